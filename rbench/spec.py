@@ -73,7 +73,7 @@ class HubData(Strict):
     splits: dict[str, str]
     columns: dict[str, str]
     label_map: dict[str, int] | None = None
-    """Hub label (as text) to rbench's label id; None where they are equal. A label outside the map is dropped and counted."""
+    """Hub label (as text) to rbench's label id; None where they are equal. Other labels are dropped and counted."""
 
 
 class Unsplit(Strict):
@@ -102,6 +102,9 @@ class LocalData(Strict):
 
 class TaskSpec(Named):
     """A data set with a prediction target. `columns` are the text columns in the order in which they are encoded."""
+
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"hub", "local", "training"}
+    # Where the rows came from does not matter to a job: their content does, and its hash is part of the job.
 
     kind: TaskKind
     columns: tuple[str, ...]
@@ -175,7 +178,7 @@ class AttackSpec(Named):
 
 
 class Source(Strict):
-    """One resource behind an attack: a loader's name and what it loads (a folder on the model search path, a hub id)."""
+    """One resource behind an attack: a loader and what it loads (a folder on the model search path, a hub id)."""
 
     kind: str
     name: str | None = None
@@ -361,7 +364,11 @@ class Job(Strict):
 
     @classmethod
     def make(
-        cls, spec: PretrainJob | FinetuneJob | AttackJob | EvaluateJob, parts: tuple[str, ...], needs: tuple[str, ...], seed: int
+        cls,
+        spec: PretrainJob | FinetuneJob | AttackJob | EvaluateJob,
+        parts: tuple[str, ...],
+        needs: tuple[str, ...],
+        seed: int,
     ) -> Job:
         """Build a job with the key that its content gives it."""
         key = content_key({"schema": SCHEMA_VERSION, "spec": spec, "seed": seed, "needs": sorted(needs)})
@@ -455,7 +462,7 @@ class Record(Strict):
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Named):
-        return {k: _plain(v) for k, v in value if k not in Named.COSMETIC}
+        return {k: _plain(v) for k, v in value if k not in value.COSMETIC}
     if isinstance(value, BaseModel):
         return {k: _plain(v) for k, v in value}
     if isinstance(value, Mapping):

@@ -1,0 +1,227 @@
+"""Suite -> Plan, without side effects: which jobs, in which order, needing which others.
+
+The plan is computed from specs and fingerprints that are handed to it, so it loads no data and no model. A job's key is
+the hash of everything that decides its outcome: the same suite on the same data and weights gives the same keys on any
+machine, and resuming is the difference between a plan's keys and the store's.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rbench.errors import PlanError
+from rbench.spec import (
+    AttackJob,
+    AttackSpec,
+    EncoderSpec,
+    FinetuneJob,
+    Job,
+    Plan,
+    PretrainJob,
+    ResourceProfile,
+    Suite,
+    TaskSpec,
+    Training,
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a plan must know of the world: specs by name, and the content of data, weights and resources as hashes."""
+
+    encoders: Mapping[str, EncoderSpec]
+    tasks: Mapping[str, TaskSpec]
+    attacks: Mapping[str, AttackSpec]
+    resources: ResourceProfile
+    data: Mapping[str, str]
+    """Content hash by task or corpus name."""
+    sizes: Mapping[str, Mapping[str, int]]
+    """Rows by task and split."""
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """Content hash by encoder name, for encoders whose weights are not made by a job."""
+    resource_weights: Mapping[str, str] = field(default_factory=dict)
+    """Content hash by resource kind, for resources that are not made by a job."""
+
+
+def make_plan(suite: Suite, facts: Facts) -> Plan:
+    """All jobs of `suite`, pretraining first, then fine-tuning, then attacks.
+
+    Raises PlanError where a split is smaller than `num_examples` asks for; all such splits are named at once.
+    """
+    _check_sizes(suite, facts)
+    planner = _Planner(suite, facts)
+    jobs: dict[str, Job] = {}
+    for seed in suite.seeds:
+        for task in suite.tasks:
+            for encoder in suite.encoders:
+                for strategy in suite.finetune:
+                    victim = planner.finetune(encoder, task, strategy.label, seed)
+                    for attack in suite.attacks:
+                        for job in planner.attack(victim, encoder, task, strategy.label, attack.label, seed):
+                            jobs[job.key] = job
+                    if not suite.attacks:
+                        jobs[victim.key] = victim
+    needed = planner.with_needs(jobs)
+    order = {"pretrain": 0, "finetune": 1, "build": 2, "attack": 3, "evaluate": 4}
+    return Plan(suite=suite, jobs=tuple(sorted(needed, key=lambda job: order[job.stage])))
+
+
+def training_for(suite: Suite, task: TaskSpec) -> Training:
+    """The task's training defaults under the suite's overrides, for all tasks and then for this one."""
+    general = {k: v for k, v in suite.training.items() if k in Training.model_fields}
+    own: Any = suite.training.get(task.name, {})
+    return Training.model_validate({**task.training.model_dump(), **general, **own})
+
+
+def chain(name: str, encoders: Mapping[str, EncoderSpec]) -> list[EncoderSpec]:
+    """The encoder, its base, the base's base ...: up to and including the first that is trained or not in the registry.
+
+    The last member is where the weights come from: a pretrain job if it has `train`, else a folder or a hub id.
+    Raises PlanError where the bases go round in a circle.
+    """
+    specs = [encoders[name]]
+    while (base := specs[-1].base) is not None and specs[-1].train is None and base in encoders:
+        if base in (seen := [spec.name for spec in specs]):
+            if base == seen[-1]:  # an encoder may be named like the folder or hub id that it loads
+                break
+            raise PlanError(f"encoder {name}: its bases go round in a circle: {' -> '.join([*seen, base])}")
+        specs.append(encoders[base])
+    return specs
+
+
+def effective(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec:
+    """The encoder as it is loaded: its own pooling and limits, over the weights at the end of its chain of bases."""
+    specs = chain(name, encoders)
+    spec, last = specs[0], specs[-1]
+    if last is spec:
+        return spec
+    layers = min((s.layers for s in specs if s.layers is not None), default=None)
+    return spec.model_copy(
+        update={
+            "base": last.name if last.train is not None else last.base,
+            "revision": last.revision,
+            "layers": layers,
+            "trust_remote_code": last.trust_remote_code,
+        }
+    )
+
+
+def trained_root(name: str, encoders: Mapping[str, EncoderSpec]) -> str | None:
+    """Name of the encoder whose pretrain job makes the weights of `name`; None where they come from folder or hub."""
+    last = chain(name, encoders)[-1]
+    return last.name if last.train is not None else None
+
+
+def select(plan: Plan, pattern: str | None) -> tuple[Job, ...]:
+    """The jobs whose name contains `pattern` (or matches it as a glob), with all that they need.
+
+    Raises PlanError where nothing matches.
+    """
+    if pattern is None:
+        return plan.jobs
+    glob = pattern if any(c in pattern for c in "*?") else f"*{pattern}*"
+    chosen = {job.key for job in plan.jobs if fnmatch.fnmatchcase(job.name, glob)}
+    if not chosen:
+        examples = ", ".join(job.name for job in plan.jobs[-3:])
+        raise PlanError(f"--only {pattern}: no job matches. Job names look like {examples}")
+    by_key = {job.key: job for job in plan.jobs}
+    queue = list(chosen)
+    while queue:
+        for need in by_key[queue.pop()].needs:
+            if need not in chosen:
+                chosen.add(need)
+                queue.append(need)
+    return tuple(job for job in plan.jobs if job.key in chosen)
+
+
+def _check_sizes(suite: Suite, facts: Facts) -> None:
+    wrong = []
+    for task in suite.tasks if suite.attacks else ():
+        wanted, size = suite.examples_for(task), facts.sizes[task].get("test", 0)
+        if wanted != "all" and wanted > size:
+            wrong.append(f"{task}: num_examples is {wanted}, but its test split has {size} examples")
+    if wrong:
+        raise PlanError(
+            "; ".join(wrong)
+            + ". Give a smaller number, `all`, or a map by task (num_examples: {mr: 100, default: 1000})."
+        )
+
+
+class _Planner:
+    """Makes jobs and remembers them, so that each is made once."""
+
+    def __init__(self, suite: Suite, facts: Facts) -> None:
+        self.suite, self.facts = suite, facts
+        self.made: dict[str, Job] = {}
+
+    def _keep(self, job: Job) -> Job:
+        return self.made.setdefault(job.key, job)
+
+    def pretrain(self, name: str) -> Job | None:
+        """The job that makes the weights under encoder `name`, or None where they exist already."""
+        root = trained_root(name, self.facts.encoders)
+        if root is None:
+            return None
+        spec = self.facts.encoders[root]
+        assert spec.train is not None
+        below = self.pretrain(spec.base) if spec.base is not None and spec.base in self.facts.encoders else None
+        job = PretrainJob(
+            encoder=spec,
+            base_fingerprint=self.facts.weights.get(root),
+            data_fingerprint=self.facts.data[spec.train.data],
+        )
+        return self._keep(Job.make(job, (root,), (below.key,) if below else (), spec.train.seed))
+
+    def finetune(self, encoder: str, task: str, strategy: str, seed: int) -> Job:
+        """The job that makes the victim: encoder + head, fine-tuned on the task with one strategy and seed."""
+        below = self.pretrain(encoder)
+        choice = next(c for c in self.suite.finetune if c.label == strategy)
+        job = FinetuneJob(
+            encoder=effective(encoder, self.facts.encoders),
+            encoder_fingerprint=None if below else self.facts.weights[encoder],
+            strategy=choice,
+            task=self.facts.tasks[task],
+            data_fingerprint=self.facts.data[task],
+            training=training_for(self.suite, self.facts.tasks[task]),
+        )
+        return self._keep(Job.make(job, (encoder, task, strategy), (below.key,) if below else (), seed))
+
+    def attack(self, victim: Job, encoder: str, task: str, strategy: str, attack: str, seed: int) -> list[Job]:
+        """The attack on one victim (one job; a list because attacks may come to need jobs of their own)."""
+        spec, facts = self.facts.attacks[attack], self.facts
+        wanted = self.suite.examples_for(task)
+        kept = {kind: getattr(facts.resources, kind) for kind in spec.needs}
+        profile = ResourceProfile(name=facts.resources.name, **kept)
+        needs = [victim.key]
+        lm = profile.masked_lm
+        if lm is not None and lm.kind == "encoder" and lm.name is not None:
+            below = self.pretrain(lm.name)
+            if below is not None:
+                needs.append(below.key)
+        job = AttackJob(
+            encoder=encoder,
+            strategy=victim.spec.strategy if isinstance(victim.spec, FinetuneJob) else self.suite.finetune[0],
+            task=facts.tasks[task],
+            data_fingerprint=facts.data[task],
+            attack=spec,
+            resources=profile,
+            resource_fingerprints={k: v for k, v in sorted(facts.resource_weights.items()) if k in kept},
+            num_examples=facts.sizes[task]["test"] if wanted == "all" else wanted,
+        )
+        return [self._keep(Job.make(job, (encoder, task, strategy, attack), tuple(dict.fromkeys(needs)), seed))]
+
+    def with_needs(self, jobs: Mapping[str, Job]) -> list[Job]:
+        """`jobs` and all that they need, each after its needs, in order of first use."""
+        ordered: dict[str, Job] = {}
+
+        def visit(job: Job) -> None:
+            for key in job.needs:
+                visit(self.made[key])
+            ordered.setdefault(job.key, job)
+
+        for job in jobs.values():
+            visit(job)
+        return list(ordered.values())
