@@ -1,0 +1,133 @@
+"""An encoder with a linear head: the victim that attacks are run against."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import ResourceError
+
+FORMAT = 1
+HEAD = "head.safetensors"
+ABOUT = "rbench.json"
+
+
+class EncoderClassifier(nn.Module):
+    """`encoder`, then dropout, then one linear layer (`head`) to `num_labels` logits.
+
+    Args:
+        encoder: gives the vectors; shared, not copied.
+        num_labels: number of classes, at least 2.
+        dropout: before the head, in 0..1; None means the network's own hidden dropout, or 0.1.
+        max_length: longest input in tokens, for whoever tokenises; never more than the encoder's.
+    """
+
+    def __init__(
+        self, encoder: SentenceEncoder, num_labels: int, dropout: float | None = None, max_length: int | None = None
+    ) -> None:
+        super().__init__()
+        if num_labels < 2:
+            raise ValueError(f"a classifier needs at least two labels, not {num_labels}")
+        self.encoder = encoder
+        self.dropout = nn.Dropout(_own_dropout(encoder) if dropout is None else dropout)
+        self.head = nn.Linear(encoder.dim, num_labels, device=encoder.device)
+        # Small and centred, as transformers starts its heads: torch's default is wider for narrow encoders.
+        nn.init.normal_(self.head.weight, std=float(getattr(encoder.model.config, "initializer_range", 0.02)))
+        nn.init.zeros_(self.head.bias)
+        self.num_labels = num_labels
+        self.max_length = min(max_length or encoder.max_length, encoder.max_length)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The encoder's tokenizer."""
+        return self.encoder.tokenizer
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.encoder.device
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The network's token embedding layer: attacks that follow gradients hook into it."""
+        return self.encoder.model.get_input_embeddings()  # type: ignore[no-any-return]
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+    ) -> SequenceClassifierOutput:
+        """Logits (batch, num_labels), float32 whatever the network computes in; given `labels` (batch,), their loss too."""
+        given = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+            "inputs_embeds": inputs_embeds,
+        }
+        vectors = self.encoder(**{name: value for name, value in given.items() if value is not None})
+        logits = self.head(self.dropout(vectors)).float()
+        loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+    def save(self, folder: Path, meta: dict[str, Any]) -> None:
+        """Write config, tokenizer, weights and `meta` (the caller's own JSON values): `folder` needs nothing else."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.encoder.model.save_pretrained(folder)
+        self.encoder.tokenizer.save_pretrained(folder)
+        save_file({name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}, folder / HEAD)
+        about = {
+            "format": FORMAT,
+            "pooling": self.encoder.pooling,
+            "num_labels": self.num_labels,
+            "dropout": self.dropout.p,
+            "max_length": self.max_length,
+            "encoder_max_length": self.encoder.max_length,
+            "meta": meta,
+        }
+        (folder / ABOUT).write_text(
+            json.dumps(about, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "cpu", *, trust_remote_code: bool = False) -> tuple[Self, dict[str, Any]]:
+        """What `save` wrote, in eval mode on `device`, and its meta. Logits equal those before saving, bit for bit.
+
+        Raises:
+            ResourceError: no such folder, not written by `save`, written by a later version, or damaged.
+        """
+        try:
+            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            if about["format"] != FORMAT:
+                raise ResourceError(f"{folder}: a classifier of format {about['format']}; this rbench reads {FORMAT}")
+            encoder = SentenceEncoder.open(
+                folder,
+                pooling=about["pooling"],
+                max_length=about["encoder_max_length"],
+                trust_remote_code=trust_remote_code,
+                name=folder.name,
+            )
+            classifier = cls(encoder, about["num_labels"], about["dropout"], about["max_length"])
+            classifier.head.load_state_dict(load_file(folder / HEAD))
+            meta = about["meta"]
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            raise ResourceError(
+                f"{folder}: not a classifier that rbench saved ({type(error).__name__}: {error})"
+            ) from error
+        return classifier.to(device).eval(), meta
+
+
+def _own_dropout(encoder: SentenceEncoder) -> float:
+    config = encoder.model.config
+    value = getattr(config, "hidden_dropout_prob", None)
+    if value is None:
+        value = getattr(config, "dropout", None)  # DistilBERT's name for it
+    return 0.1 if value is None else float(value)

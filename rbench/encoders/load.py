@@ -1,0 +1,77 @@
+"""An encoder spec and the place of its weights, made into a network. Torch is imported when `load` is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rbench import hub
+from rbench.encoders.locate import TOKENIZER_FILES
+from rbench.errors import ResourceError
+from rbench.spec import EncoderSpec
+
+if TYPE_CHECKING:
+    from rbench.encoders.sentence import SentenceEncoder
+
+
+def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu") -> SentenceEncoder:
+    """The encoder `spec` with the weights at `where`: a folder, or `id@commit` (or `id`) on the hub.
+
+    Weights are float32 whatever they were stored in. `spec.layers` keeps the first so many transformer layers; a folder
+    that has no more than those is taken as it is. Of a sentence-transformers model the transformer is used, with the
+    pooling of `spec`; vectors are not normalised.
+
+    Raises:
+        ResourceError: nothing there, weights damaged or incomplete, or no such layers or pooling in the network.
+    """
+    from rbench.encoders.sentence import SentenceEncoder
+
+    folder = Path(where) if Path(where).is_dir() else download(spec, str(where))
+    return SentenceEncoder.open(
+        folder,
+        pooling=spec.pooling,
+        layers=spec.layers,
+        max_length=spec.max_length,
+        trust_remote_code=spec.trust_remote_code,
+        name=spec.name,
+    ).to(device)
+
+
+def download(spec: EncoderSpec, where: str) -> Path:
+    """The hub's `id@commit` as a folder in the hub cache: config, tokenizer and one set of weights, nothing else.
+
+    Raises:
+        ResourceError: the hub or the cache does not have it.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+
+    repo, _, revision = where.partition("@")
+    try:
+        commit = hub.commit(repo, "model", revision or spec.revision)
+        complete = hub.cached(repo, "model", commit)
+        if complete is not None and _has_weights(complete):
+            return complete
+        names = [file.rfilename for file in HfApi().model_info(repo, revision=commit).siblings or ()]
+        return Path(snapshot_download(repo, revision=commit, allow_patterns=_wanted(names, spec.trust_remote_code)))
+    except hub.failures() as error:
+        raise ResourceError(f"encoder `{spec.name}`: {where} could not be downloaded: {error}") from error
+    except ResourceError as error:
+        raise ResourceError(f"encoder `{spec.name}`: {where}: {error}") from error
+
+
+def _has_weights(folder: Path) -> bool:
+    return any(folder.rglob("*.safetensors")) or any(folder.rglob("pytorch_model*.bin"))
+
+
+def _wanted(names: list[str], code: bool) -> list[str]:
+    """Safetensors where there are any, else PyTorch's; never the ONNX, OpenVINO, TensorFlow or Flax copies."""
+    top = [name for name in names if not name.startswith(("onnx/", "openvino/", "coreml/"))]
+    safe = any(name.endswith(".safetensors") for name in top)
+    weights = ".safetensors" if safe else ".bin"
+    return [
+        name
+        for name in top
+        if name.endswith((weights, ".json"))
+        or name.rsplit("/", 1)[-1] in TOKENIZER_FILES
+        or (code and name.endswith(".py"))
+    ]
