@@ -66,7 +66,7 @@ class EncoderClassifier(nn.Module):
         labels: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
     ) -> SequenceClassifierOutput:
-        """Logits (batch, num_labels), float32 whatever the network computes in; given `labels` (batch,), their loss too."""
+        """Logits (batch, num_labels), float32 whatever the network computes in; with `labels` (batch,) the loss."""
         given = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,

@@ -93,7 +93,7 @@ class SentenceEncoder(nn.Module):
         return next(self.model.parameters()).device  # type: ignore[no-any-return]
 
     def forward(self, **inputs: Tensor) -> Tensor:
-        """Vectors (batch, dim) for what a tokenizer returns: input_ids (or inputs_embeds), attention_mask and the like."""
+        """Vectors (batch, dim) for what a tokenizer returns: input_ids (or inputs_embeds), attention_mask, ..."""
         outputs = self.model(**inputs, output_hidden_states=self.pooling == "first-last-mean", return_dict=True)
         last: Tensor = outputs.last_hidden_state
         if self.pooling == "cls":
