@@ -1,0 +1,47 @@
+"""What a run tells whoever watches it: which job is under way, how far it is, what it found.
+
+The stages speak to this protocol and know nothing of terminals; the command line implements it (rbench/cli/bars.py), and
+`Silent` is for those who do not want to hear.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Called from the run's own thread, in the order start, update ..., finish for each job; notes come at any time."""
+
+    def start(self, name: str, total: int | None, index: int, count: int) -> None:
+        """Job `name` begins, the `index`-th (from 1) of `count`; `total` steps lie before it, None where unknown."""
+
+    def update(self, done: int, total: int, text: str = "") -> None:
+        """`done` of the current job's `total` steps are done; `text` is its latest finding, a few words."""
+
+    def advance(self, n: int, text: str = "") -> None:
+        """`n` more steps of the current job are done."""
+
+    def finish(self, status: str) -> None:
+        """The current job ended: `complete`, `failed` or a few words of its result."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line of its own."""
+
+
+class Silent:
+    """A Progress that says nothing."""
+
+    def start(self, name: str, total: int | None, index: int, count: int) -> None:
+        pass
+
+    def update(self, done: int, total: int, text: str = "") -> None:
+        pass
+
+    def advance(self, n: int, text: str = "") -> None:
+        pass
+
+    def finish(self, status: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
