@@ -115,6 +115,22 @@ def trained_root(name: str, encoders: Mapping[str, EncoderSpec]) -> str | None:
     return last.name if last.train is not None else None
 
 
+def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec | None:
+    """What to look for on disk or on the hub so that encoder `name` can be made; None where jobs make all of it.
+
+    For an encoder that we train this is its base, for any other the end of its chain of bases.
+    """
+    last = chain(name, encoders)[-1]
+    if last.train is None:
+        return last
+    if last.base is None:
+        return None
+    if last.base in encoders:
+        below = chain(last.base, encoders)[-1]
+        return below if below.train is None else None
+    return last.model_copy(update={"train": None})
+
+
 def select(plan: Plan, pattern: str | None) -> tuple[Job, ...]:
     """The jobs whose name contains `pattern` (or matches it as a glob), with all that they need.
 

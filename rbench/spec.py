@@ -163,6 +163,8 @@ class EncoderSpec(Named):
 class AttackSpec(Named):
     """How to perturb: a TextAttack recipe by class name with parameters, or a module of our own with options."""
 
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"queries_per_word"}
+
     recipe: str | None = None
     """Class name in textattack.attack_recipes; None for an attack that is a Python file."""
     needs: tuple[ResourceKind, ...] = ()
@@ -173,6 +175,8 @@ class AttackSpec(Named):
     query_budget: Positive | None = None
     parameters: dict[str, Any] = {}
     """For a recipe `Component.attribute: value`; for a module the fields of its Options."""
+    queries_per_word: Annotated[float, Field(gt=0)] = 5.0
+    """Rule of thumb for the cost estimate of `rbench plan`: model queries per word of an attacked text."""
     source: str = ""
     """Content hash of the module, for an attack that is a Python file: editing it makes new jobs."""
 
@@ -425,6 +429,8 @@ class Score(Strict):
     n: Count
     low: float | None = None
     high: float | None = None
+    sd: float | None = None
+    """Sample standard deviation of the values behind a mean, so that means can be pooled; None for a share."""
 
 
 class Provenance(Strict):

@@ -1,0 +1,446 @@
+"""The Python face of rbench: what the command line calls, and what a notebook may call.
+
+import rbench
+result = rbench.run("quickstart")
+frame = rbench.load_results(result.run)   # one row an attacked example
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rbench import load as loading
+from rbench.cache import WeightCache, default_cache
+from rbench.errors import PlanError, RbenchError, ResourceError
+from rbench.plan import Facts, make_plan, select, trained_root, weights_source
+from rbench.progress import Progress, Silent
+from rbench.registry import Registry
+from rbench.spec import AttackJob, EncoderSpec, Job, Metric, Outcome, Plan, Record, Strict, Suite, TaskSpec
+from rbench.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rbench.tasks import TaskData
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say beside the suite. Paths in `data`, `models` and `include` are searched in order."""
+
+    profile: str | None = None
+    overrides: tuple[str, ...] = ()
+    only: str | None = None
+    limit: int | None = None
+    out: Path | None = None
+    data: tuple[Path, ...] = ()
+    models: tuple[Path, ...] = ()
+    include: tuple[Path, ...] = ()
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a job will cost: examples to attack and, roughly, model queries."""
+
+    examples: int
+    queries: int
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A suite, planned: its jobs, where they go, which are done, what the rest costs, and what a user should know."""
+
+    plan: Plan
+    jobs: tuple[Job, ...]
+    """The jobs chosen by --only, in order; all of the plan without it."""
+    run: Path
+    done: frozenset[str]
+    estimates: Mapping[str, Estimate]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to. `failed` are the records of failed jobs, `skipped` the jobs that needed one of them."""
+
+    run: Path
+    complete: int
+    failed: list[Record] = field(default_factory=list)
+    skipped: list[Job] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+
+
+class Check(Strict):
+    """One line of `rbench doctor`: is it here, where, and if not how to get it. `ok` None: present but not verified."""
+
+    kind: str
+    name: str
+    ok: bool | None
+    where: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A suite with everything it names found and fingerprinted, before any work starts."""
+
+    loaded: loading.Loaded
+    plan: Plan
+    run: Path
+    encoders: Mapping[str, EncoderSpec]
+    tasks: Mapping[str, TaskSpec]
+    data: Mapping[str, TaskData]
+    notes: list[str]
+
+
+# ----------------------------------------------------------------------------------------------------- preparation
+
+
+def prepare(suite: str | Path, options: Options) -> Prepared:
+    """Read the suite and find all data, weights and resources that it needs.
+
+    Raises SuiteError for what is wrong in a file, PlanError for what cannot be planned, and one ResourceError that
+    names everything missing with its remedy.
+    """
+    registry = Registry(options.include)
+    loaded = loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
+    if options.limit is not None:
+        loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit))
+    return _prepare(loaded, registry, options)
+
+
+def _prepare(loaded: loading.Loaded, registry: Registry, options: Options) -> Prepared:
+    encoders, tasks = _with_bases(loaded, registry)
+    problems: list[str] = []
+    data = _open_tasks(tasks, options, problems)
+    weights = _locate_weights(encoders, options, problems)
+    resources = _locate_resources(loaded, options, problems)
+    if problems:
+        raise ResourceError("\n".join(dict.fromkeys(problems)))
+    facts = Facts(
+        encoders=encoders,
+        tasks=tasks,
+        attacks=loaded.attacks,
+        resources=loaded.resources,
+        data={name: found.fingerprint for name, found in data.items()},
+        sizes={name: found.sizes for name, found in data.items()},
+        weights=weights,
+        resource_weights=resources,
+    )
+    return Prepared(
+        loaded=loaded,
+        plan=make_plan(loaded.suite, facts),
+        run=options.out or default_run(loaded.suite, options.profile),
+        encoders=encoders,
+        tasks=tasks,
+        data=data,
+        notes=[note for name in loaded.suite.tasks for note in _data_notes(data[name])],
+    )
+
+
+def default_run(suite: Suite, profile: str | None) -> Path:
+    """`results/runs/<suite>[-<profile>]` under the current folder."""
+    return Path("results") / "runs" / (f"{suite.name}-{profile}" if profile else suite.name)
+
+
+def _limited(suite: Suite, limit: int) -> Suite:
+    def cut(n: int | Literal["all"]) -> int:
+        return limit if n == "all" else min(limit, n)
+
+    wanted = suite.num_examples
+    cut_to = {k: cut(v) for k, v in wanted.items()} if isinstance(wanted, dict) else cut(wanted)
+    return suite.model_copy(update={"num_examples": cut_to})
+
+
+def _with_bases(loaded: loading.Loaded, registry: Registry) -> tuple[dict[str, EncoderSpec], dict[str, TaskSpec]]:
+    """The suite's encoders and tasks with what those stand on: bases, a masked LM of ours, training corpora."""
+    encoders, tasks = dict(loaded.encoders), dict(loaded.tasks)
+    lm = loaded.resources.masked_lm
+    queue = list(encoders)
+    if lm is not None and lm.kind == "encoder" and lm.name is not None and _needs(loaded, "masked_lm"):
+        queue.append(lm.name)
+    known = set(registry.names("encoders"))
+    while queue:
+        name = queue.pop()
+        if name not in encoders:
+            encoders[name] = loading.load_encoder(name, registry)
+        base = encoders[name].base
+        if base is not None and base in known and base not in encoders:
+            queue.append(base)
+        train = encoders[name].train
+        if train is not None and train.data not in tasks:
+            tasks[train.data] = loading.load_task(train.data, registry)
+    return encoders, tasks
+
+
+def _needs(loaded: loading.Loaded, kind: str) -> list[str]:
+    """Labels of the suite's attacks that need a resource kind."""
+    return [label for label, spec in loaded.attacks.items() if kind in spec.needs]
+
+
+def _open_tasks(tasks: Mapping[str, TaskSpec], options: Options, problems: list[str]) -> dict[str, TaskData]:
+    from rbench.tasks import open_task
+
+    data = {}
+    for name, spec in tasks.items():
+        try:
+            data[name] = open_task(spec, options.data)
+        except ResourceError as error:
+            problems.append(str(error))
+    return data
+
+
+def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, str]:
+    from rbench.encoders.locate import locate
+
+    weights = {}
+    for name in encoders:
+        source = weights_source(name, encoders)
+        if source is None:
+            continue
+        try:
+            weights[name] = locate(source, options.models).fingerprint
+        except ResourceError as error:
+            problems.append(str(error))
+    return weights
+
+
+def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, str]:
+    from rbench import resources
+
+    users: dict[Any, list[str]] = {}
+    for label, spec in loaded.attacks.items():
+        for kind in spec.needs:
+            users.setdefault(kind, []).append(label)
+    try:
+        found = resources.locate(loaded.resources, users, options.models)
+    except ResourceError as error:
+        problems.append(str(error))
+        return {}
+    return {kind: located.fingerprint for kind, located in found.items()}
+
+
+def _data_notes(data: TaskData) -> list[str]:
+    sizes = ", ".join(f"{split} {rows}" for split, rows in data.sizes.items())
+    notes = [f"{data.spec.name}: {data.origin} ({sizes})"]
+    notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items() if rows)
+    return notes
+
+
+# ------------------------------------------------------------------------------------------------------------ verbs
+
+
+def plan(suite: str | Path, options: Options | None = None) -> Planned:
+    """The jobs of a suite, which of them are done, and what the others will cost. Trains and attacks nothing."""
+    options = options or Options()
+    prepared = prepare(suite, options)
+    store = Store(prepared.run)
+    jobs = select(prepared.plan, options.only)
+    done = frozenset() if options.fresh else frozenset(store.done(prepared.plan))
+    return Planned(
+        plan=prepared.plan,
+        jobs=jobs,
+        run=prepared.run,
+        done=done,
+        estimates={job.key: _estimate(job, prepared) for job in jobs if isinstance(job.spec, AttackJob)},
+        notes=prepared.notes,
+    )
+
+
+def _estimate(job: Job, prepared: Prepared) -> Estimate:
+    """Queries grow with the number of words; queries_per_word is a rule of thumb that each attack's file carries."""
+    spec = job.spec
+    assert isinstance(spec, AttackJob)
+    words = prepared.data[spec.task.name].mean_words("test")
+    return Estimate(spec.num_examples, round(spec.num_examples * words * spec.attack.queries_per_word))
+
+
+def run(suite: str | Path, options: Options | None = None, *, progress: Progress | None = None) -> RunResult:
+    """Run what is not done yet and return the suite's tables. The same call again resumes, also after a crash.
+
+    Raises RbenchError before any work where the suite or a resource is wrong; a job that fails while running is
+    recorded and listed in the result, and the jobs that do not need it go on.
+    """
+    options = options or Options()
+    prepared = prepare(suite, options)
+    _check_attacks(prepared.loaded)
+    return _run(prepared, options, progress or Silent())
+
+
+def _check_attacks(loaded: loading.Loaded) -> None:
+    """Recipe and parameter names, against TextAttack itself, before anything is trained."""
+    from rbench import attack
+
+    for spec in loaded.attacks.values():
+        attack.check(spec)
+
+
+def _run(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
+    from rbench.executors import inline
+    from rbench.stages import Context, run_job
+
+    store = Store(prepared.run)
+    jobs = select(prepared.plan, options.only)
+    with store.lock():
+        if options.fresh:
+            moved = store.set_aside()
+            if moved is not None:
+                progress.note(f"the old results are in {moved}")
+        store.write_plan(prepared.plan)
+        for note in prepared.notes:
+            progress.note(note)
+        context = Context(
+            plan=prepared.plan,
+            store=store,
+            cache=WeightCache(default_cache()),
+            encoders=prepared.encoders,
+            tasks=prepared.tasks,
+            resources=prepared.loaded.resources,
+            attack_files=prepared.loaded.attack_files,
+            data_path=options.data,
+            models_path=options.models,
+            device=_device(options.device),
+            progress=progress,
+        )
+        todo = _todo(jobs, store.done(prepared.plan), context.cache)
+        failed, skipped = [], []
+        number = {job.key: i + 1 for i, job in enumerate(todo)}
+
+        def call(job: Job) -> Record:
+            progress.start(job.name, number[job.key], len(todo))
+            record = run_job(job, context)
+            progress.finish(record.status)
+            return record
+
+        for job, record in inline.run(todo, call):
+            if record is None:
+                skipped.append(job)
+            elif record.status == "failed":
+                failed.append(record)
+        tables = [table(prepared.run, metric=t.metric, layout=t.layout) for t in prepared.plan.suite.tables]
+    done = store.done(prepared.plan)
+    return RunResult(prepared.run, sum(job.key in done for job in jobs), failed, skipped, tables)
+
+
+def _todo(jobs: tuple[Job, ...], done: set[str], cache: WeightCache) -> list[Job]:
+    """Jobs that must run: those not done, and done ones whose weights another needs and the cache no longer has."""
+    todo: dict[str, Job] = {}
+    needed: set[str] = set()
+    for job in reversed(jobs):
+        makes_weights = job.stage in ("pretrain", "finetune")
+        if job.key not in done or (makes_weights and job.key in needed and not cache.has(job.key)):
+            todo[job.key] = job
+            needed.update(job.needs)
+    return [job for job in jobs if job.key in todo]
+
+
+def _device(wanted: str) -> str:
+    import torch
+
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ResourceError("--device cuda: torch sees no CUDA device here; use --device cpu, or install a CUDA torch")
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return wanted
+
+
+def table(
+    run: Path, *, metric: Metric = "asr", layout: str = "paper", fmt: str = "markdown", intervals: bool = False
+) -> str:
+    """A table computed from the records of a RUN and from nothing else."""
+    from rbench.tables import attack_table
+    from rbench.tables.formats import render
+
+    return render(attack_table(Store(run), metric, layout), fmt, intervals=intervals)
+
+
+def load_results(run: Path | str) -> pd.DataFrame:
+    """One row an attacked example: encoder, finetune, task, attack, seed, and all fields of its outcome."""
+    from rbench.tables import results_frame
+
+    return results_frame(Store(Path(run)))
+
+
+def attack(
+    encoder: str,
+    task: str,
+    attack: str,
+    n: int = 5,
+    options: Options | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Iterator[Outcome]:
+    """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
+
+    The outcomes go to a folder that is deleted afterwards; use a suite to keep results.
+    """
+    options = options or Options()
+    registry = Registry(options.include)
+    suite = {"name": "attack", "encoders": [encoder], "tasks": [task], "attacks": [attack], "num_examples": n}
+    if task.startswith("mini-"):
+        suite["resources"] = "mini"
+    loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides)
+    with tempfile.TemporaryDirectory(prefix="rbench-attack-") as folder:
+        prepared = _prepare(loaded, registry, dataclasses.replace(options, out=Path(folder)))
+        _check_attacks(loaded)
+        result = _run(prepared, options, progress or Silent())
+        if result.failed:
+            raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
+        yield from Store(Path(folder)).outcomes(prepared.plan.jobs[-1])
+
+
+def doctor(options: Options | None = None) -> list[Check]:
+    """Every resource profile, data set and encoder: present, where, or exactly how to get it."""
+    from rbench import resources
+    from rbench.encoders.locate import locate
+    from rbench.tasks import open_task
+
+    options = options or Options()
+    registry = Registry(options.include)
+    checks = [
+        Check(kind=f"resources {name}", name=kind, ok=ok, where=where, remedy=remedy)
+        for name in registry.names("resources")
+        for kind, what, ok, where, remedy in resources.checks(loading.load_resources(name, registry), options.models)
+    ]
+    for name in registry.names("tasks"):
+        try:
+            data = open_task(loading.load_task(name, registry), options.data)
+            checks.append(Check(kind="task", name=name, ok=True, where=data.origin))
+        except ResourceError as error:
+            checks.append(Check(kind="task", name=name, ok=False, remedy=str(error)))
+    encoders = {name: loading.load_encoder(name, registry) for name in registry.names("encoders")}
+    for name in encoders:
+        source = weights_source(name, encoders)
+        if source is None:
+            checks.append(
+                Check(kind="encoder", name=name, ok=True, where=f"trained by rbench ({trained_root(name, encoders)})")
+            )
+            continue
+        try:
+            checks.append(Check(kind="encoder", name=name, ok=True, where=str(locate(source, options.models).where)))
+        except ResourceError as error:
+            checks.append(Check(kind="encoder", name=name, ok=False, remedy=str(error)))
+    return checks
+
+
+__all__ = [
+    "Check",
+    "Estimate",
+    "Options",
+    "PlanError",
+    "Planned",
+    "RunResult",
+    "attack",
+    "doctor",
+    "load_results",
+    "plan",
+    "run",
+    "table",
+]

@@ -1,0 +1,302 @@
+"""run_job: the one place where the stages meet.
+
+A job reads only what it needs by key: the weights that earlier jobs left in the cache, the task's rows (whose
+fingerprint must be the one that was planned) and the resources behind its attack.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import logging
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import rbench
+from rbench import provenance, score
+from rbench.cache import WeightCache, weights_hash
+from rbench.errors import JobError, RbenchError
+from rbench.plan import weights_source
+from rbench.progress import Progress
+from rbench.spec import (
+    AttackJob,
+    EncoderSpec,
+    FinetuneJob,
+    Job,
+    Outcome,
+    Plan,
+    PretrainJob,
+    Provenance,
+    Record,
+    ResourceProfile,
+    Score,
+    TaskSpec,
+)
+from rbench.store import Store
+from rbench.tasks import Example, TaskData, open_task
+
+log = logging.getLogger("rbench")
+
+
+@dataclasses.dataclass
+class Context:
+    """What the jobs of one run share: where things are found, where results go, and what is loaded at the moment."""
+
+    plan: Plan
+    store: Store
+    cache: WeightCache
+    encoders: Mapping[str, EncoderSpec]
+    tasks: Mapping[str, TaskSpec]
+    resources: ResourceProfile
+    attack_files: Mapping[str, Path]
+    data_path: tuple[Path, ...]
+    models_path: tuple[Path, ...]
+    device: str
+    progress: Progress
+    _open: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def data(self, task: TaskSpec, fingerprint: str) -> TaskData:
+        """The task's rows; JobError where they are no longer those that were planned."""
+        data: TaskData = self.keep(f"data:{task.name}", task.name, lambda: open_task(task, self.data_path))
+        if data.fingerprint != fingerprint:
+            raise JobError(f"the data of {task.name} changed while the run was under way; run the command again")
+        return data
+
+    def keep(self, slot: str, key: str, make: Callable[[], Any]) -> Any:
+        """`make()`, remembered under `slot` for as long as the same `key` is asked for: one victim in memory, not all."""
+        held = self._open.get(slot)
+        if held is None or held[0] != key:
+            self._open.pop(slot, None)
+            held = self._open[slot] = (key, make())
+        return held[1]
+
+
+def run_job(job: Job, context: Context) -> Record:
+    """Run one job and store its record. An error becomes a failed record; Ctrl-C passes through."""
+    started, clock = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), time.perf_counter()
+
+    def source(**more: Any) -> Provenance:
+        commit, dirty = provenance.commit()
+        return Provenance(
+            rbench=rbench.__version__,
+            commit=commit,
+            dirty=dirty,
+            packages=provenance.packages(),
+            python=provenance.platform.python_version(),
+            platform=provenance.machine(),
+            device=_device_name(context.device),
+            started=started,
+            seconds=round(time.perf_counter() - clock, 3),
+            **more,
+        )
+
+    try:
+        spec = job.spec
+        if isinstance(spec, PretrainJob):
+            record = _cached(job, context, lambda folder: _pretrain(job, spec, context, folder), source)
+        elif isinstance(spec, FinetuneJob):
+            record = _cached(job, context, lambda folder: _finetune(job, spec, context, folder), source)
+        elif isinstance(spec, AttackJob):
+            record = _attack(job, spec, context, source)
+        else:
+            raise JobError(f"stage {job.stage} cannot be run yet")
+    except Exception as error:
+        text = str(error) if isinstance(error, RbenchError) else traceback.format_exc()
+        log.error("%s failed: %s", job.name, str(error) or type(error).__name__)
+        record = Record(job=job, status="failed", provenance=source(), error=text)
+    context.store.write_record(record)
+    return record
+
+
+# ------------------------------------------------------------------------------------------- jobs that make weights
+
+
+def _cached(
+    job: Job,
+    context: Context,
+    make: Callable[[Path], tuple[dict[str, float], dict[str, int], str]],
+    source: Callable[..., Provenance],
+) -> Record:
+    """The record of a job whose weights live in the cache: made now, or found there under the same key."""
+    with context.cache.making(job) as entry:
+        if entry.record is not None:
+            return entry.record.model_copy(update={"job": job})
+        scores, counts, fingerprint = make(entry.folder)
+        record = Record(
+            job=job,
+            status="complete",
+            scores=tuple(Score(name=k, value=v, n=counts.get("n", 0)) for k, v in scores.items()),
+            counts=counts,
+            provenance=source(dataset_fingerprint=fingerprint, weights_hash=weights_hash(entry.folder)),
+        )
+        return entry.publish(record)
+
+
+def _pretrain(
+    job: Job, spec: PretrainJob, context: Context, folder: Path
+) -> tuple[dict[str, float], dict[str, int], str]:
+    from rbench.train import pretrain
+
+    assert spec.encoder.train is not None
+    corpus = context.data(context.tasks[spec.encoder.train.data], spec.data_fingerprint)
+    texts = [text for example in corpus.split("train") for text in example.texts]
+    base = context.cache.folder(job.needs[0]) if job.needs else None
+    if base is None and spec.encoder.base is not None:
+        base = _weights_of(spec.encoder.name, context)
+    scores = pretrain(
+        spec.encoder, base, texts, folder, seed=job.seed, device=context.device, progress=context.progress.update
+    )
+    return scores, {"n": len(texts)}, spec.data_fingerprint
+
+
+def _finetune(
+    job: Job, spec: FinetuneJob, context: Context, folder: Path
+) -> tuple[dict[str, float], dict[str, int], str]:
+    from rbench import encoders
+    from rbench.finetune import strategy
+
+    data = context.data(spec.task, spec.data_fingerprint)
+    where = context.cache.folder(job.needs[0]) if job.needs else _weights_of(spec.encoder.name, context)
+    encoder = encoders.load(spec.encoder, where, device=context.device)
+    module = strategy(spec.strategy.name)
+    victim, scores = module.run(
+        encoder,
+        data,
+        spec.training,
+        module.Options.model_validate(spec.strategy.options),
+        seed=job.seed,
+        device=context.device,
+        progress=context.progress.update,
+    )
+    context.progress.note(f"{job.name}: validation accuracy {scores['validation_accuracy']:.3f}")
+    victim.save(
+        folder,
+        {
+            "encoder": spec.encoder.name,
+            "task": spec.task.name,
+            "labels": list(spec.task.labels),
+            "max_length": spec.training.max_length,
+        },
+    )
+    sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
+    return (
+        scores,
+        {"n": min(data.sizes["validation"], spec.training.max_validation or 10**9), **sizes},
+        data.fingerprint,
+    )
+
+
+def _weights_of(name: str, context: Context) -> Path | str:
+    """Where the weights that no job makes lie, for an encoder or its base: a folder, or a hub id."""
+    from rbench import encoders
+
+    spec = weights_source(name, context.encoders)
+    assert spec is not None
+    return encoders.locate(spec, context.models_path).where
+
+
+# --------------------------------------------------------------------------------------------------------- attacks
+
+
+def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Example]:
+    """The first `n` of a permutation of the test split seeded by (seed, task): a larger n keeps the smaller sample."""
+    digest = hashlib.sha256(f"sample:{seed}:{task}".encode()).digest()
+    generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
+    return [examples[i] for i in generator.permutation(len(examples))[:n]]
+
+
+def _attack(job: Job, spec: AttackJob, context: Context, source: Callable[..., Provenance]) -> Record:
+    from rbench import attack
+
+    data = context.data(spec.task, spec.data_fingerprint)
+    chosen = sample(data.split("test"), spec.num_examples, job.seed, spec.task.name)
+    victim = context.keep("victim", job.needs[0], lambda: _victim(job, context))
+    resources = _resources(job, spec, context)
+    built = attack.build(spec.attack, victim, resources, spec.task, path=context.attack_files.get(spec.attack.name))
+    outcomes = {outcome.example_id: outcome for outcome in context.store.outcomes(job)}
+    done = len(outcomes)
+    context.progress.update(done, len(chosen), _tally(outcomes.values()))
+    for outcome in attack.run(
+        built,
+        chosen,
+        spec=spec.attack,
+        task=spec.task,
+        seed=job.seed,
+        done=set(outcomes),
+        oracle=_oracle(spec.task),
+    ):
+        context.store.append(job, outcome)
+        outcomes[outcome.example_id] = outcome
+        context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
+    kept = [outcomes[example.id] for example in chosen]
+    counts = {status: sum(o.status == status for o in kept) for status in ("succeeded", "failed", "skipped", "errored")}
+    counts["truncated"] = sum(o.truncated for o in kept)
+    return Record(
+        job=job,
+        status="complete",
+        scores=tuple(score.attack_scores(kept).values()),
+        counts=counts,
+        provenance=source(
+            dataset_fingerprint=data.fingerprint,
+            weights_hash=weights_hash(context.cache.folder(job.needs[0])),
+            resources=spec.resource_fingerprints,
+        ),
+    )
+
+
+def _victim(job: Job, context: Context) -> Any:
+    from rbench import attack
+    from rbench.encoders.classifier import EncoderClassifier
+
+    classifier, meta = EncoderClassifier.load(context.cache.folder(job.needs[0]), context.device)
+    return attack.Victim(
+        classifier, context.plan.job(job.needs[0]).name, max_length=meta["max_length"], device=context.device
+    )
+
+
+def _resources(job: Job, spec: AttackJob, context: Context) -> Any:
+    """All resources of the run, loaded lazily and shared by its attacks; a masked LM of ours comes from the cache."""
+    from rbench.resources import Resources
+
+    trained = {
+        needed.spec.encoder.name: context.cache.folder(needed.key)
+        for key in job.needs
+        if isinstance((needed := context.plan.job(key)).spec, PretrainJob)
+    }
+    return context.keep(
+        "resources",
+        ",".join(f"{name}={folder}" for name, folder in sorted(trained.items())),
+        lambda: Resources(context.resources, context.models_path, device=context.device, trained=trained),
+    )
+
+
+def _oracle(task: TaskSpec) -> Callable[[tuple[str, ...]], int | None] | None:
+    if task.generator is None:
+        return None
+    from rbench import mini
+
+    generator = task.generator
+    return lambda texts: mini.oracle(generator, texts)
+
+
+def _tally(outcomes: Any) -> str:
+    statuses: list[str] = [outcome.status for outcome in outcomes]
+    hit, missed = statuses.count("succeeded"), statuses.count("failed")
+    return f"ASR {100 * hit / (hit + missed):.0f}% of {hit + missed}" if hit + missed else ""
+
+
+def _device_name(device: str) -> str:
+    if device == "cpu":
+        return "cpu"
+    import torch
+
+    return f"{device} ({torch.cuda.get_device_name()})"
+
+
+__all__ = ["Context", "Outcome", "run_job", "sample"]
