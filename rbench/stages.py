@@ -69,7 +69,7 @@ class Context:
         return data
 
     def keep(self, slot: str, key: str, make: Callable[[], Any]) -> Any:
-        """`make()`, remembered under `slot` for as long as the same `key` is asked for: one victim in memory, not all."""
+        """`make()`, remembered under `slot` while the same `key` is asked for: one victim in memory, not all."""
         held = self._open.get(slot)
         if held is None or held[0] != key:
             self._open.pop(slot, None)

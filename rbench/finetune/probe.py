@@ -1,6 +1,6 @@
 """A linear probe: frozen sentence vectors, logistic regression on top (the transfer setting of SentEval).
 
-The regression's weights become the victim's head, so that it is attacked like any other. The inverse penalty C is chosen
+The regression becomes the victim's head, so that it is attacked like any other. The inverse penalty C is chosen
 on the validation split among `c`.
 """
 

@@ -1,0 +1,223 @@
+"""Suite and facts to jobs: order, keys, and what must and must not change a key."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbench.errors import PlanError
+from rbench.plan import Facts, chain, effective, make_plan, select, trained_root, training_for, weights_source
+from rbench.spec import (
+    AttackJob,
+    AttackSpec,
+    EncoderSpec,
+    FinetuneJob,
+    Plan,
+    ResourceProfile,
+    Source,
+    Suite,
+    TaskSpec,
+    Training,
+    TrainSpec,
+)
+
+MLM = TrainSpec(objective="mlm", data="corpus", steps=10)
+ENCODERS = {
+    "tiny": EncoderSpec(name="tiny", architecture={"hidden_size": 8}, train=MLM),
+    "tiny-mean": EncoderSpec(name="tiny-mean", base="tiny", pooling="mean"),
+    "lm": EncoderSpec(name="lm", base="org/lm", revision="abc"),
+    "lm-2": EncoderSpec(name="lm-2", base="lm", layers=2, pooling="mean"),
+    "cse-lm": EncoderSpec(name="cse-lm", base="lm", train=MLM),
+    "cse-tiny": EncoderSpec(name="cse-tiny", base="tiny-mean", train=MLM),
+}
+TASKS = {
+    "a": TaskSpec(name="a", kind="single", columns=("text",), labels=("no", "yes")),
+    "b": TaskSpec(name="b", kind="nli", columns=("premise", "hypothesis"), labels=("e", "n", "c")),
+    "corpus": TaskSpec(name="corpus", kind="unlabelled", columns=("text",)),
+}
+ATTACKS = {
+    "swap": AttackSpec(name="swap", recipe="PWWSRen2019", needs=("synonyms",)),
+    "lm": AttackSpec(name="lm", recipe="BAEGarg2019", needs=("masked_lm", "stopwords")),
+}
+PROFILE = ResourceProfile(
+    name="p",
+    synonyms=Source(kind="mini"),
+    stopwords=Source(kind="mini"),
+    masked_lm=Source(kind="encoder", name="tiny"),
+)
+
+
+def facts(**changes: Any) -> Facts:
+    values: dict[str, Any] = {
+        "encoders": ENCODERS,
+        "tasks": TASKS,
+        "attacks": ATTACKS,
+        "resources": PROFILE,
+        "data": {"a": "da", "b": "db", "corpus": "dc"},
+        "sizes": {"a": {"train": 5, "test": 20}, "b": {"train": 5, "test": 10}},
+        "weights": {"lm": "w", "lm-2": "w", "cse-lm": "w"},
+        "resource_weights": {"synonyms": "s", "stopwords": "t"},
+    }
+    return Facts(**{**values, **changes})
+
+
+def suite(**changes: Any) -> Suite:
+    values: dict[str, Any] = {
+        "name": "s",
+        "encoders": ["tiny", "lm"],
+        "tasks": ["a", "b"],
+        "attacks": ["swap", "lm"],
+        "seeds": [0, 1],
+        "num_examples": 7,
+    }
+    return Suite.model_validate({**values, **changes})
+
+
+def names(plan: Plan) -> list[str]:
+    return [job.name for job in plan.jobs]
+
+
+def test_cells_are_the_product_and_everything_comes_after_its_needs() -> None:
+    plan = make_plan(suite(), facts())
+    attacks = [job for job in plan.jobs if job.stage == "attack"]
+    assert len(attacks) == 2 * 2 * 2 * 2
+    assert len([job for job in plan.jobs if job.stage == "finetune"]) == 2 * 2 * 2
+    assert names(plan).count("pretrain/tiny/seed0") == 1
+    seen: set[str] = set()
+    for job in plan.jobs:
+        assert set(job.needs) <= seen
+        seen.add(job.key)
+    assert len(seen) == len(plan.jobs)
+
+
+def test_attacks_on_one_victim_stand_together() -> None:
+    victims = [job.needs[0] for job in make_plan(suite(), facts()).jobs if job.stage == "attack"]
+    changes = sum(a != b for a, b in itertools.pairwise(victims))
+    assert changes == len(set(victims)) - 1
+
+
+def test_masked_lm_of_ours_is_a_need_of_its_attack_only() -> None:
+    plan = make_plan(suite(encoders=["lm"]), facts())
+    pretrain = next(job.key for job in plan.jobs if job.stage == "pretrain")
+    for job in plan.jobs:
+        if isinstance(job.spec, AttackJob):
+            assert (pretrain in job.needs) == (job.spec.attack.name == "lm")
+
+
+def key_of(plan: Plan, name: str) -> str:
+    return next(job.key for job in plan.jobs if job.name == name)
+
+
+CELL = "attack/lm/a/clean/swap/seed0"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"data": {"a": "other", "b": "db", "corpus": "dc"}},
+        {"weights": {"lm": "other"}},
+        {"resource_weights": {"synonyms": "other", "stopwords": "t"}},
+        {"attacks": {**ATTACKS, "swap": ATTACKS["swap"].model_copy(update={"max_words": 3})}},
+        {"resources": PROFILE.model_copy(update={"synonyms": Source(kind="wordnet")})},
+        {"encoders": {**ENCODERS, "lm": ENCODERS["lm"].model_copy(update={"pooling": "mean"})}},
+    ],
+)
+def test_what_decides_an_outcome_changes_the_key(changed: dict[str, Any]) -> None:
+    assert key_of(make_plan(suite(), facts()), CELL) != key_of(make_plan(suite(), facts(**changed)), CELL)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"data": {"a": "da", "b": "other", "corpus": "other"}},
+        {"resource_weights": {"synonyms": "s", "stopwords": "other"}},
+        {"resources": PROFILE.model_copy(update={"stopwords": Source(kind="nltk"), "title": "new words"})},
+        {"attacks": {**ATTACKS, "swap": ATTACKS["swap"].model_copy(update={"title": "x", "notes": ("y",)})}},
+        {"tasks": {**TASKS, "a": TASKS["a"].model_copy(update={"title": "x", "licence": "y"})}},
+    ],
+)
+def test_what_does_not_decide_an_outcome_leaves_the_key(changed: dict[str, Any]) -> None:
+    assert key_of(make_plan(suite(), facts()), CELL) == key_of(make_plan(suite(), facts(**changed)), CELL)
+
+
+def test_training_overrides_reach_only_their_task_and_change_its_victims() -> None:
+    plain = make_plan(suite(), facts())
+    changed = make_plan(suite(training={"epochs": 4, "a": {"epochs": 9}}), facts())
+    for task, epochs in (("a", 9), ("b", 4)):
+        name = f"finetune/lm/{task}/clean/seed0"
+        job = next(job for job in changed.jobs if job.name == name)
+        assert isinstance(job.spec, FinetuneJob)
+        assert job.spec.training == Training(epochs=epochs)
+        assert key_of(plain, name) != job.key
+    assert training_for(suite(training={"a": {"epochs": 9}}), TASKS["b"]) == Training()
+
+
+def test_order_of_a_suite_does_not_change_keys() -> None:
+    first = make_plan(suite(), facts())
+    second = make_plan(suite(encoders=["lm", "tiny"], attacks=["lm", "swap"], seeds=[1, 0]), facts())
+    assert {job.key for job in first.jobs} == {job.key for job in second.jobs}
+
+
+def test_num_examples_beyond_the_split_names_every_split_and_its_size() -> None:
+    with pytest.raises(PlanError, match=r"a: num_examples is 21, but its test split has 20 .*b: .* 10 examples"):
+        make_plan(suite(num_examples=21), facts())
+    make_plan(suite(num_examples={"a": 20, "default": 10}), facts())
+
+
+def test_all_means_the_whole_split() -> None:
+    plan = make_plan(suite(num_examples="all"), facts())
+    sizes = {j.spec.task.name: j.spec.num_examples for j in plan.jobs if isinstance(j.spec, AttackJob)}
+    assert sizes == {"a": 20, "b": 10}
+
+
+def test_bases_are_followed_to_where_weights_come_from() -> None:
+    assert [spec.name for spec in chain("cse-tiny", ENCODERS)] == ["cse-tiny"]
+    assert [spec.name for spec in chain("lm-2", ENCODERS)] == ["lm-2", "lm"]
+    mean = effective("lm-2", ENCODERS)
+    assert (mean.base, mean.revision, mean.layers, mean.pooling) == ("org/lm", "abc", 2, "mean")
+    assert effective("tiny-mean", ENCODERS).base == "tiny"
+    assert trained_root("tiny-mean", ENCODERS) == "tiny"
+    assert trained_root("lm-2", ENCODERS) is None
+    sources = {name: weights_source(name, ENCODERS) for name in ENCODERS}
+    assert {name: spec.name if spec else None for name, spec in sources.items()} == {
+        "tiny": None,
+        "tiny-mean": None,
+        "lm": "lm",
+        "lm-2": "lm",
+        "cse-lm": "lm",
+        "cse-tiny": None,
+    }
+
+
+def test_a_trained_encoder_over_a_trained_one_needs_its_job() -> None:
+    plan = make_plan(suite(encoders=["cse-tiny"], attacks=["swap"]), facts())
+    by_name = {job.name: job for job in plan.jobs}
+    assert by_name["pretrain/cse-tiny/seed0"].needs == (by_name["pretrain/tiny/seed0"].key,)
+    assert by_name["finetune/cse-tiny/a/clean/seed0"].needs == (by_name["pretrain/cse-tiny/seed0"].key,)
+
+
+def test_bases_in_a_circle_are_refused() -> None:
+    around = {"x": EncoderSpec(name="x", base="y"), "y": EncoderSpec(name="y", base="x")}
+    with pytest.raises(PlanError, match="x -> y -> x"):
+        chain("x", around)
+    own = {"x": EncoderSpec(name="x", base="x")}  # named like its folder
+    assert [spec.name for spec in chain("x", own)] == ["x"]
+
+
+@given(st.sampled_from(["swap", "attack/lm/*/seed1", "finetune", "tiny", "*/b/*"]))
+def test_select_takes_what_matches_and_what_that_needs(pattern: str) -> None:
+    plan = make_plan(suite(), facts())
+    chosen = select(plan, pattern)
+    keys = {job.key for job in chosen}
+    assert all(need in keys for job in chosen for need in job.needs)
+    assert any(pattern.strip("*").split("*")[0] in job.name for job in chosen)
+    assert [job for job in plan.jobs if job.key in keys] == list(chosen)
+
+
+def test_select_refuses_a_pattern_without_a_match() -> None:
+    with pytest.raises(PlanError, match="--only pwss: no job matches"):
+        select(make_plan(suite(), facts()), "pwss")
