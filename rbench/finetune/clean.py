@@ -43,7 +43,7 @@ def run(
     from rbench.finetune._data import collator, encode_split
 
     transformers.set_seed(seed)
-    victim = EncoderClassifier(encoder, num_labels=len(data.spec.labels))
+    victim = EncoderClassifier(encoder, num_labels=len(data.spec.labels), max_length=training.max_length)
     train = encode_split(data, "train", encoder.tokenizer, training.max_length, limit=training.max_train, seed=seed)
     validation = encode_split(
         data, "validation", encoder.tokenizer, training.max_length, limit=training.max_validation, seed=seed

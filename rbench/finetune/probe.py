@@ -67,7 +67,7 @@ def run(
     assert best is not None
     accuracy, c, model = best
     num_labels = len(data.spec.labels)
-    victim = EncoderClassifier(encoder, num_labels=num_labels)
+    victim = EncoderClassifier(encoder, num_labels=num_labels, max_length=training.max_length)
     weight = np.zeros((num_labels, encoder.dim), np.float32)
     bias = np.full(num_labels, -1e4, np.float32)  # a label without training rows is never predicted
     if num_labels == 2 and len(model.classes_) == 2:

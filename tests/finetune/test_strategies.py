@@ -1,0 +1,130 @@
+"""Fine-tuning: it learns, it repeats itself for a seed, it keeps the best epoch, and a probe leaves the encoder alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rbench.errors import JobError
+from rbench.finetune import clean, probe, strategy
+from rbench.finetune._data import encode_split, sample_split
+from rbench.spec import Training
+from rbench.tasks import Example
+from tests import tiny
+
+
+def quiet(done: int, total: int, text: str) -> None:
+    assert 0 <= done <= total
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write_bert(tmp_path_factory.mktemp("bert"))
+
+
+TRAINING = Training(epochs=4, learning_rate=5e-3, batch_size=16)
+
+
+def accuracy(victim: torch.nn.Module, data: object) -> float:
+    examples = data.split("test")  # type: ignore[attr-defined]
+    rows = [victim.tokenizer(*e.texts, return_tensors="pt") for e in examples]
+    with torch.no_grad():
+        right = [int(victim(**row).logits.argmax()) == e.label for row, e in zip(rows, examples, strict=True)]
+    return float(np.mean(right))
+
+
+@pytest.mark.parametrize("name", ["clean", "probe"])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_strategy_learns_the_task(folder: Path, name: str, pairs: bool) -> None:
+    module = strategy(name)
+    data = tiny.data(pairs=pairs)
+    victim, scores = module.run(
+        tiny.encoder(folder), data, TRAINING, module.Options(), seed=0, device="cpu", progress=quiet
+    )
+    assert not victim.training
+    assert scores["validation_accuracy"] > 0.85
+    assert accuracy(victim, data) > 0.8
+
+
+def test_clean_repeats_itself_for_a_seed_and_moves_with_it(folder: Path) -> None:
+    def weights(seed: int) -> torch.Tensor:
+        victim, _ = clean.run(
+            tiny.encoder(folder),
+            tiny.data(train=48),
+            Training(epochs=1, learning_rate=1e-3),
+            clean.Options(),
+            seed=seed,
+            device="cpu",
+            progress=quiet,
+        )
+        return torch.cat([p.detach().flatten() for p in victim.parameters()])
+
+    first = weights(0)
+    assert torch.equal(first, weights(0))
+    assert not torch.equal(first, weights(1))
+
+
+def test_the_epoch_kept_is_the_one_reported(folder: Path) -> None:
+    data = tiny.data(train=64)
+    victim, scores = clean.run(
+        tiny.encoder(folder), data, TRAINING, clean.Options(), seed=0, device="cpu", progress=quiet
+    )
+    rows = encode_split(data, "validation", victim.tokenizer, 64, limit=None, seed=0)
+    with torch.no_grad():
+        hits = [
+            int(victim(**{k: torch.tensor([v]) for k, v in row.items() if k != "labels"}).logits.argmax())
+            == row["labels"]
+            for row in rows
+        ]
+    assert np.mean(hits) == pytest.approx(scores["validation_accuracy"])
+    assert 1 <= scores["best_epoch"] <= TRAINING.epochs
+
+
+def test_a_diverged_run_says_so(folder: Path) -> None:
+    with pytest.raises(JobError, match=r"diverged.*learning_rate"):
+        clean.run(
+            tiny.encoder(folder),
+            tiny.data(train=64),
+            Training(epochs=2, learning_rate=1e30),
+            clean.Options(),
+            seed=0,
+            device="cpu",
+            progress=quiet,
+        )
+
+
+def test_a_probe_leaves_the_encoder_alone_and_equals_its_regression(folder: Path) -> None:
+    encoder = tiny.encoder(folder)
+    before = [p.detach().clone() for p in encoder.parameters()]
+    data = tiny.data()
+    victim, scores = probe.run(encoder, data, TRAINING, probe.Options(c=(1.0,)), seed=0, device="cpu", progress=quiet)
+    assert all(torch.equal(a, b) for a, b in zip(before, encoder.parameters(), strict=True))
+
+    from sklearn.linear_model import LogisticRegression
+
+    x = {s: encoder.encode([e.texts[0] for e in data.split(s)]) for s in ("train", "test")}
+    y = np.array([e.label for e in data.split("train")])
+    expected = LogisticRegression(C=1.0, max_iter=1000).fit(x["train"], y).predict_proba(x["test"])
+    with torch.no_grad():
+        logits = victim.head(torch.from_numpy(x["test"]))
+    assert np.allclose(torch.softmax(logits, -1).numpy(), expected, atol=1e-4)
+    assert scores["c"] == 1.0
+
+
+def test_a_sample_is_seeded_and_keeps_order() -> None:
+    data = tiny.data(train=50)
+    ids = [e.id for e in sample_split(data, "train", 10, seed=3)]
+    assert ids == [e.id for e in sample_split(data, "train", 10, seed=3)]
+    assert ids == sorted(ids, key=lambda i: int(i.split(":")[1]))
+    assert ids != [e.id for e in sample_split(data, "train", 10, seed=4)]
+    assert len(sample_split(data, "train", 99, seed=3)) == 50
+
+
+def test_an_example_without_a_label_is_refused(folder: Path) -> None:
+    data = tiny.data(train=4)
+    data.split("train").append(Example(id="train:x", texts=("the film",), label=None))
+    with pytest.raises(JobError, match="train:x has no label"):
+        encode_split(data, "train", tiny.encoder(folder).tokenizer, 16, limit=None, seed=0)
