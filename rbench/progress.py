@@ -1,7 +1,6 @@
 """What a run tells whoever watches it: which job is under way, how far it is, what it found.
 
-The stages speak to this protocol and know nothing of terminals; the command line implements it (rbench/cli/bars.py), and
-`Silent` is for those who do not want to hear.
+The stages speak to this protocol and know nothing of terminals; the command line implements it (rbench/cli/bars.py).
 """
 
 from __future__ import annotations

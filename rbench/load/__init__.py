@@ -1,0 +1,59 @@
+"""YAML -> specs. Everything is checked here, before anything runs, and every error names its place.
+
+`load` gives a suite with all that it names; `load_task`, `load_encoder`, `load_resources` and `load_attack` the pieces.
+"""
+
+from __future__ import annotations
+
+from rbench.load.entries import Entries, attack_module
+from rbench.load.places import Located, Problems
+from rbench.load.recipes import recipes
+from rbench.load.suite import Loaded, find_suite, load, load_mapping
+from rbench.registry import Registry
+from rbench.spec import AttackSpec, Choice, EncoderSpec, ResourceChoice, ResourceProfile, TaskSpec
+
+__all__ = [
+    "Loaded",
+    "attack_module",
+    "find_suite",
+    "load",
+    "load_attack",
+    "load_encoder",
+    "load_mapping",
+    "load_resources",
+    "load_task",
+    "recipes",
+]
+
+
+def load_task(name: str, registry: Registry, *, place: str = "task") -> TaskSpec:
+    """The task of this name; SuiteError where it is unknown or its file is wrong. `place`: where the name stands."""
+    entries = Entries(registry, Problems())
+    entries.task(name, place)
+    entries.problems.raise_any()
+    return entries.tasks[name]
+
+
+def load_encoder(name: str, registry: Registry, *, place: str = "encoder") -> dict[str, EncoderSpec]:
+    """The encoder of this name, first, and the registry encoders below it; SuiteError as for `load_task`."""
+    entries = Entries(registry, Problems())
+    entries.encoder(name, place)
+    entries.problems.raise_any()
+    return entries.encoders
+
+
+def load_resources(choice: ResourceChoice, registry: Registry, *, place: str = "resources") -> ResourceProfile:
+    """The profile of this choice, single resources replaced; SuiteError as for `load_task`."""
+    entries = Entries(registry, Problems())
+    profile = entries.resources(choice, place)
+    entries.problems.raise_any()
+    assert profile is not None
+    return profile
+
+
+def load_attack(choice: Choice, registry: Registry, *, place: str = "attack") -> AttackSpec:
+    """The attack of this choice: a registry file or a TextAttack recipe class, with options; SuiteError as above."""
+    entries = Entries(registry, Problems())
+    entries.attack(choice.name, Located(dict(choice.options), {(): place}), choice.label, place)
+    entries.problems.raise_any()
+    return entries.attacks[choice.label]

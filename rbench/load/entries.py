@@ -1,0 +1,226 @@
+"""Registry files -> specs: tasks, encoders with all below them, resource profiles, attacks."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel
+
+from rbench.errors import SuiteError
+from rbench.load.check import check
+from rbench.load.places import Located, Problems, read, shown
+from rbench.load.recipes import recipes
+from rbench.registry import Kind, Registry, load_module, nearest, unknown
+from rbench.spec import AttackSpec, EncoderSpec, Named, ResourceChoice, ResourceKind, ResourceProfile, Source, TaskSpec
+
+Entry = TypeVar("Entry", bound=Named)
+
+RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
+_OBJECTIVES = Path(__file__).resolve().parent.parent / "train" / "objectives"
+_ATTACK_FIELDS = ("max_words", "query_budget")
+_PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
+_EXPORTS = ("TITLE", "NEEDS", "REFERENCE", "Options", "build")
+
+
+class Entries:
+    """What one suite names, loaded once each; everything wrong goes to `problems`.
+
+    `place` is always where the name stands that is looked up.
+    """
+
+    def __init__(self, registry: Registry, problems: Problems) -> None:
+        self.registry, self.problems = registry, problems
+        self.tasks: dict[str, TaskSpec] = {}
+        self.encoders: dict[str, EncoderSpec] = {}
+        self.attacks: dict[str, AttackSpec] = {}
+        self.attack_files: dict[str, Path] = {}
+        self._seen: set[tuple[str, str]] = set()
+
+    def task(self, name: str, place: str) -> None:
+        """Load a task into `tasks`."""
+        path = self._path("tasks", name, place)
+        if path is not None and self._first("task", name):
+            located = self._named(path, name)
+            spec = check(TaskSpec, located, self.problems) if located else None
+            if spec is not None:
+                self.tasks[name] = spec
+
+    def encoder(self, name: str, place: str, above: tuple[str, ...] = ()) -> None:
+        """Load an encoder into `encoders`, then the registry encoder that is its base, and the corpus it trains on."""
+        path = self._path("encoders", name, place)
+        if name in above:
+            self.problems.add(place, f"the bases go round in a circle: {' -> '.join([*above, name])}")
+        elif path is not None and self._first("encoder", name):
+            located = self._named(path, name)
+            spec = check(EncoderSpec, located, self.problems) if located else None
+            if spec is None or located is None:
+                return
+            self.encoders[name] = spec
+            # An encoder may be named like the folder or hub id that it loads: then its base is that, not itself.
+            if spec.base is not None and spec.base != name and spec.base in self.registry.names("encoders"):
+                self.encoder(spec.base, located.at(("base",)), (*above, name))
+            if spec.train is not None:
+                valid = module_names(_OBJECTIVES)
+                if spec.train.objective not in valid:
+                    message = unknown("objective", spec.train.objective, valid)
+                    self.problems.add(located.at(("train", "objective")), message)
+                self.task(spec.train.data, located.at(("train", "data")))
+
+    def resources(self, choice: ResourceChoice, place: str) -> ResourceProfile | None:
+        """The profile with single resources replaced; an encoder of ours that serves as one is loaded too."""
+        path = self._path("resources", choice.profile, place)
+        located = self._named(path, choice.profile) if path is not None else None
+        profile = check(ResourceProfile, located, self.problems) if located else None
+        if profile is None or located is None:
+            return None
+        replaced: dict[str, Source] = {
+            kind: Source(kind=REPLACEMENT[kind], name=name)
+            for kind in RESOURCE_KINDS
+            if (name := getattr(choice, kind)) is not None
+        }
+        profile = profile.model_copy(update=replaced)
+        for kind in RESOURCE_KINDS:
+            source: Source | None = getattr(profile, kind)
+            if source is not None and source.kind == "encoder" and source.name is not None:
+                self.encoder(source.name, place if kind in replaced else located.at((kind, "name")))
+        return profile
+
+    def attack(self, name: str, options: Located, label: str, place: str) -> None:
+        """Load an attack with its options into `attacks` under `label`."""
+        names = self.registry.names("attacks")
+        if name in names:
+            path = self._path("attacks", name, place)
+            if path is not None:
+                spec = self._module(path, options) if path.suffix == ".py" else self._recipe(path, options)
+                if spec is not None:
+                    self.attacks[label] = spec
+        elif name in recipes():
+            data = {"name": name, "recipe": name, "title": f"TextAttack's {name}"}
+            spec = self._with_options(Located(data, {(): place}), options)
+            if spec is not None:
+                self.attacks[label] = spec
+        else:
+            message = unknown("attack", name, names)
+            close = nearest(name, recipes())
+            if close and not nearest(name, names):
+                message = f'unknown attack "{name}"; did you mean the TextAttack recipe {" or ".join(close)}?'
+            self.problems.add(place, message)
+
+    # -- attacks
+
+    def _recipe(self, path: Path, options: Located) -> AttackSpec | None:
+        located = self._named(path, path.stem)
+        if located is None:
+            return None
+        recipe = located.data.get("recipe")
+        if recipe is None:
+            self.problems.add(located.at(), "`recipe` is missing: the class name of a TextAttack recipe")
+        elif recipes() and str(recipe) not in recipes():
+            self.problems.add(located.at(("recipe",)), unknown("TextAttack recipe", recipe, recipes()))
+        return self._with_options(located, options)
+
+    def _with_options(self, located: Located, options: Located) -> AttackSpec | None:
+        """A recipe's spec with a suite's options over its own; unless it says what it needs, its source does."""
+        recipe = recipes().get(str(located.data.get("recipe")))
+        if recipe is not None and "needs" not in located.data:
+            located = located.put(("needs",), Located(list(recipe.needs), {(): located.at()}))
+        for key in options.data:
+            if key in _ATTACK_FIELDS:
+                located = located.put((key,), options.sub(key), options.key_at((key,)))
+            elif _PARAMETER.fullmatch(key):
+                located = located.put(("parameters", key), options.sub(key), options.key_at((key,)))
+            else:
+                message = unknown("option", key, _ATTACK_FIELDS)
+                self.problems.add(options.key_at((key,)), f"{message} Parameters are written `Component.attribute`.")
+        return check(AttackSpec, located, self.problems)
+
+    def _module(self, path: Path, options: Located) -> AttackSpec | None:
+        try:
+            module = attack_module(path)
+        except SuiteError as error:
+            self.problems.take(error)
+            return None
+        own = set(module.Options.model_fields)
+        given = [key for key in options.data if key in own or key not in _ATTACK_FIELDS]
+        made = check(module.Options, options.only(given), self.problems)
+        data = {
+            "name": path.stem,
+            "title": module.TITLE,
+            "reference": module.REFERENCE,
+            "needs": list(module.NEEDS),
+            "parameters": made.model_dump(mode="json") if made is not None else {},
+            "source": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
+        located = Located(data, {(): f"{shown(path)}:1:1"})
+        for key in _ATTACK_FIELDS:
+            if key in options.data:
+                located = located.put((key,), options.sub(key), options.key_at((key,)))
+        self.attack_files[path.stem] = path
+        spec = check(AttackSpec, located, self.problems)
+        return spec if made is not None else None
+
+    # -- files
+
+    def _path(self, kind: Kind, name: str, place: str) -> Path | None:
+        try:
+            return self.registry.path(kind, name)
+        except SuiteError as error:
+            self.problems.add(place, str(error))
+            return None
+
+    def _first(self, kind: str, name: str) -> bool:
+        """Whether this is the first time that `name` is loaded; a file is read, and its faults told, once."""
+        new = (kind, name) not in self._seen
+        self._seen.add((kind, name))
+        return new
+
+    def _named(self, path: Path, name: str) -> Located | None:
+        """The file's content with its name, which is the file's own: a `name` key may repeat it, not change it."""
+        try:
+            located = read(path, self.problems)
+        except SuiteError as error:
+            self.problems.take(error)
+            return None
+        if located.data.get("name", name) != name:
+            message = f"`name` differs from the file's name; remove it or write `name: {name}`"
+            self.problems.add(located.at(("name",)), message)
+        return located.put(("name",), Located(name, {(): located.at()}))
+
+
+REPLACEMENT: dict[ResourceKind, str] = {
+    "word_vectors": "folder",
+    "synonyms": "nltk",
+    "masked_lm": "transformers",
+    "sentence_encoder": "sentence-transformers",
+    "pos_tagger": "nltk",
+    "stopwords": "nltk",
+}
+"""How a resource is loaded that a suite names by folder or hub id."""
+
+
+def module_names(folder: Path) -> list[str]:
+    """Names of the modules in a package's folder; those that start with an underscore are its own business."""
+    return sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
+
+
+def attack_module(path: Path) -> ModuleType:
+    """The module of an attack that is a Python file.
+
+    Raises SuiteError where it cannot be imported, or lacks one of TITLE, NEEDS, REFERENCE, Options and build.
+    """
+    module = load_module(path)
+    missing = [name for name in _EXPORTS if not hasattr(module, name)]
+    place = f"{shown(path)}:1:1"
+    if missing:
+        raise SuiteError(f"{place}: an attack module exports {', '.join(_EXPORTS)}; missing: {', '.join(missing)}")
+    options: Any = module.Options
+    if not (isinstance(options, type) and issubclass(options, BaseModel)):
+        raise SuiteError(f"{place}: `Options` must be a pydantic model")
+    wrong = [need for need in module.NEEDS if need not in RESOURCE_KINDS]
+    if wrong:
+        raise SuiteError(f"{place}: NEEDS: {unknown('resource', wrong[0], RESOURCE_KINDS)}")
+    return module

@@ -1,0 +1,260 @@
+"""YAML with a place for every key and value, so that any later error can name file, line and column.
+
+Only plain data comes out: mappings with text keys, lists, text, numbers, true, false and null. Scalars follow YAML 1.2:
+`no` is text, `2e-5` is a number, a date is text. Tags, and numbers that JSON cannot hold, are refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rbench.errors import SuiteError
+
+Where = tuple[str | int, ...]
+"""The way to a value from the top of its document: keys and list positions."""
+
+MOST_VALUES = 100_000
+"""More values than this in one document are refused: aliases can make a small file explode."""
+
+
+class Problems:
+    """Collects what is wrong, in order and once each, so that a user sees all of it in one go."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(self, place: str, message: str) -> None:
+        line = f"{place}: {message}"
+        if line not in self.lines:
+            self.lines.append(line)
+
+    def take(self, error: SuiteError) -> None:
+        """Add an error that was raised; it names its own place."""
+        if str(error) not in self.lines:
+            self.lines.append(str(error))
+
+    def raise_any(self) -> None:
+        """Raises SuiteError with all that was added, one a line, by file and place; nothing where nothing was."""
+        if self.lines:
+            files: dict[str, int] = {}
+            raise SuiteError("\n".join(sorted(self.lines, key=lambda line: _order(line, files))))
+
+
+def _order(line: str, files: dict[str, int]) -> tuple[int, int, int]:
+    """Sort key: files as they come first, then line and column."""
+    found = re.match(r"(.+?):(\d+):(\d+): ", line)
+    file, row, column = found.groups() if found else (line.partition(":")[0], "0", "0")
+    return files.setdefault(file, len(files)), int(row), int(column)
+
+
+@dataclass(frozen=True)
+class Located:
+    """Plain data, the place (`file:line:column`) of its values, and the place of its keys."""
+
+    data: Any
+    values: dict[Where, str] = field(default_factory=dict)
+    keys: dict[Where, str] = field(default_factory=dict)
+
+    def at(self, where: Where = ()) -> str:
+        """Place of the value at `where`, or of the nearest thing around it."""
+        while where and where not in self.values:
+            where = where[:-1]
+        return self.values.get(where, "")
+
+    def key_at(self, where: Where) -> str:
+        """Place of the key that leads to `where`, or of the nearest thing around it."""
+        return self.keys.get(where) or self.at(where)
+
+    def sub(self, *where: str | int) -> Located:
+        """The part at `where`, which must exist, with its places."""
+        data, n = self.data, len(where)
+        for step in where:
+            data = data[step]
+        values = {w[n:]: place for w, place in self.values.items() if w[:n] == where}
+        values.setdefault((), self.at(where))
+        return Located(data, values, {w[n:]: place for w, place in self.keys.items() if w[:n] == where and len(w) > n})
+
+    def only(self, keys: Collection[str]) -> Located:
+        """This mapping with none but `keys`, in their order here."""
+        data = {key: value for key, value in self.data.items() if key in keys}
+        values = {w: place for w, place in self.values.items() if not w or w[0] in data}
+        return Located(data, values, {w: place for w, place in self.keys.items() if w[0] in data})
+
+    def put(self, where: Where, other: Located, key: str = "") -> Located:
+        """A copy with `other` in place of what was at `where`; mappings on the way are made where they are missing."""
+        if not where:
+            return other
+        first, rest = where[0], where[1:]
+        inner = self.sub(first) if first in self.data else Located({}, {(): other.at()})
+        inner = inner.put(rest, other, key)
+        values = {w: place for w, place in self.values.items() if w[:1] != (first,)}
+        keys = {w: place for w, place in self.keys.items() if w[:1] != (first,)}
+        values |= {(first, *w): place for w, place in inner.values.items()}
+        keys |= {(first, *w): place for w, place in inner.keys.items()}
+        keys[(first,)] = self.keys.get((first,)) or key or other.at()
+        return Located({**self.data, first: inner.data}, values, keys)
+
+
+def read(path: Path, problems: Problems) -> Located:
+    """The content of a YAML file, which must be a mapping.
+
+    Raises SuiteError where it cannot be read, parsed or is empty; duplicate keys and the like are added to `problems`.
+    """
+    name = shown(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SuiteError(f"{name}:1:1: not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except OSError as error:
+        raise SuiteError(f"{name}: cannot be read: {error.strerror or error}") from error
+    located = parse(text, name, problems)
+    if located.data is None:
+        raise SuiteError(f"{name}:1:1: the file is empty; expected `key: value` lines")
+    if not isinstance(located.data, dict):
+        raise SuiteError(f"{located.at()}: expected `key: value` lines at the top, found {describe(located.data)}")
+    return located
+
+
+def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False) -> Located:
+    """Parse one YAML document; `name` starts every place. With `fixed_place`, every place is `name` and nothing more.
+
+    Raises SuiteError where the text is not YAML; lesser faults are added to `problems`.
+    """
+    loader = None
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        builder = _Builder(loader, name, fixed_place, problems)
+        place = name if fixed_place else f"{name}:1:1"
+        return Located(None, {(): place}) if node is None else builder.build(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = name if fixed_place or mark is None else f"{name}:{mark.line + 1}:{mark.column + 1}"
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        raise SuiteError(f"{place}: not valid YAML: {reason}") from error
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        column = error.position - (before.rfind("\n") + 1) + 1
+        place = name if fixed_place else f"{name}:{before.count(chr(10)) + 1}:{column}"
+        raise SuiteError(f"{place}: not valid YAML: the character {error.character!a} is not allowed") from error
+    except RecursionError as error:
+        raise SuiteError(f"{name}: nested too deeply") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def shown(path: Path) -> str:
+    """A path as messages show it: relative where it lies below the current folder."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def describe(value: object) -> str:
+    """A value in a few words, for messages."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = text if len(text) <= 60 else text[:57] + "..."
+    return f'"{text}"' if isinstance(value, str) else text
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader with YAML 1.2's implicit types; nothing but their text decides."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (the name is PyYAML's)
+
+
+_INT = r"[-+]?[0-9]+"
+_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", _INT, list("-+0123456789")),
+    ("float", _FLOAT, list("-+.0123456789")),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+class _Builder:
+    """Turns YAML's node tree into data and places."""
+
+    def __init__(self, loader: _Loader, name: str, fixed_place: bool, problems: Problems) -> None:
+        self.loader, self.name, self.fixed_place, self.problems = loader, name, fixed_place, problems
+        self.values: dict[Where, str] = {}
+        self.keys: dict[Where, str] = {}
+
+    def build(self, node: yaml.Node) -> Located:
+        return Located(self._value(node, (), ()), self.values, self.keys)
+
+    def _place(self, node: yaml.Node) -> str:
+        mark = node.start_mark
+        return self.name if self.fixed_place else f"{self.name}:{mark.line + 1}:{mark.column + 1}"
+
+    def _value(self, node: yaml.Node, where: Where, inside: tuple[int, ...]) -> Any:
+        place = self.values[where] = self._place(node)
+        if len(self.values) > MOST_VALUES:
+            raise SuiteError(f"{place}: more than {MOST_VALUES} values in one file")
+        if id(node) in inside:
+            raise SuiteError(f"{place}: an alias that contains itself")
+        inside = (*inside, id(node))
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, place)
+        kind = "map" if isinstance(node, yaml.MappingNode) else "seq"
+        if node.tag != f"tag:yaml.org,2002:{kind}":
+            self.problems.add(place, f"the tag {node.tag} is not allowed; remove it")
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, where, inside)
+        return [self._value(item, (*where, i), inside) for i, item in enumerate(node.value)]
+
+    def _mapping(self, node: yaml.MappingNode, where: Where, inside: tuple[int, ...]) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            place = self._place(key_node)
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.problems.add(place, "a key must be plain text, not a list or a mapping")
+                continue
+            key = key_node.value  # as written: `0:` and `no:` are the texts "0" and "no"
+            if key in data:
+                first = self.keys[(*where, key)]
+                self.problems.add(
+                    place, f"duplicate key `{key}`; it stands already at {first.removeprefix(self.name + ':')}"
+                )
+                continue
+            self.keys[(*where, key)] = place
+            data[key] = self._value(value_node, (*where, key), inside)
+        return data
+
+    def _scalar(self, node: yaml.ScalarNode, place: str) -> Any:
+        text, kind = node.value, node.tag.removeprefix("tag:yaml.org,2002:")
+        if kind == "null":
+            return None
+        if kind == "str":
+            return text
+        if kind == "bool" and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        if kind == "int" and re.fullmatch(_INT, text):
+            if len(text) < 20:
+                return int(text)
+            self.problems.add(place, f"{describe(text)} is too large a number; quote it if it is a name")
+        elif kind == "float" and re.fullmatch(_FLOAT, text):
+            number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+            if math.isfinite(number):
+                return number
+            self.problems.add(place, f"{describe(text)} is not a finite number; quote it if it is a name")
+        else:
+            self.problems.add(place, f"the tag {node.tag} is not allowed; remove it")
+        return text

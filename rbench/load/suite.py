@@ -1,0 +1,311 @@
+"""A suite file, with a profile and --set overrides, into a Suite and everything that it names."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rbench.errors import SuiteError
+from rbench.load.check import check
+from rbench.load.entries import Entries, module_names
+from rbench.load.places import Located, Problems, describe, parse, read, shown
+from rbench.registry import Registry, unknown
+from rbench.spec import AttackSpec, Choice, EncoderSpec, ResourceChoice, ResourceProfile, Suite, TaskSpec, Training
+
+_STRATEGIES = Path(__file__).resolve().parent.parent / "finetune"
+_SETTABLE = frozenset(Suite.model_fields) - {"profiles"}
+_DEEP = ("training", "num_examples")
+"""Keys whose mappings a profile completes; all other keys it replaces."""
+_SHORT_FOR = {"resources": "profile", "num_examples": "default"}
+"""What a plain value under these keys stands for, once single parts of it are set."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A suite as it will run, profile and overrides applied, and the specs of everything that it names.
+
+    `encoders` holds the suite's own, their bases, and those that serve as a resource; `tasks` also the corpora that
+    encoders are trained on. `attacks` goes by label (`bertattack[max_words=10]`), `attack_files` by the plain name of
+    those attacks that are Python files.
+    """
+
+    suite: Suite
+    path: Path | None
+    encoders: dict[str, EncoderSpec]
+    tasks: dict[str, TaskSpec]
+    attacks: dict[str, AttackSpec]
+    resources: ResourceProfile
+    attack_files: dict[str, Path]
+
+
+def load(
+    name_or_path: str | Path, *, registry: Registry, profile: str | None = None, overrides: Sequence[str] = ()
+) -> Loaded:
+    """Load a suite by registry name or by path, apply a profile, then `KEY=VALUE` overrides, and resolve all names.
+
+    Raises SuiteError with one line for everything that is wrong, each with `file:line:column` or the override it is in.
+    """
+    path = find_suite(name_or_path, registry)
+    problems = Problems()
+    located = read(path, problems)
+    if "name" not in located.data:
+        located = located.put(("name",), Located(path.stem, {(): f"{shown(path)}:1:1"}))
+    return _load(located, path, registry, profile, overrides, problems)
+
+
+def load_mapping(data: Mapping[str, Any], *, origin: str, registry: Registry, overrides: Sequence[str] = ()) -> Loaded:
+    """Load a suite that is no file but plain data (JSON types); `origin` stands for its place in errors."""
+    located = Located(json.loads(json.dumps(data)), {(): origin})
+    return _load(located, None, registry, None, overrides, Problems())
+
+
+def find_suite(name_or_path: str | Path, registry: Registry) -> Path:
+    """The file of a suite. What has a separator or ends in .yaml is a path, all else a name; SuiteError if missing."""
+    path = Path(name_or_path)
+    if isinstance(name_or_path, str) and len(path.parts) == 1 and path.suffix not in (".yaml", ".yml"):
+        try:
+            return registry.path("suites", name_or_path)
+        except SuiteError as error:
+            raise SuiteError(f"{error} A suite of your own is given as a path: rbench run ./my-suite.yaml") from error
+    if path.is_file():
+        return path
+    what = "is a folder, not a suite file" if path.is_dir() else "there is no such suite file"
+    raise SuiteError(f"{path}: {what}. By name there are: {', '.join(registry.names('suites')) or 'none'}")
+
+
+def _load(
+    located: Located,
+    path: Path | None,
+    registry: Registry,
+    profile: str | None,
+    overrides: Sequence[str],
+    problems: Problems,
+) -> Loaded:
+    merged = _apply_profile(located, profile, problems)
+    for override in overrides:
+        merged = _apply_override(merged, override, problems)
+    known = {name for tree in (located, merged, *_profiles(located)) for _, name in _names(tree, "tasks")}
+    _check_profiles(located, profile, problems)
+    merged = merged.put(("profiles",), Located({}))
+    suite = check(Suite, merged, problems)
+    entries = Entries(registry, problems)
+    for place, name in _names(merged, "encoders"):
+        entries.encoder(name, place)
+    for place, name in _names(merged, "tasks"):
+        entries.task(name, place)
+    for choice in _choices(merged, "attacks"):
+        entries.attack(choice.name, choice.options, choice.label, choice.place)
+    for choice in _choices(merged, "finetune"):
+        _check_strategy(choice, problems)
+    for choice in _choices(merged, "evaluate"):
+        problems.add(choice.place, f'unknown evaluation "{choice.name}"; there are none yet: remove `evaluate`')
+    resources = _resources(merged, entries)
+    _check_repeats(merged, problems)
+    _check_maps(merged, known, problems)
+    problems.raise_any()
+    assert suite is not None and resources is not None  # else there was a problem
+    return Loaded(suite, path, entries.encoders, entries.tasks, entries.attacks, resources, entries.attack_files)
+
+
+# ------------------------------------------------------------------------------------------ profiles and overrides
+
+
+def _apply_profile(located: Located, profile: str | None, problems: Problems) -> Located:
+    if profile is None:
+        return located
+    profiles = located.data.get("profiles")
+    profiles = profiles if isinstance(profiles, dict) else {}
+    if profile not in profiles:
+        place = located.key_at(("profiles",))
+        problems.add(place, unknown("profile", profile, profiles))
+        return located
+    return _merge(located, located.sub("profiles", profile))
+
+
+def _profiles(located: Located) -> list[Located]:
+    """The well-formed profiles of a suite."""
+    profiles = located.data.get("profiles")
+    parts = [located.sub("profiles", name) for name in profiles] if isinstance(profiles, dict) else []
+    return [part for part in parts if isinstance(part.data, dict)]
+
+
+def _merge(base: Located, profile: Located) -> Located:
+    """`base` with the profile's keys in place of its own; `training` and `num_examples` are merged key by key."""
+    if not isinstance(profile.data, dict):
+        return base
+    for key, value in profile.data.items():
+        if key in _DEEP and isinstance(value, dict) and isinstance(base.data.get(key), dict):
+            for inner in value:
+                base = base.put((key, inner), profile.sub(key, inner), profile.key_at((key, inner)))
+        else:
+            base = base.put((key,), profile.sub(key), profile.key_at((key,)))
+    return base
+
+
+def _check_profiles(located: Located, chosen: str | None, problems: Problems) -> None:
+    """Check keys and types of all profiles, so that a mistake does not wait for the day it is chosen."""
+    profiles = located.data.get("profiles")
+    if profiles is None:
+        if "profiles" in located.data:
+            problems.add(located.at(("profiles",)), "`profiles`: expected a mapping, found nothing")
+        return
+    if not isinstance(profiles, dict):
+        problems.add(located.at(("profiles",)), f"`profiles`: expected a mapping, found {describe(profiles)}")
+        return
+    for name, content in profiles.items():
+        part = located.sub("profiles", name)
+        if not isinstance(content, dict):
+            problems.add(part.at(), f"profile {name}: expected a mapping, found {describe(content)}")
+            continue
+        for key in content:
+            if key not in _SETTABLE:
+                problems.add(part.key_at((key,)), unknown("key", key, _SETTABLE))
+        if name != chosen:
+            found = Problems()
+            check(Suite, _merge(located, part).put(("profiles",), Located({})), found)
+            inside = {*part.values.values(), *part.keys.values()}
+            for line in found.lines:
+                place = next((p for p in inside if line.startswith(f"{p}: ")), None)
+                if place is not None:
+                    problems.add(place, line.removeprefix(f"{place}: "))
+
+
+def _apply_override(located: Located, override: str, problems: Problems) -> Located:
+    """`located` with one `KEY=VALUE` applied; KEY is a dotted path, VALUE is YAML."""
+    argument = f"--set {override if len(override) <= 80 else override[:77] + '...'}"
+    key, equals, text = override.partition("=")
+    steps = tuple(key.strip().split("."))
+    if not equals or not all(steps):
+        problems.add(argument, "expected KEY=VALUE, for instance --set num_examples=100 or --set training.epochs=1")
+        return located
+    if steps[0] not in _SETTABLE:
+        problems.add(argument, unknown("key", steps[0], _SETTABLE))
+        return located
+    try:
+        value = parse(text, argument, problems, fixed_place=True)
+    except SuiteError as error:
+        problems.take(error)
+        return located
+    short, plain = _SHORT_FOR.get(steps[0]), located.data.get(steps[0])
+    if len(steps) > 1 and short is not None and plain is not None and not isinstance(plain, dict):
+        located = located.put(steps[:1], Located({}, {(): located.at(steps[:1])}))
+        located = located.put((steps[0], short), Located(plain, {(): located.at(steps[:1])}))
+    data: Any = located.data
+    for depth, step in enumerate(steps[:-1], 1):
+        data = data.get(step, {})
+        if not isinstance(data, dict):
+            name = ".".join(steps[:depth])
+            problems.add(argument, f"`{name}` is {describe(data)}, not a mapping; set it whole: --set {name}=VALUE")
+            return located
+    return located.put(steps, value, argument)
+
+
+# --------------------------------------------------------------------------------------------------- parts of a suite
+
+
+class _Chosen(NamedTuple):
+    """A Choice as it stands in the file."""
+
+    name: str
+    label: str
+    place: str
+    options: Located
+
+
+def _items(located: Located, key: str) -> Iterator[Located]:
+    """The entries of a list, which may be written as its only entry; nothing where it is neither."""
+    value = located.data.get(key)
+    if isinstance(value, list):
+        yield from (located.sub(key, i) for i in range(len(value)))
+    elif value is not None:
+        yield located.sub(key)
+
+
+def _names(located: Located, key: str) -> Iterator[tuple[str, str]]:
+    """Place and text of each name in a list."""
+    return ((item.at(), item.data) for item in _items(located, key) if isinstance(item.data, str))
+
+
+def _choices(located: Located, key: str) -> Iterator[_Chosen]:
+    """The well-formed choices of a list; the others are pydantic's to complain about."""
+    for item in _items(located, key):
+        data, options = item.data, Located({}, {(): item.at()})
+        place = item.at()
+        if isinstance(data, dict) and len(data) == 1 and "name" not in data:
+            (name, inner), *_ = data.items()
+            place = item.key_at((name,))
+            options = item.sub(name) if inner is not None else options
+        elif isinstance(data, dict) and isinstance(data.get("name"), str):
+            name, place = data["name"], item.at(("name",))
+            options = item.sub("options") if "options" in data else options
+        elif isinstance(data, str):
+            name = data
+        else:
+            continue
+        if isinstance(options.data, dict):
+            yield _Chosen(name, Choice(name=name, options=options.data).label, place, options)
+
+
+def _check_strategy(choice: _Chosen, problems: Problems) -> None:
+    valid = module_names(_STRATEGIES)
+    if choice.name not in valid:
+        problems.add(choice.place, unknown("finetune strategy", choice.name, valid))
+        return
+    check(importlib.import_module(f"rbench.finetune.{choice.name}").Options, choice.options, problems)
+
+
+def _resources(merged: Located, entries: Entries) -> ResourceProfile | None:
+    """The suite's resource profile; None where it is wrong, which is then among the problems."""
+    if "resources" not in merged.data:
+        return entries.resources(Suite.model_fields["resources"].default, merged.at())
+    located = merged.sub("resources")
+    if isinstance(located.data, str):
+        return entries.resources(ResourceChoice(profile=located.data), located.at())
+    quiet = Problems()  # the suite's own check has told what is wrong here
+    choice = check(ResourceChoice, located, quiet)
+    return entries.resources(choice, located.at(("profile",))) if choice is not None else None
+
+
+def _check_repeats(merged: Located, problems: Problems) -> None:
+    """A name that stands twice in a list would make the same cells twice."""
+    for key in ("encoders", "tasks", "attacks", "finetune", "seeds"):
+        chosen = key in ("attacks", "finetune")
+        labels = (
+            [(c.place, c.label) for c in _choices(merged, key)]
+            if chosen
+            else [(item.at(), str(item.data)) for item in _items(merged, key)]
+        )
+        seen: set[str] = set()
+        for place, label in labels:
+            if label in seen:
+                problems.add(place, f"`{key}` lists {label} twice; remove one")
+            seen.add(label)
+
+
+def _check_maps(merged: Located, tasks: set[str], problems: Problems) -> None:
+    """`num_examples` and `training` may go by task: their keys must be tasks of this suite, their values make sense.
+
+    `tasks` are those of the file, of any profile and of the overrides: narrowing `tasks` leaves a map valid.
+    """
+    if isinstance(merged.data.get("num_examples"), dict):
+        located = merged.sub("num_examples")
+        for key in located.data:
+            if key not in {"default", *tasks}:
+                message = unknown("task of this suite", key, {"default", *tasks})
+                problems.add(located.key_at((key,)), message)
+    if not isinstance(merged.data.get("training"), dict):
+        return
+    located = merged.sub("training")
+    valid = {*Training.model_fields, *tasks}
+    for key, value in located.data.items():
+        if key not in valid:
+            problems.add(located.key_at((key,)), unknown("key", key, valid))
+        elif key in tasks and isinstance(value, dict):
+            check(Training, located.sub(key), problems)
+        elif key in tasks:
+            problems.add(located.at((key,)), f"`{key}`: expected a mapping, found {describe(value)}")
+    check(Training, located.only(Training.model_fields), problems)
