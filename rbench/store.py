@@ -19,7 +19,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -31,6 +31,7 @@ from pydantic import ValidationError
 from rbench.errors import StoreError
 from rbench.spec import SCHEMA_VERSION, Job, Outcome, Plan, Record, Stage, Strict
 
+_LOCK_FILES = {".lock", ".lock.holder"}
 _UNSAFE = re.compile(r"[^A-Za-z0-9._=,+-]")
 _LONGEST = 120
 """File systems limit a folder's name: beyond so many characters it is cut and completed with a hash."""
@@ -200,25 +201,25 @@ class Store:
             self._lock.release()
 
     def set_aside(self) -> Path | None:
-        """Move the whole folder to `<run>.<timestamp>` beside it and return that; None where there was nothing.
+        """Move all that the folder holds to `<run>.<timestamp>` beside it; None where it holds nothing.
 
-        Refuses a folder in which a process is running, or which rbench did not write. Never deletes.
+        May be called with the lock held, which stays where it is; else takes it meanwhile. Refuses a folder that rbench
+        did not write. Never deletes.
         """
-        if not self.root.exists() or (self.root.is_dir() and not any(self.root.iterdir())):
+        with _as_store_error(self.root):
+            found = [path.name for path in self.root.iterdir()] if self.root.exists() else []
+        contents = sorted(set(found) - _LOCK_FILES)
+        if not contents:
             return None
-        if not any((self.root / name).exists() for name in ("plan.json", ".lock", *get_args(Stage))):
+        if not {"plan.json", *get_args(Stage)} & set(contents):
             raise StoreError(
                 f"{self.root} was not written by rbench, so --fresh leaves it alone. Choose another --out."
             )
-        stamp = f"{datetime.now():%Y%m%d-%H%M%S}"
-        aside = self.root.with_name(f"{self.root.name}.{stamp}")
-        for number in range(2, 1000):
-            if not aside.exists():
-                break
-            aside = self.root.with_name(f"{self.root.name}.{stamp}-{number}")
-        with self.lock(), _as_store_error(self.root):
-            self.root.rename(aside)
-        (aside / ".lock.holder").unlink(missing_ok=True)
+        aside = _unused(self.root.with_name(f"{self.root.name}.{datetime.now():%Y%m%d-%H%M%S}"))
+        with nullcontext() if self._lock.is_locked else self.lock(), _as_store_error(aside):
+            aside.mkdir()
+            for name in contents:
+                (self.root / name).rename(aside / name)
         return aside
 
 
@@ -265,6 +266,14 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _unused(path: Path) -> Path:
+    """`path`, or the first of `path-2`, `path-3` ... that does not exist."""
+    candidate, number = path, 2
+    while candidate.exists():
+        candidate, number = path.with_name(f"{path.name}-{number}"), number + 1
+    return candidate
 
 
 def _cut_torn_line(handle: int, block: int = 65536) -> None:

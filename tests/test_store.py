@@ -333,6 +333,8 @@ def test_a_second_process_is_told_who_holds_the_lock(tmp_path: Path) -> None:
     store = Store(root)
     with pytest.raises(StoreError, match=rf"in use by process {holder.pid} on .+ since \d{{4}}-"), store.lock():
         pass
+    fill(store, "a")
+    store.write_plan(Plan(suite=SUITE, jobs=(JOB,)))
     with pytest.raises(StoreError, match="in use"):
         store.set_aside()
     holder.kill()  # not a clean exit: the system must let go
@@ -375,14 +377,27 @@ def test_fresh_moves_and_never_deletes(tmp_path: Path) -> None:
         with store.lock():
             fill(store, name)
         asides.append(store.set_aside())
-        assert not store.root.exists()
+        assert store.set_aside() is None
         assert store.outcomes(JOB) == []
     assert len({*asides}) == 3
     for aside, name in zip(asides, ("a", "b", "c"), strict=True):
         assert aside is not None
         assert aside.name.startswith("run.")
         assert [o.example_id for o in Store(aside).outcomes(JOB)] == [name]
-        assert not (aside / ".lock.holder").exists()
+        assert not (aside / ".lock").exists()
+
+
+def test_fresh_under_the_lock_keeps_the_lock(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    with store.lock():
+        fill(store, "a")
+        aside = store.set_aside()
+        fill(store, "b")
+        with pytest.raises(StoreError, match="in use"), Store(store.root).lock():
+            pass
+    assert aside is not None
+    assert [o.example_id for o in Store(aside).outcomes(JOB)] == ["a"]
+    assert [o.example_id for o in store.outcomes(JOB)] == ["b"]
 
 
 def test_fresh_leaves_strangers_folders_alone(tmp_path: Path) -> None:

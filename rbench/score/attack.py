@@ -24,13 +24,14 @@ from typing import get_args
 
 from rbench.errors import StoreError
 from rbench.score.statistics import Sample, wilson
-from rbench.spec import Metric, Outcome, Record, Score
+from rbench.spec import AttackJob, Metric, Outcome, Record, Score
 
 METRICS: tuple[Metric, ...] = get_args(Metric)
 SHARES: frozenset[Metric] = frozenset({"asr", "aua", "clean", "oracle_asr"})
 """Metrics that are counts over counts; the others are means."""
 
 _NONE = Sample(0)
+_COUNTS = ("succeeded", "failed", "skipped", "errored", "truncated")
 
 
 @dataclass(frozen=True)
@@ -73,18 +74,19 @@ class Tally:
 
     @classmethod
     def of_record(cls, record: Record) -> Tally:
-        """What `counts` and `scores` stored. Raises StoreError where the record does not hold them."""
+        """What `counts` and `scores` stored, so that tables need no outcomes; StoreError where they are missing."""
         scores = {score.name: score for score in record.scores}
         try:
-            counts = {name: record.counts[name] for name in ("succeeded", "failed", "skipped", "errored", "truncated")}
+            counts = {name: record.counts[name] for name in _COUNTS}
             means = {name: (scores[name].n, scores[name].value, scores[name].sd) for name in ("queries", "perturbed")}
+            valid = _oracle_valid(record, scores["oracle_asr"])
         except KeyError as error:
             raise StoreError(
                 f"the record of {record.job.name} has no {error}. Delete it, and the job runs again."
             ) from None
         return cls(
             **counts,
-            oracle_valid=record.counts.get("oracle_valid"),
+            oracle_valid=valid,
             queries=Sample(*means["queries"]),
             perturbed=Sample(*means["perturbed"]),
         )
@@ -92,14 +94,14 @@ class Tally:
     @classmethod
     def pooled(cls, tallies: Sequence[Tally]) -> Tally:
         """All samples thrown together, for instance the seeds of a cell."""
-        valid = [tally.oracle_valid for tally in tallies if tally.oracle_valid is not None]
+        valid = [tally.oracle_valid for tally in tallies if tally.attacked]
         return cls(
             succeeded=sum(tally.succeeded for tally in tallies),
             failed=sum(tally.failed for tally in tallies),
             skipped=sum(tally.skipped for tally in tallies),
             errored=sum(tally.errored for tally in tallies),
             truncated=sum(tally.truncated for tally in tallies),
-            oracle_valid=sum(valid) if valid and len(valid) == len(tallies) else None,
+            oracle_valid=None if None in valid or not valid else sum(count or 0 for count in valid),
             queries=Sample.pooled(tally.queries for tally in tallies),
             perturbed=Sample.pooled(tally.perturbed for tally in tallies),
         )
@@ -140,16 +142,16 @@ class Tally:
         return {metric: self.score(metric) for metric in METRICS}
 
     def counts(self) -> dict[str, int]:
-        """What a record keeps beside its scores; `total` is without errored examples."""
-        counts = {
-            "total": self.total,
-            "succeeded": self.succeeded,
-            "failed": self.failed,
-            "skipped": self.skipped,
-            "errored": self.errored,
-            "truncated": self.truncated,
-        }
-        return counts if self.oracle_valid is None else {**counts, "oracle_valid": self.oracle_valid}
+        """What a record keeps beside its scores."""
+        return {name: getattr(self, name) for name in _COUNTS}
+
+
+def _oracle_valid(record: Record, score: Score) -> int | None:
+    """The numerator of a stored oracle_asr. A generated task has an oracle, so there None means that none was valid."""
+    if score.value is not None:
+        return round(score.value * score.n)
+    spec = record.job.spec
+    return 0 if isinstance(spec, AttackJob) and spec.task.generator is not None else None
 
 
 def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[Metric, Score]:

@@ -1,0 +1,182 @@
+"""The metrics, counted again in other ways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from statistics import mean, stdev
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbench.errors import StoreError
+from rbench.score import METRICS, SHARES, Tally, attack_counts, attack_scores
+from rbench.spec import AttackJob, AttackSpec, Choice, Job, Outcome, Provenance, Record, ResourceProfile, TaskSpec
+
+outcomes = st.builds(
+    Outcome,
+    example_id=st.text(max_size=8),
+    status=st.sampled_from(["succeeded", "failed", "skipped", "errored"]),
+    original=st.just(("a film",)),
+    label=st.integers(0, 2),
+    num_queries=st.integers(0, 5000),
+    perturbed_share=st.none() | st.floats(0, 1),
+    oracle_label=st.none() | st.integers(0, 2),
+    truncated=st.booleans(),
+)
+samples = st.lists(outcomes, max_size=40)
+
+
+def close(one: float | None, other: float | None, tolerance: float) -> bool:
+    return one == other if one is None or other is None else abs(one - other) <= tolerance * (1 + abs(other))
+
+
+def outcome(status: str, **more: object) -> Outcome:
+    return Outcome(**{"example_id": "x", "status": status, "original": ("a",), "label": 1, **more})
+
+
+def test_a_sample_counted_by_hand() -> None:
+    sample = [
+        outcome("succeeded", num_queries=10, perturbed_share=0.2, oracle_label=1),
+        outcome("succeeded", num_queries=20, perturbed_share=0.0, oracle_label=0),
+        outcome("succeeded", num_queries=30, perturbed_share=0.4, oracle_label=None),
+        outcome("failed", num_queries=40, perturbed_share=0.9),
+        outcome("skipped", num_queries=1, truncated=True),
+        outcome("errored", num_queries=9999, error="boom"),
+    ]
+    scores = attack_scores(sample)
+    assert {name: (score.value, score.n) for name, score in scores.items()} == {
+        "asr": (3 / 4, 4),
+        "aua": (1 / 5, 5),
+        "clean": (4 / 5, 5),
+        "queries": (25.0, 4),
+        "perturbed": (pytest.approx(0.3), 2),
+        "oracle_asr": (1 / 4, 4),
+    }
+    assert attack_counts(sample) == {
+        "succeeded": 3,
+        "failed": 1,
+        "skipped": 1,
+        "errored": 1,
+        "truncated": 1,
+    }
+
+
+@given(samples)
+def test_every_metric_follows_from_its_definition(sample: list[Outcome]) -> None:
+    n = {s: sum(o.status == s for o in sample) for s in ("succeeded", "failed", "skipped", "errored")}
+    total = len(sample) - n["errored"]
+    attacked = n["succeeded"] + n["failed"]
+    scores = attack_scores(sample)
+    assert scores["clean"].value == (None if total == 0 else (total - n["skipped"]) / total)
+    assert scores["aua"].value == (None if total == 0 else n["failed"] / total)
+    assert scores["asr"].value == (None if attacked == 0 else n["succeeded"] / attacked)
+    queries = [o.num_queries for o in sample if o.status in ("succeeded", "failed")]
+    assert scores["queries"].value == (None if not queries else pytest.approx(mean(queries)))
+    shares = [o.perturbed_share for o in sample if o.status == "succeeded" and o.perturbed_share]
+    assert scores["perturbed"].value == (None if not shares else pytest.approx(mean(shares)))
+    assert scores["perturbed"].n == len(shares)
+    assert scores["queries"].sd == (pytest.approx(stdev(queries)) if len(queries) > 1 else None)
+
+
+@given(samples)
+def test_aua_is_clean_times_one_minus_asr_exactly(sample: list[Outcome]) -> None:
+    tally = Tally.of(sample)
+    if tally.attacked == 0:
+        assert tally.score("asr").value is None
+        assert not tally.score("aua").value
+        return
+    aua, clean, asr = (Fraction(*tally.share(metric)) for metric in ("aua", "clean", "asr"))
+    assert aua == clean * (1 - asr)
+
+
+@given(samples, st.randoms(use_true_random=False))
+def test_order_does_not_move_a_digit(sample: list[Outcome], random: object) -> None:
+    shuffled = list(sample)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert attack_scores(shuffled) == attack_scores(sample)
+
+
+@given(samples)
+def test_errored_examples_change_nothing_but_their_own_count(sample: list[Outcome]) -> None:
+    sound = [o for o in sample if o.status != "errored"]
+    assert attack_scores(sample, oracle=True) == attack_scores(sound, oracle=True)
+
+
+@given(samples)
+def test_scores_are_named_ordered_and_within_their_intervals(sample: list[Outcome]) -> None:
+    scores = attack_scores(sample, oracle=True)
+    assert tuple(scores) == METRICS == tuple(score.name for score in scores.values())
+    for metric, score in scores.items():
+        assert (score.value is None) == (score.n == 0)
+        if metric in SHARES and score.n:
+            assert 0 <= score.low <= score.value <= score.high <= 1
+        elif score.n > 1:
+            assert score.low <= score.value <= score.high
+        else:
+            assert score.low is score.high is None
+
+
+@given(st.lists(samples, min_size=1, max_size=4))
+def test_pooled_seeds_equal_one_large_sample(seeds: list[list[Outcome]]) -> None:
+    pooled = Tally.pooled([Tally.of(sample, oracle=True) for sample in seeds])
+    together = Tally.of([o for sample in seeds for o in sample], oracle=True)
+    assert pooled.counts() == together.counts()
+    for metric in ("asr", "aua", "clean", "oracle_asr"):
+        assert pooled.score(metric) == together.score(metric)
+    for metric in ("queries", "perturbed"):
+        one, other = pooled.score(metric), together.score(metric)
+        assert one.n == other.n
+        for field in ("value", "low", "high", "sd"):
+            assert close(getattr(one, field), getattr(other, field), 1e-9)
+
+
+def test_no_oracle_no_oracle_asr() -> None:
+    sample = [outcome("succeeded"), outcome("failed")]
+    assert attack_scores(sample)["oracle_asr"].value is None
+    assert attack_scores(sample, oracle=True)["oracle_asr"].value == 0.0
+    assert attack_scores([outcome("failed")], oracle=True)["oracle_asr"].value == 0.0
+    mixed = [Tally.of(sample, oracle=True), Tally.of(sample, oracle=False)]
+    assert Tally.pooled(mixed).oracle_valid is None
+
+
+def record(sample: list[Outcome], generator: str | None = None) -> Record:
+    spec = AttackJob(
+        encoder="e",
+        strategy=Choice(name="clean"),
+        task=TaskSpec(name="t", kind="single", columns=("text",), generator=generator),
+        data_fingerprint="",
+        attack=AttackSpec(name="a"),
+        resources=ResourceProfile(name="r"),
+        resource_fingerprints={},
+        num_examples=1,
+    )
+    job = Job.make(spec, ("e", "t", "clean", "a"), (), 0)
+    return Record(
+        job=job,
+        status="complete",
+        scores=tuple(attack_scores(sample).values()),
+        counts=attack_counts(sample),
+        provenance=Provenance(rbench="0"),
+    )
+
+
+@given(samples)
+def test_a_record_keeps_the_whole_tally(sample: list[Outcome]) -> None:
+    stored = Record.model_validate_json(record(sample).model_dump_json())
+    assert Tally.of_record(stored) == replace(Tally.of(sample), oracle_valid=Tally.of_record(stored).oracle_valid)
+    assert Tally.of_record(stored).scores() == Tally.of(sample).scores()
+
+
+def test_a_generated_task_always_has_an_oracle() -> None:
+    sample = [outcome("succeeded"), outcome("failed")]  # the oracle could read no success, so no label was stored
+    real, generated = record(sample), record(sample, generator="sentiment")
+    assert Tally.of_record(real).score("oracle_asr").value is None
+    assert Tally.of_record(generated).score("oracle_asr").value == 0.0
+
+
+def test_a_record_without_counts_is_a_store_error() -> None:
+    for missing in ({"counts": {}}, {"scores": ()}):
+        with pytest.raises(StoreError, match="attack/e/t/clean/a/seed0"):
+            Tally.of_record(record([]).model_copy(update=missing))
