@@ -11,14 +11,11 @@ from typing import Protocol
 class Progress(Protocol):
     """Called from the run's own thread, in the order start, update ..., finish for each job; notes come at any time."""
 
-    def start(self, name: str, total: int | None, index: int, count: int) -> None:
-        """Job `name` begins, the `index`-th (from 1) of `count`; `total` steps lie before it, None where unknown."""
+    def start(self, name: str, index: int, count: int) -> None:
+        """Job `name` begins, the `index`-th (from 1) of `count`."""
 
     def update(self, done: int, total: int, text: str = "") -> None:
         """`done` of the current job's `total` steps are done; `text` is its latest finding, a few words."""
-
-    def advance(self, n: int, text: str = "") -> None:
-        """`n` more steps of the current job are done."""
 
     def finish(self, status: str) -> None:
         """The current job ended: `complete`, `failed` or a few words of its result."""
@@ -30,13 +27,10 @@ class Progress(Protocol):
 class Silent:
     """A Progress that says nothing."""
 
-    def start(self, name: str, total: int | None, index: int, count: int) -> None:
+    def start(self, name: str, index: int, count: int) -> None:
         pass
 
     def update(self, done: int, total: int, text: str = "") -> None:
-        pass
-
-    def advance(self, n: int, text: str = "") -> None:
         pass
 
     def finish(self, status: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_args
@@ -24,6 +25,17 @@ _OBJECTIVES = Path(__file__).resolve().parent.parent / "train" / "objectives"
 _ATTACK_FIELDS = ("max_words", "query_budget")
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
 _EXPORTS = ("TITLE", "NEEDS", "REFERENCE", "Options", "build")
+
+
+_LOADERS: dict[ResourceKind, tuple[tuple[str, ...], str | None]] = {
+    "word_vectors": (("textattack-counterfitted", "mini"), "folder"),
+    "synonyms": (("wordnet", "mini"), "folder"),
+    "masked_lm": ((), "hub"),
+    "sentence_encoder": (("use", "mini"), "sentence-transformers"),
+    "pos_tagger": (("nltk", "mini"), None),
+    "stopwords": (("nltk", "mini"), None),
+}
+"""The kinds of source (rbench.resources) that need no name, and the one that loads a folder or hub id by name."""
 
 
 class Entries:
@@ -70,24 +82,43 @@ class Entries:
                     self.problems.add(located.at(("train", "objective")), message)
                 self.task(spec.train.data, located.at(("train", "data")))
 
-    def resources(self, choice: ResourceChoice, place: str) -> ResourceProfile | None:
-        """The profile with single resources replaced; an encoder of ours that serves as one is loaded too."""
-        path = self._path("resources", choice.profile, place)
+    def resources(
+        self, choice: ResourceChoice, chosen: Located, needed: Collection[str] = RESOURCE_KINDS
+    ) -> ResourceProfile | None:
+        """The profile with single resources replaced; an encoder of ours that serves as one that is `needed` is loaded.
+
+        `chosen` is where the choice stands.
+        """
+        path = self._path("resources", choice.profile, chosen.at(("profile",)))
         located = self._named(path, choice.profile) if path is not None else None
         profile = check(ResourceProfile, located, self.problems) if located else None
         if profile is None or located is None:
             return None
-        replaced: dict[str, Source] = {
-            kind: Source(kind=REPLACEMENT[kind], name=name)
+        replaced: dict[str, Source | None] = {
+            kind: self._replacement(kind, name, chosen.at((kind,)))
             for kind in RESOURCE_KINDS
             if (name := getattr(choice, kind)) is not None
         }
         profile = profile.model_copy(update=replaced)
         for kind in RESOURCE_KINDS:
             source: Source | None = getattr(profile, kind)
-            if source is not None and source.kind == "encoder" and source.name is not None:
-                self.encoder(source.name, place if kind in replaced else located.at((kind, "name")))
+            if kind in needed and source is not None and source.kind == "encoder" and source.name is not None:
+                self.encoder(source.name, chosen.at((kind,)) if kind in replaced else located.at((kind, "name")))
         return profile
+
+    def _replacement(self, kind: ResourceKind, name: str, place: str) -> Source | None:
+        """The source that a suite means by one word: a loader that needs no name, an encoder of ours, a folder, a hub id."""
+        alone, named = _LOADERS[kind]
+        if name in alone:
+            return Source(kind=name)
+        if kind == "masked_lm" and name in self.registry.names("encoders"):
+            located = self._named(self.registry.path("encoders", name), name)
+            if located is not None and "train" in located.data:
+                return Source(kind="encoder", name=name)
+        if named is not None:
+            return Source(kind=named, name=name)
+        self.problems.add(place, unknown(f"source of {kind}", name, alone))
+        return None
 
     def attack(self, name: str, options: Located, label: str, place: str) -> None:
         """Load an attack with its options into `attacks` under `label`."""
@@ -189,17 +220,6 @@ class Entries:
             message = f"`name` differs from the file's name; remove it or write `name: {name}`"
             self.problems.add(located.at(("name",)), message)
         return located.put(("name",), Located(name, {(): located.at()}))
-
-
-REPLACEMENT: dict[ResourceKind, str] = {
-    "word_vectors": "folder",
-    "synonyms": "nltk",
-    "masked_lm": "transformers",
-    "sentence_encoder": "sentence-transformers",
-    "pos_tagger": "nltk",
-    "stopwords": "nltk",
-}
-"""How a resource is loaded that a suite names by folder or hub id."""
 
 
 def module_names(folder: Path) -> list[str]:
