@@ -1,0 +1,219 @@
+"""Where the resources of a profile are, and how to get those that are missing. Imports no torch, loads nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from rbench.encoders.locate import locate as find_encoder
+from rbench.errors import ResourceError, SuiteError
+from rbench.registry import unknown
+from rbench.resources import places
+from rbench.resources.vectors import COUNTERFITTED, vector_files
+from rbench.spec import EncoderSpec, ResourceKind, ResourceProfile, Source
+
+USE = "https://tfhub.dev/google/universal-sentence-encoder/3"
+"""The version that TextAttack's recipes load."""
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a resource is (a folder, `id@commit` on the hub, or words) and the hash of what it contains."""
+
+    where: str
+    fingerprint: str
+
+
+Finder = Callable[[Source, Sequence[Path]], Located]
+
+
+def locate(
+    profile: ResourceProfile,
+    needs: Collection[ResourceKind] | Mapping[ResourceKind, Collection[str]],
+    models_path: Sequence[Path] = (),
+) -> dict[ResourceKind, Located]:
+    """Find all resources in `needs`; a mapping also says which attacks need each, for the message.
+
+    Raises:
+        SuiteError: the profile names a kind of source that does not exist.
+        ResourceError: something is missing; one message names everything that is, who needs it and how to get it.
+    """
+    found: dict[ResourceKind, Located] = {}
+    problems = []
+    for kind in sorted(needs):
+        users = needs[kind] if isinstance(needs, Mapping) else ()
+        try:
+            found[kind] = _locate(kind, profile, models_path)
+        except ResourceError as error:
+            why = f" (needed by {', '.join(users)})" if users else ""
+            problems.append(f"{kind} of resource profile {profile.name}{why}: {error}")
+    if problems:
+        raise ResourceError("\n".join(problems))
+    return found
+
+
+def checks(
+    profile: ResourceProfile, models_path: Sequence[Path] = ()
+) -> list[tuple[ResourceKind, str, bool, str, str]]:
+    """One line a resource of the profile for `rbench doctor`: (kind, name, ok, where, remedy). Raises nothing."""
+    lines: list[tuple[ResourceKind, str, bool, str, str]] = []
+    kinds: tuple[ResourceKind, ...] = get_args(ResourceKind)
+    for kind in kinds:
+        source: Source | None = getattr(profile, kind)
+        if source is None:
+            continue
+        name = source.name or source.kind
+        try:
+            lines.append((kind, name, True, _locate(kind, profile, models_path).where, ""))
+        except (ResourceError, SuiteError) as error:
+            lines.append((kind, name, False, "", str(error)))
+    return lines
+
+
+def _locate(kind: ResourceKind, profile: ResourceProfile, models_path: Sequence[Path]) -> Located:
+    source: Source | None = getattr(profile, kind)
+    if source is None:
+        raise ResourceError(
+            f"the profile has none; choose one that has, or name one under `resources: {{{kind}: ...}}`"
+        )
+    finders = _FINDERS[kind]
+    if source.kind not in finders:
+        raise SuiteError(f"resource profile {profile.name}: " + unknown(f"kind of {kind}", source.kind, finders))
+    return finders[loader(kind, source)](source, models_path)
+
+
+def loader(kind: ResourceKind, source: Source) -> str:
+    """The kind of loader for `source`: its own kind, or a folder's where a kind without names was given one.
+
+    Raises:
+        SuiteError: it was given a name, and this resource cannot come from a folder.
+    """
+    if source.name is None or source.kind not in ("textattack-counterfitted", "wordnet", "mini", "nltk"):
+        return source.kind
+    named = {"word_vectors": "folder", "synonyms": "folder", "sentence_encoder": "sentence-transformers"}
+    if kind not in named:
+        raise SuiteError(f"{kind}: the kind {source.kind} takes no name, and was given {source.name}")
+    return named[kind]
+
+
+# ---------------------------------------------------------------------------------------------------------- finders
+
+
+def _mini(source: Source, models_path: Sequence[Path]) -> Located:
+    from rbench import mini
+
+    return Located("the embedded world (rbench.mini)", mini.fingerprint())
+
+
+def _named(source: Source, what: str) -> str:
+    if not source.name:
+        raise ResourceError(f"the profile names no folder; add `{what}: FOLDER` under `resources`")
+    return source.name
+
+
+def _counterfitted(source: Source, models_path: Sequence[Path]) -> Located:
+    folder = places.textattack_cache() / "word_embeddings" / "paragramcf"
+    files = [folder / name for name in COUNTERFITTED]
+    if not all(path.is_file() for path in files):
+        raise ResourceError(
+            f"TextAttack's counter-fitted word vectors are not in {folder}; run `python -c 'from textattack.shared "
+            "import WordEmbedding; WordEmbedding.counterfitted_GLOVE_embedding()'` where there is a network (481 MB), "
+            "or choose the profile `local` with word vectors of your own"
+        )
+    return Located(str(folder), places.digest(files))
+
+
+def _vectors(source: Source, models_path: Sequence[Path]) -> Located:
+    name = _named(source, "word_vectors")
+    place = places.on_path(name, models_path)
+    if place is None:
+        raise ResourceError(
+            f"there is no {name} in {places.searched(models_path)}; make a folder DIR/{name} with vectors.npy and "
+            "words.txt, or with one word2vec file, and pass --models DIR (or set RBENCH_MODELS=DIR)"
+        )
+    return Located(str(place), places.digest(vector_files(place)))
+
+
+def _synonym_list(source: Source, models_path: Sequence[Path]) -> Located:
+    name = _named(source, "synonyms")
+    place = places.on_path(name, models_path)
+    path = place / "synonyms.txt" if place is not None and place.is_dir() else place
+    if path is None or not path.is_file():
+        raise ResourceError(
+            f"there is no {name}/synonyms.txt in {places.searched(models_path)}; write one (two words a line) and pass "
+            "its folder's parent as --models DIR (or RBENCH_MODELS=DIR)"
+        )
+    return Located(str(path), places.digest([path]))
+
+
+def _nltk(*packages: str) -> Finder:
+    def find(source: Source, models_path: Sequence[Path]) -> Located:
+        found, problems = [], []
+        for package in packages:
+            try:
+                found.append(places.nltk_package(package))
+            except ResourceError as error:
+                problems.append(str(error))
+        if problems:
+            raise ResourceError("; ".join(problems))
+        joined = hashlib.sha256("\n".join(digest for _, digest in found).encode()).hexdigest()
+        return Located(", ".join(where for where, _ in found), joined)
+
+    return find
+
+
+def _model(what: str) -> Finder:
+    def find(source: Source, models_path: Sequence[Path]) -> Located:
+        found = find_encoder(model_spec(source, what), models_path)
+        assert found.fingerprint is not None  # only a spec with `train` has none
+        pooled = sorted(Path(found.where).glob("*/config.json")) if found.kind == "folder" else []
+        mark = f"{found.fingerprint}{places.digest(pooled)}" if pooled else found.fingerprint
+        return Located(found.where, hashlib.sha256(mark.encode()).hexdigest() if pooled else mark)
+
+    return find
+
+
+def model_spec(source: Source, what: str) -> EncoderSpec:
+    """A model of this profile, as the encoder machinery looks for it: by its own name, then as a hub id."""
+    name = _named(source, what)
+    return EncoderSpec(name=name.rsplit("/", 1)[-1], base=name, revision=source.revision)
+
+
+def _trained(source: Source, models_path: Sequence[Path]) -> Located:
+    name = _named(source, "masked_lm")
+    return Located(f"encoder {name}, pre-trained by this run", f"encoder:{name}")
+
+
+def _use(source: Source, models_path: Sequence[Path]) -> Located:
+    if importlib.util.find_spec("tensorflow_hub") is None or importlib.util.find_spec("tensorflow") is None:
+        raise ResourceError(
+            "the Universal Sentence Encoder needs TensorFlow; run `pip install 'rbench[use]'`, "
+            "or choose the profile `standard`, which compares with sentence-transformers"
+        )
+    place = places.on_path(source.name or "universal-sentence-encoder", models_path)
+    if place is None:
+        root = Path(os.environ.get("TFHUB_CACHE_DIR") or Path(tempfile.gettempdir()) / "tfhub_modules")
+        place = root / hashlib.sha1(USE.encode(), usedforsecurity=False).hexdigest()  # TensorFlow Hub's own naming
+    if not (place / "saved_model.pb").is_file():
+        raise ResourceError(
+            f"no Universal Sentence Encoder: no {source.name or 'universal-sentence-encoder'} in "
+            f"{places.searched(models_path)}, nor is it in TensorFlow Hub's cache; run `python -c \"import "
+            f"tensorflow_hub as h; h.load('{USE}')\"` with TFHUB_CACHE_DIR set to a folder that stays"
+        )
+    return Located(str(place), places.digest(sorted(path for path in place.rglob("*") if path.is_file())))
+
+
+_FINDERS: dict[ResourceKind, dict[str, Finder]] = {
+    "word_vectors": {"textattack-counterfitted": _counterfitted, "folder": _vectors, "mini": _mini},
+    "synonyms": {"wordnet": _nltk("wordnet"), "folder": _synonym_list, "mini": _mini},
+    "masked_lm": {"hub": _model("masked_lm"), "folder": _model("masked_lm"), "encoder": _trained},
+    "sentence_encoder": {"sentence-transformers": _model("sentence_encoder"), "use": _use, "mini": _mini},
+    "pos_tagger": {"nltk": _nltk("averaged_perceptron_tagger_eng", "universal_tagset"), "mini": _mini},
+    "stopwords": {"nltk": _nltk("stopwords"), "mini": _mini},
+}

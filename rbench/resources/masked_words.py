@@ -1,0 +1,164 @@
+"""Replacement words from a masked language model and word vectors, batched over words and texts.
+
+The candidates of the Geometry attack, of its random control, of ADCL's hard positives and of adversarial training. It
+takes plain texts and knows neither TextAttack nor tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from rbench.encoders.sentence import longest_input
+from rbench.errors import ResourceError
+
+
+class MaskedWords:
+    """Replacement words from a masked language model, filtered by the cosine of word vectors (section 3.3, step 3).
+
+    The word is replaced in its full text by one mask token; the `candidates` most probable predictions that are one
+    whole alphabetic word other than the word itself are kept where the cosine of their vectors is at least
+    `min_cosine`. A pair in which either word has no vector cannot be vouched for and is dropped, or kept with
+    `unknown="keep"`. A text longer than the model's limit is cut to a window around the mask. A replacement takes the
+    case of the word that it replaces (lower, UPPER, Capitalised).
+
+    `index` maps lower-case words to rows of `vectors` (words, dim), which have unit length.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        index: Mapping[str, int],
+        vectors: npt.NDArray[np.floating[Any]],
+        *,
+        candidates: int = 50,
+        min_cosine: float = 0.5,
+        unknown: Literal["discard", "keep"] = "discard",
+        batch_size: int = 64,
+    ) -> None:
+        if not getattr(tokenizer, "is_fast", False) or tokenizer.mask_token_id is None:
+            raise ResourceError("the masked language model needs a fast tokenizer with a mask token")
+        self.model, self.tokenizer = model.eval(), tokenizer
+        self.index, self.vectors = index, vectors
+        self.candidates, self.min_cosine, self.unknown = candidates, min_cosine, unknown
+        self.batch_size = batch_size
+        self._ids, self._words = _whole_words(tokenizer)
+        self._rows = np.array([index.get(word.lower(), -1) for word in self._words])
+        self._limit = longest_input(model, tokenizer)
+        empty = tokenizer("")["input_ids"]
+        self._prefix, self._suffix = empty[:1], empty[1:]
+
+    def __call__(self, slots: Sequence[tuple[str, int, int]]) -> list[list[str]]:
+        """For each (text, start, end), characters of the word in the text: its replacements, most probable first."""
+        replies: list[list[str]] = [[] for _ in slots]
+        wanted = [
+            k for k, (text, a, b) in enumerate(slots) if self.unknown == "keep" or text[a:b].lower() in self.index
+        ]
+        masked = self._mask([slots[k] for k in wanted])
+        order = sorted(range(len(wanted)), key=lambda k: len(masked[k][0]))
+        for start in range(0, len(order), self.batch_size):
+            chunk = order[start : start + self.batch_size]
+            ranked = self._predict([masked[k] for k in chunk])
+            for k, ids in zip(chunk, ranked, strict=True):
+                text, a, b = slots[wanted[k]]
+                replies[wanted[k]] = self._filter(text[a:b], ids)
+        return replies
+
+    def _mask(self, slots: Sequence[tuple[str, int, int]]) -> list[tuple[list[int], int]]:
+        """Token ids with the word's pieces replaced by one mask, and the place of the mask."""
+        texts = list(dict.fromkeys(text for text, _, _ in slots))
+        if not texts:
+            return []
+        encoded = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        pieces = {t: (encoded["input_ids"][k], encoded["offset_mapping"][k]) for k, t in enumerate(texts)}
+        room = self._limit - len(self._prefix) - len(self._suffix)
+        masked = []
+        for text, a, b in slots:
+            ids, offsets = pieces[text]
+            before = sum(1 for start, end in offsets if end <= a)
+            after = sum(1 for start, end in offsets if start >= b)
+            tokens = [*ids[:before], self.tokenizer.mask_token_id, *ids[len(ids) - after :]]
+            left = max(0, min(before - room // 2, len(tokens) - room))
+            window = tokens[left : left + room]
+            masked.append(([*self._prefix, *window, *self._suffix], len(self._prefix) + before - left))
+        return masked
+
+    @torch.inference_mode()
+    def _predict(self, masked: Sequence[tuple[list[int], int]]) -> list[list[int]]:
+        """Positions in the list of whole words, most probable first."""
+        device = next(self.model.parameters()).device
+        rows = [torch.tensor(ids) for ids, _ in masked]
+        pad = self.tokenizer.pad_token_id
+        ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad).to(device)
+        lengths = torch.tensor([len(row) for row in rows], device=device)
+        attention = torch.arange(ids.shape[1], device=device) < lengths.unsqueeze(1)
+        places = torch.tensor([place for _, place in masked], device=device)
+        with _only_at(self.model, places):
+            logits = self.model(input_ids=ids, attention_mask=attention.long()).logits
+        whole = logits[:, torch.tensor(self._ids, device=device)].float()
+        # Four times as many as wanted: a cased vocabulary has a word up to three times (good, Good, GOOD).
+        best = torch.topk(whole, k=min(4 * self.candidates + 1, whole.shape[1]), dim=1).indices
+        ranked: list[list[int]] = best.tolist()
+        return ranked
+
+    def _filter(self, word: str, ranked: Sequence[int]) -> list[str]:
+        kept: list[int] = []
+        seen = {word.lower()}
+        for k in ranked:
+            if len(kept) == self.candidates:
+                break
+            if self._words[k].lower() not in seen:
+                seen.add(self._words[k].lower())
+                kept.append(k)
+        row = self.index.get(word.lower(), -1)
+        rows = self._rows[kept]
+        known = (rows >= 0) & (row >= 0)
+        cosines = self.vectors[rows] @ self.vectors[row]
+        keep = np.where(known, cosines >= self.min_cosine, self.unknown == "keep")
+        return [_in_case_of(word, self._words[k]) for k, good in zip(kept, keep, strict=True) if good]
+
+
+def _whole_words(tokenizer: Any) -> tuple[list[int], list[str]]:
+    """Token ids that stand for one whole alphabetic word, in order of id, and the words."""
+    vocabulary: dict[str, int] = tokenizer.get_vocab()
+    marker = next((m for m in ("Ġ", "▁") if any(t.startswith(m) and len(t) > 1 for t in vocabulary)), "")
+    special = set(tokenizer.all_special_ids)
+    ids, words = [], []
+    for token, k in sorted(vocabulary.items(), key=lambda item: item[1]):
+        if k in special or not token.startswith(marker):
+            continue
+        word = tokenizer.convert_tokens_to_string([token]).strip() if marker else token
+        if word.isalpha():
+            ids.append(k)
+            words.append(word)
+    return ids, words
+
+
+@contextmanager
+def _only_at(model: Any, places: Tensor) -> Iterator[None]:
+    """Make the language model's output layer see one position a row: at all others its product is thrown away, and
+    over a whole vocabulary that product costs as much as the rest of a small model."""
+
+    def pick(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (inputs[0][torch.arange(len(places), device=places.device), places], *inputs[1:])
+
+    handle = model.get_output_embeddings().register_forward_pre_hook(pick)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _in_case_of(original: str, word: str) -> str:
+    if original.islower():
+        return word.lower()
+    if original.isupper() and len(original) > 1:
+        return word.upper()
+    return word.capitalize() if original.istitle() else word

@@ -1,0 +1,87 @@
+"""Where files lie: on the model search path, in NLTK's data folders, in TextAttack's cache; and what they contain."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from rbench.errors import ResourceError
+
+NLTK_FILES = {
+    "wordnet": tuple(
+        f"corpora/wordnet/{stem}.{part}" for part in ("noun", "verb", "adj", "adv") for stem in ("index", "data")
+    ),
+    "averaged_perceptron_tagger_eng": tuple(
+        f"taggers/averaged_perceptron_tagger_eng/averaged_perceptron_tagger_eng.{part}.json"
+        for part in ("weights", "tagdict", "classes")
+    ),
+    "universal_tagset": ("taggers/universal_tagset/en-ptb.map",),
+    "stopwords": ("corpora/stopwords/english",),
+}
+"""The files of each NLTK package that attacks read."""
+
+
+def on_path(name: str, models_path: Sequence[Path]) -> Path | None:
+    """The file or folder `name` on the search path, first hit; a name with a separator may also be a path itself."""
+    part = PurePosixPath(name)
+    if not part.is_absolute() and ".." not in part.parts and "\\" not in name:
+        for root in models_path:
+            if (root / name).exists():
+                return root / name
+    path = Path(name).expanduser()
+    explicit = path.is_absolute() or len(path.parts) > 1
+    return path if explicit and path.exists() else None
+
+
+def searched(models_path: Sequence[Path]) -> str:
+    """The search path, for messages."""
+    return ", ".join(map(str, models_path)) or "the model search path, which is empty"
+
+
+def digest(files: Iterable[Path]) -> str:
+    """Hash of names and contents: 64 hex digits, blind to folders and dates."""
+    whole = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            whole.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+def textattack_cache() -> Path:
+    """TextAttack's cache folder, by its own rule: `TA_CACHE_DIR`, or ~/.cache/textattack."""
+    return Path(os.environ.get("TA_CACHE_DIR") or Path.home() / ".cache" / "textattack")
+
+
+def nltk_package(package: str) -> tuple[str, str]:
+    """Where an NLTK package lies and the hash of what attacks read of it (unpacked or in its zip file).
+
+    Raises:
+        ResourceError: it is missing, or NLTK refuses it because others may write to it; the message is the remedy.
+    """
+    import nltk
+
+    whole, where = hashlib.sha256(), ""
+    for name in NLTK_FILES[package]:
+        try:
+            pointer = nltk.data.find(name)
+            with pointer.open() as file:
+                whole.update(name.encode() + b"\0" + hashlib.sha256(file.read()).digest())
+        except (LookupError, OSError) as error:
+            raise ResourceError(_nltk_remedy(package, error)) from error
+        where = where or str(pointer).rsplit("/", 1)[0]
+    return where, whole.hexdigest()
+
+
+def _nltk_remedy(package: str, error: Exception) -> str:
+    refused = tuple(getattr(error, "_nltk_refused_writable", ()))
+    if refused:
+        return (
+            f"NLTK refuses its {package} data because other accounts may write to {', '.join(map(str, refused))}; "
+            f"run `chmod go-w` on it"
+        )
+    return (
+        f"NLTK's {package} data is missing; run `python -m nltk.downloader {package}`, "
+        "or set NLTK_DATA to a folder that has it"
+    )

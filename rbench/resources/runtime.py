@@ -1,0 +1,117 @@
+"""The resources of a profile, each loaded when it is first asked for and then kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from rbench.encoders.load import download
+from rbench.errors import ResourceError
+from rbench.resources import lexical
+from rbench.resources.locate import loader, locate, model_spec
+from rbench.resources.models import MaskedLM, Sentences, sentence_transformer, universal_sentence_encoder
+from rbench.resources.vectors import WordVectors, read_counterfitted, read_vectors
+from rbench.spec import ResourceKind, ResourceProfile, Source
+
+
+class Resources:
+    """What stands behind attacks, from one profile.
+
+    Args:
+        profile: which source stands behind what.
+        models_path: where folders are looked for.
+        device: where the models go.
+        trained: folder by encoder name, for a masked LM that a pretrain job made.
+
+    Every attribute raises ResourceError where its source is missing or damaged.
+    """
+
+    def __init__(
+        self,
+        profile: ResourceProfile,
+        models_path: Sequence[Path] = (),
+        *,
+        device: str = "cpu",
+        trained: Mapping[str, Path] | None = None,
+    ) -> None:
+        self.profile, self.models_path, self.device = profile, tuple(models_path), device
+        self.trained = dict(trained or {})
+
+    def _source(self, kind: ResourceKind) -> tuple[Source, str]:
+        where = locate(self.profile, {kind}, self.models_path)[kind].where
+        source: Source | None = getattr(self.profile, kind)
+        assert source is not None  # locate refuses that
+        return source.model_copy(update={"kind": loader(kind, source)}), where
+
+    @cached_property
+    def word_vectors(self) -> WordVectors:
+        """Words, their vectors (N, dim), cosines and nearest neighbours."""
+        source, where = self._source("word_vectors")
+        if source.kind == "mini":
+            from rbench.mini.lexical import word_vectors
+
+            return WordVectors(*word_vectors())
+        return (read_vectors if source.kind == "folder" else read_counterfitted)(Path(where))
+
+    @cached_property
+    def _synonyms(self) -> Callable[[str], list[str]]:
+        source, where = self._source("synonyms")
+        if source.kind == "mini":
+            from rbench.mini.lexical import synonyms
+
+            return synonyms
+        return lexical.wordnet_synonyms() if source.kind == "wordnet" else lexical.listed_synonyms(Path(where))
+
+    def synonyms(self, word: str) -> list[str]:
+        """One-word synonyms of `word` without itself, in a fixed order; empty where there are none."""
+        return self._synonyms(word)
+
+    @cached_property
+    def masked_lm(self) -> MaskedLM:
+        """The masked language model with its tokenizer."""
+        source, where = self._source("masked_lm")
+        if source.kind == "encoder":
+            if source.name not in self.trained:
+                raise ResourceError(f"masked_lm: no pretrain job of this run made the encoder {source.name}")
+            return MaskedLM.open(self.trained[source.name], self.device)
+        return MaskedLM.open(self._folder(source, where, "masked_lm"), self.device)
+
+    @cached_property
+    def sentence_encoder(self) -> Sentences:
+        """The sentence encoder: `encode` and `vectors` (remembered) give float32 tensors (n, dim)."""
+        source, where = self._source("sentence_encoder")
+        if source.kind == "mini":
+            from rbench.mini.lexical import encode
+
+            return Sentences(encode, "mini")
+        if source.kind == "use":
+            return universal_sentence_encoder(where)
+        return sentence_transformer(self._folder(source, where, "sentence_encoder"), self.device)
+
+    @cached_property
+    def _tagger(self) -> Callable[[Sequence[str]], lexical.Tags]:
+        source, _ = self._source("pos_tagger")
+        if source.kind == "mini":
+            from rbench.mini.lexical import pos_tags
+
+            return pos_tags
+        return lexical.nltk_tagger()
+
+    def pos_tags(self, words: Sequence[str]) -> lexical.Tags:
+        """(word, universal tag) for each word, in context."""
+        return self._tagger(words)
+
+    @cached_property
+    def stopwords(self) -> frozenset[str]:
+        """Lower-case words that attacks leave alone."""
+        source, _ = self._source("stopwords")
+        if source.kind == "mini":
+            from rbench.mini.lexical import stopwords
+
+            return stopwords()
+        return lexical.nltk_stopwords()
+
+    @staticmethod
+    def _folder(source: Source, where: str, what: str) -> Path:
+        return Path(where) if Path(where).is_dir() else download(model_spec(source, what), where)

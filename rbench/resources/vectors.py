@@ -1,0 +1,181 @@
+"""Word vectors: reading them (TextAttack's cache, numpy + word list, word2vec text and binary) and asking them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rbench.errors import ResourceError
+
+Floats = NDArray[np.float32]
+COUNTERFITTED = ("paragram.npy", "wordlist.pickle", "nn.npy")
+"""What is read of TextAttack's word_embeddings/paragramcf; its pickled tables of distances are not."""
+
+
+class WordVectors:
+    """Words with a vector each.
+
+    Args:
+        words: N distinct words; where a file lists a word twice, the first counts.
+        matrix: (N, dim) float32, rows in the order of `words`; any length.
+        neighbours: (N, K) indices of the nearest words of each word, itself first, where they come ready-made.
+    """
+
+    def __init__(self, words: Sequence[str], matrix: Floats, neighbours: NDArray[Any] | None = None) -> None:
+        if matrix.ndim != 2 or len(words) != len(matrix):
+            raise ResourceError(f"word vectors: {len(words)} words and a matrix of shape {matrix.shape}")
+        self.words = list(words)
+        self.matrix = np.ascontiguousarray(matrix, dtype=np.float32)
+        if not np.isfinite(self.matrix).all():
+            raise ResourceError("word vectors: the matrix has infinite values or NaN")
+        self.index: dict[str, int] = {}
+        for i, word in enumerate(self.words):
+            self.index.setdefault(word, i)
+        norms = np.linalg.norm(self.matrix, axis=1, keepdims=True)
+        self.unit: Floats = self.matrix / np.maximum(norms, 1e-12)
+        self._squares = (norms[:, 0] ** 2).astype(np.float64)
+        self._ready = neighbours
+        self._near: dict[int, NDArray[np.int64]] = {}
+
+    def __contains__(self, word: str) -> bool:
+        return word in self.index
+
+    def cosine(self, a: str, b: str) -> float | None:
+        """Cosine of two words' vectors, in -1..1; None where one of them is unknown."""
+        if a not in self.index or b not in self.index:
+            return None
+        return float(self.unit[self.index[a]] @ self.unit[self.index[b]])
+
+    def nearest(self, word: str, k: int) -> list[str]:
+        """The `k` nearest other words, nearest first; empty for an unknown word."""
+        if word not in self.index:
+            return []
+        return [self.words[i] for i in self.nearest_ids(self.index[word], k)]
+
+    def nearest_ids(self, i: int, k: int) -> NDArray[np.int64]:
+        """Indices of the `k` words nearest to word `i` by Euclidean distance, as TextAttack takes them, without `i`.
+
+        Ties go to the smaller index. Where the vectors came with a table of neighbours, that is used as far as it goes.
+        """
+        if self._ready is not None and k < self._ready.shape[1]:
+            return np.asarray(self._ready[i, 1 : k + 1], dtype=np.int64)
+        known = self._near.get(i)
+        if known is None or len(known) < min(k, len(self.words) - 1):
+            known = self._near[i] = self._search(i, max(k, 50))
+        return known[:k]
+
+    def _search(self, i: int, k: int) -> NDArray[np.int64]:
+        rough = self._squares - 2.0 * (self.matrix @ self.matrix[i])  # squared distance less a constant, in float32
+        rough[i] = -np.inf
+        pool = np.argpartition(rough, min(k + 32, len(rough) - 1))[: k + 33]
+        pool = np.sort(pool[pool != i])
+        exact = ((self.matrix[pool].astype(np.float64) - self.matrix[i]) ** 2).sum(axis=1)
+        return pool[np.argsort(exact, kind="stable")][:k].astype(np.int64)
+
+
+# ------------------------------------------------------------------------------------------------------------ files
+
+
+def vector_files(place: Path) -> list[Path]:
+    """The files to read at `place` (a folder or a file). Raises ResourceError where it holds no word vectors."""
+    if place.is_file():
+        return [place]
+    pair = [place / "vectors.npy", place / "words.txt"]
+    if all(path.is_file() for path in pair):
+        return pair
+    single = sorted(path for path in place.iterdir() if path.suffix in (".txt", ".vec", ".bin") and path.is_file())
+    if len(single) != 1:
+        raise ResourceError(f"{place}: needs vectors.npy and words.txt, or one word2vec file (.txt, .vec or .bin)")
+    return single
+
+
+def read_vectors(place: Path) -> WordVectors:
+    """Vectors from `vectors.npy` (any float type) with `words.txt` (one word a line), or from a word2vec file.
+
+    Raises:
+        ResourceError: no such files, or they are damaged; names the file and line.
+    """
+    files = vector_files(place)
+    try:
+        if len(files) == 2:
+            matrix = np.load(files[0], allow_pickle=False).astype(np.float32)
+            return WordVectors(files[1].read_text(encoding="utf-8").splitlines(), matrix)
+        return (_read_binary if files[0].suffix == ".bin" else _read_text)(files[0])
+    except (OSError, ValueError) as error:
+        raise ResourceError(f"{files[0]}: cannot be read as word vectors: {error}") from error
+
+
+def _read_text(path: Path) -> WordVectors:
+    words: list[str] = []
+    rows: list[NDArray[np.float32]] = []
+    width = 0
+    with path.open(encoding="utf-8", errors="strict") as file:
+        for number, line in enumerate(file, 1):
+            parts = line.rstrip().split(" ")
+            if number == 1 and len(parts) == 2 and all(part.isdigit() for part in parts):
+                width = int(parts[1])
+                continue
+            width = width or len(parts) - 1
+            word = " ".join(parts[:-width])
+            try:
+                rows.append(np.array(parts[-width:], dtype=np.float32))
+            except ValueError as error:
+                raise ResourceError(f"{path}:{number}: not a word and {width} numbers") from error
+            if not word or len(rows[-1]) != width:
+                raise ResourceError(f"{path}:{number}: not a word and {width} numbers")
+            words.append(word)
+    if not rows:
+        raise ResourceError(f"{path}: no word vectors in it")
+    return WordVectors(words, np.stack(rows))
+
+
+def _read_binary(path: Path) -> WordVectors:
+    with path.open("rb") as file:
+        header = file.readline(100).split()
+        if len(header) != 2 or not all(part.isdigit() for part in header):
+            raise ResourceError(f"{path}: a binary word2vec file starts with two numbers")
+        count, width = int(header[0]), int(header[1])
+        if count * (width * 4 + 2) > path.stat().st_size + 2:
+            raise ResourceError(f"{path}: is shorter than its header says ({count} words of {width} numbers)")
+        words, matrix = [], np.empty((count, width), dtype=np.float32)
+        for row in range(count):
+            word = bytearray()
+            while (byte := file.read(1)) not in (b" ", b""):
+                word += byte if byte != b"\n" else b""
+            data = file.read(4 * width)
+            if len(data) != 4 * width:
+                raise ResourceError(f"{path}: ends in the middle of word {row + 1} of {count}")
+            words.append(word.decode("utf-8", errors="replace"))
+            matrix[row] = np.frombuffer(data, dtype="<f4")
+    return WordVectors(words, matrix)
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads a pickle made of dict, str and int only: any other type needs a lookup by name, and every lookup fails."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise pickle.UnpicklingError(f"it names {module}.{name}; only plain dict, str and int are read")
+
+
+def read_counterfitted(folder: Path) -> WordVectors:
+    """TextAttack's counter-fitted vectors. Its word list exists only as a pickle: it is read without running any of it.
+
+    Raises:
+        ResourceError: a file is missing or damaged.
+    """
+    try:
+        matrix = np.load(folder / COUNTERFITTED[0], allow_pickle=False).astype(np.float32)
+        neighbours = np.load(folder / COUNTERFITTED[2], allow_pickle=False, mmap_mode="r")
+        with (folder / COUNTERFITTED[1]).open("rb") as file:
+            index = _PlainUnpickler(file).load()
+        words = [""] * len(matrix)
+        for word, i in index.items():
+            words[i] = word
+    except (OSError, ValueError, IndexError, TypeError, AttributeError, EOFError, pickle.UnpicklingError) as error:
+        raise ResourceError(f"{folder}: cannot be read as TextAttack's word vectors: {error}") from error
+    return WordVectors(words, matrix, neighbours)
