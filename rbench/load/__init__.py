@@ -34,26 +34,28 @@ def load_task(name: str, registry: Registry, *, place: str = "task") -> TaskSpec
     return entries.tasks[name]
 
 
-def load_encoder(name: str, registry: Registry, *, place: str = "encoder") -> dict[str, EncoderSpec]:
-    """The encoder of this name, first, and the registry encoders below it; SuiteError as for `load_task`."""
+def load_encoder(name: str, registry: Registry, *, place: str = "encoder") -> EncoderSpec:
+    """The encoder of this name, once all that it stands on is found to be well formed; SuiteError as for `load_task`."""
     entries = Entries(registry, Problems())
     entries.encoder(name, place)
     entries.problems.raise_any()
-    return entries.encoders
+    return entries.encoders[name]
 
 
-def load_resources(choice: ResourceChoice, registry: Registry, *, place: str = "resources") -> ResourceProfile:
-    """The profile of this choice, single resources replaced; SuiteError as for `load_task`."""
+def load_resources(choice: ResourceChoice | str, registry: Registry, *, place: str = "resources") -> ResourceProfile:
+    """The profile of this name or choice, single resources replaced; SuiteError as for `load_task`."""
     entries = Entries(registry, Problems())
-    profile = entries.resources(choice, place)
+    choice = ResourceChoice(profile=choice) if isinstance(choice, str) else choice
+    profile = entries.resources(choice, Located({}, {(): place}))
     entries.problems.raise_any()
     assert profile is not None
     return profile
 
 
-def load_attack(choice: Choice, registry: Registry, *, place: str = "attack") -> AttackSpec:
-    """The attack of this choice: a registry file or a TextAttack recipe class, with options; SuiteError as above."""
+def load_attack(choice: Choice | str, registry: Registry, *, place: str = "attack") -> AttackSpec:
+    """The attack of this name or choice: a registry file or a TextAttack recipe class; SuiteError as for `load_task`."""
     entries = Entries(registry, Problems())
+    choice = Choice(name=choice) if isinstance(choice, str) else choice
     entries.attack(choice.name, Located(dict(choice.options), {(): place}), choice.label, place)
     entries.problems.raise_any()
     return entries.attacks[choice.label]

@@ -107,7 +107,7 @@ class Entries:
         return profile
 
     def _replacement(self, kind: ResourceKind, name: str, place: str) -> Source | None:
-        """The source that a suite means by one word: a loader that needs no name, an encoder of ours, a folder, a hub id."""
+        """What a suite means by one word: a loader that needs no name, an encoder of ours, a folder, a hub id."""
         alone, named = _LOADERS[kind]
         if name in alone:
             return Source(kind=name)

@@ -57,7 +57,9 @@ def load(
     return _load(located, path, registry, profile, overrides, problems)
 
 
-def load_mapping(data: Mapping[str, Any], *, origin: str, registry: Registry, overrides: Sequence[str] = ()) -> Loaded:
+def load_mapping(
+    data: Mapping[str, Any], *, registry: Registry, overrides: Sequence[str] = (), origin: str = "suite"
+) -> Loaded:
     """Load a suite that is no file but plain data (JSON types); `origin` stands for its place in errors."""
     located = Located(json.loads(json.dumps(data)), {(): origin})
     return _load(located, None, registry, None, overrides, Problems())
@@ -260,14 +262,15 @@ def _check_strategy(choice: _Chosen, problems: Problems) -> None:
 
 def _resources(merged: Located, entries: Entries) -> ResourceProfile | None:
     """The suite's resource profile; None where it is wrong, which is then among the problems."""
+    needed = {kind for spec in entries.attacks.values() for kind in spec.needs}
     if "resources" not in merged.data:
-        return entries.resources(Suite.model_fields["resources"].default, merged.at())
+        return entries.resources(Suite.model_fields["resources"].default, Located({}, {(): merged.at()}), needed)
     located = merged.sub("resources")
     if isinstance(located.data, str):
-        return entries.resources(ResourceChoice(profile=located.data), located.at())
+        return entries.resources(ResourceChoice(profile=located.data), located, needed)
     quiet = Problems()  # the suite's own check has told what is wrong here
     choice = check(ResourceChoice, located, quiet)
-    return entries.resources(choice, located.at(("profile",))) if choice is not None else None
+    return entries.resources(choice, located, needed) if choice is not None else None
 
 
 def _check_repeats(merged: Located, problems: Problems) -> None:
