@@ -1,0 +1,42 @@
+"""Random: the candidates of the Geometry attack, taken at random. A control: an attack worth its name beats it.
+
+Words in random order, for each a random candidate that is kept whatever the victim says, until the prediction flips.
+On NLI the premise is left alone; on other pairs any word of either text may be replaced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from rbench.spec import Positive, Strict
+
+if TYPE_CHECKING:
+    from textattack import Attack
+
+    from rbench.spec import TaskSpec
+
+TITLE = "Random substitutions"
+REFERENCE = "A control of rbench's own, with the candidates of the Geometry attack"
+NEEDS = ("masked_lm", "word_vectors", "stopwords")
+
+
+class Options(Strict):
+    """The same candidates as the Geometry attack's, and as many words."""
+
+    max_words: Positive = 20
+    """At most so many words replaced in one text."""
+    candidates: Positive = 50
+    """Predictions of the masked language model looked at for a word."""
+    min_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.5
+    """Least cosine of a replacement's word vector with the word's own."""
+    unknown: Literal["discard", "keep"] = "discard"
+    """What becomes of a replacement where it or the word has no vector."""
+
+
+def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
+    """The attack on a victim of `rbench.attack`; it is the same for every task."""
+    from rbench.attack import substitutes
+
+    return substitutes.build_random(victim, resources, **options.model_dump())

@@ -1,0 +1,204 @@
+"""The Geometry attack as TextAttack objects: the word-substitution search on the gradients of a victim.
+
+"Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models", sections
+3.3 and 4.3, Algorithm 1 with the cross-entropy loss of the true label. A white-box attack: it needs the victim's
+gradients. The search itself is `rbench.wordswap.search`; here are the loss and what a query is.
+
+Cross-entropy is log(1 + exp(m)) with m the log-odds against the true label y, m = logsumexp(l_k, k != y) - l_y, so its
+gradients are those of m times sigmoid(m) > 0. Gradients of m are used: the direction of v_z and the order of the words
+are the same, and nothing underflows where a victim is sure of itself.
+
+The victim's head is linear, l = W z + b. So v_z = W'g with g the gradient of m at the logits; g sums to zero, and
+(z_j - z) . v_z = g . (log p_j - log p), with p the probabilities that TextAttack's goal function keeps. The projection
+of a candidate's sentence vector is therefore known from the victim's answer, whoever computed or cached it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from textattack import Attack
+from textattack.goal_function_results import GoalFunctionResultStatus
+from textattack.search_methods import SearchMethod
+from textattack.shared import AttackedText
+from torch import Tensor, nn
+
+from rbench.attack.substitutes import WordSwapMaskedWords, substitution_attack, swaps, word_spans
+from rbench.errors import JobError
+from rbench.wordswap import Gradients, Projection, Scores, Sentence, Slot, Words, pieces_to_words, search, word_norms
+
+
+class Look(NamedTuple):
+    """What one gradient pass over n texts says."""
+
+    log_probabilities: Tensor
+    """(n, labels), float64, on the CPU."""
+    at_logits: Tensor
+    """(n, labels), float64, on the CPU: g above."""
+    lengths: Tensor
+    """(n,): |v_z|, the norm of the gradient at the sentence vector."""
+    norms: list[Tensor]
+    """n tensors (words,): gradient norms by word, -inf where truncation hides the word."""
+
+
+class VictimGradients:
+    """Gradients of the log-odds against a label, for texts of one or two columns."""
+
+    def __init__(self, victim: Any) -> None:
+        self.classifier, self.max_length = victim.classifier, victim.max_length
+        if not isinstance(self.classifier.head, nn.Linear):
+            raise JobError("the Geometry attack reads projections off the logits and needs a victim with a linear head")
+        if not self.classifier.tokenizer.is_fast:
+            raise JobError("the Geometry attack needs a victim with a fast tokenizer, to know which pieces make a word")
+
+    def __call__(self, texts: Sequence[AttackedText], labels: Sequence[int]) -> Look:
+        """One forward and one backward pass over all texts."""
+        encoded = self.classifier.tokenizer(
+            [text.tokenizer_input for text in texts],
+            truncation=True,
+            max_length=self.max_length,
+            padding=True,
+            return_offsets_mapping=True,
+            return_tensors="pt",
+        )
+        offsets = encoded.pop("offset_mapping").tolist()
+        embedded: list[Tensor] = []
+
+        def keep(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+            embedded.append(output.detach().requires_grad_())
+            return embedded[-1]
+
+        self.classifier.eval()
+        handle = self.classifier.get_input_embeddings().register_forward_hook(keep)
+        try:
+            with torch.enable_grad():
+                logits = self.classifier(**encoded.to(self.classifier.device)).logits
+                target = torch.tensor(labels, device=logits.device).unsqueeze(1)
+                others = logits.scatter(1, target, -math.inf)
+                odds = others.logsumexp(dim=1) - logits.gather(1, target).squeeze(1)
+                (gradients,) = torch.autograd.grad(odds.sum(), embedded[0])
+        finally:
+            handle.remove()
+        at_logits = others.detach().double().softmax(dim=1).scatter(1, target, -1.0)
+        owners = [
+            pieces_to_words(offsets[k], encoded.sequence_ids(k), word_spans(text)) for k, text in enumerate(texts)
+        ]
+        return Look(
+            logits.detach().double().log_softmax(dim=1).cpu(),
+            at_logits.cpu(),
+            (at_logits @ self.classifier.head.weight.detach().double()).norm(dim=1).cpu(),
+            word_norms(gradients, owners, [text.num_words for text in texts]),
+        )
+
+
+class GeometrySearch(SearchMethod):  # type: ignore[misc]
+    """`rbench.wordswap.search` on one text, against the victim behind the goal function.
+
+    Queries are counted honestly: one for each candidate text scored (through the goal function) and one for each
+    gradient pass, which is a forward pass of the victim too, with the backward pass thrown in. Under a query budget a
+    round has no more candidates than the budget still pays for, the most probable first.
+    """
+
+    is_black_box = False
+
+    def __init__(
+        self,
+        gradients: VictimGradients,
+        transformation: WordSwapMaskedWords,
+        *,
+        max_words: int,
+        projection: Projection,
+        accept_flip: bool,
+    ) -> None:
+        self.gradients, self.transformation = gradients, transformation
+        self.max_words: int = max_words
+        self.projection: Projection = projection
+        self.accept_flip = accept_flip
+
+    def perform_search(self, initial_result: Any) -> Any:
+        if self._left() < 2:
+            return initial_result
+        example = _Example(self, initial_result)
+        text = initial_result.attacked_text
+        _, free = self.get_indices_to_order(text)
+        (result,) = search(
+            [text.words],
+            [[index in set(free) for index in range(text.num_words)]],
+            gradients=example.gradients,
+            candidates=example.candidates,
+            scores=example.scores,
+            max_words=self.max_words,
+            projection=self.projection,
+            accept_flip=self.accept_flip,
+        )
+        return example.results[result.words]
+
+    def _left(self) -> float:
+        """Queries that the budget still pays for."""
+        left: float = self.goal_function.query_budget - self.goal_function.num_queries
+        return left
+
+    def extra_repr_keys(self) -> list[str]:
+        return ["max_words", "projection", "accept_flip"]
+
+
+class _Example:
+    """The three callables of the search for one example, and what is known of its texts."""
+
+    def __init__(self, method: GeometrySearch, initial: Any) -> None:
+        self.method, self.initial = method, initial
+        self.label = int(initial.ground_truth_output)
+        self.results: dict[Words, Any] = {tuple(initial.attacked_text.words): initial}
+        self.texts: dict[Words, AttackedText] = {tuple(initial.attacked_text.words): initial.attacked_text}
+        self.axis = torch.zeros(0)
+
+    def gradients(self, batch: list[Sentence]) -> Gradients:
+        self.method.goal_function.num_queries += len(batch)
+        look = self.method.gradients([self.texts[s.words] for s in batch], [self.label] * len(batch))
+        # Of a sentence vector only its place along v_z matters: one number, measured in units of length.
+        lengths = torch.where(look.lengths > 0, look.lengths, torch.ones_like(look.lengths))
+        self.axis = (look.at_logits / lengths.unsqueeze(1))[0]
+        return Gradients(look.log_probabilities @ self.axis.unsqueeze(1), torch.ones(len(batch), 1), look.norms)
+
+    def candidates(self, batch: list[Slot]) -> list[list[str]]:
+        wanted = [(self.texts[slot.words], slot.place) for slot in batch]
+        ranked = self.method.transformation.replacements(wanted)
+        return [self._allowed(text, place, words) for (text, place), words in zip(wanted, ranked, strict=True)]
+
+    def _allowed(self, text: AttackedText, place: int, ranked: list[str]) -> list[str]:
+        """The candidates that the attack's constraints let through, most probable first, as many as can be paid."""
+        if not ranked:
+            return []
+        changed = self.method.get_transformations(
+            text, original_text=self.initial.attacked_text, indices_to_modify=[place]
+        )
+        found = {new.words[place]: new for new in changed}
+        kept = [word for word in ranked if word in found][: int(min(self.method._left(), len(ranked)))]
+        self.texts.update((tuple(found[word].words), found[word]) for word in kept)
+        return kept
+
+    def scores(self, batch: list[Sentence]) -> Scores:
+        results, _ = self.method.get_goal_results([self.texts[s.words] for s in batch])
+        self.results.update((s.words, result) for s, result in zip(batch, results, strict=True))
+        smallest = torch.finfo(torch.float32).tiny
+        probabilities = torch.stack([torch.as_tensor(result.raw_output) for result in results])
+        places = probabilities.double().clamp(min=smallest).log() @ self.axis
+        flipped = [result.goal_status == GoalFunctionResultStatus.SUCCEEDED for result in results]
+        exhausted = self.method._left() < 2  # a round costs a gradient pass and a candidate
+        if exhausted and not (self.method.accept_flip and any(flipped)):
+            return Scores(places.unsqueeze(1), [True] * len(batch))
+        return Scores(places.unsqueeze(1), flipped)
+
+
+def build(
+    victim: Any, resources: Any, *, max_words: int, projection: Projection, accept_flip: bool, **candidates: Any
+) -> Attack:
+    """The attack of `attacks/geometry.py`; `candidates` are the options of `rbench.resources.masked_words`."""
+    transformation = swaps(resources, **candidates)
+    method = GeometrySearch(
+        VictimGradients(victim), transformation, max_words=max_words, projection=projection, accept_flip=accept_flip
+    )
+    return substitution_attack(victim, resources, transformation, method)
