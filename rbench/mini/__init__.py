@@ -1,1 +1,52 @@
-"""."""
+"""The embedded world: a small English-like language of our own, with tasks, an oracle, and all that attacks need.
+
+See docs/mini-world.md. Importing it is light; nothing here needs a network or a file outside the package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+
+from rbench.errors import ResourceError
+from rbench.mini.generators import SIZES, Row, generate
+from rbench.mini.oracle import oracle
+
+__all__ = ["GENERATORS", "Row", "fingerprint", "oracle", "rows", "splits"]
+
+GENERATORS = tuple(SIZES)
+"""Names of the generators, as `generator:` in a task file."""
+
+
+def splits(generator: str) -> tuple[str, ...]:
+    """Names of the splits that a generator makes; ResourceError for an unknown generator."""
+    if generator not in SIZES:
+        raise ResourceError(f"The embedded world has no generator {generator!r}; it has {', '.join(GENERATORS)}.")
+    return tuple(SIZES[generator])
+
+
+def rows(generator: str, split: str) -> list[Row]:
+    """Rows of a generated task or corpus: its text columns and `label` (int) or `score` (float 0..5).
+
+    Deterministic. ResourceError for an unknown generator or split.
+    """
+    if split not in splits(generator):
+        raise ResourceError(f"{generator} has no split {split!r}; it has {', '.join(SIZES[generator])}.")
+    return [dict(row) for row in _generated(generator)[split]]
+
+
+@cache
+def _generated(generator: str) -> dict[str, list[Row]]:
+    return generate(generator)
+
+
+@cache
+def fingerprint(generator: str | None = None) -> str:
+    """Content hash (64 hex digits) of all rows of a generator, or of all generators."""
+    names = GENERATORS if generator is None else (generator,)
+    digest = hashlib.sha256()
+    for name in names:
+        for split in splits(name):
+            digest.update(json.dumps([name, split, _generated(name)[split]], sort_keys=True).encode())
+    return digest.hexdigest()

@@ -1,0 +1,179 @@
+"""The tasks and the corpus of the embedded world, row by row. Each row's label is settled while its meaning is made.
+
+No text occurs in two rows of a task, so nothing is shared between splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from rbench.mini.inference import claim
+from rbench.mini.lexicon import TOPICS
+from rbench.mini.meaning import Clause, Sentence
+from rbench.mini.similarity import similar
+from rbench.mini.world import World
+from rbench.mini.writing import Writer
+
+Row = dict[str, Any]
+CLASSIFICATION = {"train": 3000, "validation": 500, "test": 1000}
+SIZES: dict[str, dict[str, int]] = {
+    "mini-sentiment": CLASSIFICATION,
+    "mini-topic": CLASSIFICATION,
+    "mini-nli": {**CLASSIFICATION, "train": 6000},
+    "mini-sts": CLASSIFICATION,
+    "mini-corpus": {"train": 20000},
+}
+WORDS = range(8, 17)
+"""How long a sentence of a task is; hypotheses are shorter."""
+RESTATED = 0.45
+"""Share of corpus rows in which a second sentence says again what the first said, in other words."""
+
+
+def generate(name: str, seed: int = 0) -> dict[str, list[Row]]:
+    """All splits of a generator (a key of SIZES), equal on every machine for a seed."""
+    rng = Random(f"{name} {seed}")
+    make = _MAKERS[name]
+    world, writer = World(rng), Writer(rng)
+    seen: set[str] = set()
+    rows = _fresh(lambda: make(world, writer), seen)
+    return {split: [next(rows) for _ in range(size)] for split, size in SIZES[name].items()}
+
+
+def _fresh(make: Callable[[], Row | None], seen: set[str]) -> Iterator[Row]:
+    while True:
+        row = make()
+        if row is None:
+            continue
+        texts = [value for value in row.values() if isinstance(value, str)]
+        if not any(text in seen for text in texts):
+            seen.update(texts)
+            yield row
+
+
+def _fits(text: str) -> bool:
+    return len(text.split()) in WORDS
+
+
+# ------------------------------------------------------------------------------------------------- the generators
+
+
+def _sentiment(world: World, writer: Writer) -> Row | None:
+    label = int(world.chance(0.5))
+    text = writer.text(_judging(world, 1 if label else -1))
+    return {"text": text, "label": label} if _fits(text) else None
+
+
+def _judging(world: World, polarity: int) -> Sentence:
+    """A sentence that praises or blames."""
+    past = world.past()
+    form = world.rng.choices(("one", "plain although", "although", "and", "outweighed"), (36, 14, 30, 12, 8))[0]
+    verdict = world.verdict(polarity, past=past)
+    if form == "one":
+        return Sentence((world.setting(_distracted(world, verdict), place=0.6, time=0.3),))
+    if form == "plain although":
+        return Sentence((_distracted(world, verdict),), (world.event(past=past),))
+    if form == "although":
+        return Sentence((_distracted(world, verdict),), (world.verdict(-polarity, past=past),))
+    if form == "and":
+        return Sentence((verdict, world.verdict(polarity, past=past)))
+    pair = [
+        world.verdict(polarity, intensity="very", past=past),
+        world.verdict(-polarity, intensity="slightly", past=past),
+    ]
+    world.rng.shuffle(pair)
+    return Sentence(tuple(pair))
+
+
+def _distracted(world: World, clause: Clause) -> Clause:
+    """Sometimes a word of either polarity inside a thing, which weighs less than any predicate."""
+    subject = clause.subject
+    if not world.chance(0.15):
+        return clause
+    return replace(clause, subject=replace(subject, quality=world.quality(subject.head, world.rng.choice((1, -1)))))
+
+
+def _topic(world: World, writer: Writer) -> Row | None:
+    label = world.rng.randrange(len(TOPICS))
+    text = writer.text(_about(world, TOPICS[label]))
+    return {"text": text, "label": label} if _fits(text) else None
+
+
+def _about(world: World, topic: str) -> Sentence:
+    """A sentence about a topic; at most one thing of another, aside or conceded, distracts from it."""
+    past = world.past()
+    clause = world.topical(topic, past=past)
+    other = world.rng.choice([name for name in TOPICS if name != topic])
+    form = world.rng.choices(("one", "elsewhere", "event", "conceded"), (30, 25, 20, 25))[0]
+    if form == "one":
+        where = world.thing("place", topic=topic) if world.chance(0.4) else world.thing("place")
+        clause = replace(clause, place=(world.one("preposition", "place"), where))
+        return Sentence((world.setting(clause, place=0, time=0.4),))
+    if form == "elsewhere":
+        clause = replace(clause, place=(world.one("preposition", "place"), world.thing("place", topic=other)))
+        return Sentence((world.setting(clause, place=0, time=0.4),))
+    if form == "event":
+        return Sentence((clause,), (world.event(past=past),))
+    matter = world.thing("thing", topic=other)
+    distraction = Clause(world.person(), world.one("verb", "act"), object=matter, past=past)
+    return Sentence((clause,), (distraction,))
+
+
+def _nli(world: World, writer: Writer) -> Row | None:
+    label = world.rng.randrange(3)
+    premise = _scene(world)
+    hypothesis = claim(world, premise, label)
+    if hypothesis is None:
+        return None
+    first, second = writer.text(premise), writer.text(Sentence((hypothesis,)))
+    if not _fits(first) or len(second.split()) > 10:
+        return None
+    return {"premise": first, "hypothesis": second, "label": label}
+
+
+def _scene(world: World) -> Sentence:
+    """One or two events, some of them denied."""
+    past = world.past()
+    events = [world.event(past=past) for _ in range(2)]
+    events = [replace(event, negated=world.chance(0.12)) for event in events]
+    form = world.rng.choices(("one", "and", "although"), (55, 20, 25))[0]
+    if form == "one":
+        return Sentence((events[0],))
+    return Sentence(tuple(events)) if form == "and" else Sentence((events[0],), (events[1],))
+
+
+def _sts(world: World, writer: Writer) -> Row | None:
+    first = _anything(world)
+    second, score = similar(world, first)
+    texts = writer.text(first), writer.text(second)
+    if not all(_fits(text) for text in texts):
+        return None
+    return {"sentence1": texts[0], "sentence2": texts[1], "score": score}
+
+
+def _anything(world: World) -> Sentence:
+    form = world.rng.choices(("judging", "topic", "scene"), (40, 25, 35))[0]
+    if form == "judging":
+        return _judging(world, world.rng.choice((1, -1)))
+    return _about(world, world.rng.choice(TOPICS)) if form == "topic" else _scene(world)
+
+
+def _corpus(world: World, writer: Writer) -> Row | None:
+    sentence = _anything(world)
+    text = writer.text(sentence)
+    if not _fits(text):
+        return None
+    if world.chance(RESTATED) and (again := claim(world, sentence, 0)):
+        text = f"{text} {writer.text(Sentence((again,)))}"
+    return {"text": text}
+
+
+_MAKERS: dict[str, Callable[[World, Writer], Row | None]] = {
+    "mini-sentiment": _sentiment,
+    "mini-topic": _topic,
+    "mini-nli": _nli,
+    "mini-sts": _sts,
+    "mini-corpus": _corpus,
+}

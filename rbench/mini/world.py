@@ -1,0 +1,167 @@
+"""What people of the embedded world talk about: a seeded source of meanings. Labels are nobody's business here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+from rbench.mini.lexicon import Concept, load
+from rbench.mini.meaning import Clause, Thing
+
+NOUN_FRAMES = ("person", "animal", "thing", "part", "object", "place")
+
+
+@cache
+def concepts(part: str, frames: tuple[str, ...], topic: str | None = None, polarity: int = 0) -> tuple[Concept, ...]:
+    """Concepts of a part of speech, by frame, topic and polarity."""
+    return tuple(c for c in load().of(part, *frames, topic=topic) if c.polarity == polarity)
+
+
+@cache
+def related(first: str, second: str) -> bool:
+    """Whether two concepts are the same, antonyms, or one is a kind of the other (or of the other's antonym)."""
+    lexicon = load()
+    ours, theirs = set(lexicon.ancestors[first]), set(lexicon.ancestors[second])
+    opposites = {lexicon.concepts[name].antonym for name in ours}
+    return bool(first in theirs or second in ours or opposites & theirs or ours & theirs)
+
+
+class World:
+    """Draws things and clauses; all chance comes from `rng`."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share
+
+    def one(self, part: str, *frames: str, topic: str | None = None, polarity: int = 0) -> str:
+        """The name of one such concept."""
+        return self.rng.choice(concepts(part, frames, topic, polarity)).name
+
+    def other(self, name: str, *, avoid: Sequence[str] = ()) -> str:
+        """A concept that could stand in the place of `name`, unrelated to it and to all of `avoid`."""
+        concept = load().concepts[name]
+        choices = concepts(concept.part, (concept.frame,), concept.topic, concept.polarity)
+        unrelated = [c.name for c in choices if not any(related(c.name, word) for word in (name, *avoid))]
+        if not unrelated:
+            frames = NOUN_FRAMES if concept.part == "noun" else (concept.frame,)
+            everything = concepts(concept.part, frames, None, 0)
+            unrelated = [c.name for c in everything if not any(related(c.name, word) for word in (name, *avoid))]
+        return self.rng.choice(unrelated)
+
+    # -------------------------------------------------------------------------------------------------- things
+
+    def thing(self, *frames: str, topic: str | None = None, quality: float = 0.25, plural: float = 0.2) -> Thing:
+        """A noun phrase without polarity; with a plain quality at that rate."""
+        head = self.one("noun", *frames, topic=topic)
+        return Thing(head, self.quality(head) if self.chance(quality) else None, plural=self.chance(plural))
+
+    def quality(self, head: str, polarity: int = 0) -> str:
+        """An adjective that can be said of `head`."""
+        return self.one("adjective", "any", "person" if self._lives(head) else "thing", polarity=polarity)
+
+    def person(self, **options: float) -> Thing:
+        return self.thing("person", **options)  # type: ignore[arg-type]
+
+    def subject_matter(self) -> Thing:
+        """Something that can be judged: a thing or, half of the time, a part of one."""
+        if self.chance(0.5):
+            return self.thing("thing", quality=0.3)
+        part = self.thing("part", quality=0.1, plural=0.1)
+        return replace(part, of=self.thing("thing", quality=0.15, plural=0.1)) if self.chance(0.7) else part
+
+    def _lives(self, head: str) -> bool:
+        return load().concepts[head].frame in ("person", "animal")
+
+    # ------------------------------------------------------------------------------------------------- clauses
+
+    def event(self, *, past: bool = True) -> Clause:
+        """Something that happened, without polarity."""
+        kind = self.rng.choices(("act", "meet", "do", "state"), (35, 15, 28, 22))[0]
+        if kind == "state":
+            return self.setting(self._state(past), place=0.15, time=0.1)
+        subject = self.thing("person", "animal") if kind == "do" else self.person()
+        clause = Clause(subject, self.one("verb", kind), past=past)
+        if kind == "act":
+            clause = replace(clause, object=self.thing("object", "thing", quality=0.3))
+        elif kind == "meet":
+            clause = replace(clause, object=self.thing("person", "animal", quality=0.3))
+        if self.chance(0.15):
+            clause = replace(clause, manner=self.one("manner", "manner"))
+        return self.setting(clause)
+
+    def _state(self, past: bool) -> Clause:
+        subject = self.thing("person", "thing", "object", "animal", quality=0.0)
+        intensity = self.one("intensity") if self.chance(0.2) else None
+        return Clause(subject, "be", quality=self._gradable(subject.head), intensity=intensity, past=past)
+
+    def _gradable(self, head: str) -> str:
+        """An adjective that has an antonym."""
+        lexicon = load()
+        while True:
+            quality = self.quality(head, self.rng.choice((0, 0, 1, -1)))
+            if lexicon.concepts[quality].antonym:
+                return quality
+
+    def setting(self, clause: Clause, *, place: float = 0.4, time: float = 0.2) -> Clause:
+        """The clause with a place, company or time, at these rates."""
+        if self.chance(place):
+            if self._lives(clause.subject.head) and self.chance(0.2):
+                clause = replace(clause, place=("with", self.person(quality=0.15)))
+            else:
+                where = self.one("preposition", "place")
+                clause = replace(clause, place=(where, self.thing("place", quality=0.2, plural=0.1)))
+        return replace(clause, time=self.one("time")) if self.chance(time) else clause
+
+    def verdict(self, polarity: int, *, intensity: str | None = None, past: bool = True) -> Clause:
+        """A clause whose predicate praises (1) or blames (-1); an `intensity` makes it an adjective."""
+        negated = intensity is None and self.chance(0.2)
+        sign = -polarity if negated else polarity
+        kinds = (("quality", 44), ("judge", 23), ("affect", 13), ("noun", 10), ("manner", 10))
+        kind = self.rng.choices([k for k, _ in kinds], [w for _, w in kinds])[0]
+        if intensity or kind == "quality":
+            subject = self.person() if self.chance(0.25) else self.subject_matter()
+            verb = "be" if self.chance(0.8) else "seem"
+            if intensity is None and not negated and self.chance(0.2):
+                intensity = "very"
+            clause = Clause(subject, verb, quality=self.quality(subject.head, sign), intensity=intensity)
+        elif kind == "judge":
+            verb = self.one("verb", "judge", polarity=sign)
+            clause = Clause(self.person(quality=0.15), verb, object=self.subject_matter())
+        elif kind == "affect":
+            verb = self.one("verb", "affect", polarity=sign)
+            clause = Clause(self.subject_matter(), verb, object=self.person())
+        elif kind == "noun":
+            subject = self.subject_matter()
+            noun = Thing(self.one("noun", "quality", polarity=sign), plural=subject.plural)
+            clause = Clause(subject, "be", object=noun)
+        else:
+            lives = self.chance(0.7)
+            subject = self.person() if lives else self.thing("thing", "object")
+            verb = self.rng.choice(("perform", "respond")) if lives else "function"
+            clause = Clause(subject, verb, manner=self.one("manner", "manner", polarity=sign))
+        return replace(clause, negated=negated, past=past)
+
+    def topical(self, topic: str, *, past: bool = True) -> Clause:
+        """A clause with at least one of subject, verb and object of the topic, and nothing of another."""
+        person = self.thing("person", topic=topic) if self.chance(0.55) else self.person()
+        kind = self.rng.choices(("act", "plain act", "do", "state"), (35, 25, 20, 20))[0]
+        matter = self.thing("thing", topic=topic, quality=0.2)
+        if kind == "act":
+            clause = Clause(person, self.one("verb", "act", topic=topic), object=matter)
+        elif kind == "plain act":
+            clause = Clause(person, self.one("verb", "act"), object=matter)
+        elif kind == "do":
+            clause = Clause(person, self.one("verb", "do", topic=topic))
+        else:
+            clause = Clause(matter, "be", quality=self.quality(matter.head))
+        if self.chance(0.1):
+            quality = self.one("adjective", "any", topic=topic)
+            clause = replace(clause, subject=replace(clause.subject, quality=quality))
+        return replace(clause, past=past)
+
+    def past(self) -> bool:
+        return self.chance(0.8)
