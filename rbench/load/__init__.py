@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from rbench.load.catalogue import Listed, catalogue
 from rbench.load.entries import Entries, attack_module
 from rbench.load.places import Located, Problems
 from rbench.load.recipes import recipes
@@ -13,8 +14,10 @@ from rbench.registry import Registry
 from rbench.spec import AttackSpec, Choice, EncoderSpec, ResourceChoice, ResourceProfile, TaskSpec
 
 __all__ = [
+    "Listed",
     "Loaded",
     "attack_module",
+    "catalogue",
     "find_suite",
     "load",
     "load_attack",
@@ -35,7 +38,7 @@ def load_task(name: str, registry: Registry, *, place: str = "task") -> TaskSpec
 
 
 def load_encoder(name: str, registry: Registry, *, place: str = "encoder") -> EncoderSpec:
-    """The encoder of this name, once all that it stands on is found to be well formed; SuiteError as for `load_task`."""
+    """The encoder of this name, where all that it stands on is well formed too; SuiteError as for `load_task`."""
     entries = Entries(registry, Problems())
     entries.encoder(name, place)
     entries.problems.raise_any()
@@ -53,7 +56,7 @@ def load_resources(choice: ResourceChoice | str, registry: Registry, *, place: s
 
 
 def load_attack(choice: Choice | str, registry: Registry, *, place: str = "attack") -> AttackSpec:
-    """The attack of this name or choice: a registry file or a TextAttack recipe class; SuiteError as for `load_task`."""
+    """The attack of this name or choice, a registry file or a TextAttack recipe; SuiteError as for `load_task`."""
     entries = Entries(registry, Problems())
     choice = Choice(name=choice) if isinstance(choice, str) else choice
     entries.attack(choice.name, Located(dict(choice.options), {(): place}), choice.label, place)

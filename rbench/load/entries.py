@@ -24,6 +24,7 @@ RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
 _OBJECTIVES = Path(__file__).resolve().parent.parent / "train" / "objectives"
 _ATTACK_FIELDS = ("max_words", "query_budget")
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
+_MAY_EXPORT = {"LICENCE": "licence", "PROTECT": "protect", "QUERIES_PER_WORD": "queries_per_word"}
 _EXPORTS = ("TITLE", "NEEDS", "REFERENCE", "Options", "build")
 
 
@@ -185,10 +186,11 @@ class Entries:
             "needs": list(module.NEEDS),
             "parameters": made.model_dump(mode="json") if made is not None else {},
             "source": hashlib.sha256(path.read_bytes()).hexdigest(),
+            **{field: getattr(module, name) for name, field in _MAY_EXPORT.items() if hasattr(module, name)},
         }
         located = Located(data, {(): f"{shown(path)}:1:1"})
         for key in _ATTACK_FIELDS:
-            if key in options.data:
+            if key in options.data and key not in own:  # a module that knows the option sees to it itself
                 located = located.put((key,), options.sub(key), options.key_at((key,)))
         self.attack_files[path.stem] = path
         spec = check(AttackSpec, located, self.problems)

@@ -1,0 +1,24 @@
+"""The command line: one short function a verb. It parses and prints; all work is done by `rbench.api`.
+
+Nothing heavy is imported until a verb needs it, so that `rbench --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+
+from rbench.cli.verbs import app
+
+__all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Entry point of the `rbench` command; leaves through SystemExit with 0, 1, 2 or 130."""
+    for stream in (sys.stdout, sys.stderr):
+        # An adversarial text may hold characters that the terminal's encoding lacks: show them escaped, do not crash.
+        if isinstance(stream, io.TextIOWrapper):
+            with contextlib.suppress(OSError, ValueError):
+                stream.reconfigure(errors="backslashreplace")
+    app()

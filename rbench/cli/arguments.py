@@ -1,0 +1,134 @@
+"""Options that verbs share, their help, and checks that typer does not do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from rbench.registry import unknown
+from rbench.spec import Metric, TableSpec
+
+WHAT, WHERE, HOW = "What to run", "Where things are", "How to run"
+
+
+class Device(StrEnum):
+    """Where models run."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Listable(StrEnum):
+    """What `rbench list` lists."""
+
+    encoders = "encoders"
+    tasks = "tasks"
+    attacks = "attacks"
+    suites = "suites"
+    resources = "resources"
+
+
+METRICS: tuple[str, ...] = get_args(Metric)
+LAYOUTS: tuple[str, ...] = get_args(TableSpec.model_fields["layout"].annotation)
+FORMATS = ("markdown", "latex", "csv", "json")
+
+
+def one_of(what: str, valid: tuple[str, ...]) -> Callable[[str], str]:
+    """A typer callback that lets only `valid` names pass, and names the nearest to any other."""
+
+    def check(value: str) -> str:
+        if value not in valid:
+            raise typer.BadParameter(unknown(what, value, valid))
+        return value
+
+    return check
+
+
+SuiteArgument = Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name (rbench list suites) or a file.")]
+RunArgument = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="The folder that rbench run wrote, such as results/runs/quickstart."),
+]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="NAME", help="Use this profile of the suite.", rich_help_panel=WHAT),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a key of the suite, such as num_examples=100 or training.epochs=1. May be repeated.",
+        rich_help_panel=WHAT,
+    ),
+]
+OnlyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--only",
+        metavar="PATTERN",
+        help="Only jobs whose name contains this (* and ? match anything), and what they need.",
+        rich_help_panel=WHAT,
+    ),
+]
+LimitOption = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", min=1, help="Attack at most N examples a cell.", rich_help_panel=WHAT),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        file_okay=False,
+        help="Where results go. (default: results/runs/SUITE, or SUITE-PROFILE)",
+        rich_help_panel=WHERE,
+    ),
+]
+DataOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="A folder with TASK/SPLIT.jsonl files, before the hub. May be repeated; also RBENCH_DATA=DIR:DIR.",
+        rich_help_panel=WHERE,
+    ),
+]
+ModelsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--models",
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="A folder with encoders, masked language models and word vectors, one folder each. May be repeated; "
+        "also RBENCH_MODELS=DIR:DIR.",
+        rich_help_panel=WHERE,
+    ),
+]
+IncludeOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--include",
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="A folder of your own with suites/, attacks/, tasks/, encoders/ or resources/. May be repeated; "
+        "also RBENCH_INCLUDE=DIR:DIR.",
+        rich_help_panel=WHERE,
+    ),
+]
+DeviceOption = Annotated[
+    Device,
+    typer.Option("--device", help="Where models run; auto takes a GPU where there is one.", rich_help_panel=HOW),
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print results and errors, nothing else.", rich_help_panel=HOW)
+]

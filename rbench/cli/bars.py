@@ -1,0 +1,113 @@
+"""Two ways to watch a run: bars with time left on a terminal, and lines that a log file can bear."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+from rbench.cli.console import console, is_terminal, tell
+from rbench.progress import Progress
+
+EVERY = 30.0
+"""Seconds between two lines of one job."""
+
+
+@contextlib.contextmanager
+def watching(quiet: bool) -> Iterator[Progress | None]:
+    """How the user sees the work inside: None with --quiet, bars on a terminal, else lines. All on standard error."""
+    if quiet:
+        yield None
+    elif is_terminal(stderr=True):
+        bars = Bars(console(stderr=True))
+        with bars.display:
+            yield bars
+    else:
+        yield Lines()
+
+
+class Bars:
+    """One bar for the whole run and one for the job under way, both with the time left; notes scroll above."""
+
+    def __init__(self, on: Console) -> None:
+        self.display = RichProgress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("{task.fields[text]}", style="dim"),
+            console=on,
+            transient=True,
+        )
+        self.all = self.display.add_task("all jobs", total=None, text="", visible=False)
+        self.job = self.display.add_task("", total=None, text="", visible=False)
+        self.name, self.before, self.started, self.text = "", 0, 0.0, ""
+
+    def start(self, name: str, index: int, count: int) -> None:
+        self.name, self.before, self.started, self.text = name, index - 1, time.monotonic(), ""
+        self.display.update(self.all, total=count, completed=index - 1, visible=count > 1)
+        self.display.reset(self.job, total=None, description=escape(name), text="", visible=True)
+
+    def update(self, done: int, total: int, text: str = "") -> None:
+        self.text = text or self.text
+        self.display.update(self.job, completed=done, total=total, text=escape(self.text))
+
+    def finish(self, status: str) -> None:
+        self.display.update(self.all, completed=self.before + 1)
+        self.display.update(self.job, visible=False)
+        self.note(_ending(self.name, status, time.monotonic() - self.started, self.text))
+
+    def note(self, text: str) -> None:
+        self.display.console.print(text)
+
+
+class Lines:
+    """A line when a job starts and one when it ends; between them one at most every `EVERY` seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.place, self.name, self.text = "", "", ""
+        self.started = self.told = 0.0
+        self.first: tuple[int, float] | None = None
+
+    def start(self, name: str, index: int, count: int) -> None:
+        self.place, self.name, self.text, self.first = f"[{index}/{count}]", name, "", None
+        self.started = self.told = self.clock()
+        tell(f"{self.place} {name}: started")
+
+    def update(self, done: int, total: int, text: str = "") -> None:
+        now = self.clock()
+        self.text = text or self.text
+        if self.first is None:  # a resumed job starts in its middle: only what is done now tells its speed
+            self.first = (done, now)
+        if now - self.told < EVERY:
+            return
+        self.told = now
+        steps, seconds = done - self.first[0], now - self.first[1]
+        left = f", {duration(seconds / steps * (total - done))} left" if steps > 0 else ""
+        said = f", {self.text}" if self.text else ""
+        tell(f"{self.place} {self.name}: {done}/{total}{left}{said}")
+
+    def finish(self, status: str) -> None:
+        tell(f"{self.place} {_ending(self.name, status, self.clock() - self.started, self.text)}")
+
+    def note(self, text: str) -> None:
+        tell(text)
+
+
+def _ending(name: str, status: str, seconds: float, text: str) -> str:
+    return f"{name}: {status} in {duration(seconds)}" + (f", {text}" if text else "")
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: `8 s`, `3 min`, `2 h 05 min`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,64 @@
+"""Printing: colours and rich tables on a terminal; elsewhere plain lines, neither coloured nor wrapped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def is_terminal(stderr: bool = False) -> bool:
+    """Whether someone looks at what is printed, and sees colours."""
+    return (sys.stderr if stderr else sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that knows colours on a terminal only, whatever FORCE_COLOR says elsewhere."""
+    return Console(stderr=stderr, force_terminal=is_terminal(stderr), highlight=False, markup=False, emoji=False)
+
+
+def say(text: str = "") -> None:
+    """Print a line for the user to keep: results go to standard output."""
+    print(text, flush=True)
+
+
+def tell(text: str) -> None:
+    """Print a line about the work: to standard error, so that results can be piped."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
+    """A table that fits the terminal; elsewhere one unbroken line a row, columns two spaces apart."""
+    if is_terminal():
+        table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+        for i, column in enumerate(columns):
+            table.add_column(column, no_wrap=i == 0, overflow="fold")
+        for row in rows:
+            table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        console().print(table)
+        return
+    cells = [[" ".join(str(cell).split()) for cell in row] for row in (columns, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    for row in cells:
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+class _ToStderr(logging.Handler):
+    """Log lines to whatever standard error is at the moment: a progress display puts itself in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tell(f"{record.levelname.lower()}: {record.getMessage()}")
+
+
+def log_to_stderr(quiet: bool) -> None:
+    """Show rbench's own log: warnings and worse, or only errors."""
+    log = logging.getLogger("rbench")
+    log.setLevel(logging.ERROR if quiet else logging.WARNING)
+    if not any(isinstance(handler, _ToStderr) for handler in log.handlers):
+        log.addHandler(_ToStderr())
+        log.propagate = False

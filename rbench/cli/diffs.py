@@ -1,0 +1,80 @@
+"""What an attack changed, word by word: red and green on a terminal, `[[old]] -> [[new]]` elsewhere."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from rbench.cli.console import console, is_terminal, say
+from rbench.spec import Outcome
+
+
+def changes(original: str, perturbed: str) -> Iterator[tuple[str, str]]:
+    """Pairs (old, new) that make up the two texts in order; where old equals new nothing changed.
+
+    Words and the space between them are compared, so that joining all olds (or news) gives back the text.
+    """
+    old, new = (re.findall(r"\s+|[^\s]+", text) for text in (original, perturbed))
+    for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "replace" and j - i == m - k:
+            yield from zip(old[i:j], new[k:m], strict=True)
+        else:
+            yield "".join(old[i:j]), "".join(new[k:m])
+
+
+def marked(original: str, perturbed: str) -> str:
+    """The change in plain text: `a [[good]] -> [[fine]] film`."""
+    parts = [old if old == new else f"[[{old}]] -> [[{new}]]" for old, new in changes(original, perturbed)]
+    return "".join(parts)
+
+
+def coloured(original: str, perturbed: str) -> Text:
+    """The change in colours: old words red and struck through, new ones green."""
+    text = Text()
+    for old, new in changes(original, perturbed):
+        if old == new:
+            text.append(old)
+            continue
+        text.append(old, style="red strike")
+        if old and new:
+            text.append(" ")
+        text.append(new, style="bold green")
+    return text
+
+
+def show(outcome: Outcome, columns: tuple[str, ...], labels: tuple[str, ...], place: str) -> None:
+    """Print one attacked example: what came of it, labels and queries, and each column with its changes."""
+    say(f"{place} example {outcome.example_id}: {headline(outcome, labels)}")
+    after = outcome.perturbed or outcome.original
+    for i, (old, new) in enumerate(zip(outcome.original, after, strict=True)):
+        name = f"{columns[i]}: " if len(outcome.original) > 1 and i < len(columns) else ""
+        if is_terminal():
+            console().print(Text(f"  {name}") + coloured(old, new))
+        else:
+            say(f"  {name}{marked(old, new)}")
+    if outcome.error:
+        say(f"  {outcome.error.strip().splitlines()[-1]}")
+    say()
+
+
+def headline(outcome: Outcome, labels: tuple[str, ...]) -> str:
+    """`succeeded, label positive, predicted positive -> negative, 41 queries, 2 of 17 words changed`."""
+
+    def name(label: int | None) -> str:
+        return "nothing" if label is None else labels[label] if 0 <= label < len(labels) else str(label)
+
+    said = [outcome.status, f"label {name(outcome.label)}"]
+    if outcome.status == "succeeded":
+        said.append(f"predicted {name(outcome.original_prediction)} -> {name(outcome.perturbed_prediction)}")
+    else:
+        said.append(f"predicted {name(outcome.original_prediction)}")
+    if outcome.status == "skipped":
+        said.append("wrong before any change")
+    else:
+        said += [f"{outcome.num_queries} queries", f"{outcome.num_words_changed} of {outcome.num_words} words changed"]
+    if outcome.oracle_label is not None:
+        said.append(f"true label of the new text {name(outcome.oracle_label)}")
+    return ", ".join(said)

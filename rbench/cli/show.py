@@ -1,0 +1,102 @@
+"""What the verbs print: plans, results, lists, and what is there or missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from rbench.cli.console import print_table, say, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rbench.api import Check, Planned, RunResult
+    from rbench.load import Listed
+    from rbench.spec import Job, Record
+
+
+def plan(planned: Planned) -> None:
+    """Jobs in groups that differ in the seed alone, what is done, and what the rest costs."""
+    groups: dict[str, list[Job]] = {}
+    for job in planned.jobs:
+        groups.setdefault("/".join((job.stage, *job.parts)), []).append(job)
+    rows = [[name, _seeds(jobs), *_cost(jobs, planned)] for name, jobs in groups.items()]
+    print_table(["job", "seeds", "done", "examples", "queries (about)"], rows)
+    say()
+    done = sum(job.key in planned.done for job in planned.jobs)
+    left = [job for job in planned.jobs if job.key not in planned.done]
+    stages: dict[str, int] = {}
+    for job in left:
+        stages[job.stage] = stages.get(job.stage, 0) + 1
+    remaining = ", ".join(f"{n} {stage}" for stage, n in stages.items()) or "nothing"
+    say(f"{len(planned.jobs)} jobs, {done} done; to do: {remaining}")
+    examples = sum(planned.estimates[job.key].examples for job in left if job.key in planned.estimates)
+    queries = sum(planned.estimates[job.key].queries for job in left if job.key in planned.estimates)
+    if examples:
+        say(f"to attack: {examples:,} examples, about {queries:,} model queries")
+    for note in planned.notes:
+        say(f"note: {note}")
+    say(f"results go to {planned.run}")
+
+
+def _seeds(jobs: Sequence[Job]) -> str:
+    seeds = sorted(job.seed for job in jobs)
+    if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"{seeds[0]}-{seeds[-1]}"
+    return ", ".join(map(str, seeds))
+
+
+def _cost(jobs: Sequence[Job], planned: Planned) -> list[str]:
+    done = f"{sum(job.key in planned.done for job in jobs)}/{len(jobs)}"
+    estimates = [planned.estimates[job.key] for job in jobs if job.key in planned.estimates]
+    if not estimates:
+        return [done, "", ""]
+    return [done, f"{sum(e.examples for e in estimates):,}", f"{sum(e.queries for e in estimates):,}"]
+
+
+def result(run: RunResult) -> None:
+    """The suite's tables on standard output; below them, on standard error, how it went and what to do about it."""
+    for table in run.tables:
+        say(table.rstrip("\n") + "\n")
+    tell(f"{run.complete} jobs complete; results are in {run.run}")
+    for record in run.failed:
+        tell(f"failed: {record.job.name}: {_last_line(record)}")
+    for job in run.skipped:
+        tell(f"not run, for it needs one that failed: {job.name}")
+    if run.failed:
+        tell("The whole error of a failed job is in its record.json; run the same command again to try it again.")
+
+
+def _last_line(record: Record) -> str:
+    lines = (record.error or "no error was recorded").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def listed(entries: Sequence[Listed]) -> None:
+    """Names with titles, references and licences, and where they come from."""
+    rows: list[list[str | Text]] = []
+    for entry in entries:
+        reference = "; ".join(part for part in (entry.reference, entry.licence) if part)
+        rows.append([Text(entry.name, style="bold"), entry.title, reference, entry.origin])
+    print_table(["name", "title", "reference, licence", "from"], rows)
+
+
+def doctor(checks: Sequence[Check]) -> None:
+    """What is there and where; then what is missing and how to get it, once for each."""
+    marks = {
+        True: Text("ok", style="green"),
+        False: Text("missing", style="red"),
+        None: Text("unchecked", style="yellow"),
+    }
+    rows: list[list[str | Text]] = [
+        [f"{c.kind} {c.name}", marks[c.ok], c.where if c.ok is not False else "see below"] for c in checks
+    ]
+    print_table(["what", "state", "where"], rows)
+    missing = [check for check in checks if check.ok is False]
+    remedies: dict[str, list[str]] = {}
+    for check in missing:
+        remedies.setdefault(check.remedy, []).append(f"{check.kind} {check.name}")
+    for remedy, names in remedies.items():
+        say(f"\nmissing: {', '.join(names)}\n  {remedy}")
+    say(f"\n{len(checks) - len(missing)} of {len(checks)} are there")

@@ -1,0 +1,311 @@
+"""The verbs. Each collects its options, calls `rbench.api` and prints what comes back."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ParamSpec
+
+import typer
+
+import rbench
+from rbench.cli import arguments as a
+from rbench.cli.console import log_to_stderr, say, tell
+from rbench.errors import RbenchError
+from rbench.search_path import search_path
+
+if TYPE_CHECKING:
+    from rbench import api
+
+P = ParamSpec("P")
+
+MEASURE, EXPLORE = "Measure", "Explore"
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 complete, 1 some jobs failed, 2 bad suite, option or resource, 130 interrupted.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"rbench {rbench.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def rbench_(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = (
+        False
+    ),
+) -> None:
+    """How robust is a sentence encoder?
+
+    rbench fine-tunes sentence encoders on tasks, attacks the classifiers with adversarial examples, and prints the
+    attack success rate (ASR): the share of rightly classified texts that an attack turns wrong.
+
+    Start here: [bold]rbench run quickstart[/bold]
+    """
+
+
+def verb(resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Errors that a user can mend become one message and exit code 2; Ctrl-C a line on how to go on, and 130."""
+
+    def decorate(function: Callable[P, None]) -> Callable[P, None]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> None:
+            log_to_stderr(bool(kwargs.get("quiet")))
+            # The libraries below are told to keep to warnings that matter, unless the user told them otherwise.
+            os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+            os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+            try:
+                function(*args, **kwargs)
+            except RbenchError as error:
+                tell(f"error: {error}")
+                raise typer.Exit(BAD_INPUT) from error
+            except KeyboardInterrupt as error:
+                tell(f"Interrupted. {resume}".rstrip())
+                raise typer.Exit(INTERRUPTED) from error
+
+        call.__doc__ = _unwrapped(function.__doc__ or "")
+        return call
+
+    return decorate
+
+
+def _unwrapped(text: str) -> str:
+    """A docstring with one line a paragraph, so that the terminal's width decides where help breaks."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+@app.command(
+    epilog="Example: [bold]rbench run table1 --profile local --data ~/data --models ~/models --limit 20[/bold]"
+)
+@verb("What is done is kept: run the same command again, without --fresh, to go on from here.")
+def run(
+    suite: a.SuiteArgument,
+    profile: a.ProfileOption = None,
+    overrides: a.SetOption = None,
+    only: a.OnlyOption = None,
+    limit: a.LimitOption = None,
+    out: a.OutOption = None,
+    data: a.DataOption = None,
+    models: a.ModelsOption = None,
+    include: a.IncludeOption = None,
+    device: a.DeviceOption = a.Device.auto,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.", rich_help_panel=a.HOW)] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Start anew; old results are moved aside, not deleted.", rich_help_panel=a.HOW),
+    ] = False,
+    quiet: a.QuietOption = False,
+) -> None:
+    """Run a suite and print its tables.
+
+    Fine-tunes every encoder on every task, attacks the classifiers, and writes one record a job. Running the same
+    command again resumes: finished jobs are not run again, and a half-finished attack goes on at its next example.
+    """
+    from rbench import api
+    from rbench.cli import show
+    from rbench.cli.bars import watching
+
+    options = _options(profile, overrides, data, models, include, device, only=only, limit=limit, out=out, fresh=fresh)
+    if dry_run:
+        show.plan(api.plan(suite, options))
+        return
+    with watching(quiet) as progress:
+        result = api.run(suite, options, progress=progress)
+    show.result(result)
+    if result.failed or result.skipped:
+        raise typer.Exit(FAILED)
+
+
+@app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench plan table1 --profile local[/bold]")
+@verb()
+def plan(
+    suite: a.SuiteArgument,
+    profile: a.ProfileOption = None,
+    overrides: a.SetOption = None,
+    only: a.OnlyOption = None,
+    limit: a.LimitOption = None,
+    out: a.OutOption = None,
+    data: a.DataOption = None,
+    models: a.ModelsOption = None,
+    include: a.IncludeOption = None,
+) -> None:
+    """Show the jobs of a suite and what they will cost.
+
+    Says which jobs are done, which remain, how many examples they attack and about how many times a model will be
+    asked (queries). Trains and attacks nothing.
+    """
+    from rbench import api
+    from rbench.cli import show
+
+    options = _options(profile, overrides, data, models, include, a.Device.auto, only=only, limit=limit, out=out)
+    show.plan(api.plan(suite, options))
+
+
+@app.command(
+    rich_help_panel=MEASURE,
+    epilog="Example: [bold]rbench table results/runs/quickstart --metric queries --format latex[/bold]",
+)
+@verb()
+def table(
+    run: a.RunArgument,
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric",
+            callback=a.one_of("metric", a.METRICS),
+            metavar="NAME",
+            help="asr: attack success rate; queries: model queries an attacked example; aua: accuracy under attack; "
+            "clean: accuracy before it; perturbed: share of words changed; oracle_asr: successes that keep the true "
+            "label (mini tasks).",
+        ),
+    ] = "asr",
+    fmt: Annotated[
+        str,
+        typer.Option(
+            "--format", callback=a.one_of("format", a.FORMATS), metavar="NAME", help=f"{', '.join(a.FORMATS)}."
+        ),
+    ] = "markdown",
+    layout: Annotated[
+        str,
+        typer.Option(
+            "--layout",
+            callback=a.one_of("layout", a.LAYOUTS),
+            metavar="NAME",
+            help="paper: attacks and encoders down, tasks across; full: one row a cell.",
+        ),
+    ] = "paper",
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Show 95% intervals (CSV and JSON always have them).")
+    ] = False,
+) -> None:
+    """Print a table of a finished or half-finished run.
+
+    Numbers are computed from the stored records alone: nothing is run.
+    """
+    from typing import cast
+
+    from rbench import api
+    from rbench.spec import Metric
+
+    say(api.table(run, metric=cast(Metric, metric), layout=layout, fmt=fmt, intervals=intervals).rstrip("\n"))
+
+
+@app.command(
+    rich_help_panel=EXPLORE,
+    epilog="Example: [bold]rbench attack --encoder mini-bert --task mini-sentiment --attack pwws -n 3[/bold]",
+)
+@verb("Run the same command again; a victim that was fine-tuned is kept.")
+def attack(
+    encoder: Annotated[str, typer.Option("--encoder", "-e", metavar="NAME", help="rbench list encoders")],
+    task: Annotated[str, typer.Option("--task", "-t", metavar="NAME", help="rbench list tasks")],
+    attack: Annotated[str, typer.Option("--attack", "-a", metavar="NAME", help="rbench list attacks")],
+    n: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many examples to attack.")] = 5,
+    resources: Annotated[
+        str | None,
+        typer.Option(
+            "--resources",
+            metavar="PROFILE",
+            help="Which word vectors, synonyms and models stand behind the attack: rbench list resources.",
+        ),
+    ] = None,
+    overrides: a.SetOption = None,
+    data: a.DataOption = None,
+    models: a.ModelsOption = None,
+    include: a.IncludeOption = None,
+    device: a.DeviceOption = a.Device.auto,
+    quiet: a.QuietOption = False,
+) -> None:
+    """Attack a few examples and show what changed.
+
+    Fine-tunes one classifier (or takes it from the cache), attacks it, and shows each text with the changed words
+    marked. Nothing is kept: use rbench run for numbers.
+    """
+    from rbench import api
+    from rbench.cli import diffs
+    from rbench.cli.bars import watching
+    from rbench.load import load_task
+    from rbench.registry import Registry
+
+    chosen = [f"resources={resources}"] if resources is not None else []
+    options = _options(None, [*chosen, *(overrides or ())], data, models, include, device)
+    spec = load_task(task, Registry(options.include), place="--task")
+    with watching(quiet) as progress:
+        outcomes = list(api.attack(encoder, task, attack, n, options, progress=progress))
+    for i, outcome in enumerate(outcomes, 1):
+        diffs.show(outcome, spec.columns, spec.labels, f"[{i}/{len(outcomes)}]")
+
+
+@app.command("list", rich_help_panel=EXPLORE, epilog="Example: [bold]rbench list attacks[/bold]")
+@verb()
+def list_(
+    kind: Annotated[a.Listable, typer.Argument(metavar="KIND", help="encoders, tasks, attacks, suites or resources.")],
+    include: a.IncludeOption = None,
+) -> None:
+    """List what can be named in a suite.
+
+    Prints names with titles, references or licences, and where each comes from.
+    """
+    from rbench.cli import show
+    from rbench.load import catalogue, recipes
+    from rbench.registry import Registry
+
+    show.listed(catalogue(kind.value, Registry(search_path(include or (), "RBENCH_INCLUDE"))))
+    if kind is a.Listable.attacks and recipes():
+        say(f"\nTextAttack's recipes work by class name too: {', '.join(recipes())}")
+
+
+@app.command(rich_help_panel=EXPLORE, epilog="Example: [bold]rbench doctor --data ~/data --models ~/models[/bold]")
+@verb()
+def doctor(
+    data: a.DataOption = None,
+    models: a.ModelsOption = None,
+    include: a.IncludeOption = None,
+) -> None:
+    """Say what is there and what is missing.
+
+    For each resource, data set and encoder: where it was found, or exactly how to get it.
+    """
+    from rbench import api
+    from rbench.cli import show
+
+    show.doctor(api.doctor(_options(None, None, data, models, include, a.Device.auto)))
+
+
+def _options(
+    profile: str | None,
+    overrides: list[str] | None,
+    data: list[Path] | None,
+    models: list[Path] | None,
+    include: list[Path] | None,
+    device: a.Device,
+    *,
+    only: str | None = None,
+    limit: int | None = None,
+    out: Path | None = None,
+    fresh: bool = False,
+) -> api.Options:
+    from rbench import api
+
+    return api.Options(
+        profile=profile,
+        overrides=tuple(overrides or ()),
+        only=only,
+        limit=limit,
+        out=out,
+        data=search_path(data or (), "RBENCH_DATA"),
+        models=search_path(models or (), "RBENCH_MODELS"),
+        include=search_path(include or (), "RBENCH_INCLUDE"),
+        device=device.value,
+        fresh=fresh,
+    )

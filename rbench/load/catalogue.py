@@ -1,0 +1,52 @@
+"""What there is, for `rbench list`: names with titles and references, read off the files without judging them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rbench.errors import SuiteError
+from rbench.load.entries import attack_module
+from rbench.load.places import Problems, read, shown
+from rbench.registry import Kind, Registry
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One registry file. `origin` is where it comes from: rbench, a package, an --include folder."""
+
+    name: str
+    title: str
+    reference: str
+    licence: str
+    origin: str
+    path: Path
+
+
+def catalogue(kind: Kind, registry: Registry) -> list[Listed]:
+    """Everything of a kind, by name. A file that cannot be read is listed with what is wrong in place of its title."""
+    return [_listed(kind, name, registry) for name in registry.names(kind)]
+
+
+def _listed(kind: Kind, name: str, registry: Registry) -> Listed:
+    path = registry.path(kind, name)
+    try:
+        if path.suffix == ".py":
+            module = attack_module(path)
+            said = {"title": module.TITLE, "reference": module.REFERENCE, "licence": getattr(module, "LICENCE", "")}
+        else:
+            said = read(path, Problems()).data
+    except SuiteError as error:
+        said = {"title": f"cannot be read: {error}"}
+    profiles = said.get("profiles") if kind == "suites" else None
+    title = str(said.get("title") or "")
+    if isinstance(profiles, dict):
+        title += f" [profiles: {', '.join(profiles)}]"
+    return Listed(
+        name=name,
+        title=title,
+        reference=str(said.get("reference") or ""),
+        licence=str(said.get("licence") or ""),
+        origin=registry.origin(kind, name),
+        path=Path(shown(path)),
+    )
