@@ -24,6 +24,19 @@ P = ParamSpec("P")
 MEASURE, EXPLORE = "Measure", "Explore"
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
+HELP = """How robust is a sentence encoder?
+
+rbench fine-tunes sentence encoders on tasks, attacks the classifiers with adversarial examples, and prints the attack
+success rate (ASR): the share of rightly classified texts that an attack turns wrong.
+
+Start here: [bold]rbench run quickstart[/bold]"""
+
+
+def _unwrapped(text: str) -> str:
+    """A docstring with one line a paragraph, so that the terminal's width decides where help breaks."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -40,19 +53,13 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=_unwrapped(HELP))
 def rbench_(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = (
         False
     ),
 ) -> None:
-    """How robust is a sentence encoder?
-
-    rbench fine-tunes sentence encoders on tasks, attacks the classifiers with adversarial examples, and prints the
-    attack success rate (ASR): the share of rightly classified texts that an attack turns wrong.
-
-    Start here: [bold]rbench run quickstart[/bold]
-    """
+    """Options of rbench itself; what it says of itself is HELP."""
 
 
 def verb(resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
@@ -80,13 +87,9 @@ def verb(resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
     return decorate
 
 
-def _unwrapped(text: str) -> str:
-    """A docstring with one line a paragraph, so that the terminal's width decides where help breaks."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-
-
 @app.command(
-    epilog="Example: [bold]rbench run table1 --profile local --data ~/data --models ~/models --limit 20[/bold]"
+    rich_help_panel=MEASURE,
+    epilog="Example: [bold]rbench run table1 --profile local --data ~/data --models ~/models --limit 20[/bold]",
 )
 @verb("What is done is kept: run the same command again, without --fresh, to go on from here.")
 def run(
