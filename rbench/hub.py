@@ -14,6 +14,11 @@ from rbench.errors import ResourceError
 
 Kind = Literal["model", "dataset"]
 
+
+class Unreachable(ResourceError):
+    """The hub does not answer, or the environment forbids asking it; only what is cached can be had."""
+
+
 TIMEOUT = 5.0
 """Seconds to wait for the hub's answer to a question about a repository."""
 
@@ -69,32 +74,34 @@ def commit(repo: str, kind: Kind, revision: str | None) -> str:
     The hub is asked first, for at most `TIMEOUT` seconds, then the cache; a full commit in the cache needs no hub.
 
     Raises:
-        ResourceError: neither knows it; the message is the reason, for the caller to put beside the remedy.
+        ResourceError: neither knows it (`Unreachable` where the hub could not be asked); the message is the reason, for
+            the caller to put beside the remedy.
     """
     if revision is not None and COMMIT.fullmatch(revision) and cached(repo, kind, revision):
         return revision
     try:
-        return _ask(repo, kind, revision)
-    except ResourceError:
+        return ask(repo, kind, revision)
+    except Unreachable:
         folder = cached(repo, kind, revision)
         if folder is None or not COMMIT.fullmatch(folder.name):
             raise
         return folder.name
 
 
-def _ask(repo: str, kind: Kind, revision: str | None) -> str:
+def ask(repo: str, kind: Kind, revision: str | None) -> str:
+    """As `commit`, without the cache."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     where = endpoint()
     if offline():
-        raise ResourceError("HF_HUB_OFFLINE is set and it is not in the hub cache")
+        raise Unreachable("HF_HUB_OFFLINE is set and it is not in the hub cache")
     if where in _unreachable:
-        raise ResourceError(_unreachable[where])
+        raise Unreachable(_unreachable[where])
     api = HfApi()
-    ask = api.model_info if kind == "model" else api.dataset_info
+    info = api.model_info if kind == "model" else api.dataset_info
     try:
-        sha = ask(repo, revision=revision, timeout=TIMEOUT).sha
+        sha = info(repo, revision=revision, timeout=TIMEOUT).sha
     except GatedRepoError as error:
         raise ResourceError(
             f"{where} wants you to accept the terms of {repo} and to log in (`hf auth login`)"
@@ -107,7 +114,7 @@ def _ask(repo: str, kind: Kind, revision: str | None) -> str:
         if getattr(error, "response", None) is not None:
             raise ResourceError(f"{where} answered: {_first_line(error)}") from error
         _unreachable[where] = f"{where} cannot be reached ({_cause(error)})"
-        raise ResourceError(_unreachable[where]) from error
+        raise Unreachable(_unreachable[where]) from error
     if not sha:
         raise ResourceError(f"{where} did not say at which commit {repo} is")
     return str(sha)

@@ -11,7 +11,7 @@ from rbench.errors import ResourceError
 from rbench.spec import EncoderSpec
 
 if TYPE_CHECKING:
-    from rbench.encoders.sentence import SentenceEncoder
+    from rbench.encoders.sentence import SentenceEncoder as SentenceEncoder
 
 
 def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu") -> SentenceEncoder:
@@ -26,7 +26,10 @@ def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu") -> Senten
     """
     from rbench.encoders.sentence import SentenceEncoder
 
-    folder = Path(where) if Path(where).is_dir() else download(spec, str(where))
+    try:
+        folder = fetch(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision)
+    except ResourceError as error:
+        raise ResourceError(f"encoder `{spec.name}`: {error}") from error
     return SentenceEncoder.open(
         folder,
         pooling=spec.pooling,
@@ -37,26 +40,30 @@ def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu") -> Senten
     ).to(device)
 
 
-def download(spec: EncoderSpec, where: str) -> Path:
-    """The hub's `id@commit` as a folder in the hub cache: config, tokenizer and one set of weights, nothing else.
+def fetch(where: str, *, trust_remote_code: bool = False, revision: str | None = None) -> Path:
+    """The folder behind `where`: itself, or the hub's `id@commit` (or `id` at `revision`) in the hub cache.
+
+    From the hub come config, tokenizer and one set of weights; Python files only with `trust_remote_code`.
 
     Raises:
-        ResourceError: the hub or the cache does not have it.
+        ResourceError: no such folder, and neither the hub nor its cache has it.
     """
     from huggingface_hub import HfApi, snapshot_download
 
-    repo, _, revision = where.partition("@")
+    if Path(where).is_dir():
+        return Path(where)
+    repo, _, commit = where.partition("@")
+    if not hub.REPO_ID.fullmatch(repo):
+        raise ResourceError(f"{where} is neither a folder nor a model on the hub")
     try:
-        commit = hub.commit(repo, "model", revision or spec.revision)
-        complete = hub.cached(repo, "model", commit)
-        if complete is not None and _has_weights(complete):
-            return complete
+        commit = hub.commit(repo, "model", commit or revision)
+        cached = hub.cached(repo, "model", commit)
+        if cached is not None and _has_weights(cached):
+            return cached
         names = [file.rfilename for file in HfApi().model_info(repo, revision=commit).siblings or ()]
-        return Path(snapshot_download(repo, revision=commit, allow_patterns=_wanted(names, spec.trust_remote_code)))
+        return Path(snapshot_download(repo, revision=commit, allow_patterns=_wanted(names, trust_remote_code)))
     except hub.failures() as error:
-        raise ResourceError(f"encoder `{spec.name}`: {where} could not be downloaded: {error}") from error
-    except ResourceError as error:
-        raise ResourceError(f"encoder `{spec.name}`: {where}: {error}") from error
+        raise ResourceError(f"{where} could not be downloaded: {error}") from error
 
 
 def _has_weights(folder: Path) -> bool:
@@ -65,13 +72,13 @@ def _has_weights(folder: Path) -> bool:
 
 def _wanted(names: list[str], code: bool) -> list[str]:
     """Safetensors where there are any, else PyTorch's; never the ONNX, OpenVINO, TensorFlow or Flax copies."""
-    top = [name for name in names if not name.startswith(("onnx/", "openvino/", "coreml/"))]
-    safe = any(name.endswith(".safetensors") for name in top)
-    weights = ".safetensors" if safe else ".bin"
+    ours = [name for name in names if not name.startswith(("onnx/", "openvino/", "coreml/"))]
+    safe = any(name.endswith(".safetensors") for name in ours)
     return [
         name
-        for name in top
-        if name.endswith((weights, ".json"))
+        for name in ours
+        if name.endswith((".safetensors", ".json") if safe else (".json",))
+        or (not safe and name.rsplit("/", 1)[-1].startswith("pytorch_model"))
         or name.rsplit("/", 1)[-1] in TOKENIZER_FILES
         or (code and name.endswith(".py"))
     ]

@@ -36,13 +36,13 @@ class Located:
 
     `where` is what `load` takes: a folder's path, or `id@commit` for the hub; for a trained encoder, whose folder only
     its pretrain job knows, the encoder's own name. `fingerprint` is the hash of the folder's content or the hub's
-    commit, and None for a trained encoder (its job's key says more).
+    commit, and empty for a trained encoder (its job's key says more).
     """
 
     kind: Literal["folder", "hub", "trained"]
     where: str
     revision: str | None
-    fingerprint: str | None
+    fingerprint: str
 
 
 def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
@@ -56,7 +56,7 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
         ResourceError: found nowhere; says where it looked and how to get it.
     """
     if spec.train is not None:
-        return Located("trained", spec.name, None, None)
+        return Located("trained", spec.name, None, "")
     base = spec.base or spec.name
     folder = _folder(spec.name, base, models_path)
     if folder is not None:

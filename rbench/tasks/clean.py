@@ -1,0 +1,191 @@
+"""Rows into examples: what is kept, what is left out, and why. The same rules for every task and every origin.
+
+- White space around a text is cut. A row with an empty text is left out.
+- A label is an id (0..n-1), a label's name, or, on the hub, a key of the task's label map. A row whose label is none of
+  these (SNLI's -1, "no gold label") is left out. A score (kind `sts`) is any finite number.
+- A training row whose normalised text also occurs in the test split is left out: "also in test". Normalised means lower
+  case, letters and digits only; all text columns count, in either order for paraphrase and sts.
+- Texts that occur with several labels in one split are counted as conflicts and left alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from rbench.errors import ResourceError
+from rbench.spec import TaskSpec
+
+EXAMPLES_OF_WHERE = 5
+"""So many places are remembered for each reason for which rows are left out."""
+
+EMPTY = "text is empty"
+NO_LABEL = "label outside the map"
+IN_TEST = "also in test"
+
+_NOT_WORD = re.compile(r"[\W_]+")
+_NOT_WORD_ASCII = bytes(byte for byte in range(256) if not chr(byte).isalnum() or byte > 127)
+
+
+class Row(NamedTuple):
+    """A row as read: its id, where it is for a person to find (`file:line`), and its values by column."""
+
+    id: str
+    where: str
+    values: Mapping[str, Any]
+
+
+class Example(NamedTuple):
+    """One example: a stable id, its texts in the order of the task's columns, and its label id, score or None."""
+
+    id: str
+    texts: tuple[str, ...]
+    label: int | float | None
+
+
+@dataclass
+class Left:
+    """What was left out: rows by reason (`train: also in test`), the first few places of each, conflicts by split."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    places: dict[str, list[str]] = field(default_factory=dict)
+    conflicts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, reason: str, where: str) -> None:
+        """Count one row."""
+        self.counts[reason] += 1
+        places = self.places.setdefault(reason, [])
+        if len(places) < EXAMPLES_OF_WHERE:
+            places.append(where)
+
+
+class Columns(NamedTuple):
+    """Which columns of a source hold the texts and the label, and which labels it uses."""
+
+    texts: tuple[str, ...]
+    label: str | None
+    label_map: Mapping[str, int] | None
+
+    @classmethod
+    def of(cls, spec: TaskSpec, renamed: Mapping[str, str], label_map: Mapping[str, int] | None = None) -> Columns:
+        """The columns of `spec` under a source's own names."""
+        label = {"unlabelled": None, "sts": "score"}.get(spec.kind, "label")
+        texts = tuple(renamed.get(column, column) for column in spec.columns)
+        return cls(texts, label and renamed.get(label, label), label_map)
+
+
+def clean(spec: TaskSpec, columns: Columns, rows: Mapping[str, Sequence[Row]]) -> tuple[dict[str, list[Example]], Left]:
+    """Examples by split, and what was left out.
+
+    Raises:
+        ResourceError: a row lacks a column, has a text that is no text, or nothing is left of a split.
+    """
+    left = Left()
+    found = {split: _examples(spec, columns, split, rows[split], left) for split in rows}
+    if "test" in found and "train" in found:
+        found["train"] = _without_leaks(spec, found, rows["train"], left)
+    for split, examples in found.items():
+        if not examples:
+            reasons = ", ".join(f"{n} {reason}" for reason, n in left.counts.items()) or "it has no rows"
+            raise ResourceError(f"task `{spec.name}`: nothing is left of its {split} split ({reasons})")
+        left.conflicts[split] = _conflicts(spec, examples)
+    return found, left
+
+
+def key(spec: TaskSpec, texts: Sequence[str]) -> tuple[str, ...]:
+    """What two rows share when they are the same text: the normalised texts, sorted where their order means nothing."""
+    normal = [normalised(text) for text in texts]
+    return tuple(sorted(normal) if spec.kind in ("paraphrase", "sts") else normal)
+
+
+def normalised(text: str) -> str:
+    """Lower case, letters and digits only; a text without any of them stays as it is."""
+    lower = text.lower()
+    if lower.isascii():  # the common case, twenty times faster than the regular expression
+        return lower.encode().translate(None, _NOT_WORD_ASCII).decode() or lower
+    return _NOT_WORD.sub("", lower) or lower
+
+
+def label_id(spec: TaskSpec, columns: Columns, value: Any) -> int | float | None:
+    """The label id or score that `value` stands for; None where it stands for none."""
+    if columns.label_map is not None:
+        return columns.label_map.get(str(value))
+    if spec.kind == "sts":
+        return _finite(value)
+    if isinstance(value, str) and value in spec.labels:
+        return spec.labels.index(value)
+    number = _finite(value)
+    if number is None or number != int(number) or not 0 <= number < (len(spec.labels) or math.inf):
+        return None
+    return int(number)
+
+
+def _finite(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _examples(spec: TaskSpec, columns: Columns, split: str, rows: Sequence[Row], left: Left) -> list[Example]:
+    examples = []
+    for row in rows:
+        texts = tuple(_text(spec, row, column) for column in columns.texts)
+        if not all(texts):
+            left.add(f"{split}: {EMPTY}", row.where)
+            continue
+        label = None if columns.label is None else label_id(spec, columns, _value(spec, row, columns.label))
+        if label is None and columns.label is not None:
+            left.add(f"{split}: {NO_LABEL}", row.where)
+            continue
+        examples.append(Example(row.id, texts, label))
+    return examples
+
+
+def _value(spec: TaskSpec, row: Row, column: str) -> Any:
+    try:
+        return row.values[column]
+    except KeyError:
+        near = get_close_matches(column, row.values, n=1)
+        hint = f" (did you mean `{near[0]}`?)" if near else ""
+        raise ResourceError(
+            f"{row.where}: task `{spec.name}` needs a column `{column}`; this row has {', '.join(row.values)}{hint}"
+        ) from None
+
+
+def _text(spec: TaskSpec, row: Row, column: str) -> str:
+    value = _value(spec, row, column)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ResourceError(f"{row.where}: `{column}` is {value!r}, not a text")
+    return value.strip()
+
+
+def _without_leaks(
+    spec: TaskSpec, found: Mapping[str, Sequence[Example]], rows: Sequence[Row], left: Left
+) -> list[Example]:
+    tested = {key(spec, example.texts) for example in found["test"]}
+    leaks = {example.id for example in found["train"] if key(spec, example.texts) in tested}
+    for row in rows if leaks else ():
+        if row.id in leaks:
+            left.add(f"train: {IN_TEST}", row.where)
+    return [example for example in found["train"] if example.id not in leaks]
+
+
+def _conflicts(spec: TaskSpec, examples: Sequence[Example]) -> int:
+    """How many normalised texts have more than one label; scores never conflict."""
+    if spec.kind in ("sts", "unlabelled"):
+        return 0
+    labels: dict[tuple[str, ...], set[Any]] = {}
+    for example in examples:
+        labels.setdefault(key(spec, example.texts), set()).add(example.label)
+    return sum(len(found) > 1 for found in labels.values())

@@ -1,0 +1,117 @@
+"""Open a task: find its data, divide and clean it, and say what it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rbench.errors import ResourceError
+from rbench.spec import TaskSpec
+from rbench.tasks import local, online
+from rbench.tasks.clean import Columns, Example, Row, clean
+
+logger = logging.getLogger("rbench")
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """A task with its examples, cleaned by the rules of `rbench.tasks.clean`.
+
+    `dropped` counts the rows left out by split and reason (`train: also in test`), `where` has the first few of their
+    places (`file:line`), `conflicts` the texts that a split has under several labels (kept). `fingerprint` is the hash
+    of all examples of all splits: ids, texts and labels.
+    """
+
+    spec: TaskSpec
+    origin: str
+    fingerprint: str
+    dropped: dict[str, int]
+    where: dict[str, list[str]]
+    conflicts: dict[str, int]
+    examples: Mapping[str, Sequence[Example]] = field(repr=False)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of examples by split."""
+        return {name: len(examples) for name, examples in self.examples.items()}
+
+    def split(self, name: str) -> list[Example]:
+        """The examples of a split, in the order of their source.
+
+        Raises:
+            ResourceError: the task has no such split.
+        """
+        if name not in self.examples:
+            raise ResourceError(f"task `{self.spec.name}` has no {name} split; it has {', '.join(self.examples)}")
+        return list(self.examples[name])
+
+
+def open_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> TaskData:
+    """The data of `spec`: generated, from the first data folder that has all of it, or from the hub.
+
+    Raises:
+        ResourceError: nowhere to be found (says where it looked and how to get it), or unreadable (says where).
+    """
+    if spec.generator is not None:
+        return _assemble(spec, f"generated ({spec.generator})", Columns.of(spec, {}), _generated(spec))
+    found = local.find(spec, data_path)
+    if found is not None:
+        root, layout = found
+        columns = Columns.of(spec, spec.local.columns if spec.local else {})
+        return _assemble(spec, local.describe(root, layout), columns, local.read(spec, root, layout))
+    partial = local.partial(spec, data_path)
+    if spec.hub is None:
+        raise ResourceError(_not_found(spec, data_path, f"{partial}and it is not on the hub"))
+    try:
+        origin, rows = online.read(spec.hub)
+    except ResourceError as error:
+        raise ResourceError(_not_found(spec, data_path, f"{partial}{error}")) from error
+    if partial:
+        logger.warning("task %s: %sthe hub's copy is used", spec.name, partial)
+    return _assemble(spec, origin, Columns.of(spec, spec.hub.columns, spec.hub.label_map), rows)
+
+
+def _generated(spec: TaskSpec) -> dict[str, list[Row]]:
+    from rbench import mini
+
+    splits = ("train",) if spec.kind == "unlabelled" else ("train", "validation", "test")
+    return {
+        split: [
+            Row(f"{split}:{number}", f"{spec.generator} {split} row {number}", row)
+            for number, row in enumerate(mini.rows(str(spec.generator), split))
+        ]
+        for split in splits
+    }
+
+
+def _assemble(spec: TaskSpec, origin: str, columns: Columns, rows: Mapping[str, Sequence[Row]]) -> TaskData:
+    examples, left = clean(spec, columns, rows)
+    for reason, count in left.counts.items():
+        logger.info("task %s: %d rows left out, %s: %s", spec.name, count, reason, ", ".join(left.places[reason]))
+    return TaskData(spec, origin, _fingerprint(examples), dict(left.counts), left.places, left.conflicts, examples)
+
+
+def _fingerprint(examples: Mapping[str, Sequence[Example]]) -> str:
+    digest = hashlib.sha256()
+    for split in sorted(examples):
+        digest.update(f"{split}\n".encode())
+        for example in examples[split]:
+            line = json.dumps([example.id, example.texts, example.label], ensure_ascii=False) + "\n"
+            digest.update(line.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _not_found(spec: TaskSpec, data_path: Sequence[Path], reason: str) -> str:
+    looked = ", ".join(str(path) for path in data_path) or "the data path, which is empty"
+    choices = [layout.sources for layout in local.layouts(spec)]
+    shown = choices[:1] if set(choices[0]) <= set(choices[-2]) else [choices[0], choices[-2]]
+    files = ", or ".join(" + ".join(f"{source}.jsonl" for source in sources) for sources in shown)
+    columns = ", ".join((*spec.columns, *({"sts": ("score",), "unlabelled": ()}.get(spec.kind, ("label",)))))
+    return (
+        f"task `{spec.name}`: no complete copy in {looked}; {reason}. "
+        f"Put {files} (columns {columns}) into a folder DIR and pass --data DIR or set RBENCH_DATA=DIR."
+    )

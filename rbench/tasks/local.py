@@ -1,0 +1,176 @@
+"""A task's local copy: JSON Lines, one object a line, in `<folder>/<split>.jsonl` under a data folder.
+
+Layouts are tried in order, and the first whose files are all there is used:
+
+1. the split files that the task's `local.splits` names;
+2. the undivided file that `local.unsplit` names, divided by the seeded rule of `split.three_way`;
+3. `<task>/train.jsonl`, `<task>/validation.jsonl`, `<task>/test.jsonl`; without a validation file a seeded tenth of the
+   training rows takes its place (`split.holdout`).
+
+Data folders are searched first to last; a layout's files all come from one folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rbench.errors import ResourceError
+from rbench.spec import TaskSpec, Unsplit
+from rbench.tasks import split
+from rbench.tasks.clean import Row
+
+SOURCE = re.compile(r"[A-Za-z0-9][\w.+-]*(/[A-Za-z0-9][\w.+-]*)+", re.ASCII)
+"""`<folder>/<file stem>`: no leading dots and no empty parts, so that no source leaves the data folder."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the splits lie under a data folder: sources by split, or one undivided source."""
+
+    splits: Mapping[str, tuple[str, ...]]
+    unsplit: Unsplit | None = None
+
+    @property
+    def sources(self) -> list[str]:
+        """All sources that it needs, each once, without holdout suffixes."""
+        named = [self.unsplit.source] if self.unsplit else [name for names in self.splits.values() for name in names]
+        return list(dict.fromkeys(split.source_of(name)[0] for name in named))
+
+    def missing(self, root: Path) -> list[Path]:
+        """Its files that are not under `root`."""
+        return [path for source in self.sources if not (path := source_file(root, source)).is_file()]
+
+
+def layouts(spec: TaskSpec) -> list[Layout]:
+    """The layouts in which a local copy of `spec` is accepted, in order of preference."""
+    found = []
+    if spec.local is not None and spec.local.splits:
+        found.append(Layout(spec.local.splits))
+    if spec.local is not None and spec.local.unsplit is not None:
+        found.append(Layout({}, spec.local.unsplit))
+    own = {name: (f"{spec.name}/{name}",) for name in ("train", "validation", "test")}
+    held = own | {"validation": (f"{spec.name}/train{split.HOLDOUT}",)}
+    return [*found, Layout(own), Layout(held)]
+
+
+def find(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[Path, Layout] | None:
+    """The first data folder with a complete copy, and its layout; None where no folder has one."""
+    for root in data_path:
+        for layout in layouts(spec):
+            if not layout.missing(root):
+                return root, layout
+    return None
+
+
+def partial(spec: TaskSpec, data_path: Sequence[Path]) -> str:
+    """What a nearly complete copy lacks, as the start of a sentence; empty where no folder has any of the files."""
+    for root in data_path:
+        for layout in layouts(spec):
+            missing = layout.missing(root)
+            if len(missing) < len(layout.sources):
+                return f"{root} has some of its files but not {', '.join(str(p.relative_to(root)) for p in missing)}; "
+    return ""
+
+
+def read(spec: TaskSpec, root: Path, layout: Layout) -> dict[str, list[Row]]:
+    """The rows of each split. Their ids are `<file stem>:<row>`, with the folder in front where a split has several.
+
+    Raises:
+        ResourceError: a file that is not JSON Lines, or a list of test rows that does not fit.
+    """
+    if layout.unsplit is not None:
+        return _divide(spec, root, layout.unsplit)
+    named = {name for names in layout.splits.values() for name in names}
+    files: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    rows: dict[str, list[Row]] = {}
+    for part, names in layout.splits.items():
+        rows[part] = []
+        for name in names:
+            source = split.source_of(name)[0]
+            lines = files.setdefault(source, [])
+            if not lines:
+                lines.extend(read_jsonl(source_file(root, source)))
+            prefix = source if len(names) > 1 else source.rsplit("/", 1)[1]
+            path = source_file(root, source)
+            rows[part] += [
+                Row(f"{prefix}:{number}", f"{path}:{lines[number][0]}", lines[number][1])
+                for number in split.kept(name, named, len(lines))
+            ]
+    return rows
+
+
+def describe(root: Path, layout: Layout) -> str:
+    """Where the data comes from, for people."""
+    if layout.unsplit is None:
+        parts = "; ".join(f"{part}: {' + '.join(names)}" for part, names in layout.splits.items())
+        return f"local {root} ({parts})"
+    rule = layout.unsplit
+    by_list = rule.test_rows is not None and (root / rule.test_rows).is_file()
+    tested = f"test: the rows of {rule.test_rows}" if by_list else f"test: {rule.test:.0%}"
+    return f"local {root} ({rule.source}, divided by seed {rule.seed}; {tested}, then {rule.validation:.0%} validation)"
+
+
+def source_file(root: Path, source: str) -> Path:
+    """The file behind a source `<folder>/<stem>`."""
+    if not SOURCE.fullmatch(source):
+        raise ResourceError(f"a local source is written <folder>/<file without .jsonl>, not {source!r}")
+    return root / f"{source}.jsonl"
+
+
+def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The line number (from 1) and the object of each line of a UTF-8 JSON Lines file; blank lines are passed over.
+
+    Raises:
+        ResourceError: a line that is not UTF-8, not JSON or not an object, with `file:line`.
+    """
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+                value = json.loads(text) if text else None
+            except UnicodeDecodeError as error:
+                raise ResourceError(f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start})") from error
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise ResourceError(f"{path}:{number}: not JSON ({error})") from error
+            if isinstance(value, dict):
+                yield number, value
+            elif text:
+                raise ResourceError(f'{path}:{number}: a JSON object is wanted, like {{"text": ..., "label": ...}}')
+
+
+def _divide(spec: TaskSpec, root: Path, rule: Unsplit) -> dict[str, list[Row]]:
+    path = source_file(root, rule.source)
+    lines = list(read_jsonl(path))
+    try:
+        parts = split.three_way(
+            len(lines), seed=rule.seed, validation=rule.validation, test=rule.test, test_rows=_test_rows(root, rule)
+        )
+    except ValueError as error:
+        raise ResourceError(f"{root / str(rule.test_rows)}: does not fit {path}: {error}") from error
+    stem = rule.source.rsplit("/", 1)[1]
+    return {
+        part: [Row(f"{stem}:{n}", f"{path}:{lines[n][0]}", lines[n][1]) for n in numbers]
+        for part, numbers in parts.items()
+    }
+
+
+def _test_rows(root: Path, rule: Unsplit) -> list[int] | None:
+    if rule.test_rows is None:
+        return None
+    path = root / rule.test_rows
+    if Path(rule.test_rows).name != rule.test_rows:
+        raise ResourceError(f"a list of test rows is a file in the data folder, not {rule.test_rows!r}")
+    if not path.is_file():
+        return None
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ResourceError(f"{path}: not JSON ({error})") from error
+    if not isinstance(rows, list) or not all(isinstance(row, int) and not isinstance(row, bool) for row in rows):
+        raise ResourceError(f"{path}: a list of zero-based row numbers is wanted")
+    return rows

@@ -1,0 +1,105 @@
+"""A task's data from the Hugging Face Hub, through the `datasets` client and its cache."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rbench import hub
+from rbench.errors import ResourceError
+from rbench.spec import HubData
+from rbench.tasks import split
+from rbench.tasks.clean import Row
+
+
+def read(source: HubData) -> tuple[str, dict[str, list[Row]]]:
+    """Where the data comes from, for people, and the rows of each split, with ids `<hub split>:<row>`.
+
+    A pinned commit that is cached is read without asking the hub. Otherwise the hub resolves the revision to a commit;
+    where it cannot be reached, a revision that is no commit (`main`) is what was cached last. The origin says which.
+
+    Raises:
+        ResourceError: no network and no cache, no such data set, revision, config or split, or one that needs code.
+    """
+    import datasets
+
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    try:
+        builder = _builder(source)
+        builder.download_and_prepare()
+        rows = _rows(builder, source)
+    except (*hub.failures(), datasets.exceptions.DatasetsError, RuntimeError, ValueError) as error:
+        raise ResourceError(f"{source.id} on the hub: {_explain(error)}") from error
+    return f"hub {source.id}@{builder.hash}" + (f" ({source.config})" if source.config else ""), rows
+
+
+def _builder(source: HubData) -> Any:
+    """The `datasets` builder of the wanted commit, from the cache where that is enough."""
+    import datasets
+
+    pinned = hub.COMMIT.fullmatch(source.revision) is not None
+    cached = _cached_builder(source)
+    if pinned and cached is not None and cached.hash == source.revision:
+        return cached
+    try:
+        commit = hub.ask(source.id, "dataset", source.revision)
+    except hub.Unreachable as error:
+        if cached is None:
+            raise ResourceError(f"{source.id} is not in the cache; {error}") from error
+        if pinned:
+            raise ResourceError(f"the cache holds {source.id}@{cached.hash}, not {source.revision}; {error}") from error
+        return cached
+    return datasets.load_dataset_builder(source.id, source.config, revision=commit)
+
+
+def _cached_builder(source: HubData) -> Any | None:
+    """What `datasets` has prepared before, at whatever commit (its attribute `hash`); None where there is nothing."""
+    import datasets
+
+    try:
+        with _offline():
+            return datasets.load_dataset_builder(source.id, source.config)
+    except (OSError, ValueError):
+        return None
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    """`datasets` without the network and without its warning that it has none."""
+    import datasets
+
+    before, verbosity = datasets.config.HF_HUB_OFFLINE, datasets.logging.get_verbosity()
+    datasets.config.HF_HUB_OFFLINE = True
+    datasets.logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
+        datasets.logging.set_verbosity(verbosity)
+
+
+def _rows(builder: Any, source: HubData) -> dict[str, list[Row]]:
+    there = list(builder.info.splits or ())
+    tables: dict[str, list[dict[str, Any]]] = {}
+    rows = {}
+    for part, name in source.splits.items():
+        wanted = split.source_of(name)[0]
+        if wanted not in there:
+            raise ResourceError(f"{source.id}@{builder.hash} has no split {wanted!r}; it has {', '.join(there)}")
+        if wanted not in tables:
+            columns = builder.as_dataset(split=wanted)[:]
+            tables[wanted] = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        table = tables[wanted]
+        numbers = split.kept(name, source.splits.values(), len(table))
+        rows[part] = [Row(f"{wanted}:{n}", f"{source.id} {wanted} row {n}", table[n]) for n in numbers]
+    return rows
+
+
+def _explain(error: Exception) -> str:
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if "scripts are no longer supported" in text or "trust_remote_code" in text:
+        return "it is made by a script, and rbench runs no code from the hub"
+    return text
