@@ -1,1 +1,18 @@
-"""."""
+"""Attacks: TextAttack's recipes over our resources, and attacks of our own, against one victim.
+
+`check` validates a spec before anything is trained, `build` makes a `textattack.Attack`, `run` attacks examples one by
+one, `Victim` is the classifier as attacks see it. This package is the only importer of textattack, and importing it
+prepares that import (`_textattack`), so every module in here may import textattack plainly.
+"""
+
+from __future__ import annotations
+
+from rbench.attack import _textattack
+from rbench.attack.build import build, check, needs
+from rbench.attack.run import run
+from rbench.attack.victim import Victim
+
+__all__ = ["VERSION", "Victim", "build", "check", "needs", "run"]
+
+VERSION = _textattack.VERSION
+"""Of TextAttack."""

@@ -164,14 +164,15 @@ class _Example:
         return Gradients(look.log_probabilities @ self.axis.unsqueeze(1), torch.ones(len(batch), 1), look.norms)
 
     def candidates(self, batch: list[Slot]) -> list[list[str]]:
-        wanted = [(self.texts[slot.words], slot.place) for slot in batch]
-        ranked = self.method.transformation.replacements(wanted)
-        return [self._allowed(text, place, words) for (text, place), words in zip(wanted, ranked, strict=True)]
+        free = {words: set(self.method.get_indices_to_order(self.texts[words])[1]) for _, words, _ in batch}
+        slots = [slot for slot in batch if slot.place in free[slot.words]]
+        ranked = self.method.transformation.replacements([(self.texts[s.words], s.place) for s in slots])
+        kept = {slot: self._allowed(slot, words) for slot, words in zip(slots, ranked, strict=True) if words}
+        return [kept.get(slot, []) for slot in batch]
 
-    def _allowed(self, text: AttackedText, place: int, ranked: list[str]) -> list[str]:
+    def _allowed(self, slot: Slot, ranked: list[str]) -> list[str]:
         """The candidates that the attack's constraints let through, most probable first, as many as can be paid."""
-        if not ranked:
-            return []
+        text, place = self.texts[slot.words], slot.place
         changed = self.method.get_transformations(
             text, original_text=self.initial.attacked_text, indices_to_modify=[place]
         )

@@ -27,7 +27,7 @@ class MaskedLM:
         if tokenizer.mask_token_id is None:
             raise ResourceError(f"masked LM {name}: its tokenizer has no mask token")
         self.model, self.tokenizer, self.name = model, tokenizer, name
-        self.memo: Memo[tuple[Any, ...], Any] = Memo(CACHE_BYTES, lambda key, value: 200 + 8 * np.size(value))
+        self.memo: Memo[tuple[Any, ...], Any] = Memo(CACHE_BYTES, _bytes)
 
     @classmethod
     def open(cls, folder: Path, device: str) -> MaskedLM:
@@ -50,6 +50,11 @@ class MaskedLM:
                 f"{' ...' if len(lost) > 3 else ''}; it is no masked language model"
             )
         return cls(model.float().eval().to(device), tokenizer, folder.name)
+
+
+def _bytes(key: tuple[Any, ...], value: Any) -> int:
+    """Roughly what a remembered answer takes: an array, or a list of words."""
+    return 400 + 2 * sum(len(part) for part in key if isinstance(part, str)) + getattr(value, "nbytes", 60 * len(value))
 
 
 class Sentences:

@@ -10,6 +10,7 @@ from rbench.encoders.load import download
 from rbench.errors import ResourceError
 from rbench.resources import lexical
 from rbench.resources.locate import loader, locate, model_spec
+from rbench.resources.memo import Memo
 from rbench.resources.models import MaskedLM, Sentences, sentence_transformer, universal_sentence_encoder
 from rbench.resources.vectors import WordVectors, read_counterfitted, read_vectors
 from rbench.spec import ResourceKind, ResourceProfile, Source
@@ -99,8 +100,17 @@ class Resources:
         return lexical.nltk_tagger()
 
     def pos_tags(self, words: Sequence[str]) -> lexical.Tags:
-        """(word, universal tag) for each word, in context."""
-        return self._tagger(words)
+        """(word, universal tag) for each word, in context; remembered."""
+        key = tuple(words)
+        tags = self._tags.get(key)
+        if tags is None:
+            tags = self._tagger(key)
+            self._tags.put(key, tags)
+        return tags
+
+    @cached_property
+    def _tags(self) -> Memo[tuple[str, ...], lexical.Tags]:
+        return Memo(64 << 20, lambda words, tags: 200 + 200 * len(words))
 
     @cached_property
     def stopwords(self) -> frozenset[str]:

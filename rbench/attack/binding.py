@@ -1,0 +1,107 @@
+"""Builds TextAttack's own recipes over our resources: inside `binding`, a recipe's constructors get them from us."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, NoReturn
+
+import nltk
+import textattack
+import transformers
+from textattack.shared import WordEmbedding
+
+from rbench.attack import components
+from rbench.attack._textattack import swapped
+from rbench.attack.components import current
+from rbench.attack.lean import GreedyWordSwapWIR
+from rbench.attack.masked_lm import WordSwapMaskedLM
+from rbench.errors import ResourceError
+
+SUBSTITUTES: tuple[type, ...] = (
+    components.WordSwapWordNet,
+    components.WordSwapHomoglyphSwap,
+    components.StopwordModification,
+    components.PartOfSpeech,
+    components.UniversalSentenceEncoder,
+    components.MultilingualUniversalSentenceEncoder,
+    components.SBERT,
+    GreedyWordSwapWIR,
+    WordSwapMaskedLM,
+)
+"""Each is a subclass of TextAttack's class of the same name and takes its place."""
+
+_lock = threading.Lock()
+
+
+@contextmanager
+def binding(resources: Any, parameters: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Inside, recipes built by TextAttack use `resources`, and constructors get `parameters` (component to arguments).
+
+    Nothing is downloaded: what a recipe wants to fetch and no resource stands behind raises ResourceError. TextAttack's
+    modules are as before afterwards; one thread at a time gets in.
+    """
+    with _lock, ExitStack() as stack:
+        token = current.set(resources)
+        stack.callback(current.reset, token)
+        for owner, name, value in _swaps(resources):
+            stack.enter_context(swapped(owner, name, value))
+        built = component_classes()
+        for component, arguments in parameters.items():
+            cls = built[component]
+            stack.enter_context(swapped(cls, "__init__", _overriding(cls, arguments)))
+        yield
+
+
+def recipe_modules() -> list[Any]:
+    """The modules that define TextAttack's recipes."""
+    return [module for name, module in sorted(sys.modules.items()) if name.startswith("textattack.attack_recipes.")]
+
+
+def component_classes() -> dict[str, type]:
+    """Every class that some recipe names, by name; ours inside a `binding`."""
+    return {v.__name__: v for module in recipe_modules() for v in vars(module).values() if isinstance(v, type)}
+
+
+def _swaps(resources: Any) -> Iterator[tuple[Any, str, Any]]:
+    ours = {_upstream(cls): cls for cls in SUBSTITUTES}
+    for module in recipe_modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, type) and value in ours:
+                yield module, name, ours[value]
+    yield WordEmbedding, "counterfitted_GLOVE_embedding", staticmethod(components.embedding)
+    yield transformers.AutoModelForMaskedLM, "from_pretrained", lambda *a, **k: resources.masked_lm.model
+    yield transformers.AutoModelForCausalLM, "from_pretrained", lambda *a, **k: resources.masked_lm.model
+    yield transformers.AutoTokenizer, "from_pretrained", lambda *a, **k: resources.masked_lm.tokenizer
+    for auto in (transformers.AutoModelForSequenceClassification, transformers.AutoModelForSeq2SeqLM):
+        yield auto, "from_pretrained", _refused
+    yield transformers.PreTrainedModel, "from_pretrained", _refused
+    yield textattack.shared.utils, "download_from_s3", _refused
+    yield textattack.shared.utils, "download_from_url", _refused
+    yield nltk, "download", lambda *a, **k: True
+
+
+def _upstream(cls: type) -> type:
+    return next(
+        base for base in cls.__mro__ if base.__module__.startswith("textattack.") and base.__name__ == cls.__name__
+    )
+
+
+def _refused(*wanted: Any, **options: Any) -> NoReturn:
+    what = next((w for w in wanted if isinstance(w, str)), "something")
+    raise ResourceError(f"the recipe wants to fetch {what!r}, and no resource of rbench stands behind that")
+
+
+def _overriding(cls: Any, arguments: Mapping[str, Any]) -> Callable[..., None]:
+    """The constructor of `cls`, with `arguments` winning over those that the recipe passes."""
+    original = cls.__init__
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in inspect.signature(original).parameters.values() if p.kind in kinds][1:]
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, **(dict(zip(names, args, strict=False)) | kwargs | dict(arguments)))
+
+    return __init__

@@ -1,0 +1,152 @@
+"""A recipe built over resources that are not there: its components, their parameters, and what it would ask for."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from textattack import Attack
+from textattack.transformations import CompositeTransformation
+
+from rbench.attack.binding import binding
+from rbench.errors import SuiteError
+from rbench.registry import unknown
+from rbench.resources.vectors import WordVectors
+from rbench.spec import AttackSpec, ResourceKind
+
+OURS = {"embedding", "masked_language_model", "tokenizer", "model_name", "model_wrapper", "query_budget"}
+"""Constructor arguments that rbench sets itself."""
+
+
+class _Nothing:
+    """Stands where resources stand, answers like them without weights, and notes who was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: set[ResourceKind] = set()
+
+    def _note(self, kind: ResourceKind, value: Any) -> Any:
+        self.asked.add(kind)
+        return value
+
+    @property
+    def word_vectors(self) -> WordVectors:
+        vectors: WordVectors = self._note("word_vectors", WordVectors(["a", "b"], np.eye(2, dtype=np.float32)))
+        return vectors
+
+    @property
+    def synonyms(self) -> Any:
+        return self._note("synonyms", lambda word: [])
+
+    @property
+    def pos_tags(self) -> Any:
+        return self._note("pos_tagger", lambda words: [])
+
+    @property
+    def stopwords(self) -> Any:
+        return self._note("stopwords", frozenset())
+
+    @property
+    def sentence_encoder(self) -> Any:
+        return self._note("sentence_encoder", None)
+
+    @property
+    def masked_lm(self) -> Any:
+        config = SimpleNamespace(model_type="bert")
+        model = SimpleNamespace(config=config, to=lambda device: None, eval=lambda: None)
+        return self._note("masked_lm", SimpleNamespace(model=model, tokenizer=SimpleNamespace(), memo=None))
+
+
+def blueprint(
+    spec: AttackSpec, recipe: Any, parameters: dict[str, dict[str, Any]] | None = None
+) -> tuple[Attack, set[ResourceKind]]:
+    """The recipe's attack without victim and weights, and the resources that it asks for.
+
+    Raises:
+        SuiteError: its constructors refuse (the parameters, or to work with an encoder as victim at all).
+    """
+    nothing = _Nothing()
+    try:
+        with binding(nothing, parameters or {}):
+            attack = recipe.build(SimpleNamespace(model=None, tokenizer=SimpleNamespace(model_max_length=512)))
+    except Exception as error:
+        raise SuiteError(f"attack {spec.name}: {recipe.__name__} cannot be built: {error}") from error
+    return attack, nothing.asked
+
+
+def parts(attack: Attack) -> Iterator[Any]:
+    """All components of an attack; a composite transformation's members beside itself."""
+    yield attack.search_method
+    yield attack.goal_function
+    yield from attack.pre_transformation_constraints
+    yield from attack.constraints
+    yield attack.transformation
+    if isinstance(attack.transformation, CompositeTransformation):
+        yield from attack.transformation.transformations
+
+
+def arguments(attack: Attack, spec: AttackSpec) -> dict[str, dict[str, Any]]:
+    """`spec.parameters` by component, each checked against the published value in `attack`.
+
+    Raises:
+        SuiteError: no such component, no such parameter of it, or a value of another type or out of range.
+    """
+    components: dict[str, Any] = {type(part).__name__: part for part in parts(attack)}
+    grouped: dict[str, dict[str, Any]] = {}
+    for key, value in spec.parameters.items():
+        component, dot, name = key.partition(".")
+        if component not in components or not dot:
+            raise SuiteError(f"attack {spec.name}: " + unknown("component", component, components) + _form(dot))
+        known = _constructor(type(components[component]))
+        if name not in known:
+            raise SuiteError(f"attack {spec.name}: " + unknown(f"parameter of {component}", name, known))
+        _typed(spec, key, value, getattr(components[component], name, known[name]), known[name])
+        grouped.setdefault(component, {})[name] = value
+    return grouped
+
+
+def _form(dot: str) -> str:
+    return "" if dot else " (parameters are written Component.parameter)"
+
+
+def _constructor(cls: type) -> dict[str, Any]:
+    """Parameters of a constructor with their defaults; through **kwargs also those of its base classes."""
+    found: dict[str, Any] = {}
+    for base in cls.__mro__:
+        init = vars(base).get("__init__")
+        if init is None or base is object:
+            continue
+        signature = inspect.signature(init).parameters.values()
+        named = [p for p in signature if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)][1:]
+        for parameter in named:
+            found.setdefault(parameter.name, parameter.default)
+        if not any(p.kind is p.VAR_KEYWORD for p in signature):
+            break
+    return {name: default for name, default in found.items() if name not in OURS}
+
+
+def _typed(spec: AttackSpec, key: str, value: Any, published: Any, default: Any) -> None:
+    """Refuse a value that cannot mean what the published one means."""
+    if value is None and default is None:
+        return
+    sample = published if not (isinstance(published, float) and math.isinf(published)) else 1
+    fits: bool
+    match sample:
+        case bool():
+            fits, what = isinstance(value, bool), "true or false"
+        case int():
+            fits, what = isinstance(value, int) and not isinstance(value, bool) and value >= 1, "a whole number from 1"
+        case float():
+            fits, what = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+            fits = fits and math.isfinite(value)
+        case str():
+            fits, what = isinstance(value, str), "a text"
+        case list() | tuple() | set() | frozenset():
+            fits, what = isinstance(value, list | tuple), "a list"
+        case _:
+            fits, what = isinstance(value, str | int | float | bool | list | tuple | None), "a plain value"
+    if not fits:
+        raise SuiteError(f"attack {spec.name}: {key} must be {what}, not {value!r}; the recipe has {published!r}")

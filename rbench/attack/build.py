@@ -1,0 +1,106 @@
+"""An attack spec into a `textattack.Attack`, and the check that it can become one before anything is trained."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import textattack.attack_recipes
+from textattack import Attack
+from textattack.attack_recipes import AttackRecipe
+from textattack.constraints import PreTransformationConstraint
+from textattack.goal_functions import InputReduction
+from textattack.goal_functions.classification import ClassificationGoalFunction
+
+from rbench.attack._textattack import use_device
+from rbench.attack.binding import binding
+from rbench.attack.blueprint import arguments, blueprint
+from rbench.attack.constraints import suite_constraints
+from rbench.attack.lean import lean
+from rbench.errors import SuiteError
+from rbench.registry import load_module, unknown
+from rbench.spec import AttackSpec, ResourceKind, TaskSpec
+
+
+def check(spec: AttackSpec) -> None:
+    """Validate recipe, parameters and declared needs of an attack, without resources, victim or weights.
+
+    Options of an attack that is a Python file are validated where it is loaded.
+
+    Raises:
+        SuiteError: an unknown recipe, component or parameter (with the nearest names), a value of the wrong type or out
+            of range, a recipe whose goal is not misclassification, or a resource that the spec forgot in `needs`.
+    """
+    if spec.recipe is None:
+        return
+    asked = needs(spec)
+    missing = sorted(set(asked) - set(spec.needs))
+    if missing:
+        raise SuiteError(f"attack {spec.name}: {spec.recipe} uses {', '.join(missing)}; add to its `needs`")
+
+
+def needs(spec: AttackSpec) -> tuple[ResourceKind, ...]:
+    """The resources that an attack asks for: found by building a recipe over nothing; what a Python file declares.
+
+    Raises as `check`.
+    """
+    if spec.recipe is None:
+        return spec.needs
+    recipe = recipe_class(spec)
+    published, _ = blueprint(spec, recipe)
+    goal = published.goal_function
+    if not isinstance(goal, ClassificationGoalFunction) or isinstance(goal, InputReduction) or goal.maximizable:
+        raise SuiteError(
+            f"attack {spec.name}: the goal of {spec.recipe} is {type(goal).__name__}, not that a classifier errs"
+        )
+    _, asked = blueprint(spec, recipe, arguments(published, spec))
+    return tuple(sorted(asked))
+
+
+def recipe_class(spec: AttackSpec) -> Any:
+    """The class in textattack.attack_recipes. Raises SuiteError, with the nearest names, where there is none."""
+    recipes = {
+        name: value
+        for name, value in vars(textattack.attack_recipes).items()
+        if isinstance(value, type) and issubclass(value, AttackRecipe) and value is not AttackRecipe
+    }
+    if spec.recipe not in recipes:
+        raise SuiteError(f"attack {spec.name}: " + unknown("TextAttack recipe", spec.recipe, recipes))
+    return recipes[spec.recipe]
+
+
+def build(spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, *, path: Path | None = None) -> Attack:
+    """The attack of `spec` on `victim` (a `Victim`) over `resources`, for examples of `task`.
+
+    Args:
+        path: the Python file behind an attack that is no recipe.
+
+    Raises:
+        SuiteError: as `check`, or `protect` names a column that the task does not have.
+        ResourceError: a resource is missing, or the recipe wants one that rbench does not know.
+    """
+    use_device(resources.device)
+    attack = _own(spec, victim, resources, task, path) if spec.recipe is None else _recipe(spec, victim, resources)
+    for constraint in suite_constraints(spec, task):
+        before = isinstance(constraint, PreTransformationConstraint)
+        (attack.pre_transformation_constraints if before else attack.constraints).append(constraint)
+    attack.goal_function.query_budget = spec.query_budget or float("inf")
+    return attack
+
+
+def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:
+    recipe = recipe_class(spec)
+    parameters = arguments(blueprint(spec, recipe)[0], spec)
+    with binding(resources, parameters):
+        return lean(recipe.build(victim))
+
+
+def _own(spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, path: Path | None) -> Attack:
+    if path is None:
+        raise SuiteError(f"attack {spec.name}: it names no `recipe`, and no Python file stands behind it")
+    module = load_module(path)
+    options = module.Options.model_validate(spec.parameters)
+    accepts = inspect.signature(module.build).parameters
+    more = {"task": task} if "task" in accepts else {}
+    return module.build(victim, resources, options, **more)

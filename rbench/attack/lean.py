@@ -1,0 +1,79 @@
+"""The waste taken out of TextAttack's attack loop, with the same outcome: status, queries counted, and final text.
+
+The victim answers the same text twice from memory (`Victim`), so the goal function's own cache, which forgets after
+every example, goes, and a list of candidates is one batch. PWWS asks for the candidates of every word one by one and
+builds them twice: they are built once, and the victim is asked for all of them ahead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textattack import Attack
+from textattack.goal_functions import GoalFunction
+from textattack.search_methods import GreedyWordSwapWIR as _GreedyWordSwapWIR
+
+ONE_BATCH = 1 << 20
+
+
+class GreedyWordSwapWIR(_GreedyWordSwapWIR):  # type: ignore[misc]
+    """Upstream's search; for weighted saliency (PWWS) the victim sees all that it will be asked in one batch.
+
+    Queries are counted, and a query budget is spent, in upstream's order: the answers are only known already.
+    """
+
+    ask_ahead = False
+
+    def _get_index_order(self, initial_text: Any, max_len: int = -1) -> Any:
+        if self.ask_ahead and self.wir_method == "weighted-saliency":
+            self._ask(initial_text)
+        return super()._get_index_order(initial_text, max_len)
+
+    def _ask(self, text: Any) -> None:
+        _, indices = self.get_indices_to_order(text)
+        if self.truncate_words_to is not None:
+            indices = sorted(indices)[: self.truncate_words_to]
+        texts = [text.replace_word_at_index(index, self.unk_token) for index in indices]
+        for index in indices:
+            texts += self.get_transformations(text, original_text=text, indices_to_modify=[index])
+        goal = self.goal_function
+        left = goal.query_budget - goal.num_queries
+        texts = texts[: int(min(left, len(texts)))]
+        if texts:
+            goal.model([text.tokenizer_input for text in texts])
+
+
+class LeanAttack(Attack):  # type: ignore[misc]
+    """An attack that keeps the candidates of the text it starts from until the example is over."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._first: dict[tuple[int, tuple[int, ...]], tuple[Any, list[Any]]] = {}
+        if isinstance(self.search_method, GreedyWordSwapWIR):
+            # Random transformations draw from a shared generator: asking ahead would change what they draw.
+            self.search_method.ask_ahead = self.use_transformation_cache
+
+    def clear_cache(self, recursive: bool = True) -> None:
+        """Forget what belongs to one example."""
+        self._first.clear()
+        super().clear_cache(recursive)
+
+    def _get_transformations_uncached(self, current_text: Any, original_text: Any = None, **kwargs: Any) -> list[Any]:
+        start = "previous_attacked_text" not in current_text.attack_attrs
+        if not start or not self.use_transformation_cache or set(kwargs) != {"indices_to_modify"}:
+            texts: list[Any] = super()._get_transformations_uncached(current_text, original_text, **kwargs)
+            return texts
+        key = (id(current_text), tuple(sorted(int(i) for i in kwargs["indices_to_modify"])))
+        if key not in self._first:
+            made = super()._get_transformations_uncached(current_text, original_text, **kwargs)
+            self._first[key] = (current_text, made)  # the text is kept so that its id stays its own
+        return list(self._first[key][1])
+
+
+def lean(attack: Attack) -> LeanAttack:
+    """The same attack without waste; its components are shared with `attack`."""
+    goal: GoalFunction = attack.goal_function
+    goal.use_cache = False
+    goal.batch_size = ONE_BATCH
+    constraints = [*attack.pre_transformation_constraints, *attack.constraints]
+    return LeanAttack(goal, constraints, attack.transformation, attack.search_method)

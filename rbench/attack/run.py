@@ -1,0 +1,132 @@
+"""Attack examples one by one, each under its own seed, and say what happened to each."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from textattack import Attack
+from textattack.attack_results import FailedAttackResult, SkippedAttackResult, SuccessfulAttackResult
+
+from rbench.errors import JobError, RbenchError
+from rbench.spec import AttackSpec, Outcome, Status, TaskSpec
+from rbench.tasks import Example
+
+Oracle = Callable[[tuple[str, ...]], int | None]
+
+
+def run(
+    attack: Attack,
+    examples: Iterable[Example],
+    *,
+    spec: AttackSpec,
+    task: TaskSpec,
+    seed: int,
+    done: set[str] | frozenset[str] = frozenset(),
+    oracle: Oracle | None = None,
+) -> Iterator[Outcome]:
+    """Attack `examples` except those whose id is in `done`, in order; one outcome each, as soon as it is known.
+
+    An outcome depends on (seed, attack name, example id) and on nothing that ran before it. An example on which the
+    attack raises gives an outcome `errored` with the traceback.
+
+    Args:
+        attack: what `build` made.
+        oracle: gives the true label of the texts of a task, or None.
+
+    Raises:
+        JobError: the victim is broken, or a label is no class of the task.
+    """
+    for example in examples:
+        if example.id in done:
+            continue
+        label = _label(example, task)
+        seed_all(seed, spec.name, example.id)
+        start = time.perf_counter()
+        try:
+            outcome = _outcome(attack, example, label, task, oracle)
+        except RbenchError:
+            raise
+        except Exception:
+            attack.clear_cache()
+            outcome = Outcome(
+                example_id=example.id,
+                status="errored",
+                original=example.texts,
+                label=label,
+                error=traceback.format_exc(limit=-12),
+            )
+        yield outcome.model_copy(update={"seconds": round(time.perf_counter() - start, 4)})
+
+
+def seed_all(seed: int, attack: str, example_id: str) -> None:
+    """Seed Python's, numpy's and torch's generators from (seed, attack, example), the same on every machine."""
+    digest = hashlib.sha256(f"{seed}\0{attack}\0{example_id}".encode()).digest()
+    random.seed(digest)
+    np.random.seed(int.from_bytes(digest[:4], "big"))
+    torch.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def as_input(texts: Sequence[str], task: TaskSpec) -> str | OrderedDict[str, str]:
+    """What TextAttack attacks: a plain string, or columns by name."""
+    return texts[0] if len(task.columns) == 1 else OrderedDict(zip(task.columns, texts, strict=True))
+
+
+def _label(example: Example, task: TaskSpec) -> int:
+    label = example.label
+    if label is None or int(label) != label or not 0 <= label < len(task.labels):
+        raise JobError(f"task {task.name}, example {example.id}: {label!r} is none of its {len(task.labels)} classes")
+    return int(label)
+
+
+def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracle: Oracle | None) -> Outcome:
+    victim = attack.goal_function.model
+    truncated = victim.is_truncated(example.texts[0] if len(example.texts) == 1 else example.texts)
+    result = attack.attack(as_input(example.texts, task), label)
+    before, after = result.original_result, result.perturbed_result
+    words = before.attacked_text.words
+    common: dict[str, Any] = {
+        "example_id": example.id,
+        "status": _status(result),
+        "original": example.texts,
+        "label": label,
+        "original_prediction": int(before.output),
+        "num_queries": int(result.num_queries),
+        "num_words": len(words),
+        "truncated": truncated,
+    }
+    if common["status"] == "skipped":
+        return Outcome(**common)
+    changed = len(before.attacked_text.all_words_diff(after.attacked_text))
+    given = after.attacked_text.tokenizer_input
+    perturbed = (given,) if isinstance(given, str) else tuple(given)
+    similarity = after.attacked_text.attack_attrs.get("similarity_score")
+    share = changed / len(words) if words else 0.0
+    return Outcome(
+        **common,
+        perturbed=perturbed,
+        perturbed_prediction=int(after.output),
+        num_words_changed=changed,
+        perturbed_share=share if common["status"] == "succeeded" else None,
+        similarity=None if similarity is None else float(similarity),
+        oracle_label=None if oracle is None else oracle(perturbed),
+    )
+
+
+def _status(result: Any) -> Status:
+    if isinstance(result, SkippedAttackResult):
+        return "skipped"
+    if isinstance(result, SuccessfulAttackResult):
+        return "succeeded"
+    if isinstance(result, FailedAttackResult):
+        return "failed"
+    raise JobError(
+        f"a {type(result).__name__} is neither success nor failure: the attack's goal is no misclassification"
+    )
