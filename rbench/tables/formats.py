@@ -1,0 +1,219 @@
+"""Tables as text: the only place where numbers are rounded and texts are escaped.
+
+markdown, latex   for people: percentages with one decimal, `51.2 [45.0, 57.3]` with intervals, notes below
+csv, json         for programs: one entry a cell, full precision, shares as fractions of 1, intervals always
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+from tabulate import tabulate
+
+from rbench.errors import StoreError
+from rbench.tables.table import MEANING, Entry, Number, Table
+
+Format = Literal["markdown", "latex", "csv", "json"]
+_ABSENT, _PARTIAL, _UNDEFINED = "–", "†", "n/a"
+
+
+def render(table: Table, fmt: str, intervals: bool = False) -> str:
+    """The table in one of the four formats, without a final newline; `intervals` shows them in all four."""
+    if fmt == "markdown":
+        return _markdown(table, intervals)
+    if fmt == "latex":
+        return _latex(table, intervals)
+    if fmt == "csv":
+        return _csv(table)
+    if fmt == "json":
+        return _json(table)
+    raise unknown("format", fmt, get_args(Format))
+
+
+def unknown(what: str, name: str, known: Sequence[str]) -> StoreError:
+    """The error for a name that does not exist, with the nearest that do."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return StoreError(f"unknown {what} {name!r}; there are {', '.join(known)}.{hint}")
+
+
+def number(entry: Number, intervals: bool = False) -> str:
+    """`51.2`, with intervals `51.2 ± 1.3 [45.0, 57.3]`; `n/a` where there was nothing to divide by."""
+    if entry.value is None:
+        return _UNDEFINED
+    scale = 100 if entry.percent else 1
+    text = f"{scale * entry.value:.1f}" + (_PARTIAL if entry.partial else "")
+    if intervals and entry.seed_sd is not None:
+        text += f" ± {scale * entry.seed_sd:.1f}"
+    if intervals and entry.low is not None and entry.high is not None:
+        text += f" [{scale * entry.low:.1f}, {scale * entry.high:.1f}]"
+    return text
+
+
+def _grid(table: Table, intervals: bool, escape: Callable[[str], str], bold: Callable[[str], str]) -> list[list[str]]:
+    """All entries as text. A name that repeats the one above it, in the first columns, is left out in paper layout."""
+
+    def text(entry: Entry) -> str:
+        if entry is None:
+            return escape(_ABSENT)
+        if isinstance(entry, Number):
+            shown = escape(number(entry, intervals))
+            return bold(shown) if entry.best else shown
+        return escape(str(entry))
+
+    rows = [[text(entry) for entry in row] for row in table.rows]
+    if table.layout == "paper":
+        starts = {0, *table.groups}
+        rows = [row if i in starts else ["", *row[1:]] for i, row in enumerate(rows)]
+    return rows
+
+
+def _caption(table: Table) -> str:
+    if table.layout == "full":
+        return "Every metric of every attack job; shares in %"
+    meaning = MEANING[table.metric]
+    unit = ", %" if meaning.percent else ""
+    robust = "lower" if meaning.robust == "lowest" else "higher"
+    bold = f"; bold: the {meaning.robust} of each attack" if any(number.best for number in _numbers(table)) else ""
+    return f"{meaning.title}{unit} {meaning.arrow} ({robust} is more robust{bold})"
+
+
+def _numbers(table: Table) -> list[Number]:
+    return [entry for row in table.rows for entry in row if isinstance(entry, Number)]
+
+
+def _footnotes(table: Table, intervals: bool) -> list[str]:
+    """The table's notes, and what the signs in it mean."""
+    numbers = _numbers(table)
+    signs = {
+        f"{_ABSENT}: not done.": any(entry is None for row in table.rows for entry in row),
+        f"{_PARTIAL}: some of the cell's seeds are missing.": any(number.partial for number in numbers),
+        f"{_UNDEFINED}: no example in the denominator.": any(number.value is None for number in numbers),
+    }
+    shown = [sign for sign, there in signs.items() if there]
+    return [*table.notes, *shown, *([table.interval] if intervals else [])]
+
+
+def _left(table: Table) -> int:
+    """How many leading columns hold names."""
+    first = table.rows[0] if table.rows else ()
+    return sum(isinstance(entry, str) for entry in first)
+
+
+# --------------------------------------------------------------------------------------------------------- markdown
+
+
+def _markdown(table: Table, intervals: bool) -> str:
+    left = _left(table)
+    body = tabulate(
+        _grid(table, intervals, markdown_escape, lambda text: f"**{text}**"),
+        headers=[markdown_escape(name) for name in table.header],
+        tablefmt="pipe",
+        disable_numparse=True,
+        colalign=["left"] * left + ["right"] * (len(table.header) - left),
+    )
+    notes = "\n".join(f"- {markdown_escape(note)}" for note in _footnotes(table, intervals))
+    return f"**{markdown_escape(_caption(table))}**\n\n{body}\n\n{notes}"
+
+
+def markdown_escape(text: str) -> str:
+    """Text as it stands in a cell of a pipe table: no new cells, emphasis, links, code or HTML."""
+    text = re.sub(r"\s+", " ", text)
+    text = re.sub(r"([\\|*`]|(?<!\w)_|_(?!\w)|^\[|\](?=[(\[]))", r"\\\1", text)
+    return re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;").replace(">", "&gt;")
+
+
+# ------------------------------------------------------------------------------------------------------------ LaTeX
+
+_BREAK = "\u200b"
+"""Keeps two hyphens from becoming a dash."""
+_LATEX = {
+    _BREAK: "{}",
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "*": "{*}", '"': "''",
+    "†": r"$^{\dagger}$", "±": r"$\pm$", "–": "--", "—": "---", "↓": r"$\downarrow$", "↑": r"$\uparrow$",
+    "×": r"$\times$", "≤": r"$\le$", "≥": r"$\ge$", "“": "``", "”": "''", "‘": "`", "’": "'", "…": r"\ldots{}",
+    "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}", "ł": r"\l{}",
+    "Ł": r"\L{}", "ı": r"\i{}", **{char: "\\" + char for char in "{}$&#_%"},
+}  # fmt: skip
+_ACCENTS = {
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
+    "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c",
+}  # fmt: skip
+
+
+def latex_escape(text: str) -> str:
+    """Text in plain ASCII LaTeX that compiles with any engine. A character that it cannot write becomes `[U+4E2D]`."""
+    text = re.sub(r"\s+", " ", unicodedata.normalize("NFC", text))
+    return "".join(map(_latex_character, re.sub("-(?=-)", f"-{_BREAK}", text)))
+
+
+def _latex_character(char: str) -> str:
+    if char in _LATEX:
+        return _LATEX[char]
+    if " " <= char <= "~":
+        return char
+    decomposed = unicodedata.normalize("NFD", char)
+    if len(decomposed) == 2 and decomposed[0].isascii() and decomposed[1] in _ACCENTS:
+        return f"\\{_ACCENTS[decomposed[1]]}{{{decomposed[0]}}}"
+    return f"{{[}}U+{ord(char):04X}{{]}}"
+
+
+def _latex(table: Table, intervals: bool) -> str:
+    left = _left(table)
+    rows = _grid(table, intervals, latex_escape, lambda text: rf"\textbf{{{text}}}")
+    lines = [" & ".join(row) + r" \\" for row in rows]
+    for start in sorted(table.groups, reverse=True):
+        lines.insert(start, r"\midrule")
+    notes = [rf"{latex_escape(note)}\par" for note in _footnotes(table, intervals)]
+    return "\n".join(
+        [
+            r"% Needs \usepackage{booktabs}",
+            r"\begin{table}[t]",
+            r"\centering",
+            rf"\caption{{{latex_escape(_caption(table))}}}",
+            rf"\begin{{tabular}}{{{'l' * left}{'r' * (len(table.header) - left)}}}",
+            r"\toprule",
+            " & ".join(map(latex_escape, table.header)) + r" \\",
+            r"\midrule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\par\medskip",
+            r"\begin{minipage}{\linewidth}\footnotesize\raggedright",
+            *notes,
+            r"\end{minipage}",
+            r"\end{table}",
+        ]
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- for programs
+
+
+def _csv(table: Table) -> str:
+    rows = []
+    for cell in table.cells:
+        row = {"metric": table.metric, **{k: v for k, v in cell.items() if k != "scores"}}
+        for metric, score in cell.get("scores", {}).items():
+            row |= {metric if field == "value" else f"{metric}_{field}": value for field, value in score.items()}
+        rows.append(row)
+    file = io.StringIO()
+    writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().rstrip("\n")
+
+
+def _json(table: Table) -> str:
+    unit = "Shares are fractions of 1." if table.layout == "full" or MEANING[table.metric].percent else ""
+    notes = [*table.notes, table.interval, *([unit] if unit else [])]
+    content = {"metric": table.metric, "cells": list(table.cells), "notes": notes}
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)

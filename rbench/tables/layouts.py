@@ -1,0 +1,184 @@
+"""How a table is laid out: as in the papers, or one row a job.
+
+paper   rows are attack x encoder (x fine-tuning strategy), columns are tasks and their average. The most robust entry
+        of each attack and column is best; no best and no average where one of the entries is missing. Beside ASR stands
+        the oracle-valid ASR, for tasks that have an oracle.
+full    one row an (attack, encoder, finetune, task, seed) with every metric.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rbench.errors import StoreError
+from rbench.score import Tally
+from rbench.spec import Metric
+from rbench.tables.aggregate import Cell, Grid
+from rbench.tables.notes import interval_note, notes, sizes
+from rbench.tables.table import MEANING, Entry, Number, Table
+
+_FULL: tuple[Metric, ...] = ("clean", "asr", "oracle_asr", "aua", "queries", "perturbed")
+_SHORT: dict[Metric, str] = {
+    "clean": "Clean",
+    "asr": "ASR",
+    "oracle_asr": "Oracle-valid ASR",
+    "aua": "AUA",
+    "queries": "Queries",
+    "perturbed": "Perturbed",
+}
+
+
+def paper(grid: Grid, metric: Metric) -> Table:
+    """The papers' layout of one metric. Raises StoreError for oracle_asr where no task has an oracle."""
+    tasks = _tasks(grid, metric)
+    columns: list[tuple[str, Metric]] = []
+    for task in tasks:
+        columns.append((task, metric))
+        if metric == "asr" and grid.has_oracle(task):
+            columns.append((task, "oracle_asr"))
+    several = len(grid.finetunes) > 1
+    rows: list[tuple[Entry, ...]] = []
+    groups = []
+    for attack in grid.attacks:
+        group = [
+            (encoder, finetune, _numbers(grid, (attack, encoder, finetune), columns))
+            for encoder in grid.encoders
+            for finetune in grid.finetunes
+            if any((attack, encoder, finetune, task) in grid.cells for task in tasks)
+        ]
+        for_all = [numbers + _average(numbers, columns, metric) for _, _, numbers in group]
+        marked = _mark_best(for_all, [kind for _, kind in columns] + [metric])
+        groups.append(len(rows))
+        for (encoder, finetune, _), numbers in zip(group, marked, strict=True):
+            rows.append((attack, encoder, *([finetune] if several else []), *numbers))
+    header = ["Attack", "Encoder", *(["Fine-tuning"] if several else [])]
+    header += [task if kind == metric else "oracle-valid" for task, kind in columns]
+    return Table(
+        metric=metric,
+        layout="paper",
+        header=(*header, *(["Avg."] if len(tasks) > 1 else [])),
+        rows=tuple(rows),
+        groups=frozenset(groups[1:]),
+        cells=tuple(_paper_cell(cell, metric) for cell in grid.cells.values() if cell.task in tasks),
+        notes=notes(grid, tasks, (*_definitions({kind for _, kind in columns}), sizes(grid, metric, tasks))),
+        interval=interval_note(grid, metric),
+    )
+
+
+def full(grid: Grid, metric: Metric) -> Table:
+    """One row a job. `metric` is what `value` means in the cells for programs; every other metric stands beside it."""
+    shown = [kind for kind in _FULL if kind != "oracle_asr" or any(map(grid.has_oracle, grid.tasks))]
+    several = len(grid.finetunes) > 1
+    rows: list[tuple[Entry, ...]] = []
+    cells = []
+    groups = set()
+    for cell in grid.cells.values():
+        if rows and rows[-1][0] != cell.attack:
+            groups.add(len(rows))
+        for run in cell.runs:
+            names: list[Entry] = [cell.attack, cell.encoder, *([cell.finetune] if several else []), cell.task]
+            tally = run.tally
+            measured: list[Entry] = [None] * (3 + len(shown))
+            if tally is not None:
+                measured = [tally.total, tally.skipped, tally.errored]
+                measured += [Number.of(tally.score(kind), MEANING[kind].percent) for kind in shown]
+            rows.append((*names, run.job.seed, *measured))
+            cells.append(_full_cell(cell, run.job.seed, tally, metric))
+    header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task", "Seed", "n", "Skipped", "Errored"]
+    return Table(
+        metric=metric,
+        layout="full",
+        header=(*header, *(_SHORT[kind] for kind in shown)),
+        rows=tuple(rows),
+        groups=frozenset(groups),
+        cells=tuple(cells),
+        notes=notes(grid, grid.tasks, (*_definitions(shown), "n: all examples but the errored ones.")),
+        interval="Wilson 95% intervals; of queries and words perturbed, Student's t 95% intervals of the mean.",
+    )
+
+
+def _tasks(grid: Grid, metric: Metric) -> tuple[str, ...]:
+    if metric != "oracle_asr":
+        return grid.tasks
+    tasks = tuple(task for task in grid.tasks if grid.has_oracle(task))
+    if not tasks:
+        raise StoreError("no task of this suite has an oracle, so there is no oracle-valid attack success rate.")
+    return tasks
+
+
+def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str, Metric]]) -> list[Number | None]:
+    found: list[Number | None] = []
+    for task, metric in columns:
+        cell = grid.cells.get((*row, task))
+        if cell is None or not cell.present:
+            found.append(None)
+        else:
+            more = {"seed_sd": cell.seed_sd(metric), "partial": cell.partial}
+            found.append(Number.of(cell.score(metric), MEANING[metric].percent, **more))
+    return found
+
+
+def _average(
+    numbers: Sequence[Number | None], columns: Sequence[tuple[str, Metric]], metric: Metric
+) -> list[Number | None]:
+    """The unweighted mean over tasks, where all of them are there; no column for a single task."""
+    entries = [number for number, (_, kind) in zip(numbers, columns, strict=True) if kind == metric]
+    if len(entries) == 1:
+        return []
+    values = [entry.value for entry in entries if entry is not None and entry.value is not None]
+    if len(values) < len(entries):
+        return [None]
+    partial = any(entry.partial for entry in entries if entry is not None)
+    return [Number(math.fsum(values) / len(values), MEANING[metric].percent, partial=partial)]
+
+
+def _mark_best(rows: list[list[Number | None]], kinds: Sequence[Metric]) -> list[list[Number | None]]:
+    """Mark the most robust entries of each column; nothing in a column with a gap, or where there is no choice."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    for column, metric in zip(columns, kinds, strict=False):
+        values = [number.value for number in column if number is not None and number.value is not None]
+        if len(values) < len(column) or len(column) < 2:
+            continue
+        best = min(values) if MEANING[metric].robust == "lowest" else max(values)
+        column[:] = [replace(n, best=True) if n is not None and n.value == best else n for n in column]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _definitions(metrics: Collection[Metric]) -> list[str]:
+    return [f"{MEANING[metric].title}: {MEANING[metric].definition}." for metric in _FULL if metric in metrics]
+
+
+def _paper_cell(cell: Cell, metric: Metric) -> dict[str, Any]:
+    score, pooled = cell.score(metric), cell.pooled
+    return {
+        "attack": cell.attack,
+        "encoder": cell.encoder,
+        "finetune": cell.finetune,
+        "task": cell.task,
+        "value": score.value,
+        "n": score.n,
+        "low": score.low,
+        "high": score.high,
+        "seeds": len(cell.tallies),
+        "seed_sd": cell.seed_sd(metric),
+        "skipped": pooled.skipped,
+        "errored": pooled.errored,
+    }
+
+
+def _full_cell(cell: Cell, seed: int, tally: Tally | None, metric: Metric) -> dict[str, Any]:
+    tally = tally or Tally()
+    scores = {kind: tally.score(kind).model_dump(include={"value", "n", "low", "high"}) for kind in _FULL}
+    return {
+        "attack": cell.attack,
+        "encoder": cell.encoder,
+        "finetune": cell.finetune,
+        "task": cell.task,
+        "seed": seed,
+        **scores[metric],
+        **{name: getattr(tally, name) for name in ("total", "skipped", "errored", "truncated")},
+        "scores": scores,
+    }

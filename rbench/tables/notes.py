@@ -1,0 +1,138 @@
+"""What must be said below a table: n, seeds, resources, the attacks' own notes, and what is missing.
+
+Neither times, dates nor paths: a run that was killed and resumed makes the same table, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+from rbench.spec import Metric, ResourceKind, Source
+from rbench.tables.aggregate import Cell, Grid, Run
+
+_NAMED = 8
+"""So many missing jobs are named, the others counted."""
+_KINDS: dict[ResourceKind, str] = {
+    "word_vectors": "word vectors",
+    "synonyms": "synonyms",
+    "masked_lm": "masked LM",
+    "sentence_encoder": "sentence encoder",
+    "pos_tagger": "POS tagger",
+    "stopwords": "stop words",
+}
+
+
+def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, ...]:
+    """All notes of a table on `tasks`, in reading order; `first` is what only this table has to say."""
+    return (
+        *first,
+        *grid.plan.suite.notes,
+        _seeds(grid),
+        *_truncated(grid, tasks),
+        *_resources(grid),
+        *_attacks(grid),
+        *_precision(grid),
+        *_missing(grid),
+    )
+
+
+def interval_note(grid: Grid, metric: Metric) -> str:
+    """What the intervals of this metric are, and what they leave out."""
+    kind = "Student's t 95% intervals of the mean" if metric in ("queries", "perturbed") else "Wilson 95% intervals"
+    several = max(len(cell.runs) for cell in grid.cells.values()) > 1
+    pooled = ", the examples of all seeds pooled; ± is the standard deviation between seeds" if several else ""
+    return f"{kind}{pooled}. They cover the choice of examples, not differences between seeds."
+
+
+def sizes(grid: Grid, metric: Metric, tasks: Sequence[str]) -> str:
+    """The n of each column, with what was skipped and errored."""
+    parts = []
+    for task in tasks:
+        there = [cell for cell in grid.cells.values() if cell.task == task and cell.present]
+        if there:
+            n = _range(cell.score(metric).n for cell in there)
+            skipped = _range(cell.pooled.skipped for cell in there)
+            parts.append(f"{task} {n} (skipped {skipped}, errored {_range(cell.pooled.errored for cell in there)})")
+    return f"n, the denominator of a cell: {'; '.join(parts) or 'nothing yet'}. Errored examples are in no denominator."
+
+
+def _range(values: Iterable[int]) -> str:
+    numbers = sorted(values)
+    return f"{numbers[0]}" if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
+
+
+def _seeds(grid: Grid) -> str:
+    seeds = list(dict.fromkeys(run.job.seed for run in grid.runs))
+    names = ", ".join(map(str, seeds))
+    return f"Seed {names}." if len(seeds) == 1 else f"Seeds {names}."
+
+
+def _truncated(grid: Grid, tasks: Sequence[str]) -> list[str]:
+    def counts(cells: Iterable[Cell]) -> str:
+        return _range(cell.pooled.truncated for cell in cells)
+
+    found = {task: [cell for cell in grid.cells.values() if cell.task == task and cell.present] for task in tasks}
+    cut = [f"{task} {counts(cells)}" for task, cells in found.items() if any(c.pooled.truncated for c in cells)]
+    return [f"Examples longer than the victim reads: {'; '.join(cut)} of a cell."] if cut else []
+
+
+def _resources(grid: Grid) -> list[str]:
+    """One note a profile: every resource that some attack uses."""
+    profiles: dict[str, dict[ResourceKind, Source]] = {}
+    for run in grid.runs:
+        used = profiles.setdefault(run.spec.resources.name, {})
+        for kind in run.spec.attack.needs:
+            source = getattr(run.spec.resources, kind)
+            if source is not None:
+                used[kind] = source
+    return [
+        f"Resources behind the attacks (profile {profile}): "
+        + ("; ".join(f"{_KINDS[kind]} {_source(used[kind])}" for kind in _KINDS if kind in used) or "none")
+        + "."
+        for profile, used in profiles.items()
+    ]
+
+
+def _source(source: Source) -> str:
+    """`minilm-mlm (hf)`; of a path only its end, which is the same on every machine."""
+    about = ", ".join(part for part in (source.kind, source.revision) if part)
+    if source.name is None:
+        return about
+    path = PurePath(source.name)
+    return f"{path.name if path.is_absolute() else source.name} ({about})"
+
+
+def _attacks(grid: Grid) -> list[str]:
+    """What the attacks' files say of themselves (BERT-Attack's K among it)."""
+    said = {(run.job.parts[-1], note): None for run in grid.runs for note in run.spec.attack.notes}
+    return [f"{attack}: {note}" for attack, note in said]
+
+
+def _precision(grid: Grid) -> list[str]:
+    found: dict[str, list[str]] = {}
+    for run in grid.runs:
+        if run.record is not None and run.tally is not None and run.record.provenance.precision != "fp32":
+            found.setdefault(run.record.provenance.precision, []).append(_name(run))
+    return [f"Precision {precision}, not fp32: {_named(names)}." for precision, names in found.items()]
+
+
+def _missing(grid: Grid) -> list[str]:
+    runs = grid.runs
+    failed = [_name(run) for run in runs if run.failed]
+    waiting = [_name(run) for run in runs if run.tally is None and not run.failed]
+    found = []
+    if failed:
+        found.append(f"{len(failed)} of {len(runs)} attack jobs failed: {_named(failed)}.")
+    if waiting:
+        found.append(f"{len(waiting)} of {len(runs)} attack jobs not done: {_named(waiting)}.")
+    return found
+
+
+def _name(run: Run) -> str:
+    return run.job.name.removeprefix("attack/")
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

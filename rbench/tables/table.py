@@ -1,0 +1,78 @@
+"""A table before it is written down: entries at full precision, notes, and what the metrics are called.
+
+Nothing here is rounded or escaped; `formats` does that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rbench.spec import Metric, Score
+
+Layout = Literal["paper", "full"]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a metric is called, how it is defined, and which end of it means a robust victim."""
+
+    title: str
+    definition: str
+    robust: Literal["lowest", "highest"]
+    percent: bool = True
+
+    @property
+    def arrow(self) -> str:
+        return "↓" if self.robust == "lowest" else "↑"
+
+
+MEANING: dict[Metric, Meaning] = {
+    "asr": Meaning("Attack success rate", "succeeded / (succeeded + failed)", "lowest"),
+    "oracle_asr": Meaning(
+        "Oracle-valid attack success rate",
+        "successes after which the true label still holds / (succeeded + failed)",
+        "lowest",
+    ),
+    "aua": Meaning("Accuracy under attack", "failed / all", "highest"),
+    "clean": Meaning("Clean accuracy", "(all - skipped) / all", "highest"),
+    "queries": Meaning("Average queries", "mean over the examples that were not skipped", "highest", percent=False),
+    "perturbed": Meaning("Words perturbed", "mean share of words changed, over successes with a change", "highest"),
+}
+
+
+@dataclass(frozen=True)
+class Number:
+    """An entry. `value` None with `n` 0 has nothing to divide by; an entry that is not there at all is None."""
+
+    value: float | None
+    percent: bool
+    n: int | None = None
+    low: float | None = None
+    high: float | None = None
+    seed_sd: float | None = None
+    best: bool = False
+    partial: bool = False
+
+    @classmethod
+    def of(cls, score: Score, percent: bool, **more: Any) -> Number:
+        return cls(score.value, percent, score.n, score.low, score.high, **more)
+
+
+Entry = str | int | Number | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """`rows` are what a person reads, `cells` the same numbers (and more) for a program."""
+
+    metric: Metric
+    layout: Layout
+    header: tuple[str, ...]
+    rows: tuple[tuple[Entry, ...], ...]
+    groups: frozenset[int]
+    """Numbers of the rows with which a new group begins (the first row is not among them)."""
+    cells: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...]
+    interval: str
+    """What the intervals are, for where they are shown."""

@@ -1,0 +1,137 @@
+"""A RUN made by hand: two attacks, two encoders, two tasks, and outcomes drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench.score import attack_counts, attack_scores
+from rbench.spec import (
+    AttackJob,
+    AttackSpec,
+    Job,
+    Outcome,
+    Plan,
+    Provenance,
+    Record,
+    ResourceProfile,
+    Source,
+    Suite,
+    TaskSpec,
+)
+from rbench.store import Store
+
+TASKS = {
+    "mr": TaskSpec(name="mr", kind="single", columns=("text",), labels=("neg", "pos")),
+    "mini_nli": TaskSpec(name="mini_nli", kind="nli", columns=("premise", "hypothesis"), generator="nli"),
+}
+ATTACKS = {
+    "pwws": AttackSpec(name="pwws", needs=("synonyms",)),
+    "bertattack[max_words=10]": AttackSpec(name="bertattack", needs=("masked_lm",), notes=("K = 8 & not 48",)),
+}
+PROFILE = ResourceProfile(
+    name="local",
+    masked_lm=Source(kind="hf", name="minilm-mlm", revision="abc"),
+    synonyms=Source(kind="wordnet"),
+    pos_tagger=Source(kind="unused"),
+)
+
+
+def make_suite(**changes: object) -> Suite:
+    return Suite(
+        **{
+            "name": "s",
+            "encoders": ("minilm", "bert_b"),
+            "tasks": ("mr", "mini_nli"),
+            "attacks": ("pwws", {"bertattack": {"max_words": 10}}),
+            "seeds": (1, 0),
+            **changes,
+        }
+    )
+
+
+def make_plan(suite: Suite) -> Plan:
+    jobs = []
+    for seed in suite.seeds:
+        for task in suite.tasks:
+            for encoder in suite.encoders:
+                for strategy in suite.finetune:
+                    for attack in suite.attacks:
+                        spec = AttackJob(
+                            encoder=encoder,
+                            strategy=strategy,
+                            task=TASKS[task],
+                            data_fingerprint="d",
+                            attack=ATTACKS[attack.label],
+                            resources=PROFILE,
+                            resource_fingerprints={},
+                            num_examples=20,
+                        )
+                        jobs.append(Job.make(spec, (encoder, task, strategy.label, attack.label), (), seed))
+    return Plan(suite=suite, jobs=tuple(jobs))
+
+
+def make_outcomes(job: Job, n: int = 20) -> list[Outcome]:
+    rng = random.Random(job.key)
+    spec = job.spec
+    assert isinstance(spec, AttackJob)
+    texts = tuple(f"a {column} | of $5 & 10%" for column in spec.task.columns)
+    made = []
+    for i in range(n):
+        status = rng.choices(["succeeded", "failed", "skipped", "errored"], weights=(6, 5, 3, 1))[0]
+        made.append(
+            Outcome(
+                example_id=f"test:{i}",
+                status=status,
+                original=texts,
+                perturbed=texts if status in ("succeeded", "failed") else None,
+                label=1,
+                original_prediction=None if status == "errored" else 1,
+                num_queries=rng.randint(2, 300),
+                perturbed_share=rng.random() if status == "succeeded" else None,
+                oracle_label=rng.randint(0, 1) if status == "succeeded" and spec.task.generator else None,
+                seconds=rng.random(),
+                error="boom" if status == "errored" else None,
+            )
+        )
+    return made
+
+
+def make_record(job: Job, outcomes: list[Outcome], **provenance: object) -> Record:
+    return Record(
+        job=job,
+        status="complete",
+        scores=tuple(attack_scores(outcomes).values()),
+        counts=attack_counts(outcomes),
+        provenance=Provenance(**{"rbench": "0", **provenance}),
+    )
+
+
+def finish(store: Store, job: Job, *, texts: bool = False, **provenance: object) -> None:
+    """The record of a job that attacked `make_outcomes(job)`; with `texts` the outcomes too, which takes longer."""
+    outcomes = make_outcomes(job)
+    for outcome in outcomes if texts else ():
+        store.append(job, outcome)
+    store.write_record(make_record(job, outcomes, **provenance))
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Callable[..., Store]:
+    """make_run(suite, done=predicate on jobs, name=folder) -> Store with a plan and the chosen jobs finished."""
+
+    def make(
+        suite: Suite | None = None, done: Callable[[Job], bool] = lambda job: True, name: str = "run", **more: Any
+    ) -> Store:
+        store = Store(tmp_path / name)
+        plan = make_plan(suite or make_suite())
+        store.write_plan(plan)
+        for job in plan.jobs:
+            if done(job):
+                finish(store, job, **more)
+        return store
+
+    return make

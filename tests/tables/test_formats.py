@@ -1,0 +1,241 @@
+"""Tables as text: rounding, escaping, and reading them back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbench.errors import StoreError
+from rbench.score import METRICS
+from rbench.spec import Choice
+from rbench.store import Store
+from rbench.tables import attack_table, formats
+from rbench.tables.formats import latex_escape, markdown_escape, render
+from rbench.tables.table import Number, Table
+from tests.tables.conftest import finish, make_suite
+
+MakeRun = Callable[..., Store]
+NASTY = "a|b_c*d\\e$f%g#h&i{j}k~l^m<n>[o]\"'`p--q é ł 中 † –\nnext"
+
+
+def small(*rows: tuple[object, ...], header: tuple[str, ...] = ("Attack", "mr"), notes: tuple[str, ...] = ()) -> Table:
+    return Table(
+        metric="asr",
+        layout="paper",
+        header=header,
+        rows=rows,  # type: ignore[arg-type]
+        groups=frozenset(range(1, len(rows))),
+        cells=(),
+        notes=notes,
+        interval="",
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "plain", "with_intervals"),
+    [
+        (Number(0.5125, True, 40, 0.4501, 0.5729), "51.2", "51.2 [45.0, 57.3]"),
+        (Number(0.51249, True, 40, 0.45, 0.573, seed_sd=0.0131), "51.2", "51.2 ± 1.3 [45.0, 57.3]"),
+        (Number(123.456, False, 40, 100, 150.04), "123.5", "123.5 [100.0, 150.0]"),
+        (Number(0.25, True, 4, partial=True), "25.0†", "25.0†"),
+        (Number(None, True, 0), "n/a", "n/a"),
+        (Number(0.0, True, 3, 0.0, 0.5615), "0.0", "0.0 [0.0, 56.1]"),
+    ],
+)
+def test_rounding(entry: Number, plain: str, with_intervals: str) -> None:
+    assert formats.number(entry) == plain
+    assert formats.number(entry, intervals=True) == with_intervals
+
+
+# ----------------------------------------------------------------------------------------------------------- markdown
+
+
+def pipe_rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.split("\n") if line.startswith("|")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def test_markdown_is_the_papers_table(make_run: MakeRun) -> None:
+    table = attack_table(make_run())
+    text = render(table, "markdown")
+    header, rule, *rows = pipe_rows(text)
+    assert header == list(table.header)
+    assert rule == [":" + "-" * (len(r) - 1) if i < 2 else "-" * (len(r) - 1) + ":" for i, r in enumerate(rule)]
+    assert [row[0] for row in rows] == ["pwws", "", "bertattack[max_words=10]", ""]
+    for row, entries in zip(rows, table.rows, strict=True):
+        for shown, entry in zip(row[2:], entries[2:], strict=True):
+            assert isinstance(entry, Number)
+            assert entry.value is not None
+            assert shown == (f"**{100 * entry.value:.1f}**" if entry.best else f"{100 * entry.value:.1f}")
+    assert text.startswith("**Attack success rate, % ↓ (lower is more robust; bold: the lowest of each attack)**\n\n|")
+    for note in table.notes:
+        assert f"\n- {note}" in text
+    assert table.interval not in text
+    assert table.interval in render(table, "markdown", intervals=True)
+    assert re.search(r"\d\d\.\d ± \d+\.\d \[\d+\.\d, \d+\.\d\]", render(table, "markdown", intervals=True))
+
+
+def test_signs_are_explained_only_where_they_stand(make_run: MakeRun) -> None:
+    whole = render(attack_table(make_run()), "markdown")
+    holes = render(attack_table(make_run(done=lambda job: job.seed == 1 and "pwws" in job.parts, name="b")), "markdown")
+    for sign in ("\n- –: not done.", "\n- †: some of the cell's seeds are missing."):
+        assert sign not in whole
+        assert sign in holes
+    full = render(attack_table(make_run(name="c"), layout="full"), "markdown")
+    assert "n/a: no example in the denominator." in full
+
+
+@given(st.text() | st.text(alphabet="|\\*_`<>[]()&a; \n"))
+def test_markdown_text_stays_in_its_cell(text: str) -> None:
+    escaped = markdown_escape(text)
+    assert "\n" not in escaped
+    assert "\r" not in escaped
+    assert "<" not in escaped
+    unescaped = re.sub(r"\\[\\|*`_\[\]]", "x", escaped)
+    assert not set("|*`") & set(unescaped)
+    assert "](" not in unescaped
+
+
+# -------------------------------------------------------------------------------------------------------------- LaTeX
+
+
+@given(st.text() | st.just(NASTY))
+def test_latex_is_ascii_with_balanced_braces(text: str) -> None:
+    escaped = latex_escape(text)
+    assert escaped.isascii()
+    assert escaped.isprintable()
+    bare = re.sub(r"\\[{}]", "", escaped)
+    depth = 0
+    for char in bare:
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        assert depth >= 0
+    assert depth == 0
+    for char in "#%&_":
+        assert not re.search(rf"(?<!\\){char}", escaped.replace("\\\\", ""))
+    assert "--" not in latex_escape(text.replace("–", "").replace("—", ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("mnli_matched", r"mnli\_matched"),
+        ("50% & $5 #1", r"50\% \& \$5 \#1"),
+        (r"a\b", r"a\textbackslash{}b"),
+        ("[x]", "{[}x{]}"),
+        ("{~^}", r"\{\textasciitilde{}\textasciicircum{}\}"),
+        ("a--b", "a-{}-b"),
+        ("Möbius, Erdős, Łódź", r"M\"{o}bius, Erd\H{o}s, \L{}\'{o}d\'{z}"),
+        ("中", "{[}U+4E2D{]}"),
+        ("25.0†", r"25.0$^{\dagger}$"),
+    ],
+)
+def test_latex_characters(text: str, latex: str) -> None:
+    assert latex_escape(text) == latex
+
+
+def test_latex_names_its_package_and_separates_attacks(make_run: MakeRun) -> None:
+    text = render(attack_table(make_run()), "latex")
+    assert text.startswith("% Needs \\usepackage{booktabs}\n")
+    assert text.count("\\midrule") == 2
+    rows = re.findall(r"^.* \\\\$", text, flags=re.M)
+    assert len(rows) == 5
+    assert {row.count(" & ") for row in rows} == {5}
+    assert "\\textbf{" in text
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_latex_compiles(make_run: MakeRun, tmp_path: Path) -> None:
+    nasty = (NASTY, Number(0.5, True, 4, 0.2, 0.8, seed_sd=0.1, best=True, partial=True))
+    gap = ("[first] *", None)
+    tables = [small(nasty, gap, notes=(NASTY,), header=(NASTY, "mr_x"))]
+    partly = make_run(make_suite(finetune=(Choice(name="probe"), Choice(name="clean"))), done=lambda job: job.seed == 1)
+    tables += [attack_table(partly, metric, layout) for metric in ("asr", "queries") for layout in ("paper", "full")]
+    body = "\n\n".join(render(table, "latex", intervals) for table in tables for intervals in (False, True))
+    document = f"\\documentclass{{article}}\n\\usepackage{{booktabs}}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
+    (tmp_path / "table.tex").write_text(document)
+    result = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stdout[-2000:]
+    assert "Missing character" not in (tmp_path / "table.log").read_text(errors="replace")
+
+
+# ------------------------------------------------------------------------------------------------------- for programs
+
+
+def test_csv_and_json_read_back_at_full_precision(make_run: MakeRun) -> None:
+    table = attack_table(make_run(done=lambda job: "pwws" in job.parts), "perturbed")
+    content = json.loads(render(table, "json"))
+    assert list(content) == ["metric", "cells", "notes"]
+    assert content["metric"] == "perturbed"
+    assert content["cells"] == list(table.cells)
+    assert {"attack", "encoder", "finetune", "task", "value", "n", "low", "high"} <= set(content["cells"][0])
+    assert content["notes"] == [*table.notes, table.interval, "Shares are fractions of 1."]
+    rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
+    assert len(rows) == len(table.cells) == 8
+    for row, cell in zip(rows, table.cells, strict=True):
+        assert row.pop("metric") == "perturbed"
+        assert row == {key: "" if value is None else str(value) for key, value in cell.items()}
+        assert (float(row["value"]) if row["value"] else None) == cell["value"]
+    assert any(row["value"] == "" for row in rows)
+
+
+def test_full_csv_has_every_metric_and_full_json_the_seed(make_run: MakeRun) -> None:
+    table = attack_table(make_run(), "queries", "full")
+    rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
+    for row, cell in zip(rows, table.cells, strict=True):
+        assert float(row["value"]) == float(row["queries"]) == cell["value"]
+        assert float(row["asr_low"]) == cell["scores"]["asr"]["low"]
+        assert int(row["perturbed_n"]) == cell["scores"]["perturbed"]["n"]
+        assert int(row["seed"]) == cell["seed"]
+        assert float(row["aua"]) == pytest.approx(float(row["clean"]) * (1 - float(row["asr"])))
+    assert json.loads(render(table, "json"))["cells"][0]["seed"] == 1
+
+
+def test_queries_are_no_share(make_run: MakeRun) -> None:
+    table = attack_table(make_run(), "queries")
+    assert "Shares are fractions of 1." not in json.loads(render(table, "json"))["notes"]
+    assert render(table, "markdown").startswith("**Average queries ↑ (higher is more robust; bold: the highest")
+
+
+def test_an_unknown_format_names_the_nearest() -> None:
+    with pytest.raises(StoreError, match=r"unknown format 'markdwon'.*Did you mean markdown"):
+        render(small(), "markdwon")
+
+
+# --------------------------------------------------------------------------------------------------- always the same
+
+
+def every_text(store: Store) -> list[str]:
+    tables = [attack_table(store, metric, layout) for metric in METRICS for layout in ("paper", "full")]
+    return [render(t, fmt, shown) for t in tables for fmt in get_args(formats.Format) for shown in (False, True)]
+
+
+def test_a_run_done_in_another_order_on_another_day_makes_the_same_bytes(make_run: MakeRun) -> None:
+    store = make_run(texts=True, started="2026-01-01", seconds=1.0, python="3.11", platform="a")
+    other = make_run(name="elsewhere", done=lambda job: False)
+    plan = other.plan()
+    assert plan is not None
+    for job in reversed(plan.jobs):
+        finish(other, job, started="2027-12-31", seconds=99.0, python="3.13", platform="b", device="cuda")
+    stranger = plan.jobs[0].model_copy(update={"key": "0" * 64})
+    finish(other, stranger)  # left behind by an earlier version of the suite
+    for path in store.root.rglob("outcomes.jsonl"):
+        path.unlink()  # tables need records only: adversarial texts need not be published with them
+    assert every_text(store) == every_text(other)

@@ -1,0 +1,229 @@
+"""What stands where in a table, against numbers counted again from the outcomes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from statistics import mean, stdev
+from typing import Any
+
+import pytest
+
+from rbench.errors import StoreError
+from rbench.score import METRICS
+from rbench.spec import AttackJob, Choice, Job, Outcome
+from rbench.store import Store
+from rbench.tables import attack_table
+from rbench.tables.table import Number
+from tests.tables.conftest import ATTACKS, make_outcomes, make_plan, make_suite
+
+MakeRun = Callable[..., Store]
+
+
+def value(outcomes: list[Outcome], metric: str) -> float:
+    """The metric by counting, written without a look at rbench.score."""
+    sound = [o for o in outcomes if o.status != "errored"]
+    attacked = [o for o in sound if o.status != "skipped"]
+    hit = [o for o in attacked if o.status == "succeeded"]
+    return {
+        "asr": lambda: len(hit) / len(attacked),
+        "oracle_asr": lambda: sum(o.oracle_label == 1 for o in hit) / len(attacked),
+        "aua": lambda: (len(attacked) - len(hit)) / len(sound),
+        "clean": lambda: len(attacked) / len(sound),
+        "queries": lambda: mean(o.num_queries for o in attacked),
+        "perturbed": lambda: mean(o.perturbed_share for o in hit if o.perturbed_share),
+    }[metric]()
+
+
+def jobs_of(store: Store, attack: str, encoder: str, task: str) -> list[Job]:
+    plan = store.plan()
+    assert plan is not None
+    return [job for job in plan.jobs if job.parts == (encoder, task, "clean", attack)]
+
+
+def entries(table: Any, attack: str, encoder: str) -> dict[str, Any]:
+    (row,) = [row for row in table.rows if row[:2] == (attack, encoder)]
+    return dict(zip(table.header[2:], row[2:], strict=True))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_cells_pool_their_seeds(make_run: MakeRun, metric: str) -> None:
+    store = make_run()
+    table = attack_table(store, metric)
+    tasks = ["mini_nli"] if metric == "oracle_asr" else ["mr", "mini_nli"]
+    assert [row[:2] for row in table.rows] == [(a, e) for a in ATTACKS for e in ("minilm", "bert_b")]
+    assert len(table.cells) == 4 * len(tasks)
+    for cell in table.cells:
+        seeds = [make_outcomes(job) for job in jobs_of(store, cell["attack"], cell["encoder"], cell["task"])]
+        assert cell["value"] == pytest.approx(value([o for seed in seeds for o in seed], metric))
+        assert cell["seed_sd"] == pytest.approx(stdev(value(seed, metric) for seed in seeds))
+        assert cell["seeds"] == 2
+        assert cell["errored"] == sum(o.status == "errored" for seed in seeds for o in seed)
+        assert cell["low"] <= cell["value"] <= cell["high"]
+        shown = entries(table, cell["attack"], cell["encoder"])
+        assert shown[cell["task"]].value == cell["value"]
+        if len(tasks) > 1:
+            assert shown["Avg."].value == pytest.approx(mean(shown[task].value for task in tasks))
+        else:
+            assert "Avg." not in table.header
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_most_robust_of_each_attack_and_column_is_best(make_run: MakeRun, metric: str) -> None:
+    choose = min if metric in ("asr", "oracle_asr") else max
+    table = attack_table(make_run(), metric)
+    for attack in ATTACKS:
+        for column in zip(*[row[2:] for row in table.rows if row[0] == attack], strict=True):
+            assert [n.best for n in column] == [n.value == choose(m.value for m in column) for n in column]
+
+
+def test_oracle_valid_asr_stands_beside_asr(make_run: MakeRun) -> None:
+    store = make_run()
+    table = attack_table(store)
+    assert table.header == ("Attack", "Encoder", "mr", "mini_nli", "oracle-valid", "Avg.")
+    beside = [row[4] for row in table.rows]
+    assert beside == [row[2] for row in attack_table(store, "oracle_asr").rows]
+    assert "oracle-valid" not in attack_table(store, "aua").header
+
+
+def test_a_missing_cell_is_a_gap_without_average_or_best(make_run: MakeRun) -> None:
+    missing = ("bert_b", "mr", "clean", "pwws")
+    table = attack_table(make_run(done=lambda job: job.parts != missing))
+    hole, whole = entries(table, "pwws", "bert_b"), entries(table, "pwws", "minilm")
+    assert hole["mr"] is hole["Avg."] is None
+    assert hole["mini_nli"].value is not None
+    assert whole["Avg."].value is not None
+    assert not whole["mr"].best
+    assert not whole["Avg."].best
+    assert any(entries(table, "pwws", encoder)["mini_nli"].best for encoder in ("minilm", "bert_b"))
+    assert "2 of 16 attack jobs not done: bert_b/mr/clean/pwws/seed1, bert_b/mr/clean/pwws/seed0." in table.notes
+    (cell,) = [c for c in table.cells if (c["encoder"], c["task"], c["attack"]) == ("bert_b", "mr", "pwws")]
+    assert (cell["value"], cell["n"], cell["low"], cell["high"], cell["seeds"]) == (None, 0, None, None, 0)
+
+
+def test_a_cell_with_seeds_missing_is_shown_and_marked(make_run: MakeRun) -> None:
+    store = make_run(done=lambda job: job.parts != ("bert_b", "mr", "clean", "pwws") or job.seed == 1)
+    shown = entries(attack_table(store), "pwws", "bert_b")
+    (first, _) = jobs_of(store, "pwws", "bert_b", "mr")
+    assert shown["mr"].value == pytest.approx(value(make_outcomes(first), "asr"))
+    assert shown["mr"].partial
+    assert shown["Avg."].partial
+    assert not shown["mini_nli"].partial
+
+
+def test_failed_jobs_are_named_apart(make_run: MakeRun) -> None:
+    store = make_run()
+    job = jobs_of(store, "pwws", "minilm", "mr")[0]
+    record = store.record(job)
+    assert record is not None
+    store.write_record(record.model_copy(update={"status": "failed", "error": "boom", "scores": (), "counts": {}}))
+    notes = attack_table(store).notes
+    assert "1 of 16 attack jobs failed: minilm/mr/clean/pwws/seed1." in notes
+    assert not [note for note in notes if "not done" in note]
+
+
+def test_nothing_done_is_a_table_of_gaps(make_run: MakeRun) -> None:
+    for layout in ("paper", "full"):
+        table = attack_table(make_run(done=lambda job: False, name=layout), layout=layout)
+        assert all(entry is None for row in table.rows for entry in row[5:])
+        assert any("16 of 16 attack jobs not done" in note and "and 8 more" in note for note in table.notes)
+
+
+def test_one_encoder_has_no_best_and_one_task_no_average(make_run: MakeRun) -> None:
+    table = attack_table(make_run(make_suite(encoders=("minilm",), tasks=("mr",))))
+    assert table.header == ("Attack", "Encoder", "mr")
+    assert not any(row[2].best for row in table.rows)
+
+
+def test_a_second_strategy_makes_a_column(make_run: MakeRun) -> None:
+    suite = make_suite(finetune=(Choice(name="probe"), Choice(name="clean")))
+    for layout, task_columns in (("paper", []), ("full", ["Task"])):
+        table = attack_table(make_run(suite, name=layout), layout=layout)
+        assert table.header[:3] == ("Attack", "Encoder", "Fine-tuning")
+        assert list(table.header[3 : 3 + len(task_columns)]) == task_columns
+        assert list(dict.fromkeys(row[2] for row in table.rows)) == ["probe", "clean"]
+    assert {cell["finetune"] for cell in table.cells} == {"probe", "clean"}
+
+
+def test_the_full_layout_has_a_row_a_job_with_every_metric(make_run: MakeRun) -> None:
+    store = make_run()
+    table = attack_table(store, "queries", "full")
+    plan = store.plan()
+    assert plan is not None
+    assert len(table.rows) == len(table.cells) == len(plan.jobs) == 16
+    for row, cell in zip(table.rows, table.cells, strict=True):
+        assert row[:4] == (cell["attack"], cell["encoder"], cell["task"], cell["seed"])
+        (job,) = [j for j in jobs_of(store, cell["attack"], cell["encoder"], cell["task"]) if j.seed == cell["seed"]]
+        outcomes = make_outcomes(job)
+        statuses = [o.status for o in outcomes]
+        assert row[4:7] == (20 - statuses.count("errored"), statuses.count("skipped"), statuses.count("errored"))
+        assert cell["value"] == pytest.approx(value(outcomes, "queries"))
+        for metric in METRICS:
+            score = cell["scores"][metric]
+            if metric == "oracle_asr" and cell["task"] == "mr":
+                assert (score["value"], score["n"]) == (None, 0)
+            else:
+                assert score["value"] == pytest.approx(value(outcomes, metric))
+    assert [row[3] for row in table.rows[:2]] == [1, 0], "seeds in the suite's order"
+    assert isinstance(table.rows[0][7], Number)
+
+
+def test_notes_say_what_stands_behind_the_numbers(make_run: MakeRun) -> None:
+    suite = make_suite(notes=("A note of the suite.",))
+    notes = "\n".join(attack_table(make_run(suite, precision="bf16")).notes)
+    for words in (
+        "succeeded / (succeeded + failed)",
+        "A note of the suite.",
+        "Seeds 1, 0.",
+        "profile local",
+        "masked LM minilm-mlm (hf, abc)",
+        "synonyms wordnet",
+        "bertattack[max_words=10]: K = 8 & not 48",
+        "Precision bf16, not fp32",
+        "errored",
+    ):
+        assert words in notes
+    assert "unused" not in notes, "a resource that no attack needs stands behind nothing"
+    assert "fp32" not in "".join(attack_table(make_run(name="other")).notes)
+
+
+def test_no_folder_of_this_machine_enters_a_table(make_run: MakeRun) -> None:
+    store = make_run(make_suite(attacks=("pwws",)))
+    plan = store.plan()
+    assert plan is not None
+    jobs = []
+    for job in plan.jobs:
+        assert isinstance(job.spec, AttackJob)
+        source = job.spec.resources.synonyms
+        assert source is not None
+        resources = job.spec.resources.model_copy(
+            update={"synonyms": source.model_copy(update={"name": "/home/somebody/words"})}
+        )
+        jobs.append(job.model_copy(update={"spec": job.spec.model_copy(update={"resources": resources})}))
+    store.write_plan(plan.model_copy(update={"jobs": tuple(jobs)}))
+    notes = "\n".join(attack_table(store).notes)
+    assert "words (wordnet)" in notes
+    assert "/home" not in notes
+
+
+def test_what_is_no_run_or_unknown_is_refused(make_run: MakeRun, tmp_path: Any) -> None:
+    with pytest.raises(StoreError, match="is not a RUN"):
+        attack_table(Store(tmp_path / "nothing"))
+    store = make_run(make_suite(tasks=("mr",)))
+    with pytest.raises(StoreError, match="no task of this suite has an oracle"):
+        attack_table(store, "oracle_asr")
+    with pytest.raises(StoreError, match=r"unknown metric 'querys'.* Did you mean queries"):
+        attack_table(store, "querys")  # type: ignore[arg-type]
+    with pytest.raises(StoreError, match="unknown layout"):
+        attack_table(store, layout="papers")
+    plan = make_plan(make_suite())
+    store.write_plan(plan.model_copy(update={"jobs": ()}))
+    with pytest.raises(StoreError, match="no attacks"):
+        attack_table(store)
+
+
+def test_a_table_needs_none_of_the_slow_libraries() -> None:
+    heavy = "{'torch', 'textattack', 'pandas', 'statsmodels', 'scipy.stats'}"
+    code = f"import sys, rbench.tables, rbench.tables.formats; print(sorted({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
