@@ -83,6 +83,8 @@ class MaskedWords:
         for text, a, b in slots:
             ids, offsets = pieces[text]
             before = sum(1 for start, end in offsets if end <= a)
+            while before and not text[slice(*offsets[before - 1])].strip():
+                before -= 1  # a byte-level piece that is only the space in front: mask tokens swallow that
             after = sum(1 for start, end in offsets if start >= b)
             tokens = [*ids[:before], self.tokenizer.mask_token_id, *ids[len(ids) - after :]]
             left = max(0, min(before - room // 2, len(tokens) - room))
