@@ -6,6 +6,7 @@ The epoch with the best validation accuracy is kept. What comes out depends on t
 from __future__ import annotations
 
 import tempfile
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import JobError
@@ -62,7 +63,9 @@ def run(
         # Its own callbacks print dictionaries and a second progress bar.
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
-        trainer.train()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="mtime may not be reliable")
+            trainer.train()
     victim.to(device).eval()
     best = max(range(len(history)), key=lambda i: history[i][1])
     return victim, {"validation_accuracy": history[best][1], "best_epoch": float(best + 1)}
@@ -88,6 +91,7 @@ def _arguments(folder: str, training: Training, seed: int, device: str) -> Any:
         metric_for_best_model="accuracy",
         greater_is_better=True,
         logging_strategy="epoch",
+        logging_nan_inf_filter=False,  # a diverged run must be seen
         report_to=[],
         disable_tqdm=True,
         seed=seed,
