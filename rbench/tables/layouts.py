@@ -51,7 +51,7 @@ def paper(grid: Grid, metric: Metric) -> Table:
         ]
         for_all = [numbers + _average(numbers, columns, metric) for _, _, numbers in group]
         marked = _mark_best(for_all, [kind for _, kind in columns] + [metric])
-        groups.append(len(rows))
+        groups += [len(rows)] if group else []
         for (encoder, finetune, _), numbers in zip(group, marked, strict=True):
             rows.append((attack, encoder, *([finetune] if several else []), *numbers))
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else [])]
@@ -124,15 +124,16 @@ def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str,
 def _average(
     numbers: Sequence[Number | None], columns: Sequence[tuple[str, Metric]], metric: Metric
 ) -> list[Number | None]:
-    """The unweighted mean over tasks, where all of them are there; no column for a single task."""
+    """The unweighted mean over tasks, where all of them have a value; no column for a single task."""
     entries = [number for number, (_, kind) in zip(numbers, columns, strict=True) if kind == metric]
     if len(entries) == 1:
         return []
-    values = [entry.value for entry in entries if entry is not None and entry.value is not None]
-    if len(values) < len(entries):
+    there = [entry for entry in entries if entry is not None]
+    values = [entry.value for entry in there if entry.value is not None]
+    if len(there) < len(entries):
         return [None]
-    partial = any(entry.partial for entry in entries if entry is not None)
-    return [Number(math.fsum(values) / len(values), MEANING[metric].percent, partial=partial)]
+    mean = math.fsum(values) / len(values) if len(values) == len(entries) else None
+    return [Number(mean, MEANING[metric].percent, partial=any(entry.partial for entry in there))]
 
 
 def _mark_best(rows: list[list[Number | None]], kinds: Sequence[Metric]) -> list[list[Number | None]]:

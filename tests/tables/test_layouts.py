@@ -16,7 +16,7 @@ from rbench.spec import AttackJob, Choice, Job, Outcome
 from rbench.store import Store
 from rbench.tables import attack_table
 from rbench.tables.table import Number
-from tests.tables.conftest import ATTACKS, make_outcomes, make_plan, make_suite
+from tests.tables.conftest import ATTACKS, make_outcomes, make_plan, make_record, make_suite
 
 MakeRun = Callable[..., Store]
 
@@ -128,6 +128,20 @@ def test_nothing_done_is_a_table_of_gaps(make_run: MakeRun) -> None:
         table = attack_table(make_run(done=lambda job: False, name=layout), layout=layout)
         assert all(entry is None for row in table.rows for entry in row[5:])
         assert any("16 of 16 attack jobs not done" in note and "and 8 more" in note for note in table.notes)
+
+
+def test_a_cell_without_a_denominator_is_not_a_gap(make_run: MakeRun) -> None:
+    store = make_run(done=lambda job: False)
+    plan = store.plan()
+    assert plan is not None
+    for job in plan.jobs:
+        skipped = job.parts[:2] == ("minilm", "mr")
+        outcomes = [o.model_copy(update={"status": "skipped"}) if skipped else o for o in make_outcomes(job)]
+        store.write_record(make_record(job, outcomes))
+    shown = entries(attack_table(store), "pwws", "minilm")
+    assert (shown["mr"].value, shown["mr"].n, shown["Avg."].value) == (None, 0, None)
+    assert not any(row[2].best for row in attack_table(store).rows)
+    assert entries(attack_table(store, "clean"), "pwws", "minilm")["mr"].value == 0.0
 
 
 def test_one_encoder_has_no_best_and_one_task_no_average(make_run: MakeRun) -> None:
