@@ -107,6 +107,8 @@ def nearest(name: str, valid: Iterable[str], n: int = 3) -> list[str]:
     folded: dict[str, str] = {}
     for item in valid:
         folded.setdefault(item.lower(), item)
+    if name.lower() in folded:
+        return [folded[name.lower()]]
     return [folded[match] for match in difflib.get_close_matches(name[:100].lower(), folded, n=n)]
 
 

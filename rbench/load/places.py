@@ -143,7 +143,9 @@ def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False
         before = text[: error.position]
         column = error.position - (before.rfind("\n") + 1) + 1
         place = name if fixed_place else f"{name}:{before.count(chr(10)) + 1}:{column}"
-        raise SuiteError(f"{place}: not valid YAML: the character {error.character!a} is not allowed") from error
+        raise SuiteError(
+            f"{place}: not valid YAML: the character {chr(int(error.character))!a} is not allowed"
+        ) from error
     except RecursionError as error:
         raise SuiteError(f"{name}: nested too deeply") from error
     finally:
@@ -227,7 +229,7 @@ class _Builder:
             if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.add(place, "a key must be plain text, not a list or a mapping")
                 continue
-            key = key_node.value  # as written: `0:` and `no:` are the texts "0" and "no"
+            key = self._text(key_node, place)  # as written: `0:` and `no:` are the texts "0" and "no"
             if key in data:
                 first = self.keys[(*where, key)]
                 self.problems.add(
@@ -238,8 +240,17 @@ class _Builder:
             data[key] = self._value(value_node, (*where, key), inside)
         return data
 
+    def _text(self, node: yaml.ScalarNode, place: str) -> str:
+        """A scalar's text; escapes for the two halves of one character, as JSON writes it, are put together."""
+        text: str = node.value
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self.problems.add(place, "half a character: an escape for a lone surrogate stands for nothing")
+            return ""
+
     def _scalar(self, node: yaml.ScalarNode, place: str) -> Any:
-        text, kind = node.value, node.tag.removeprefix("tag:yaml.org,2002:")
+        text, kind = self._text(node, place), node.tag.removeprefix("tag:yaml.org,2002:")
         if kind == "null":
             return None
         if kind == "str":
@@ -247,7 +258,7 @@ class _Builder:
         if kind == "bool" and text.lower() in ("true", "false"):
             return text.lower() == "true"
         if kind == "int" and re.fullmatch(_INT, text):
-            if len(text) < 20:
+            if len(text) <= 20 and abs(int(text)) < 2**63:
                 return int(text)
             self.problems.add(place, f"{describe(text)} is too large a number; quote it if it is a name")
         elif kind == "float" and re.fullmatch(_FLOAT, text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,11 +69,12 @@ def load_mapping(
 def find_suite(name_or_path: str | Path, registry: Registry) -> Path:
     """The file of a suite. What has a separator or ends in .yaml is a path, all else a name; SuiteError if missing."""
     path = Path(name_or_path)
-    if isinstance(name_or_path, str) and len(path.parts) == 1 and path.suffix not in (".yaml", ".yml"):
+    if isinstance(name_or_path, str) and os.sep not in name_or_path and path.suffix not in (".yaml", ".yml"):
         try:
             return registry.path("suites", name_or_path)
         except SuiteError as error:
-            raise SuiteError(f"{error} A suite of your own is given as a path: rbench run ./my-suite.yaml") from error
+            hint = "A suite of your own is given as a path, for instance ./my-suite.yaml."
+            raise SuiteError(f"{error}{'' if str(error).endswith('?') else '.'} {hint}") from error
     if path.is_file():
         return path
     what = "is a folder, not a suite file" if path.is_dir() else "there is no such suite file"
