@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rbench.errors import ResourceError
+from rbench.spec import TaskSpec
+from rbench.tasks import TaskData, local, open_task
+from tests.tasks.conftest import Write, reviews
+
+
+def task(**more: Any) -> TaskSpec:
+    return TaskSpec(**{"name": "toy", "kind": "single", "columns": ("text",), "labels": ("bad", "good")} | more)
+
+
+def ids(data: TaskData, split: str) -> list[str]:
+    return [example.id for example in data.split(split)]
+
+
+# --------------------------------------------------------------------------------------------------------- layouts
+
+
+def test_split_files_are_read_in_order(write: Write, tmp_path: Path) -> None:
+    for name, n in (("train", 6), ("validation", 3), ("test", 4)):
+        write(f"toy/{name}", reviews(n, name))
+    data = open_task(task(), [tmp_path])
+    assert data.sizes == {"train": 6, "validation": 3, "test": 4}
+    assert data.split("test")[2] == ("test:2", ("test number 2",), 0)
+    assert data.dropped == {}
+    assert str(tmp_path) in data.origin
+
+
+def test_without_a_validation_file_a_tenth_of_train_takes_its_place(write: Write, tmp_path: Path) -> None:
+    write("toy/train", reviews(40, "train"))
+    write("toy/test", reviews(5, "test"))
+    data = open_task(task(), [tmp_path])
+    assert data.sizes == {"train": 36, "validation": 4, "test": 5}
+    assert not set(ids(data, "train")) & set(ids(data, "validation"))
+
+
+def test_several_sources_keep_their_folder_in_the_ids(write: Write, tmp_path: Path) -> None:
+    write("toy/train", reviews(2, "one"))
+    write("more/train", reviews(3, "two"))
+    write("toy/validation", reviews(1, "three"))
+    write("toy/test", reviews(1, "four"))
+    splits = {"train": ("toy/train", "more/train"), "validation": ("toy/validation",), "test": ("toy/test",)}
+    data = open_task(task(local={"splits": splits}), [tmp_path])
+    assert ids(data, "train") == ["toy/train:0", "toy/train:1", "more/train:0", "more/train:1", "more/train:2"]
+    assert ids(data, "test") == ["test:0"]
+
+
+def test_undivided_data_is_divided_once_and_for_all(write: Write, tmp_path: Path) -> None:
+    write("toy/all", reviews(100))
+    spec = task(local={"unsplit": {"source": "toy/all"}})
+    data = open_task(spec, [tmp_path])
+    assert data.sizes == {"train": 81, "validation": 9, "test": 10}
+    everything = [example for name in data.sizes for example in data.split(name)]
+    assert sorted(int(example.id.removeprefix("all:")) for example in everything) == list(range(100))
+    assert open_task(spec, [tmp_path]).fingerprint == data.fingerprint
+
+
+def test_listed_rows_are_the_test_split_and_never_trained_on(write: Write, tmp_path: Path) -> None:
+    write("toy/all", reviews(50))
+    (tmp_path / "rows.json").write_text(json.dumps([7, 3, 40]))
+    data = open_task(task(local={"unsplit": {"source": "toy/all", "test_rows": "rows.json"}}), [tmp_path])
+    assert ids(data, "test") == ["all:3", "all:7", "all:40"]
+    assert data.sizes == {"train": 43, "validation": 4, "test": 3}
+    assert "rows.json" in data.origin
+
+
+@pytest.mark.parametrize("content", ["{}", "[1.5]", "[true]", "[99]", "[1, 1]", "nonsense"])
+def test_a_list_of_rows_that_does_not_fit_is_refused(content: str, write: Write, tmp_path: Path) -> None:
+    write("toy/all", reviews(10))
+    (tmp_path / "rows.json").write_text(content)
+    with pytest.raises(ResourceError, match=r"rows\.json"):
+        open_task(task(local={"unsplit": {"source": "toy/all", "test_rows": "rows.json"}}), [tmp_path])
+
+
+def test_the_first_complete_folder_wins_and_files_are_not_mixed(write: Write, tmp_path: Path) -> None:
+    write("one/toy/train", reviews(5, "one"))
+    for name in ("train", "validation", "test"):
+        write(f"two/toy/{name}", reviews(2, f"two {name}"))
+    data = open_task(task(), [tmp_path / "one", tmp_path / "two", tmp_path / "none"])
+    assert data.sizes["train"] == 2
+
+
+def test_columns_may_have_other_names(write: Write, tmp_path: Path) -> None:
+    for name in ("train", "validation", "test"):
+        write(f"toy/{name}", [{"review": f"{name} text", "stars": "good"}])
+    data = open_task(task(local={"columns": {"text": "review", "label": "stars"}}), [tmp_path])
+    assert data.split("test") == [("test:0", ("test text",), 1)]
+
+
+# ------------------------------------------------------------------------------------------------------- not found
+
+
+def test_nothing_found_says_where_it_looked_and_what_to_put_there(tmp_path: Path) -> None:
+    with pytest.raises(ResourceError) as error:
+        open_task(task(), [tmp_path])
+    for words in (
+        "`toy`",
+        str(tmp_path),
+        "toy/train.jsonl + toy/validation.jsonl",
+        "text, label",
+        "--data",
+        "RBENCH_DATA",
+    ):
+        assert words in str(error.value)
+
+
+def test_a_nearly_complete_copy_is_named(write: Write, tmp_path: Path) -> None:
+    write("toy/train", reviews(5))
+    with pytest.raises(ResourceError, match=r"some of its files but not toy/validation\.jsonl, toy/test\.jsonl"):
+        open_task(task(), [tmp_path])
+
+
+def test_a_task_on_the_hub_says_why_it_is_not_had_from_there(tmp_path: Path) -> None:
+    hub = {"id": "someone/toy", "revision": "main", "splits": {"test": "test"}, "columns": {}}
+    with pytest.raises(ResourceError, match=r"someone/toy is not in the cache; HF_HUB_OFFLINE is set.*--data"):
+        open_task(task(hub=hub), [tmp_path])
+
+
+@pytest.mark.parametrize("source", ["../secret/train", "/etc/train", "toy", "toy/../../x", ".git/config"])
+def test_a_source_cannot_leave_the_data_folder(source: str, tmp_path: Path) -> None:
+    with pytest.raises(ResourceError, match="local source"):
+        open_task(task(local={"splits": {"test": (source,)}}), [tmp_path])
+
+
+def test_a_list_of_rows_cannot_leave_the_data_folder(write: Write, tmp_path: Path) -> None:
+    write("data/toy/all", reviews(10))
+    (tmp_path / "rows.json").write_text("[1]")
+    with pytest.raises(ResourceError, match="test rows"):
+        open_task(task(local={"unsplit": {"source": "toy/all", "test_rows": "../rows.json"}}), [tmp_path / "data"])
+
+
+# ------------------------------------------------------------------------------------------------------- bad lines
+
+
+def lines(write: Write, tmp_path: Path, *test: Any, **more: Any) -> TaskData:
+    """A task whose test file has these lines; row by row beside good training data."""
+    write("toy/train", reviews(4, "train"))
+    write("toy/validation", reviews(2, "validation"))
+    write("toy/test", test)
+    return open_task(task(**more), [tmp_path])
+
+
+GOOD = {"text": "fine", "label": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"text": "x"', r"test\.jsonl:2: not JSON"),
+        ("[1, 2]", r"test\.jsonl:2: a JSON object"),
+        ("null", r"test\.jsonl:2: a JSON object"),
+        ({"txt": "x", "label": 1}, r"test\.jsonl:2: .*column `text`.*has txt, label \(did you mean `txt`\?\)"),
+        ({"text": "x"}, r"test\.jsonl:2: .*column `label`"),
+        ({"text": 5, "label": 1}, r"test\.jsonl:2: `text` is 5, not a text"),
+        ("[" * 100_000, r"test\.jsonl:2: not JSON"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(line: Any, words: str, write: Write, tmp_path: Path) -> None:
+    with pytest.raises(ResourceError, match=words):
+        lines(write, tmp_path, GOOD, line)
+
+
+def test_bytes_that_are_no_text_are_named(write: Write, tmp_path: Path) -> None:
+    lines(write, tmp_path, GOOD)
+    (tmp_path / "toy/test.jsonl").write_bytes(b'{"text": "fine", "label": 1}\n{"text": "\xff", "label": 1}\n')
+    with pytest.raises(ResourceError, match=r"test\.jsonl:2: not UTF-8"):
+        open_task(task(), [tmp_path])
+
+
+def test_empty_texts_and_strange_labels_are_counted_and_placed(write: Write, tmp_path: Path) -> None:
+    strange = [{"text": "x", "label": label} for label in (-1, 2, None, "awful", 0.5, True, "nan", [1])]
+    empty = [{"text": " \t", "label": 0}, {"text": None, "label": 0}]
+    data = lines(
+        write, tmp_path, GOOD, *strange, *empty, {"text": " ok ", "label": "bad"}, {"text": "so", "label": "1"}
+    )
+    assert data.dropped == {"test: label outside the map": 8, "test: text is empty": 2}
+    assert data.where["test: text is empty"] == [f"{tmp_path}/toy/test.jsonl:{n}" for n in (10, 11)]
+    assert len(data.where["test: label outside the map"]) == 5
+    assert data.split("test") == [("test:0", ("fine",), 1), ("test:11", ("ok",), 0), ("test:12", ("so",), 1)]
+
+
+def test_nothing_left_is_an_error(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(ResourceError, match=r"nothing is left of its test split \(1 test: label outside the map\)"):
+        lines(write, tmp_path, {"text": "x", "label": -1})
+    with pytest.raises(ResourceError, match="it has no rows"):
+        lines(write, tmp_path)
+
+
+def test_a_byte_order_mark_blank_lines_and_odd_separators_do_no_harm(write: Write, tmp_path: Path) -> None:
+    lines(write, tmp_path, GOOD)
+    (tmp_path / "toy/test.jsonl").write_bytes(
+        b'\xef\xbb\xbf{"text": "one", "label": 1}\r\n\n' + '{"text": "two\u2028\x85three", "label": 0}'.encode()
+    )
+    data = open_task(task(), [tmp_path])
+    assert [example.texts[0] for example in data.split("test")] == ["one", "two\u2028\x85three"]
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@given(rows=st.lists(st.dictionaries(text, values, min_size=1)), escaped=st.booleans())
+def test_what_is_written_as_json_lines_is_read_again(rows: list[dict[str, Any]], escaped: bool, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes("\n".join(json.dumps(row, ensure_ascii=escaped) for row in rows).encode())
+    assert list(local.read_jsonl(path)) == list(enumerate(rows, start=1))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@given(content=st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused_with_their_place(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(content)
+    try:
+        rows = list(local.read_jsonl(path))
+    except ResourceError as error:
+        assert str(error).startswith(f"{path}:")
+    else:
+        assert all(isinstance(row, dict) for _, row in rows)
+
+
+# ----------------------------------------------------------------------------------------------- leaks, fingerprints
+
+
+def test_training_rows_that_are_also_in_test_are_left_out(write: Write, tmp_path: Path) -> None:
+    write("toy/train", [{"text": t, "label": 0} for t in ("A fine, FILM!", "a fine film again", "other")])
+    write("toy/validation", [{"text": "a fine film", "label": 1}])
+    write("toy/test", [{"text": "a fine film", "label": 1}])
+    data = open_task(task(), [tmp_path])
+    assert data.dropped == {"train: also in test": 1}
+    assert data.where == {"train: also in test": [f"{tmp_path}/toy/train.jsonl:1"]}
+    assert ids(data, "train") == ["train:1", "train:2"]
+    assert data.sizes["validation"] == 1
+
+
+@pytest.mark.parametrize(("kind", "leaks"), [("paraphrase", 2), ("nli", 1)])
+def test_order_of_a_pair_counts_where_it_means_something(kind: str, leaks: int, write: Write, tmp_path: Path) -> None:
+    def pair(one: str, two: str) -> dict[str, Any]:
+        return {"one": one, "two": two, "label": 0}
+
+    write("toy/train", [pair("a b", "c"), pair("c", "a b"), pair("c", "d")])
+    write("toy/validation", [pair("v", "w")])
+    write("toy/test", [pair("c!", "A-B")])
+    data = open_task(task(kind=kind, columns=("one", "two")), [tmp_path])
+    assert data.dropped == {"train: also in test": leaks}
+
+
+def test_texts_without_letters_leak_only_when_they_are_the_same(write: Write, tmp_path: Path) -> None:
+    write("toy/train", [{"text": t, "label": 0} for t in ("!!!", "???", "x")])
+    write("toy/validation", reviews(1))
+    write("toy/test", [{"text": "!!!", "label": 0}])
+    assert ids(open_task(task(), [tmp_path]), "train") == ["train:1", "train:2"]
+
+
+def test_conflicts_are_counted_and_left_alone(write: Write, tmp_path: Path) -> None:
+    data = lines(write, tmp_path, GOOD, {"text": "Fine.", "label": 0}, {"text": "fine", "label": 1})
+    assert data.conflicts == {"train": 0, "validation": 0, "test": 1}
+    assert data.sizes["test"] == 3
+
+
+def test_scores_are_read_as_numbers(write: Write, tmp_path: Path) -> None:
+    for name in ("train", "validation", "test"):
+        write(f"toy/{name}", [{"one": name, "two": "b", "score": s} for s in (3.25, 5, "nan", None)])
+    data = open_task(task(kind="sts", columns=("one", "two"), labels=(), metric="spearman"), [tmp_path])
+    assert [example.label for example in data.split("test")] == [3.25, 5.0]
+
+
+def test_an_unlabelled_corpus_needs_no_labels(write: Write, tmp_path: Path) -> None:
+    for name in ("train", "validation", "test"):
+        write(f"toy/{name}", [{"text": name}])
+    assert open_task(task(kind="unlabelled", labels=()), [tmp_path]).split("train")[0].label is None
+
+
+def test_fingerprint_follows_the_examples_and_nothing_else(write: Write, tmp_path: Path) -> None:
+    first = lines(write, tmp_path, GOOD)
+    elsewhere = tmp_path / "b"
+    for name in ("train", "validation", "test"):
+        (elsewhere / "toy").mkdir(parents=True, exist_ok=True)
+        (elsewhere / f"toy/{name}.jsonl").write_bytes((tmp_path / f"toy/{name}.jsonl").read_bytes() + b"\n\n")
+    assert open_task(task(title="Another title"), [elsewhere]).fingerprint == first.fingerprint
+    assert lines(write, tmp_path, {"text": "fine", "label": 0}).fingerprint != first.fingerprint
+    assert lines(write, tmp_path, {"text": "fine ones", "label": 1}).fingerprint != first.fingerprint
+
+
+def test_an_unknown_split_is_named_with_those_there_are(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(ResourceError, match="no dev split; it has train, validation, test"):
+        lines(write, tmp_path, GOOD).split("dev")
+
+
+def test_what_is_left_out_is_logged(write: Write, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="rbench"):
+        lines(write, tmp_path, GOOD, {"text": "", "label": 1})
+    assert "1 rows left out, test: text is empty" in caplog.text

@@ -1,0 +1,158 @@
+"""Data from the hub: the real client against a small server, in a process of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from tests.hub import Hub, hub, python  # noqa: F401
+
+OPEN = """
+import json, sys
+from rbench.errors import ResourceError
+from rbench.spec import TaskSpec
+from rbench.tasks import open_task
+
+def opened(spec):
+    try:
+        data = open_task(TaskSpec(**spec))
+    except ResourceError as error:
+        return {"error": str(error)}
+    first = {name: data.split(name)[:2] for name in data.sizes}
+    return {"origin": data.origin, "sizes": data.sizes, "dropped": data.dropped, "where": data.where,
+            "first": first, "fingerprint": data.fingerprint, "torch": "torch" in sys.modules}
+
+print(json.dumps([opened(spec) for spec in json.loads(sys.argv[1])]))
+"""
+
+
+def opened(env: dict[str, str], *specs: dict[str, Any]) -> list[dict[str, Any]]:
+    answer: list[dict[str, Any]] = python(OPEN, env, json.dumps(specs))
+    return answer
+
+
+def task(repo: str, revision: str, **more: Any) -> dict[str, Any]:
+    splits = {"train": "train", "validation": "train[holdout]", "test": "test"}
+    source = {"id": repo, "revision": revision, "splits": splits, "columns": {"text": "sentence"}} | more
+    return {"name": "toy", "kind": "single", "columns": ["text"], "labels": ["bad", "good"], "hub": source}
+
+
+def jsonl(n: int, word: str) -> bytes:
+    return "".join(json.dumps({"sentence": f"{word} {i}", "label": i % 2}) + "\n" for i in range(n)).encode()
+
+
+def parquet(**columns: list[Any]) -> bytes:
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    return file.getvalue()
+
+
+REVIEWS = {"README.md": b"---\nlicense: mit\n---\n", "train.jsonl": jsonl(40, "seen"), "test.jsonl": jsonl(6, "new")}
+
+
+def test_pinned_data_is_downloaded_once_and_read_again_without_asking(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+    commit = hub.add("dataset", "someone/reviews", REVIEWS)
+    hub.add("dataset", "someone/reviews", {**REVIEWS, "test.jsonl": jsonl(3, "later")})
+    (first,) = opened(hub.env(tmp_path), task("someone/reviews", commit))
+    assert first["origin"] == f"hub someone/reviews@{commit}"
+    assert first["sizes"] == {"train": 36, "validation": 4, "test": 6}
+    assert first["first"]["test"] == [["test:0", ["new 0"], 0], ["test:1", ["new 1"], 1]]
+    assert not first["torch"]
+    assert any(request.startswith("GET /datasets/someone/reviews/resolve/") for request in hub.requests)
+    hub.requests.clear()
+    again, offline = (opened(hub.env(tmp_path, **more), task("someone/reviews", commit))[0] for more in ({}, OFFLINE))
+    assert again == offline == first
+    assert hub.requests == []
+
+
+OFFLINE = {"HF_HUB_OFFLINE": "1"}
+
+
+def test_a_branch_is_resolved_and_offline_the_origin_says_what_was_cached(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+    old = hub.add("dataset", "someone/reviews", REVIEWS)
+    (first,) = opened(hub.env(tmp_path), task("someone/reviews", "main"))
+    assert first["origin"].endswith(old)
+    new = hub.add("dataset", "someone/reviews", {**REVIEWS, "test.jsonl": jsonl(3, "later")})
+    (offline,) = opened(hub.env(tmp_path, **OFFLINE), task("someone/reviews", "main"))
+    assert offline == first
+    pinned, online = opened(hub.env(tmp_path, **OFFLINE), task("someone/reviews", new), task("no/where", "main"))
+    assert f"the cache holds someone/reviews@{old}, not {new}" in pinned["error"]
+    assert "no/where is not in the cache; HF_HUB_OFFLINE is set" in online["error"]
+    (updated,) = opened(hub.env(tmp_path), task("someone/reviews", "main"))
+    assert updated["origin"].endswith(new)
+    assert updated["sizes"]["test"] == 3
+    assert updated["fingerprint"] != first["fingerprint"]
+
+
+def test_configurations_parquet_and_labels_as_glue_and_snli_have_them(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+    card = b"""---
+configs:
+- config_name: nli
+  data_files:
+  - {split: train, path: nli/train-*}
+  - {split: test, path: nli/test-*}
+- config_name: words
+  data_files:
+  - {split: train, path: words/train-*}
+  - {split: test, path: words/test-*}
+---
+"""
+    pairs = parquet(premise=["a", "b", None, "c"], hypothesis=["x", "y", "z", ""], label=[0, -1, 1, 2])
+    named = parquet(sentence=["one ", "two", "three"], label=["POS", "NEG", "ODD"])
+    files = {"nli/train-0.parquet": pairs, "nli/test-0.parquet": pairs}
+    more = {"words/train-0.parquet": named, "words/test-0.parquet": parquet(sentence=["four"], label=["NEG"])}
+    commit = hub.add("dataset", "glue", {"README.md": card, **files, **more})
+    plain = {"train": "train", "test": "test"}
+    nli = task("glue", commit, config="nli", splits={"test": "test"}, columns={})
+    nli |= {"kind": "nli", "columns": ["premise", "hypothesis"], "labels": ["entailment", "neutral", "contradiction"]}
+    words = task("glue", commit, config="words", splits=plain, label_map={"NEG": 0, "POS": 1})
+    found, mapped, missing = opened(hub.env(tmp_path), nli, words, task("glue", commit, config="none"))
+    assert found["dropped"] == {"test: label outside the map": 1, "test: text is empty": 2}
+    assert found["where"]["test: label outside the map"] == ["glue test row 1"]
+    assert found["first"]["test"] == [["test:0", ["a", "x"], 0]]
+    assert found["origin"] == f"hub glue@{commit} (nli)"
+    assert mapped["first"] == {
+        "train": [["train:0", ["one"], 1], ["train:1", ["two"], 0]],
+        "test": [["test:0", ["four"], 0]],
+    }
+    assert mapped["dropped"] == {"train: label outside the map": 1}
+    assert "'none' not found" in missing["error"] and "--data" in missing["error"]
+
+
+def test_what_is_not_there_is_said_in_a_sentence(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+    commit = hub.add("dataset", "someone/reviews", REVIEWS)
+    script = hub.add("dataset", "someone/code", {"code.py": b"raise SystemExit('never run')"})
+    cases = {
+        "no dataset no/where, or it is private": task("no/where", "main"),
+        "has someone/reviews, but no revision 'v9'": task("someone/reviews", "v9"),
+        "has no split 'dev'; it has train, test": task("someone/reviews", commit, splits={"test": "dev"}),
+        "needs a column `text`; this row has sentence, label": task("someone/reviews", commit, columns={}),
+        "made by a script, and rbench runs no code": task("someone/code", script),
+    }
+    for words, answer in zip(cases, opened(hub.env(tmp_path), *cases.values()), strict=True):
+        assert words in answer["error"], answer
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_and_briefly(tmp_path: Path) -> None:
+    env = Hub("http://127.0.0.1:9").env(tmp_path)
+    first, second = opened(env, task("someone/one", "main"), task("someone/two", "0" * 40))
+    assert "http://127.0.0.1:9 cannot be reached" in first["error"]
+    assert "someone/two is not in the cache" in second["error"]
+
+
+@pytest.mark.parametrize("verb", ["GET", "HEAD"])
+def test_the_server_answers_as_the_hub_does(verb: str, hub: Hub) -> None:  # noqa: F811
+    import requests
+
+    commit = hub.add("dataset", "someone/reviews", REVIEWS)
+    answer = requests.request(verb, f"{hub.url}/datasets/someone/reviews/resolve/main/test.jsonl", timeout=5)
+    assert answer.headers["X-Repo-Commit"] == commit
+    assert answer.content == (REVIEWS["test.jsonl"] if verb == "GET" else b"")
+    missing = requests.request(verb, f"{hub.url}/datasets/someone/reviews/resolve/main/none", timeout=5)
+    assert (missing.status_code, missing.headers["X-Error-Code"]) == (404, "EntryNotFound")
