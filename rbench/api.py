@@ -258,8 +258,15 @@ def _estimate(job: Job, prepared: Prepared) -> Estimate:
     """Queries grow with the number of words; queries_per_word is a rule of thumb that each attack's file carries."""
     spec = job.spec
     assert isinstance(spec, AttackJob)
-    words = prepared.data[spec.task.name].mean_words("test")
+    words = _mean_words(prepared.data[spec.task.name], spec.attack.protect.get(spec.task.kind, ()))
     return Estimate(spec.num_examples, round(spec.num_examples * words * spec.attack.queries_per_word))
+
+
+def _mean_words(data: TaskData, protected: tuple[str, ...]) -> float:
+    """Mean words that an attack may change in a test text, from the first 200."""
+    examples = data.split("test")[:200]
+    open_columns = [i for i, column in enumerate(data.spec.columns) if column not in protected]
+    return sum(len(example.texts[i].split()) for example in examples for i in open_columns) / max(1, len(examples))
 
 
 def run(suite: str | Path, options: Options | None = None, *, progress: Progress | None = None) -> RunResult:

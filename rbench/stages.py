@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import hashlib
 import logging
+import platform
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -88,7 +89,7 @@ def run_job(job: Job, context: Context) -> Record:
             commit=commit,
             dirty=dirty,
             packages=provenance.packages(),
-            python=provenance.platform.python_version(),
+            python=platform.python_version(),
             platform=provenance.machine(),
             device=_device_name(context.device),
             started=started,
@@ -146,8 +147,10 @@ def _pretrain(
     assert spec.encoder.train is not None
     corpus = context.data(context.tasks[spec.encoder.train.data], spec.data_fingerprint)
     texts = [text for example in corpus.split("train") for text in example.texts]
-    base = context.cache.folder(job.needs[0]) if job.needs else None
-    if base is None and spec.encoder.base is not None:
+    base: Path | str | None = None
+    if job.needs:
+        base = context.cache.folder(job.needs[0])
+    elif spec.encoder.base is not None:
         base = _weights_of(spec.encoder.name, context)
     scores = pretrain(
         spec.encoder, base, texts, folder, seed=job.seed, device=context.device, progress=context.progress.update
@@ -277,12 +280,18 @@ def _resources(job: Job, spec: AttackJob, context: Context) -> Any:
 
 
 def _oracle(task: TaskSpec) -> Callable[[tuple[str, ...]], int | None] | None:
+    """Reads the true label of a text of the embedded world; None for tasks of the real one."""
     if task.generator is None:
         return None
     from rbench import mini
 
     generator = task.generator
-    return lambda texts: mini.oracle(generator, texts)
+
+    def read(texts: tuple[str, ...]) -> int | None:
+        label = mini.oracle(generator, texts)
+        return None if label is None else int(label)
+
+    return read
 
 
 def _tally(outcomes: Any) -> str:
