@@ -274,6 +274,7 @@ def test_jobs_with_the_same_eight_digits_are_not_confused(tmp_path: Path) -> Non
 # -------------------------------------------------------------------------------------------------------- folder names
 
 
+@settings(deadline=None)
 @given(
     st.text() | st.sampled_from(["", ".", "..", "...", "../..", "/etc", "a/b", "a%2Fb", "~", "%", "C:\\x", "x" * 400])
 )
@@ -284,6 +285,7 @@ def test_a_folder_name_is_one_safe_component(part: str) -> None:
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._=,+-%~")
 
 
+@settings(deadline=None)
 @given(st.text(), st.text())
 def test_different_parts_have_different_folders(one: str, other: str) -> None:
     assert (folder_name(one) == folder_name(other)) == (one == other)
@@ -295,6 +297,7 @@ def test_folder_names_stay_readable() -> None:
     assert folder_name("a/b") != folder_name("a%2Fb")
 
 
+@settings(deadline=None)
 @given(st.lists(st.text() | st.sampled_from(["..", ".", "", "/", "../../x"]), min_size=1, max_size=4))
 def test_no_job_leaves_the_run(parts: list[str]) -> None:
     folder = Store(Path("/run")).folder(JOB.model_copy(update={"parts": tuple(parts), "key": "../../../x"}))

@@ -6,7 +6,6 @@ double, after rounding exactly (none of the samples here lies on the edge betwee
 
 from __future__ import annotations
 
-import os
 import random
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,28 +19,16 @@ WORDS = ["the", "film", "is", "a", "slow", "but", "honest", "look", "at", "life"
 
 
 @pytest.fixture(scope="module")
-def ta(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    cache = tmp_path_factory.mktemp("textattack")
-    (cache / "post_install_check_3").touch()  # its first import downloads NLTK data unless this is there
-    before = os.environ.get("TA_CACHE_DIR")
-    os.environ["TA_CACHE_DIR"] = str(cache)
-    try:
-        with pytest.MonkeyPatch.context() as patch:  # its augmenters, unused here, ask for NLTK's list on import
-            patch.setattr("nltk.corpus.stopwords", SimpleNamespace(words=lambda language: []))
-            import textattack
-    finally:
-        os.environ.pop("TA_CACHE_DIR")
-        if before is not None:
-            os.environ["TA_CACHE_DIR"] = before
-    from textattack import attack_results, goal_function_results, metrics
-    from textattack.metrics.attack_metrics import attack_queries, attack_success_rate, words_perturbed
+def ta() -> SimpleNamespace:
+    from rbench.attack._textattack import textattack  # imported without its downloads
 
+    own = textattack.metrics.attack_metrics
     return SimpleNamespace(
         AttackedText=textattack.shared.AttackedText,
-        Result=goal_function_results.ClassificationGoalFunctionResult,
-        results=attack_results,
-        metrics=metrics,
-        modules=(attack_queries, attack_success_rate, words_perturbed),
+        Result=textattack.goal_function_results.ClassificationGoalFunctionResult,
+        results=textattack.attack_results,
+        metrics=textattack.metrics,
+        modules=(own.attack_queries, own.attack_success_rate, own.words_perturbed),
     )
 
 

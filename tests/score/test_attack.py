@@ -7,7 +7,7 @@ from fractions import Fraction
 from statistics import mean, stdev
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import StoreError
@@ -63,6 +63,7 @@ def test_a_sample_counted_by_hand() -> None:
     }
 
 
+@settings(deadline=None)
 @given(samples)
 def test_every_metric_follows_from_its_definition(sample: list[Outcome]) -> None:
     n = {s: sum(o.status == s for o in sample) for s in ("succeeded", "failed", "skipped", "errored")}
@@ -80,6 +81,7 @@ def test_every_metric_follows_from_its_definition(sample: list[Outcome]) -> None
     assert scores["queries"].sd == (pytest.approx(stdev(queries)) if len(queries) > 1 else None)
 
 
+@settings(deadline=None)
 @given(samples)
 def test_aua_is_clean_times_one_minus_asr_exactly(sample: list[Outcome]) -> None:
     tally = Tally.of(sample)
@@ -91,6 +93,7 @@ def test_aua_is_clean_times_one_minus_asr_exactly(sample: list[Outcome]) -> None
     assert aua == clean * (1 - asr)
 
 
+@settings(deadline=None)
 @given(samples, st.randoms(use_true_random=False))
 def test_order_does_not_move_a_digit(sample: list[Outcome], random: object) -> None:
     shuffled = list(sample)
@@ -98,12 +101,14 @@ def test_order_does_not_move_a_digit(sample: list[Outcome], random: object) -> N
     assert attack_scores(shuffled) == attack_scores(sample)
 
 
+@settings(deadline=None)
 @given(samples)
 def test_errored_examples_change_nothing_but_their_own_count(sample: list[Outcome]) -> None:
     sound = [o for o in sample if o.status != "errored"]
     assert attack_scores(sample, oracle=True) == attack_scores(sound, oracle=True)
 
 
+@settings(deadline=None)
 @given(samples)
 def test_scores_are_named_ordered_and_within_their_intervals(sample: list[Outcome]) -> None:
     scores = attack_scores(sample, oracle=True)
@@ -118,6 +123,7 @@ def test_scores_are_named_ordered_and_within_their_intervals(sample: list[Outcom
             assert score.low is score.high is None
 
 
+@settings(deadline=None)
 @given(st.lists(samples, min_size=1, max_size=4))
 def test_pooled_seeds_equal_one_large_sample(seeds: list[list[Outcome]]) -> None:
     pooled = Tally.pooled([Tally.of(sample, oracle=True) for sample in seeds])
@@ -162,6 +168,7 @@ def record(sample: list[Outcome], generator: str | None = None) -> Record:
     )
 
 
+@settings(deadline=None)
 @given(samples)
 def test_a_record_keeps_the_whole_tally(sample: list[Outcome]) -> None:
     stored = Record.model_validate_json(record(sample).model_dump_json())

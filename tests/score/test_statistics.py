@@ -6,7 +6,7 @@ import math
 from statistics import fmean, stdev
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
@@ -16,6 +16,7 @@ from rbench.score import Sample, spread, wilson
 numbers = st.lists(st.floats(-1e6, 1e6), max_size=30)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_is_that_of_statsmodels(pair: tuple[int, int]) -> None:
     count, n = pair
@@ -30,6 +31,7 @@ def test_wilson_at_the_ends_stays_within_the_range() -> None:
     assert wilson(10, 10)[1] == 1.0
 
 
+@settings(deadline=None)
 @given(numbers.filter(lambda values: len(values) > 1))
 def test_t_interval_is_that_of_scipy(values: list[float]) -> None:
     sample = Sample.of(values)
@@ -46,6 +48,7 @@ def test_one_value_has_no_interval_and_equal_values_have_a_point() -> None:
     assert Sample.of([3, 3, 3]).interval() == (3, 3)
 
 
+@settings(deadline=None)
 @given(st.lists(numbers, max_size=4))
 def test_pooling_is_throwing_together(samples: list[list[float]]) -> None:
     pooled = Sample.pooled(Sample.of(values) for values in samples)

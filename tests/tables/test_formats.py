@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import StoreError
@@ -96,6 +96,7 @@ def test_signs_are_explained_only_where_they_stand(make_run: MakeRun) -> None:
     assert "n/a: no example in the denominator." in full
 
 
+@settings(deadline=None)
 @given(st.text() | st.text(alphabet="|\\*_`<>[]()&a; \n"))
 def test_markdown_text_stays_in_its_cell(text: str) -> None:
     escaped = markdown_escape(text)
@@ -110,6 +111,7 @@ def test_markdown_text_stays_in_its_cell(text: str) -> None:
 # -------------------------------------------------------------------------------------------------------------- LaTeX
 
 
+@settings(deadline=None)
 @given(st.text() | st.just(NASTY))
 def test_latex_is_ascii_with_balanced_braces(text: str) -> None:
     escaped = latex_escape(text)
