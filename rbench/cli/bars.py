@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from rbench.cli.console import console, is_terminal, tell
+from rbench.cli.console import console, harmless, is_terminal, tell
 from rbench.progress import Progress
 
 EVERY = 30.0
@@ -64,7 +64,7 @@ class Bars:
         self.note(_ending(self.name, status, time.monotonic() - self.started, self.text))
 
     def note(self, text: str) -> None:
-        self.display.console.print(text)
+        self.display.console.print(harmless(text))
 
 
 class Lines:

@@ -22,14 +22,22 @@ def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, force_terminal=is_terminal(stderr), highlight=False, markup=False, emoji=False)
 
 
+def harmless(text: str) -> str:
+    """`text` with control characters spelled out: what comes from files must not steer the terminal."""
+    return text.translate(_CONTROLS)
+
+
+_CONTROLS = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\n\t"}
+
+
 def say(text: str = "") -> None:
     """Print a line for the user to keep: results go to standard output."""
-    print(text, flush=True)
+    print(harmless(text), flush=True)
 
 
 def tell(text: str) -> None:
     """Print a line about the work: to standard error, so that results can be piped."""
-    print(text, file=sys.stderr, flush=True)
+    print(harmless(text), file=sys.stderr, flush=True)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
@@ -39,7 +47,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) ->
         for i, column in enumerate(columns):
             table.add_column(column, no_wrap=i == 0, overflow="fold")
         for row in rows:
-            table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+            table.add_row(*(cell if isinstance(cell, Text) else Text(harmless(cell)) for cell in row))
         console().print(table)
         return
     cells = [[" ".join(str(cell).split()) for cell in row] for row in (columns, *rows)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from rbench.cli.console import console, is_terminal, say
+from rbench.cli.console import console, harmless, is_terminal, say
 from rbench.spec import Outcome
 
 
@@ -36,12 +36,12 @@ def coloured(original: str, perturbed: str) -> Text:
     text = Text()
     for old, new in changes(original, perturbed):
         if old == new:
-            text.append(old)
+            text.append(harmless(old))
             continue
-        text.append(old, style="red strike")
+        text.append(harmless(old), style="red strike")
         if old and new:
             text.append(" ")
-        text.append(new, style="bold green")
+        text.append(harmless(new), style="bold green")
     return text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -21,7 +22,7 @@ from rbench.spec import AttackSpec, EncoderSpec, Named, ResourceChoice, Resource
 Entry = TypeVar("Entry", bound=Named)
 
 RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
-_OBJECTIVES = Path(__file__).resolve().parent.parent / "train" / "objectives"
+_PACKAGE = Path(__file__).resolve().parent.parent
 _ATTACK_FIELDS = ("max_words", "query_budget")
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
 _MAY_EXPORT = {"LICENCE": "licence", "PROTECT": "protect", "QUERIES_PER_WORD": "queries_per_word"}
@@ -77,10 +78,9 @@ class Entries:
             if spec.base is not None and spec.base != name and spec.base in self.registry.names("encoders"):
                 self.encoder(spec.base, located.at(("base",)), (*above, name))
             if spec.train is not None:
-                valid = module_names(_OBJECTIVES)
-                if spec.train.objective not in valid:
-                    message = unknown("objective", spec.train.objective, valid)
-                    self.problems.add(located.at(("train", "objective")), message)
+                options = located.sub("train", "options") if "options" in located.data["train"] else Located({})
+                place = located.at(("train", "objective"))
+                check_module("train.objectives", "objective", spec.train.objective, place, options, self.problems)
                 self.task(spec.train.data, located.at(("train", "data")))
 
     def resources(
@@ -224,9 +224,17 @@ class Entries:
         return located.put(("name",), Located(name, {(): located.at()}))
 
 
-def module_names(folder: Path) -> list[str]:
-    """Names of the modules in a package's folder; those that start with an underscore are its own business."""
-    return sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
+def check_module(package: str, what: str, name: str, place: str, options: Located, problems: Problems) -> None:
+    """Check that a package of rbench has a module of this name, and the options against the module's `Options`.
+
+    Modules that start with an underscore are the package's own business. Importing one loads no torch.
+    """
+    folder = _PACKAGE.joinpath(*package.split("."))
+    valid = [path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")]
+    if name in valid:
+        check(importlib.import_module(f"rbench.{package}.{name}").Options, options, problems)
+    else:
+        problems.add(place, unknown(what, name, valid))
 
 
 def attack_module(path: Path) -> ModuleType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,12 +11,11 @@ from typing import Any, NamedTuple
 
 from rbench.errors import SuiteError
 from rbench.load.check import check
-from rbench.load.entries import Entries, module_names
+from rbench.load.entries import Entries, check_module
 from rbench.load.places import Located, Problems, describe, parse, read, shown
 from rbench.registry import Registry, unknown
 from rbench.spec import AttackSpec, Choice, EncoderSpec, ResourceChoice, ResourceProfile, Suite, TaskSpec, Training
 
-_STRATEGIES = Path(__file__).resolve().parent.parent / "finetune"
 _SETTABLE = frozenset(Suite.model_fields) - {"profiles"}
 _DEEP = ("training", "num_examples")
 """Keys whose mappings a profile completes; all other keys it replaces."""
@@ -101,10 +99,13 @@ def _load(
         entries.encoder(name, place)
     for place, name in _names(merged, "tasks"):
         entries.task(name, place)
+        task = entries.tasks.get(name)
+        if task is not None and not task.labels:
+            problems.add(place, f"task {name} has no labels (its kind is {task.kind}): there is nothing to classify")
     for choice in _choices(merged, "attacks"):
         entries.attack(choice.name, choice.options, choice.label, choice.place)
     for choice in _choices(merged, "finetune"):
-        _check_strategy(choice, problems)
+        check_module("finetune", "finetune strategy", choice.name, choice.place, choice.options, problems)
     for choice in _choices(merged, "evaluate"):
         problems.add(choice.place, f'unknown evaluation "{choice.name}"; there are none yet: remove `evaluate`')
     resources = _resources(merged, entries)
@@ -252,14 +253,6 @@ def _choices(located: Located, key: str) -> Iterator[_Chosen]:
             continue
         if isinstance(options.data, dict):
             yield _Chosen(name, Choice(name=name, options=options.data).label, place, options)
-
-
-def _check_strategy(choice: _Chosen, problems: Problems) -> None:
-    valid = module_names(_STRATEGIES)
-    if choice.name not in valid:
-        problems.add(choice.place, unknown("finetune strategy", choice.name, valid))
-        return
-    check(importlib.import_module(f"rbench.finetune.{choice.name}").Options, choice.options, problems)
 
 
 def _resources(merged: Located, entries: Entries) -> ResourceProfile | None:
