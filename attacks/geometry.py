@@ -23,6 +23,7 @@ REFERENCE = (
     "sections 3.3 and 4.3, Algorithm 1 with the cross-entropy loss"
 )
 NEEDS = ("masked_lm", "word_vectors", "stopwords")
+QUERIES_PER_WORD = 1.0
 
 
 class Options(Strict):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TITLE = "Random substitutions"
 REFERENCE = "A control of rbench's own, with the candidates of the Geometry attack"
 NEEDS = ("masked_lm", "word_vectors", "stopwords")
+QUERIES_PER_WORD = 0.2
 
 
 class Options(Strict):

@@ -49,7 +49,8 @@ class MaskedWords:
         self.index, self.vectors = index, vectors
         self.candidates, self.min_cosine, self.unknown = candidates, min_cosine, unknown
         self.batch_size = batch_size
-        self._ids, self._words = _whole_words(tokenizer)
+        ids, self._words = _whole_words(tokenizer)
+        self._ids = torch.tensor(ids, device=next(model.parameters()).device)
         self._rows = np.array([index.get(word.lower(), -1) for word in self._words])
         self._limit = longest_input(model, tokenizer)
         empty = tokenizer("")["input_ids"]
@@ -104,7 +105,7 @@ class MaskedWords:
         places = torch.tensor([place for _, place in masked], device=device)
         with _only_at(self.model, places):
             logits = self.model(input_ids=ids, attention_mask=attention.long()).logits
-        whole = logits[:, torch.tensor(self._ids, device=device)].float()
+        whole = logits[:, self._ids].float()
         # Four times as many as wanted: a cased vocabulary has a word up to three times (good, Good, GOOD).
         best = torch.topk(whole, k=min(4 * self.candidates + 1, whole.shape[1]), dim=1).indices
         ranked: list[list[int]] = best.tolist()
