@@ -238,13 +238,11 @@ def _attack(job: Job, spec: AttackJob, context: Context, source: Callable[..., P
         outcomes[outcome.example_id] = outcome
         context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
     kept = [outcomes[example.id] for example in chosen]
-    counts = {status: sum(o.status == status for o in kept) for status in ("succeeded", "failed", "skipped", "errored")}
-    counts["truncated"] = sum(o.truncated for o in kept)
     return Record(
         job=job,
         status="complete",
-        scores=tuple(score.attack_scores(kept).values()),
-        counts=counts,
+        scores=tuple(score.attack_scores(kept, oracle=spec.task.generator is not None).values()),
+        counts=score.attack_counts(kept),
         provenance=source(
             dataset_fingerprint=data.fingerprint,
             weights_hash=weights_hash(context.cache.folder(job.needs[0])),
