@@ -91,7 +91,9 @@ def build(spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, *, path
 
 def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:
     recipe = recipe_class(spec)
-    parameters = arguments(blueprint(spec, recipe)[0], spec)
+    published, asked = blueprint(spec, recipe)
+    parameters = arguments(published, spec)
+    resources.load(sorted(asked))  # inside the binding, models cannot be read
     with binding(resources, parameters):
         return lean(recipe.build(victim))
 

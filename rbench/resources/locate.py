@@ -170,7 +170,7 @@ def _nltk(*packages: str) -> Finder:
 
 def _model(what: str) -> Finder:
     def find(source: Source, models_path: Sequence[Path]) -> Located:
-        found = find_encoder(model_spec(source, what), models_path)
+        found = find_encoder(_model_spec(source, what), models_path)
         assert found.fingerprint is not None  # only a spec with `train` has none
         pooled = sorted(Path(found.where).glob("*/config.json")) if found.kind == "folder" else []
         mark = f"{found.fingerprint}{places.digest(pooled)}" if pooled else found.fingerprint
@@ -179,7 +179,7 @@ def _model(what: str) -> Finder:
     return find
 
 
-def model_spec(source: Source, what: str) -> EncoderSpec:
+def _model_spec(source: Source, what: str) -> EncoderSpec:
     """A model of this profile, as the encoder machinery looks for it: by its own name, then as a hub id."""
     name = _named(source, what)
     return EncoderSpec(name=name.rsplit("/", 1)[-1], base=name, revision=source.revision)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from rbench.encoders.load import download
+from rbench.encoders.load import fetch
 from rbench.errors import ResourceError
 from rbench.resources import lexical
-from rbench.resources.locate import loader, locate, model_spec
+from rbench.resources.locate import loader, locate
 from rbench.resources.memo import Memo
 from rbench.resources.models import MaskedLM, Sentences, sentence_transformer, universal_sentence_encoder
 from rbench.resources.vectors import WordVectors, read_counterfitted, read_vectors
@@ -38,6 +38,11 @@ class Resources:
     ) -> None:
         self.profile, self.models_path, self.device = profile, tuple(models_path), device
         self.trained = dict(trained or {})
+
+    def load(self, kinds: Iterable[ResourceKind]) -> None:
+        """Load these now, so that what is damaged says so before the work starts."""
+        for kind in kinds:
+            getattr(self, {"synonyms": "_synonyms", "pos_tagger": "_tagger"}.get(kind, kind))
 
     def _source(self, kind: ResourceKind) -> tuple[Source, str]:
         where = locate(self.profile, {kind}, self.models_path)[kind].where
@@ -76,7 +81,7 @@ class Resources:
             if source.name not in self.trained:
                 raise ResourceError(f"masked_lm: no pretrain job of this run made the encoder {source.name}")
             return MaskedLM.open(self.trained[source.name], self.device)
-        return MaskedLM.open(self._folder(source, where, "masked_lm"), self.device)
+        return MaskedLM.open(fetch(where), self.device)
 
     @cached_property
     def sentence_encoder(self) -> Sentences:
@@ -88,7 +93,7 @@ class Resources:
             return Sentences(encode, "mini")
         if source.kind == "use":
             return universal_sentence_encoder(where)
-        return sentence_transformer(self._folder(source, where, "sentence_encoder"), self.device)
+        return sentence_transformer(fetch(where), self.device)
 
     @cached_property
     def _tagger(self) -> Callable[[Sequence[str]], lexical.Tags]:
@@ -121,7 +126,3 @@ class Resources:
 
             return stopwords()
         return lexical.nltk_stopwords()
-
-    @staticmethod
-    def _folder(source: Source, where: str, what: str) -> Path:
-        return Path(where) if Path(where).is_dir() else download(model_spec(source, what), where)
