@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
+from rich.text import Text
 
 from rbench.cli.console import console, harmless, is_terminal, tell
 from rbench.progress import Progress
@@ -64,7 +65,7 @@ class Bars:
         self.note(_ending(self.name, status, time.monotonic() - self.started, self.text))
 
     def note(self, text: str) -> None:
-        self.display.console.print(harmless(text))
+        self.display.console.print(Text(harmless(text)))
 
 
 class Lines:

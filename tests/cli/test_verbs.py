@@ -1,0 +1,367 @@
+"""What each verb hands to the API, what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import rbench
+from rbench import api
+from rbench.cli import main
+from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
+from rbench.registry import Registry
+from rbench.spec import Record
+from tests.cli.conftest import Api, Shell, outcome
+
+VERBS = ["run", "plan", "table", "attack", "list", "doctor"]
+ANSI = "\x1b["
+
+
+# ----------------------------------------------------------------------------------------------------------- help
+
+
+def test_help_names_all_verbs_and_exit_codes(shell: Shell) -> None:
+    for arguments in ((), ("--help",), ("-h",)):
+        result = shell(*arguments)
+        assert all(re.search(rf"\b{verb} ", result.stdout) for verb in VERBS)
+        assert "Exit codes: 0 complete, 1 some jobs failed, 2 bad suite" in result.stdout
+        assert "attack success rate (ASR)" in result.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_an_example(shell: Shell, verb: str) -> None:
+    result = shell(verb, "--help")
+    assert result.exit_code == 0
+    assert f"Example: rbench {verb} " in result.stdout
+    assert ANSI not in result.stdout
+
+
+def test_help_answers_at_once_and_without_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['rbench', '--help']\n"
+        "from rbench.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "heavy = {'torch', 'transformers', 'textattack', 'datasets', 'pandas', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert time.perf_counter() - started < 5  # 0.25 s of work; the rest is room for a busy machine
+
+
+def test_version(shell: Shell) -> None:
+    assert shell("--version").stdout == f"rbench {rbench.__version__}\n"
+
+
+# ------------------------------------------------------------------------------------------------------------ run
+
+
+def test_run_hands_over_every_option(shell: Shell, mock: Api, tmp_path: Path) -> None:
+    mock.answers["run"] = api.RunResult(run=Path("r"), complete=1)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    result = shell(
+        *("run", "quickstart", "--profile", "local", "--set", "seeds=[1, 2]", "--set", "num_examples=3"),
+        *(
+            "--only",
+            "pwws",
+            "--limit",
+            "7",
+            "--out",
+            tmp_path / "out",
+            "--data",
+            tmp_path / "a",
+            "--data",
+            tmp_path / "b",
+        ),
+        *("--models", tmp_path / "a", "--include", tmp_path / "b", "--device", "cpu", "--fresh", "--quiet"),
+    )
+    assert result.exit_code == 0, result.output
+    (name, (suite, options), kwargs) = mock.calls[0]
+    assert (name, suite) == ("run", "quickstart")
+    assert options == api.Options(
+        profile="local",
+        overrides=("seeds=[1, 2]", "num_examples=3"),
+        only="pwws",
+        limit=7,
+        out=tmp_path / "out",
+        data=(tmp_path / "a", tmp_path / "b"),
+        models=(tmp_path / "a",),
+        include=(tmp_path / "b",),
+        device="cpu",
+        fresh=True,
+    )
+    assert kwargs["progress"] is None
+
+
+def test_run_with_nothing_said_takes_the_defaults(shell: Shell, mock: Api) -> None:
+    mock.answers["run"] = api.RunResult(run=Path("r"), complete=1)
+    assert shell("run", "quickstart").exit_code == 0
+    assert mock.options == api.Options()
+    assert mock.calls[0][2]["progress"] is not None
+
+
+def test_search_paths_come_from_the_environment_too(
+    shell: Shell, mock: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mock.answers["run"] = api.RunResult(run=Path("r"), complete=1)
+    monkeypatch.setenv("RBENCH_DATA", f"/x{os.pathsep}{os.pathsep}/y")
+    monkeypatch.setenv("RBENCH_MODELS", "")
+    shell("run", "quickstart", "--data", tmp_path)
+    assert mock.options.data == (tmp_path, Path("/x"), Path("/y"))
+    assert mock.options.models == ()
+
+
+def test_a_complete_run_prints_its_tables_and_nothing_else_on_stdout(shell: Shell, mock: Api) -> None:
+    mock.answers["run"] = api.RunResult(run=Path("results/runs/demo"), complete=6, tables=["| a |\n|---|\n", "| b |"])
+    result = shell("run", "quickstart")
+    assert result.exit_code == 0
+    assert result.stdout == "| a |\n|---|\n\n| b |\n\n"
+    assert "6 jobs complete; results are in results/runs/demo" in result.stderr
+
+
+def test_a_run_with_failed_jobs_says_which_and_why_and_ends_with_1(shell: Shell, mock: Api, failed: Record) -> None:
+    mock.answers["run"] = api.RunResult(run=Path("r"), complete=5, failed=[failed], skipped=[failed.job], tables=["t"])
+    result = shell("run", "quickstart")
+    assert result.exit_code == 1
+    assert "failed: attack/minilm/mr/clean/pwws/seed1: ValueError: the head fell off" in result.stderr
+    assert "not run, for it needs one that failed: attack/minilm/mr/clean/pwws/seed1" in result.stderr
+    assert "record.json" in result.stderr
+    assert result.stdout == "t\n\n"
+
+
+@pytest.mark.parametrize("error", [SuiteError, PlanError, ResourceError, StoreError])
+@pytest.mark.parametrize("verb", ["run", "plan", "table", "doctor"])
+def test_what_a_user_can_mend_is_one_message_and_ends_with_2(
+    shell: Shell, mock: Api, error: type[Exception], verb: str
+) -> None:
+    mock.answers[verb] = error('my.yaml:3:5: unknown task "mrr"; did you mean mr?\nmy.yaml:4:1: [odd]')
+    result = shell(verb, *(["x"] if verb != "doctor" else []))
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == 'error: my.yaml:3:5: unknown task "mrr"; did you mean mr?\nmy.yaml:4:1: [odd]\n'
+
+
+def test_ctrl_c_says_how_to_go_on_and_ends_with_130(shell: Shell, mock: Api) -> None:
+    mock.answers["run"] = KeyboardInterrupt()
+    result = shell("run", "quickstart")
+    assert result.exit_code == 130
+    assert "Interrupted. What is done is kept: run the same command again" in result.stderr
+    mock.answers["plan"] = KeyboardInterrupt()
+    assert shell("plan", "quickstart").exit_code == 130
+
+
+def test_a_signal_ends_the_real_command_with_130(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\n"
+        "from rbench import api\n"
+        "def run(*a, progress, **k):\n"
+        "    progress.start('attack/x', 1, 1); time.sleep(60)\n"
+        "api.run = run\n"
+        "sys.argv = ['rbench', 'run', 'quickstart']\n"
+        "from rbench.cli import main\n"
+        "main()\n"
+    )
+    command = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert command.stderr is not None
+    assert command.stderr.readline() == "[1/1] attack/x: started\n"
+    command.send_signal(signal.SIGINT)
+    out, err = command.communicate(timeout=30)
+    assert (command.returncode, out) == (130, "")
+    assert "run the same command again" in err
+    assert "Traceback" not in err
+
+
+def test_a_bug_keeps_its_traceback(shell: Shell, mock: Api) -> None:
+    mock.answers["run"] = ZeroDivisionError("a bug")
+    result = shell("run", "quickstart")
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_main_ends_with_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, code in ((["plan", "quickstrt"], 2), (["list", "suites"], 0), (["nonsense"], 2), (["run"], 2)):
+        monkeypatch.setattr(sys, "argv", ["rbench", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert (end.value.code or 0) == code
+        assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "Missing argument 'SUITE'"),
+        (["run", "x", "--limit", "0"], "--limit"),
+        (["run", "x", "--limit", "many"], "--limit"),
+        (["run", "x", "--device", "tpu"], "'tpu' is not one of"),
+        (["run", "x", "--data", "/no/such/folder"], "does not exist"),
+        (["run", "x", "--sed", "seeds=1"], "No such option"),
+        (["table", "x", "--metric", "arr"], 'unknown metric "arr"; did you mean asr'),
+        (["table", "x", "--metric", "zzzz"], "valid are: asr, aua, clean, oracle_asr, perturbed, queries"),
+        (["table", "x", "--format", "markdwon"], 'unknown format "markdwon"; did you mean markdown?'),
+        (["table", "x", "--layout", "papr"], 'unknown layout "papr"; did you mean paper?'),
+        (["list", "encoder"], "'encoder' is not one of"),
+        (["attack", "-t", "mr", "-a", "pwws"], "Missing option"),
+        (["runn"], "No such command 'runn'"),
+    ],
+)
+def test_a_wrong_command_line_is_told_and_ends_with_2(
+    shell: Shell, mock: Api, arguments: list[str], message: str
+) -> None:
+    result = shell(*arguments)
+    assert result.exit_code == 2
+    assert message in re.sub(r"[\s│]+", " ", result.stderr)
+    assert mock.calls == []
+
+
+# ----------------------------------------------------------------------------------------------------------- plan
+
+
+def test_plan_groups_seeds_and_sums_what_remains(shell: Shell, mock: Api, planned: api.Planned) -> None:
+    mock.answers["plan"] = planned
+    result = shell("plan", "demo", "--profile", "local")
+    assert result.exit_code == 0
+    assert mock.options.profile == "local"
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["finetune/minilm/mr/clean", "0-2", "1/3"] in lines
+    assert ["attack/minilm/mr/clean/pwws", "0-2", "0/3", "300", "36,000"] in lines
+    assert "6 jobs, 1 done; to do: 2 finetune, 3 attack" in result.stdout
+    assert "to attack: 300 examples, about 36,000 model queries" in result.stdout
+    assert "note: mr: from somewhere" in result.stdout
+    assert "results go to results/runs/demo" in result.stdout
+
+
+def test_a_dry_run_prints_the_plan_and_runs_nothing(shell: Shell, mock: Api, planned: api.Planned) -> None:
+    mock.answers["plan"] = planned
+    dry, plan = shell("run", "demo", "--dry-run"), shell("plan", "demo")
+    assert (dry.exit_code, dry.stdout) == (0, plan.stdout)
+    assert [name for name, *_ in mock.calls] == ["plan", "plan"]
+
+
+def test_a_finished_plan_says_so(shell: Shell, mock: Api, planned: api.Planned) -> None:
+    import dataclasses
+
+    mock.answers["plan"] = dataclasses.replace(planned, done=frozenset(job.key for job in planned.jobs))
+    assert "6 jobs, 6 done; to do: nothing" in shell("plan", "demo").stdout
+
+
+# ---------------------------------------------------------------------------------------------------------- table
+
+
+def test_table_prints_what_the_api_renders(shell: Shell, mock: Api) -> None:
+    mock.answers["table"] = '{"cells": ["[bold]", "100%"]}\n'
+    result = shell("table", "results/runs/x", "--metric", "aua", "--format", "json", "--layout", "full", "--intervals")
+    assert result.stdout == '{"cells": ["[bold]", "100%"]}\n'
+    _, arguments, options = mock.calls[0]
+    assert arguments == (Path("results/runs/x"),)
+    assert options == {"metric": "aua", "layout": "full", "fmt": "json", "intervals": True}
+    shell("table", "x")
+    assert mock.calls[1][2] == {"metric": "asr", "layout": "paper", "fmt": "markdown", "intervals": False}
+
+
+# --------------------------------------------------------------------------------------------------------- attack
+
+
+def test_attack_shows_each_example_with_its_changes(shell: Shell, mock: Api, tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "films.yaml").write_text("kind: single\ncolumns: [text]\nlabels: [bad, good]\n")
+    skipped = outcome(status="skipped", perturbed=None, perturbed_prediction=None, original_prediction=0)
+    mock.answers["attack"] = lambda *_, **__: iter([outcome(oracle_label=1), skipped])
+    result = shell(
+        *("attack", "-e", "minilm", "-t", "films", "-a", "pwws", "-n", "2", "--resources", "local"),
+        *("--set", "seeds=3", "--include", tmp_path, "--quiet"),
+    )
+    assert result.exit_code == 0, result.output
+    assert mock.calls[0][1][:4] == ("minilm", "films", "pwws", 2)
+    assert mock.options.overrides == ("resources=local", "seeds=3")
+    assert result.stdout == (
+        "[1/2] example 17: succeeded, label good, predicted good -> bad, 41 queries, 1 of 3 words changed, "
+        "true label of the new text good\n"
+        "  a [[good]] -> [[fine]] film\n\n"
+        "[2/2] example 17: skipped, label good, predicted bad, wrong before any change\n"
+        "  a good film\n\n"
+    )
+
+
+def test_attack_on_an_unknown_task_names_the_option(shell: Shell, mock: Api) -> None:
+    result = shell("attack", "-e", "minilm", "-t", "mrx", "-a", "pwws")
+    assert result.exit_code == 2
+    assert 'error: --task: unknown task "mrx"; did you mean mr' in result.stderr
+
+
+# ----------------------------------------------------------------------------------------------- list and doctor
+
+
+@pytest.mark.parametrize("kind", ["encoders", "tasks", "attacks", "suites", "resources"])
+def test_list_prints_every_name_on_one_line(shell: Shell, kind: str) -> None:
+    result = shell("list", kind)
+    assert result.exit_code == 0
+    names = [line.split("  ")[0] for line in result.stdout.split("\n\n")[0].splitlines()[1:]]
+    assert names == Registry().names(kind)  # type: ignore[arg-type]
+    assert ("A2TYoo2021" in result.stdout) == (kind == "attacks")
+
+
+def test_list_includes_a_folder_of_ones_own(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "mine.yaml").write_text("title: Mine\nreference: Me 2026\nlicence: MIT\n")
+    result = shell("list", "tasks", "--include", tmp_path)
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("mine"))
+    assert "Me 2026; MIT" in line
+    assert line.endswith(f"--include {tmp_path}")
+
+
+def test_doctor_says_what_is_there_and_how_to_get_the_rest(shell: Shell, mock: Api) -> None:
+    remedy = "run `nltk.download`"
+    mock.answers["doctor"] = [
+        api.Check(kind="task", name="mr", ok=True, where="/data/mr"),
+        api.Check(kind="resources standard", name="synonyms", ok=False, remedy=remedy),
+        api.Check(kind="resources local", name="synonyms", ok=False, remedy=remedy),
+        api.Check(kind="encoder", name="minilm", ok=None, where="hub"),
+    ]
+    result = shell("doctor")
+    assert result.exit_code == 0
+    lines = [re.split(r"  +", line) for line in result.stdout.splitlines()]
+    assert ["task mr", "ok", "/data/mr"] in lines
+    assert ["resources standard synonyms", "missing", "see below"] in lines
+    assert ["encoder minilm", "unchecked", "hub"] in lines
+    assert f"missing: resources standard synonyms, resources local synonyms\n  {remedy}\n" in result.stdout
+    assert "2 of 4 are there" in result.stdout
+
+
+# ---------------------------------------------------------------------------------------------------------- output
+
+
+def test_output_that_is_not_a_terminal_has_no_colours(shell: Shell, mock: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    mock.answers["doctor"] = [api.Check(kind="task", name="mr", ok=True, where="x")]
+    mock.answers["attack"] = lambda *_, **__: iter([outcome()])
+    for arguments in (["doctor"], ["list", "encoders"], ["attack", "-e", "minilm", "-t", "mr", "-a", "pwws"]):
+        result = shell(*arguments)
+        assert result.exit_code == 0
+        assert "\x1b" not in result.stdout
+
+
+def test_control_characters_from_files_do_not_reach_the_terminal(shell: Shell, mock: Api) -> None:
+    mock.answers["plan"] = SuiteError('unknown task "\x1b[31m\x07"')
+    assert shell("plan", "x").stderr == 'error: unknown task "\\x1b[31m\\x07"\n'
+
+
+def test_a_terminal_that_lacks_a_character_shows_it_escaped() -> None:
+    code = (
+        "import sys; from rbench import api\n"
+        "api.table = lambda *a, **k: 'caf\\u00e9 \\u0430'\n"
+        "sys.argv = ['rbench', 'table', 'x']\n"
+        "from rbench.cli import main\n"
+        "main()\n"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert done.stdout == b"caf\\xe9 \\u0430\n"
