@@ -68,6 +68,22 @@ def cached(repo: str, kind: Kind, revision: str | None) -> Path | None:
         return None
 
 
+def remember(repo: str, kind: Kind, revision: str | None, commit: str) -> None:
+    """Note in the hub cache that `revision` (None: main) is `commit`, as the client does when it downloads a branch.
+
+    rbench downloads commits; without this note the cache could not say offline what main was.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    if revision is not None and (COMMIT.fullmatch(revision) or ".." in revision):
+        return
+    refs = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repo, repo_type=kind) / "refs"
+    note = refs / (revision or "main")
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(commit)
+
+
 def commit(repo: str, kind: Kind, revision: str | None) -> str:
     """The commit (40 hex digits) that `revision` (None: main) of `repo` stands for.
 

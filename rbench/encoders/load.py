@@ -61,7 +61,9 @@ def fetch(where: str, *, trust_remote_code: bool = False, revision: str | None =
         if cached is not None and _has_weights(cached):
             return cached
         names = [file.rfilename for file in HfApi().model_info(repo, revision=commit).siblings or ()]
-        return Path(snapshot_download(repo, revision=commit, allow_patterns=_wanted(names, trust_remote_code)))
+        folder = snapshot_download(repo, revision=commit, allow_patterns=_wanted(names, trust_remote_code))
+        hub.remember(repo, "model", revision, commit)
+        return Path(folder)
     except hub.failures() as error:
         raise ResourceError(f"{where} could not be downloaded: {error}") from error
 

@@ -55,6 +55,7 @@ class SentenceEncoder(nn.Module):
         self.model = model
         self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
+        self._typed = "token_type_ids" in inspect.signature(model.forward).parameters
         self.dim = int(self.model.config.hidden_size)
         longest = longest_input(self.model, tokenizer)
         self.max_length = min(max_length or longest, longest)
@@ -93,7 +94,12 @@ class SentenceEncoder(nn.Module):
         return next(self.model.parameters()).device  # type: ignore[no-any-return]
 
     def forward(self, **inputs: Tensor) -> Tensor:
-        """Vectors (batch, dim) for what a tokenizer returns: input_ids (or inputs_embeds), attention_mask, ..."""
+        """Vectors (batch, dim) for what a tokenizer returns: input_ids (or inputs_embeds), attention_mask, ...
+
+        token_type_ids are left out for networks that know none (DistilBERT under BERT's tokenizer, for instance).
+        """
+        if not self._typed:
+            inputs.pop("token_type_ids", None)
         outputs = self.model(**inputs, output_hidden_states=self.pooling == "first-last-mean", return_dict=True)
         last: Tensor = outputs.last_hidden_state
         if self.pooling == "cls":

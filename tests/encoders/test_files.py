@@ -1,0 +1,44 @@
+"""Every encoder file is tested by being there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import rbench.encoders
+from rbench.hub import COMMIT, REPO_ID
+from rbench.spec import EncoderSpec
+
+FOLDER = Path(rbench.encoders.__file__).parent
+FILES = sorted(path for path in FOLDER.glob("*.yaml") if not path.stem.startswith("mini-"))
+PLAIN = {"bert-base", "bert-large", "roberta-base", "roberta-large", "distilbert", "minilm", "mpnet"}
+
+
+def test_the_encoders_of_the_papers_are_there() -> None:
+    simcse = {
+        f"{kind}simcse-{base}-{size}"
+        for kind in ("", "sup")
+        for base in ("bert", "roberta")
+        for size in ("base", "large")
+    }
+    assert {path.stem for path in FILES} >= PLAIN | simcse
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_file_is_an_encoder_that_says_where_it_comes_from(path: Path) -> None:
+    spec = EncoderSpec.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    assert spec.name == path.stem
+    assert spec.title and spec.reference and spec.licence
+    assert spec.base is not None and REPO_ID.fullmatch(spec.base)
+    assert not spec.trust_remote_code
+    if spec.revision is None:
+        assert any("main" in note for note in spec.notes)
+    else:
+        assert COMMIT.fullmatch(spec.revision)
+    if path.stem not in PLAIN:
+        objective, _, base = path.stem.partition("-")
+        assert objective and (FOLDER / f"{base}.yaml").is_file()
+    if path.stem.startswith("supsimcse"):
+        assert spec.pooling == "cls+mlp"

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench.encoders.locate import fingerprint, locate, transformer_folder
+from rbench.errors import ResourceError
+from rbench.spec import EncoderSpec
+
+
+def encoder(**more: Any) -> EncoderSpec:
+    return EncoderSpec(**{"name": "toy", "base": "someone/toy"} | more)
+
+
+def folder(path: Path, **files: str) -> Path:
+    """A folder that looks like a model."""
+    path.mkdir(parents=True)
+    for name, content in ({"config.json": "{}", "model.safetensors": "w"} | files).items():
+        (path / name).write_text(content)
+    return path
+
+
+def test_own_name_goes_before_base_and_the_first_root_before_both(tmp_path: Path) -> None:
+    by_base = folder(tmp_path / "one" / "someone" / "toy")
+    by_name = folder(tmp_path / "two" / "toy")
+    both = folder(tmp_path / "three" / "someone" / "toy")
+    named = folder(tmp_path / "three" / "toy")
+    assert locate(encoder(), [tmp_path / "one", tmp_path / "two"]).where == str(by_base)
+    assert locate(encoder(), [tmp_path / "two", tmp_path / "one"]).where == str(by_name)
+    found = locate(encoder(), [tmp_path / "none", tmp_path / "three"])
+    assert (found.kind, found.where, found.revision) == ("folder", str(named), None)
+    assert found.where != str(both)
+    assert found.fingerprint == fingerprint(named)
+
+
+def test_a_base_may_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = folder(tmp_path / "mine" / "model")
+    assert locate(encoder(base=str(where))).where == str(where)
+    monkeypatch.chdir(tmp_path)
+    assert locate(encoder(base="mine/model")).where == "mine/model"
+    with pytest.raises(ResourceError, match="neither a folder"):
+        locate(encoder(base="./other/model"))
+
+
+@pytest.mark.parametrize("base", ["../outside", "a/../../outside", "..", "a\\..\\outside"])
+def test_a_name_cannot_leave_the_models_folder(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder(tmp_path / "outside")
+    (tmp_path / "models" / "a").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere" if base != "../outside" else tmp_path)
+    with pytest.raises(ResourceError):
+        locate(encoder(base=base), [tmp_path / "models"])
+
+
+def test_a_trained_encoder_is_its_jobs_business() -> None:
+    spec = encoder(train={"objective": "simcse", "data": "corpus"})
+    assert locate(spec).kind == "trained"
+
+
+def test_not_found_says_where_and_how(tmp_path: Path) -> None:
+    with pytest.raises(ResourceError) as error:
+        locate(encoder(revision="v1"), [tmp_path])
+    for words in (
+        "`toy`",
+        "toy or someone/toy",
+        str(tmp_path),
+        "HF_HUB_OFFLINE",
+        "hf download someone/toy --revision v1",
+    ):
+        assert words in str(error.value)
+    for words in ("--models", "RBENCH_MODELS"):
+        assert words in str(error.value)
+
+
+def test_fingerprint_is_of_the_content(tmp_path: Path) -> None:
+    first = fingerprint(folder(tmp_path / "a", **{"tokenizer.json": "t", "README.md": "x"}))
+    assert fingerprint(folder(tmp_path / "b", **{"tokenizer.json": "t", "README.md": "y"})) == first
+    assert fingerprint(folder(tmp_path / "c", **{"tokenizer.json": "u"})) != first
+    assert fingerprint(folder(tmp_path / "d", **{"tokenizer.json": "t", "config.json": "{ }"})) != first
+    changed = tmp_path / "a" / "model.safetensors"
+    changed.write_text("v")
+    os.utime(changed, ns=(1, 1))
+    assert fingerprint(tmp_path / "a") != first
+
+
+def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
+    where = folder(tmp_path / "toy")
+    (where / "model.safetensors").unlink()
+    with pytest.raises(ResourceError, match="no weights"):
+        locate(encoder(), [tmp_path])
+
+
+def modules(*kinds: str, path: str = "0_Transformer") -> str:
+    return json.dumps([{"type": f"sentence_transformers.models.{kind}", "path": path} for kind in kinds])
+
+
+def test_sentence_transformers_folders_are_read_where_their_transformer_is(tmp_path: Path) -> None:
+    inner = folder(tmp_path / "toy" / "0_Transformer")
+    (tmp_path / "toy" / "modules.json").write_text(modules("Transformer", "Pooling", "Normalize"))
+    assert transformer_folder(tmp_path / "toy") == inner
+    assert locate(encoder(), [tmp_path]).fingerprint == fingerprint(inner)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (modules("Transformer", "Pooling", "Dense"), "asks for Dense"),
+        (modules("Transformer", path="../../x"), "leaves the model's folder"),
+        ("{", "not a list"),
+        ('[{"kind": 1}]', "not a list"),
+    ],
+)
+def test_modules_that_rbench_does_not_read_are_refused(content: str, words: str, tmp_path: Path) -> None:
+    (folder(tmp_path / "toy") / "modules.json").write_text(content)
+    with pytest.raises(ResourceError, match=words):
+        locate(encoder(), [tmp_path])
+
+
+def test_a_link_to_a_model_elsewhere_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "toy").symlink_to(folder(tmp_path / "store" / "x"))
+    assert locate(encoder(), [tmp_path / "models"]).kind == "folder"
+
+
+def test_locating_imports_no_torch() -> None:
+    code = "import sys; from rbench import encoders; assert not {'torch', 'transformers'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
