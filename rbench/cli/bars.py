@@ -58,6 +58,7 @@ class Bars:
     def update(self, done: int, total: int, text: str = "") -> None:
         self.text = text or self.text
         self.display.update(self.job, completed=done, total=total, text=escape(self.text))
+        self.display.update(self.all, completed=self.before + min(done / max(total, 1), 1))
 
     def finish(self, status: str) -> None:
         self.display.update(self.all, completed=self.before + 1)

@@ -75,11 +75,10 @@ def _last_line(record: Record) -> str:
 
 def listed(entries: Sequence[Listed]) -> None:
     """Names with titles, references and licences, and where they come from."""
-    rows: list[list[str | Text]] = []
-    for entry in entries:
-        reference = "; ".join(part for part in (entry.reference, entry.licence) if part)
-        rows.append([Text(entry.name, style="bold"), entry.title, reference, entry.origin])
-    print_table(["name", "title", "reference, licence", "from"], rows)
+    rows: list[list[str | Text]] = [
+        [Text(entry.name, style="bold"), entry.title, entry.reference, entry.licence, entry.origin] for entry in entries
+    ]
+    print_table(["name", "title", "reference", "licence", "from"], rows)
 
 
 def doctor(checks: Sequence[Check]) -> None:
