@@ -34,7 +34,7 @@ def plan(planned: Planned) -> None:
     examples = sum(planned.estimates[job.key].examples for job in left if job.key in planned.estimates)
     queries = sum(planned.estimates[job.key].queries for job in left if job.key in planned.estimates)
     if examples:
-        say(f"to attack: {examples:,} examples, about {queries:,} model queries")
+        say(f"to attack: {examples:,} examples, about {_about(queries)} model queries")
     for note in planned.notes:
         say(f"note: {note}")
     say(f"results go to {planned.run}")
@@ -52,7 +52,12 @@ def _cost(jobs: Sequence[Job], planned: Planned) -> list[str]:
     estimates = [planned.estimates[job.key] for job in jobs if job.key in planned.estimates]
     if not estimates:
         return [done, "", ""]
-    return [done, f"{sum(e.examples for e in estimates):,}", f"{sum(e.queries for e in estimates):,}"]
+    return [done, f"{sum(e.examples for e in estimates):,}", _about(sum(e.queries for e in estimates))]
+
+
+def _about(n: int) -> str:
+    """An estimate with the two digits that it is worth."""
+    return f"{round(n, 2 - len(str(n))):,}" if n >= 100 else str(n)
 
 
 def result(run: RunResult) -> None:

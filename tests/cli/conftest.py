@@ -121,7 +121,7 @@ def planned() -> api.Planned:
         jobs=jobs,
         run=Path("results/runs/demo"),
         done=frozenset([jobs[0].key]),
-        estimates={job.key: api.Estimate(100, 12_000) for job in jobs[3:]},
+        estimates={job.key: api.Estimate(100, 12_123) for job in jobs[3:]},
         notes=["mr: from somewhere"],
     )
 
