@@ -331,9 +331,27 @@ def _run(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
                 skipped.append(job)
             elif record.status == "failed":
                 failed.append(record)
-        tables = [table(prepared.run, metric=t.metric, layout=t.layout) for t in prepared.plan.suite.tables]
+        tables = _write_tables(prepared)
     done = store.done(prepared.plan)
     return RunResult(prepared.run, sum(job.key in done for job in jobs), failed, skipped, tables)
+
+
+def _write_tables(prepared: Prepared) -> list[str]:
+    """The suite's tables in every format under RUN/tables; returned as markdown."""
+    suite = prepared.plan.suite
+    if not suite.attacks:
+        return []
+    folder = prepared.run / "tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = []
+    for wanted in suite.tables:
+        name = wanted.metric if wanted.layout == "paper" else f"{wanted.metric}-{wanted.layout}"
+        for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
+            text = table(prepared.run, metric=wanted.metric, layout=wanted.layout, fmt=fmt)
+            (folder / f"{name}.{ending}").write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+            if fmt == "markdown":
+                shown.append(text)
+    return shown
 
 
 def _todo(jobs: tuple[Job, ...], done: set[str], cache: WeightCache) -> list[Job]:

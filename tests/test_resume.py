@@ -1,0 +1,156 @@
+"""A run that is killed and started again gives the tables of a run left alone, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rbench import api
+from rbench.spec import AttackJob
+from rbench.store import Store
+
+SUITE = """\
+name: small
+encoders: [toy]
+tasks: [mini-sentiment, mini-nli]
+attacks: [textfooler, textbugger, {pwws: {max_words: 3}}, random]
+seeds: [0, 1]
+num_examples: {default: 12, mini-nli: 8}
+resources: {profile: mini, masked_lm: toy}
+training: {max_train: 300, max_validation: 50, epochs: 1, learning_rate: 1.0e-3}
+"""
+ENCODER = """\
+name: toy
+architecture: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64}
+train: {objective: mlm, data: mini-corpus, steps: 30, learning_rate: 1.0e-3}
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("resume")
+    (place / "mine" / "encoders").mkdir(parents=True)
+    (place / "mine" / "encoders" / "toy.yaml").write_text(ENCODER)
+    (place / "small.yaml").write_text(SUITE)
+    return place
+
+
+def start(place: Path, out: str, *, cache: str = "cache") -> subprocess.Popen[str]:
+    code = "import sys; from rbench.cli import main; sys.exit(main())"
+    words = ["run", "small.yaml", "--include", "mine", "--out", out, "--device", "cpu"]
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        cwd=place,
+        env={**os.environ, "RBENCH_CACHE": str(place / cache), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, output
+    return output
+
+
+def tables(run: Path) -> dict[tuple[str, str, str], str]:
+    return {
+        (metric, layout, fmt): api.table(run, metric=metric, layout=layout, fmt=fmt, intervals=True)
+        for metric in ("asr", "oracle_asr", "queries", "aua", "clean", "perturbed")
+        for layout in ("paper", "full")
+        for fmt in ("markdown", "latex", "csv", "json")
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path) -> Path:
+    finish(start(place, "whole"))
+    return place / "whole"
+
+
+def outcome_lines(run: Path) -> int:
+    return sum(len(file.read_bytes().splitlines()) for file in run.rglob("outcomes.jsonl"))
+
+
+def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
+    rng = random.Random(7)  # random, and the same in every test run
+    total = outcome_lines(whole)
+    # Killed while training (nothing in its cache yet), then twice in the middle of attacks.
+    kills = [0, *sorted(rng.sample(range(1, total - 5), 2))]
+    for lines in kills:
+        process = start(place, "killed", cache="other-cache")
+        deadline = time.monotonic() + 300
+        while outcome_lines(place / "killed") < lines and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if lines == 0:
+            time.sleep(rng.uniform(4, 8))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert lines == 0 or outcome_lines(place / "killed") >= lines
+    before = {file: file.read_bytes() for file in (place / "killed").rglob("outcomes.jsonl")}
+    finish(start(place, "killed", cache="other-cache"))
+    for file, content in before.items():  # nothing that was done is done again
+        kept = content[: content.rfind(b"\n") + 1]
+        assert file.read_bytes().startswith(kept)
+    assert tables(place / "killed") == tables(whole)
+    plan = Store(whole).plan()
+    assert plan is not None
+    strip = {"seconds": 0.0}
+    for job in plan.jobs:
+        if isinstance(job.spec, AttackJob):
+            ours = [o.model_copy(update=strip) for o in Store(place / "killed").outcomes(job)]
+            assert ours == [o.model_copy(update=strip) for o in Store(whole).outcomes(job)]
+
+
+def test_the_same_command_again_runs_nothing(place: Path, whole: Path) -> None:
+    records = {file: file.stat().st_mtime_ns for file in whole.rglob("record.json")}
+    output = finish(start(place, "whole"))
+    assert {file: file.stat().st_mtime_ns for file in whole.rglob("record.json")} == records
+    assert "started" not in output
+
+
+def test_another_run_takes_its_victims_from_the_cache(place: Path, whole: Path) -> None:
+    finish(start(place, "again"))
+    assert tables(place / "again") == tables(whole)
+    first = {r.job.key: r.provenance for r in Store(whole).records() if r.job.stage == "finetune"}
+    second = {r.job.key: r.provenance for r in Store(place / "again").records() if r.job.stage == "finetune"}
+    assert first == second  # also the time at which they were made: they were not made again
+
+
+def test_seeds_move_the_victim_and_the_sample(whole: Path) -> None:
+    frame = api.load_results(whole)
+    one = frame[(frame.task == "mini-sentiment") & (frame.attack == "textfooler")]
+    samples = [set(group.example_id) for _, group in one.groupby("seed")]
+    assert len(samples) == 2
+    assert samples[0] != samples[1]
+    hashes = [r.provenance.weights_hash for r in Store(whole).records() if r.job.name.startswith("finetune/toy/mini-s")]
+    assert len(set(hashes)) == 2
+
+
+def test_max_words_holds(whole: Path) -> None:
+    frame = api.load_results(whole)
+    limited = frame[frame.attack == "pwws[max_words=3]"]
+    assert len(limited)
+    assert limited.num_words_changed.max() <= 3
+
+
+def test_records_say_where_they_come_from(whole: Path) -> None:
+    for record in Store(whole).records():
+        source = record.provenance
+        assert source.rbench
+        assert source.packages["torch"]
+        assert source.started
+        assert source.dataset_fingerprint
+        assert source.weights_hash
+        if isinstance(record.job.spec, AttackJob):
+            assert set(source.resources) <= set(record.job.spec.attack.needs)
+        assert json.loads(record.model_dump_json())["schema_version"] == 1
