@@ -94,8 +94,6 @@ class Prepared:
     loaded: loading.Loaded
     plan: Plan
     run: Path
-    encoders: Mapping[str, EncoderSpec]
-    tasks: Mapping[str, TaskSpec]
     data: Mapping[str, TaskData]
     notes: list[str]
 
@@ -113,11 +111,11 @@ def prepare(suite: str | Path, options: Options) -> Prepared:
     loaded = loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
     if options.limit is not None:
         loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit))
-    return _prepare(loaded, registry, options)
+    return _prepare(loaded, options)
 
 
-def _prepare(loaded: loading.Loaded, registry: Registry, options: Options) -> Prepared:
-    encoders, tasks = _with_bases(loaded, registry)
+def _prepare(loaded: loading.Loaded, options: Options) -> Prepared:
+    encoders, tasks = loaded.encoders, loaded.tasks
     problems: list[str] = []
     data = _open_tasks(tasks, options, problems)
     weights = _locate_weights(encoders, options, problems)
@@ -138,8 +136,6 @@ def _prepare(loaded: loading.Loaded, registry: Registry, options: Options) -> Pr
         loaded=loaded,
         plan=make_plan(loaded.suite, facts),
         run=options.out or default_run(loaded.suite, options.profile),
-        encoders=encoders,
-        tasks=tasks,
         data=data,
         notes=[note for name in loaded.suite.tasks for note in _data_notes(data[name])],
     )
@@ -157,32 +153,6 @@ def _limited(suite: Suite, limit: int) -> Suite:
     wanted = suite.num_examples
     cut_to = {k: cut(v) for k, v in wanted.items()} if isinstance(wanted, dict) else cut(wanted)
     return suite.model_copy(update={"num_examples": cut_to})
-
-
-def _with_bases(loaded: loading.Loaded, registry: Registry) -> tuple[dict[str, EncoderSpec], dict[str, TaskSpec]]:
-    """The suite's encoders and tasks with what those stand on: bases, a masked LM of ours, training corpora."""
-    encoders, tasks = dict(loaded.encoders), dict(loaded.tasks)
-    lm = loaded.resources.masked_lm
-    queue = list(encoders)
-    if lm is not None and lm.kind == "encoder" and lm.name is not None and _needs(loaded, "masked_lm"):
-        queue.append(lm.name)
-    known = set(registry.names("encoders"))
-    while queue:
-        name = queue.pop()
-        if name not in encoders:
-            encoders[name] = loading.load_encoder(name, registry)
-        base = encoders[name].base
-        if base is not None and base in known and base not in encoders:
-            queue.append(base)
-        train = encoders[name].train
-        if train is not None and train.data not in tasks:
-            tasks[train.data] = loading.load_task(train.data, registry)
-    return encoders, tasks
-
-
-def _needs(loaded: loading.Loaded, kind: str) -> list[str]:
-    """Labels of the suite's attacks that need a resource kind."""
-    return [label for label, spec in loaded.attacks.items() if kind in spec.needs]
 
 
 def _open_tasks(tasks: Mapping[str, TaskSpec], options: Options, problems: list[str]) -> dict[str, TaskData]:
@@ -307,8 +277,8 @@ def _run(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
             plan=prepared.plan,
             store=store,
             cache=WeightCache(default_cache()),
-            encoders=prepared.encoders,
-            tasks=prepared.tasks,
+            encoders=prepared.loaded.encoders,
+            tasks=prepared.loaded.tasks,
             resources=prepared.loaded.resources,
             attack_files=prepared.loaded.attack_files,
             data_path=options.data,
@@ -411,9 +381,9 @@ def attack(
     suite = {"name": "attack", "encoders": [encoder], "tasks": [task], "attacks": [attack], "num_examples": n}
     if task.startswith("mini-"):
         suite["resources"] = "mini"
-    loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides)
+    loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")
     with tempfile.TemporaryDirectory(prefix="rbench-attack-") as folder:
-        prepared = _prepare(loaded, registry, dataclasses.replace(options, out=Path(folder)))
+        prepared = _prepare(loaded, dataclasses.replace(options, out=Path(folder)))
         _check_attacks(loaded)
         result = _run(prepared, options, progress or Silent())
         if result.failed:
