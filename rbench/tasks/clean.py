@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from rbench.errors import ResourceError
@@ -28,6 +29,7 @@ EMPTY = "text is empty"
 NO_LABEL = "label outside the map"
 IN_TEST = "also in test"
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_WORD = re.compile(r"[\W_]+")
 _NOT_WORD_ASCII = bytes(byte for byte in range(256) if not chr(byte).isalnum() or byte > 127)
 
@@ -87,20 +89,26 @@ def clean(spec: TaskSpec, columns: Columns, rows: Mapping[str, Sequence[Row]]) -
     """
     left = Left()
     found = {split: _examples(spec, columns, split, rows[split], left) for split in rows}
+    keys = {split: [key(spec, example.texts) for example in found[split]] for split in found}
+    for split, examples in found.items():
+        left.conflicts[split] = _conflicts(spec, examples, keys[split])
     if "test" in found and "train" in found:
-        found["train"] = _without_leaks(spec, found, rows["train"], left)
+        found["train"] = _without_leaks(found["train"], keys["train"], set(keys["test"]), rows["train"], left)
     for split, examples in found.items():
         if not examples:
             reasons = ", ".join(f"{n} {reason}" for reason, n in left.counts.items()) or "it has no rows"
             raise ResourceError(f"task `{spec.name}`: nothing is left of its {split} split ({reasons})")
-        left.conflicts[split] = _conflicts(spec, examples)
     return found, left
 
 
-def key(spec: TaskSpec, texts: Sequence[str]) -> tuple[str, ...]:
-    """What two rows share when they are the same text: the normalised texts, sorted where their order means nothing."""
+def key(spec: TaskSpec, texts: Sequence[str]) -> bytes:
+    """What rows of the same text share: a hash of the normalised texts, sorted where their order means nothing.
+
+    Sixteen bytes: keys of half a million long reviews are held at once.
+    """
     normal = [normalised(text) for text in texts]
-    return tuple(sorted(normal) if spec.kind in ("paraphrase", "sts") else normal)
+    text = "\0".join(sorted(normal) if spec.kind in ("paraphrase", "sts") else normal)
+    return blake2b(text.encode(), digest_size=16).digest()
 
 
 def normalised(text: str) -> str:
@@ -167,25 +175,32 @@ def _text(spec: TaskSpec, row: Row, column: str) -> str:
         return ""
     if not isinstance(value, str):
         raise ResourceError(f"{row.where}: `{column}` is {value!r}, not a text")
+    if not value.isascii() and _SURROGATE.search(value):
+        raise ResourceError(f"{row.where}: `{column}` has half a character (a lone surrogate): not Unicode text")
     return value.strip()
 
 
 def _without_leaks(
-    spec: TaskSpec, found: Mapping[str, Sequence[Example]], rows: Sequence[Row], left: Left
+    examples: list[Example], keys: Sequence[bytes], tested: set[bytes], rows: Sequence[Row], left: Left
 ) -> list[Example]:
-    tested = {key(spec, example.texts) for example in found["test"]}
-    leaks = {example.id for example in found["train"] if key(spec, example.texts) in tested}
-    for row in rows if leaks else ():
+    leaks = {example.id for example, key in zip(examples, keys, strict=True) if key in tested}
+    if not leaks:
+        return examples
+    for row in rows:
         if row.id in leaks:
             left.add(f"train: {IN_TEST}", row.where)
-    return [example for example in found["train"] if example.id not in leaks]
+    return [example for example in examples if example.id not in leaks]
 
 
-def _conflicts(spec: TaskSpec, examples: Sequence[Example]) -> int:
+def _conflicts(spec: TaskSpec, examples: Sequence[Example], keys: Sequence[bytes]) -> int:
     """How many normalised texts have more than one label; scores never conflict."""
     if spec.kind in ("sts", "unlabelled"):
         return 0
-    labels: dict[tuple[str, ...], set[Any]] = {}
-    for example in examples:
-        labels.setdefault(key(spec, example.texts), set()).add(example.label)
-    return sum(len(found) > 1 for found in labels.values())
+    first: dict[bytes, Any] = {}
+    return len(
+        {
+            key
+            for key, example in zip(keys, examples, strict=True)
+            if first.setdefault(key, example.label) != example.label
+        }
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,13 +77,13 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> TaskData:
 def _generated(spec: TaskSpec) -> dict[str, list[Row]]:
     from rbench import mini
 
-    splits = ("train",) if spec.kind == "unlabelled" else ("train", "validation", "test")
+    generator = str(spec.generator)
     return {
         split: [
-            Row(f"{split}:{number}", f"{spec.generator} {split} row {number}", row)
-            for number, row in enumerate(mini.rows(str(spec.generator), split))
+            Row(f"{split}:{number}", f"{generator} {split} row {number}", row)
+            for number, row in enumerate(mini.rows(generator, split))
         ]
-        for split in splits
+        for split in mini.splits(generator)
     }
 
 
@@ -100,8 +99,9 @@ def _fingerprint(examples: Mapping[str, Sequence[Example]]) -> str:
     for split in sorted(examples):
         digest.update(f"{split}\n".encode())
         for example in examples[split]:
-            line = json.dumps([example.id, example.texts, example.label], ensure_ascii=False) + "\n"
-            digest.update(line.encode("utf-8", "surrogatepass"))
+            parts = (example.id, *example.texts, repr(example.label))
+            line = "".join(f"{len(part)}:{part}" for part in parts) + "\n"
+            digest.update(line.encode())
     return digest.hexdigest()
 
 

@@ -23,7 +23,7 @@ def write(tmp_path: Path) -> Write:
     def write(name: str, rows: Iterable[Any]) -> Path:
         path = tmp_path / f"{name}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = (row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows)
+        lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
         path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         return path
 

@@ -162,6 +162,7 @@ GOOD = {"text": "fine", "label": 1}
         ({"txt": "x", "label": 1}, r"test\.jsonl:2: .*column `text`.*has txt, label \(did you mean `txt`\?\)"),
         ({"text": "x"}, r"test\.jsonl:2: .*column `label`"),
         ({"text": 5, "label": 1}, r"test\.jsonl:2: `text` is 5, not a text"),
+        ({"text": "a\ud800b", "label": 1}, "half a character"),
         ("[" * 100_000, r"test\.jsonl:2: not JSON"),
     ],
 )
