@@ -28,8 +28,8 @@ SIZES: dict[str, dict[str, int]] = {
 }
 WORDS = range(8, 17)
 """How long a sentence of a task is; hypotheses are shorter."""
-RESTATED = 0.45
-"""Share of corpus rows in which a second sentence says again what the first said, in other words."""
+RESTATED = 0.8
+"""Share of corpus rows about events in which a second sentence says again what the first said, in other words."""
 
 
 def generate(name: str, seed: int = 0) -> dict[str, list[Row]]:
@@ -154,18 +154,25 @@ def _sts(world: World, writer: Writer) -> Row | None:
 
 
 def _anything(world: World) -> Sentence:
-    form = world.rng.choices(("judging", "topic", "scene"), (40, 25, 35))[0]
-    if form == "judging":
-        return _judging(world, world.rng.choice((1, -1)))
-    return _about(world, world.rng.choice(TOPICS)) if form == "topic" else _scene(world)
+    return _judging(world, world.rng.choice((1, -1))) if world.chance(0.4) else _telling(world)
+
+
+def _telling(world: World) -> Sentence:
+    return _about(world, world.rng.choice(TOPICS)) if world.chance(0.4) else _scene(world)
 
 
 def _corpus(world: World, writer: Writer) -> Row | None:
-    sentence = _anything(world)
+    polarity = world.rng.choice((1, -1))
+    judging = world.chance(0.5)
+    sentence = _judging(world, polarity) if judging else _telling(world)
     text = writer.text(sentence)
     if not _fits(text):
         return None
-    if world.chance(RESTATED) and (again := claim(world, sentence, 0)):
+    if judging:
+        # Who judges goes on in the same vein.
+        more = [Sentence((world.verdict(polarity),)) for _ in range(world.rng.choice((1, 2)))]
+        text = f"{text} {writer.text(*more)}"
+    elif world.chance(RESTATED) and (again := claim(world, sentence, 0)):
         text = f"{text} {writer.text(Sentence((again,)))}"
     return {"text": text}
 

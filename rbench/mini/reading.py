@@ -29,12 +29,17 @@ class _NotOfTheLanguage(Exception):
     """Raised inside the parser where the text stops making sense."""
 
 
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case, without punctuation."""
+    return [word.lower() for word in _WORD.findall(text)]
+
+
 def read(text: str) -> tuple[Sentence, ...] | None:
     """The meaning of each sentence of `text`; None where a word or the grammar is not of the language."""
     forms = load().forms
     sentences = []
     for part in _SENTENCE_END.split(text):
-        words = [word.lower() for word in _WORD.findall(part)]
+        words = words_of(part)
         if not words:
             continue
         if any(word not in forms for word in words):

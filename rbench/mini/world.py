@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import accumulate
 from random import Random
 
 from rbench.mini.lexicon import Concept, load
 from rbench.mini.meaning import Clause, Thing
 
+CONCEPT_EXPONENT = 0.6
 NOUN_FRAMES = ("person", "animal", "thing", "part", "object", "place")
 
 
@@ -17,6 +20,20 @@ NOUN_FRAMES = ("person", "animal", "thing", "part", "object", "place")
 def concepts(part: str, frames: tuple[str, ...], topic: str | None = None, polarity: int = 0) -> tuple[Concept, ...]:
     """Concepts of a part of speech, by frame, topic and polarity."""
     return tuple(c for c in load().of(part, *frames, topic=topic) if c.polarity == polarity)
+
+
+@cache
+def _weighted(
+    part: str, frames: tuple[str, ...], topic: str | None, polarity: int
+) -> tuple[tuple[Concept, ...], tuple[float, ...]]:
+    """The same concepts with cumulative weights: Zipf's law within each frame, by place in the word lists."""
+    found = concepts(part, frames, topic, polarity)
+    ranks: Counter[str] = Counter()
+    weights = []
+    for concept in found:
+        ranks[concept.frame] += 1
+        weights.append(ranks[concept.frame] ** -CONCEPT_EXPONENT)
+    return found, tuple(accumulate(weights))
 
 
 @cache
@@ -38,8 +55,9 @@ class World:
         return self.rng.random() < share
 
     def one(self, part: str, *frames: str, topic: str | None = None, polarity: int = 0) -> str:
-        """The name of one such concept."""
-        return self.rng.choice(concepts(part, frames, topic, polarity)).name
+        """The name of one such concept; those that the lexicon lists first are more frequent."""
+        found, weights = _weighted(part, frames, topic, polarity)
+        return self.rng.choices(found, cum_weights=weights)[0].name
 
     def other(self, name: str, *, avoid: Sequence[str] = ()) -> str:
         """A concept that could stand in the place of `name`, unrelated to it and to all of `avoid`."""
@@ -54,7 +72,7 @@ class World:
 
     # -------------------------------------------------------------------------------------------------- things
 
-    def thing(self, *frames: str, topic: str | None = None, quality: float = 0.25, plural: float = 0.2) -> Thing:
+    def thing(self, *frames: str, topic: str | None = None, quality: float = 0.25, plural: float = 0.12) -> Thing:
         """A noun phrase without polarity; with a plain quality at that rate."""
         head = self.one("noun", *frames, topic=topic)
         return Thing(head, self.quality(head) if self.chance(quality) else None, plural=self.chance(plural))
@@ -118,7 +136,7 @@ class World:
 
     def verdict(self, polarity: int, *, intensity: str | None = None, past: bool = True) -> Clause:
         """A clause whose predicate praises (1) or blames (-1); an `intensity` makes it an adjective."""
-        negated = intensity is None and self.chance(0.2)
+        negated = intensity is None and self.chance(0.12)
         sign = -polarity if negated else polarity
         kinds = (("quality", 44), ("judge", 23), ("affect", 13), ("noun", 10), ("manner", 10))
         kind = self.rng.choices([k for k, _ in kinds], [w for _, w in kinds])[0]
@@ -164,4 +182,4 @@ class World:
         return replace(clause, past=past)
 
     def past(self) -> bool:
-        return self.chance(0.8)
+        return self.chance(0.88)

@@ -1,1 +1,65 @@
-"""."""
+"""Training objectives by module name: each exports `Options` (frozen pydantic) and `build(options, spec, base)`.
+
+`build` returns an `Objective`. A module here is light at import: it imports torch and transformers inside its functions,
+because options are validated when a suite is loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import BaseModel
+
+from rbench.errors import SuiteError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from rbench.spec import EncoderSpec
+
+
+class Objective(Protocol):
+    """What the loop needs to train an encoder and to keep it."""
+
+    model: nn.Module
+    """Takes a collated batch as keywords and returns an output with `loss`."""
+
+    def features(self, text: str) -> dict[str, Any]:
+        """One training text, encoded; `input_ids` is among the keys."""
+        ...
+
+    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        """A padded batch; any chance comes from torch's global generator."""
+        ...
+
+    def scores(self, texts: Sequence[str]) -> dict[str, float]:
+        """How well the trained model does on texts that it was not trained on."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write a transformers folder: config, safetensors weights, tokenizer."""
+        ...
+
+
+class ObjectiveModule(Protocol):
+    """What a module in this package exports."""
+
+    Options: type[BaseModel]
+    build: Callable[[Any, EncoderSpec, str | Path | None], Objective]
+
+
+def names() -> list[str]:
+    """Names of all objectives."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def find(name: str) -> ObjectiveModule:
+    """The module of an objective; SuiteError for an unknown name."""
+    if name not in names():
+        raise SuiteError(f"There is no training objective {name!r}; there are {', '.join(names())}.")
+    module: Any = importlib.import_module(f"{__name__}.{name}")
+    return module  # type: ignore[no-any-return]

@@ -1,0 +1,78 @@
+"""The WordPiece tokenizer of the embedded world: frequent words are whole, rare ones fall into two or three pieces.
+
+Lower-cased. Single letters are pieces too, so a misspelt word falls apart, while a word with a letter of another
+alphabet (a homoglyph) becomes [UNK].
+"""
+
+from __future__ import annotations
+
+import json
+import string
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+from rbench.mini.lexicon import load
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+WHOLE = 12
+"""A word that the corpus has at least so often is one piece."""
+SHORT = 4
+"""And so is any word of at most so many letters."""
+MAX_LENGTH = 128
+_SUFFIXES = (
+    "ingly edly fully ously ively ently antly ions ists ers ors ing ful ous ive ent ant ble ion ist ies ly ed er or al s"
+).split()
+
+
+@cache
+def vocabulary() -> tuple[str, ...]:
+    """All pieces; a piece's place is its id."""
+    counts = _counts()
+    words = sorted(load().forms)
+    whole = [word for word in words if counts[word] >= WHOLE or len(word) <= SHORT]
+    pieces = {piece for word in words if word not in set(whole) for piece in _split(word)}
+    letters = [mark + letter for mark in ("", "##") for letter in string.ascii_lowercase + string.digits]
+    known = {*SPECIAL, *letters, *string.punctuation}
+    return (*SPECIAL, *string.punctuation, *letters, *sorted(({*whole} | pieces) - known))
+
+
+def _counts() -> Counter[str]:
+    from rbench.mini import rows
+    from rbench.mini.reading import words_of
+
+    return Counter(word for row in rows("mini-corpus", "train") for word in words_of(row["text"]))
+
+
+def _split(word: str) -> tuple[str, str]:
+    """A stem and the longest known ending; the middle where there is none."""
+    for suffix in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) > SHORT - 2:
+            return word[: -len(suffix)], f"##{suffix}"
+    middle = (len(word) + 1) // 2
+    return word[:middle], f"##{word[middle:]}"
+
+
+def write(folder: Path | str) -> None:
+    """Write tokenizer.json, vocab.txt and their configuration into `folder`, as transformers' AutoTokenizer reads them."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    ids = {piece: index for index, piece in enumerate(vocabulary())}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=40))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+    )
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "vocab.txt").write_text("\n".join(vocabulary()) + "\n", encoding="utf-8")
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": MAX_LENGTH, **names}
+    for file, content in (("tokenizer_config.json", settings), ("special_tokens_map.json", names)):
+        (folder / file).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,84 @@
+"""Masked language modelling (Devlin et al. 2019, section 3.1): 80% of the chosen tokens become [MASK], 10% another token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rbench.spec import EncoderSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Options(BaseModel):
+    """Options of the objective."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mask: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """Share of tokens that are to be predicted."""
+
+
+def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> MaskedLanguageModelling:
+    """A masked LM on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    return MaskedLanguageModelling(options, spec, base)
+
+
+class MaskedLanguageModelling:
+    """Implements `Objective`."""
+
+    def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
+        from transformers import DataCollatorForLanguageModeling
+
+        from rbench.train.heads import MaskedLoss
+        from rbench.train.origin import masked_lm
+
+        assert spec.train is not None
+        self.masked_lm, self.tokenizer = masked_lm(spec, base)
+        self.model = MaskedLoss(self.masked_lm)
+        self._max_length = spec.train.max_length
+        self._collator = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=options.mask)
+
+    def features(self, text: str) -> dict[str, Any]:
+        encoded = self.tokenizer(
+            text, truncation=True, max_length=self._max_length, return_special_tokens_mask=True, return_token_type_ids=False
+        )
+        return dict(encoded)
+
+    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        collated: dict[str, Tensor] = self._collator(list(batch))
+        return collated
+
+    def scores(self, texts: Sequence[str]) -> dict[str, float]:
+        """`masked_accuracy`: share of masked tokens (15%, every one as [MASK]) whose best prediction is right, 0..1."""
+        import torch
+
+        correct = total = 0
+        generator = torch.Generator().manual_seed(0)
+        self.masked_lm.eval()
+        for start in range(0, len(texts), 64):
+            batch = self.tokenizer(
+                list(texts[start : start + 64]),
+                padding=True,
+                truncation=True,
+                max_length=self._max_length,
+                return_special_tokens_mask=True,
+                return_tensors="pt",
+            )
+            special = batch.pop("special_tokens_mask").bool()
+            ids = batch["input_ids"]
+            chosen = (torch.rand(ids.shape, generator=generator) < 0.15) & ~special
+            batch["input_ids"] = ids.masked_fill(chosen, self.tokenizer.mask_token_id)
+            with torch.inference_mode():
+                logits = self.masked_lm(**batch.to(self.masked_lm.device)).logits.cpu()
+            correct += int((logits.argmax(-1) == ids)[chosen].sum())
+            total += int(chosen.sum())
+        return {"masked_accuracy": correct / total} if total else {}
+
+    def save(self, folder: Path) -> None:
+        self.masked_lm.save_pretrained(folder, safe_serialization=True)
+        self.tokenizer.save_pretrained(folder)
