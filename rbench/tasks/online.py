@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ def _builder(source: HubData) -> Any:
         if pinned:
             raise ResourceError(f"the cache holds {source.id}@{cached.hash}, not {source.revision}; {error}") from error
         return cached
-    return datasets.load_dataset_builder(source.id, source.config, revision=commit)
+    return datasets.load_dataset_builder(source.id, source.config, revision=commit, **_no_code())
 
 
 def _cached_builder(source: HubData) -> Any | None:
@@ -61,9 +62,17 @@ def _cached_builder(source: HubData) -> Any | None:
 
     try:
         with _offline():
-            return datasets.load_dataset_builder(source.id, source.config)
+            return datasets.load_dataset_builder(source.id, source.config, **_no_code())
     except (OSError, ValueError):
         return None
+
+
+def _no_code() -> dict[str, bool]:
+    """Before version 4 `datasets` could run code from the hub, and asks on the terminal whether it may unless told."""
+    import datasets
+
+    known = inspect.signature(datasets.load_dataset_builder).parameters
+    return {"trust_remote_code": False} if "trust_remote_code" in known else {}
 
 
 @contextmanager
