@@ -30,15 +30,15 @@ _unreachable: dict[str, str] = {}
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What the hub client raises when network, repository or file fail it (requests' errors; since 1.0, httpx's)."""
+    """What the hub client raises when network, repository or file fail it.
+
+    Its HTTP errors derive from those of the library beneath, which has been requests, httpx and httpx2: their common
+    base, under which a refused connection also falls, is found among the bases and not by name.
+    """
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    kinds: list[type[Exception]] = [OSError, HfHubHTTPError, HFValidationError]
-    try:
-        import httpx
-    except ImportError:
-        return tuple(kinds)
-    return (*kinds, httpx.HTTPError)
+    beneath = [kind for kind in HfHubHTTPError.__mro__ if issubclass(kind, Exception) and kind is not Exception]
+    return (OSError, HFValidationError, *beneath)
 
 
 def endpoint() -> str:
@@ -55,20 +55,21 @@ def offline() -> bool:
     return bool(constants.HF_HUB_OFFLINE)
 
 
-def cached(repo: str, kind: Kind, revision: str | None) -> Path | None:
-    """The snapshot folder of `repo` at `revision` (None: main) in the hub cache; None where there is none.
+def cached(model: str, revision: str | None) -> Path | None:
+    """The snapshot folder of a model at `revision` (None: main) in the hub cache; None where there is none.
 
-    The folder's name is the commit. It may hold only some of the repository's files.
+    The folder's name is the commit. It has the model's config, and perhaps nothing else.
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import try_to_load_from_cache
 
-    try:
-        return Path(snapshot_download(repo, repo_type=kind, revision=revision, local_files_only=True))
-    except failures():
-        return None
+    for name in ("config.json", "modules.json"):
+        found = try_to_load_from_cache(model, name, revision=revision or "main")
+        if isinstance(found, str):
+            return Path(found).parent
+    return None
 
 
-def remember(repo: str, kind: Kind, revision: str | None, commit: str) -> None:
+def remember(model: str, revision: str | None, commit: str) -> None:
     """Note in the hub cache that `revision` (None: main) is `commit`, as the client does when it downloads a branch.
 
     rbench downloads commits; without this note the cache could not say offline what main was.
@@ -78,34 +79,38 @@ def remember(repo: str, kind: Kind, revision: str | None, commit: str) -> None:
 
     if revision is not None and (COMMIT.fullmatch(revision) or ".." in revision):
         return
-    refs = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repo, repo_type=kind) / "refs"
+    refs = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=model, repo_type="model") / "refs"
     note = refs / (revision or "main")
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(commit)
 
 
-def commit(repo: str, kind: Kind, revision: str | None) -> str:
-    """The commit (40 hex digits) that `revision` (None: main) of `repo` stands for.
+def commit(model: str, revision: str | None) -> str:
+    """The commit (40 hex digits) that `revision` (None: main) of a model stands for.
 
     The hub is asked first, for at most `TIMEOUT` seconds, then the cache; a full commit in the cache needs no hub.
 
     Raises:
-        ResourceError: neither knows it (`Unreachable` where the hub could not be asked); the message is the reason, for
-            the caller to put beside the remedy.
+        ResourceError: as `ask`, where the cache does not know it either.
     """
-    if revision is not None and COMMIT.fullmatch(revision) and cached(repo, kind, revision):
+    if revision is not None and COMMIT.fullmatch(revision) and cached(model, revision):
         return revision
     try:
-        return ask(repo, kind, revision)
+        return ask(model, "model", revision)
     except Unreachable:
-        folder = cached(repo, kind, revision)
+        folder = cached(model, revision)
         if folder is None or not COMMIT.fullmatch(folder.name):
             raise
         return folder.name
 
 
 def ask(repo: str, kind: Kind, revision: str | None) -> str:
-    """As `commit`, without the cache."""
+    """The commit that the hub says `revision` (None: main) of a model or data set stands for.
+
+    Raises:
+        ResourceError: it has no such repository or revision, or (`Unreachable`) could not be asked. The message is the
+            reason, for the caller to put beside the remedy.
+    """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 

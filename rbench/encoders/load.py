@@ -56,13 +56,13 @@ def fetch(where: str, *, trust_remote_code: bool = False, revision: str | None =
     if not hub.REPO_ID.fullmatch(repo):
         raise ResourceError(f"{where} is neither a folder nor a model on the hub")
     try:
-        commit = hub.commit(repo, "model", commit or revision)
-        cached = hub.cached(repo, "model", commit)
+        commit = hub.commit(repo, commit or revision)
+        cached = hub.cached(repo, commit)
         if cached is not None and _has_weights(cached):
             return cached
         names = [file.rfilename for file in HfApi().model_info(repo, revision=commit).siblings or ()]
         folder = snapshot_download(repo, revision=commit, allow_patterns=_wanted(names, trust_remote_code))
-        hub.remember(repo, "model", revision, commit)
+        hub.remember(repo, revision, commit)
         return Path(folder)
     except hub.failures() as error:
         raise ResourceError(f"{where} could not be downloaded: {error}") from error

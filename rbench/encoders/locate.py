@@ -66,7 +66,7 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
             f"encoder `{spec.name}`: its base {base!r} is neither a folder with a config.json nor a hub id."
         )
     try:
-        commit = hub.commit(base, "model", spec.revision)
+        commit = hub.commit(base, spec.revision)
     except ResourceError as error:
         raise ResourceError(_not_found(spec, base, models_path, str(error))) from error
     return Located("hub", f"{base}@{commit}", commit, commit)

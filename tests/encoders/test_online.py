@@ -49,6 +49,7 @@ def test_an_encoder_is_resolved_downloaded_and_loaded_again_offline(hub: Hub, be
     assert not fetched & {"model.onnx", "flax_model.msgpack", "README.md"}
     hub.requests.clear()
     pinned, branch = loaded(hub.env(tmp_path, HF_HUB_OFFLINE="1"), spec | {"revision": commit}, spec)
+    assert "error" not in pinned | branch, pinned | branch
     assert pinned["vector"] == branch["vector"] == first["vector"]
     (again,) = loaded(hub.env(tmp_path), spec | {"revision": commit})
     assert again["where"] == first["where"]

@@ -12,6 +12,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from rbench import encoders
+from rbench.encoders.locate import TOKENIZER_FILES
 from rbench.encoders.sentence import SentenceEncoder, longest_input, masked_mean
 from rbench.errors import ResourceError
 from rbench.spec import EncoderSpec
@@ -115,8 +116,9 @@ MODELS = {
 def folder_of(kind: str, bert: Path, where: Path) -> Path:
     """A tiny model of another family with the tiny BERT's tokenizer."""
     where.mkdir(parents=True)
-    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
-        shutil.copy(bert / name, where / name)
+    for name in TOKENIZER_FILES:
+        if (bert / name).is_file():
+            shutil.copy(bert / name, where / name)
     MODELS[kind]().save_pretrained(where)
     return where
 

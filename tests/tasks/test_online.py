@@ -107,16 +107,17 @@ configs:
     named = parquet(sentence=["one ", "two", "three"], label=["POS", "NEG", "ODD"])
     files = {"nli/train-0.parquet": pairs, "nli/test-0.parquet": pairs}
     more = {"words/train-0.parquet": named, "words/test-0.parquet": parquet(sentence=["four"], label=["NEG"])}
-    commit = hub.add("dataset", "glue", {"README.md": card, **files, **more})
+    commit = hub.add("dataset", "nyu/glue", {"README.md": card, **files, **more})
     plain = {"train": "train", "test": "test"}
-    nli = task("glue", commit, config="nli", splits={"test": "test"}, columns={})
+    nli = task("nyu/glue", commit, config="nli", splits={"test": "test"}, columns={})
     nli |= {"kind": "nli", "columns": ["premise", "hypothesis"], "labels": ["entailment", "neutral", "contradiction"]}
-    words = task("glue", commit, config="words", splits=plain, label_map={"NEG": 0, "POS": 1})
-    found, mapped, missing = opened(hub.env(tmp_path), nli, words, task("glue", commit, config="none"))
+    words = task("nyu/glue", commit, config="words", splits=plain, label_map={"NEG": 0, "POS": 1})
+    found, mapped, missing = opened(hub.env(tmp_path), nli, words, task("nyu/glue", commit, config="none"))
+    assert "error" not in found, found
     assert found["dropped"] == {"test: label outside the map": 1, "test: text is empty": 2}
-    assert found["where"]["test: label outside the map"] == ["glue test row 1"]
+    assert found["where"]["test: label outside the map"] == ["nyu/glue test row 1"]
     assert found["first"]["test"] == [["test:0", ["a", "x"], 0]]
-    assert found["origin"] == f"hub glue@{commit} (nli)"
+    assert found["origin"] == f"hub nyu/glue@{commit} (nli)"
     assert mapped["first"] == {
         "train": [["train:0", ["one"], 1], ["train:1", ["two"], 0]],
         "test": [["test:0", ["four"], 0]],
