@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from rbench.errors import ResourceError
-from rbench.spec import TaskSpec
+from rbench.spec import HubData, TaskSpec
 from rbench.tasks import local, online
 from rbench.tasks.clean import Columns, Example, Row, clean
 
 logger = logging.getLogger("rbench")
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -62,16 +65,34 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> TaskData:
         root, layout = found
         columns = Columns.of(spec, spec.local.columns if spec.local else {})
         return _assemble(spec, local.describe(root, layout), columns, local.read(spec, root, layout))
+    origin, rows = _from_hub(spec, data_path, online.read)
+    assert spec.hub is not None
+    return _assemble(spec, origin, Columns.of(spec, spec.hub.columns, spec.hub.label_map), rows)
+
+
+def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
+    """Where `open_task` would take the data from, for people: nothing is read or downloaded.
+
+    Raises:
+        ResourceError: nowhere to be found (says where it looked and how to get it).
+    """
+    if spec.generator is not None:
+        return f"generated ({spec.generator})"
+    found = local.find(spec, data_path)
+    return local.describe(*found) if found is not None else _from_hub(spec, data_path, online.locate)
+
+
+def _from_hub(spec: TaskSpec, data_path: Sequence[Path], ask: Callable[[HubData], Answer]) -> Answer:
     partial = local.partial(spec, data_path)
     if spec.hub is None:
         raise ResourceError(_not_found(spec, data_path, f"{partial}and it is not on the hub"))
     try:
-        origin, rows = online.read(spec.hub)
+        answer = ask(spec.hub)
     except ResourceError as error:
         raise ResourceError(_not_found(spec, data_path, f"{partial}{error}")) from error
     if partial:
         logger.warning("task %s: %sthe hub's copy is used", spec.name, partial)
-    return _assemble(spec, origin, Columns.of(spec, spec.hub.columns, spec.hub.label_map), rows)
+    return answer
 
 
 def _generated(spec: TaskSpec) -> dict[str, list[Row]]:

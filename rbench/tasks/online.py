@@ -29,31 +29,46 @@ def read(source: HubData) -> tuple[str, dict[str, list[Row]]]:
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
-        builder = _builder(source)
+        builder, commit = _wanted(source)
+        if builder is None:
+            builder = datasets.load_dataset_builder(source.id, source.config, revision=commit, **_no_code())
         builder.download_and_prepare()
         rows = _rows(builder, source)
     except (*hub.failures(), datasets.exceptions.DatasetsError, RuntimeError, ValueError) as error:
         raise ResourceError(f"{source.id} on the hub: {_explain(error)}") from error
-    return f"hub {source.id}@{builder.hash}" + (f" ({source.config})" if source.config else ""), rows
+    return _origin(source, commit), rows
 
 
-def _builder(source: HubData) -> Any:
-    """The `datasets` builder of the wanted commit, from the cache where that is enough."""
-    import datasets
+def locate(source: HubData) -> str:
+    """Where `read` would take the data from, for people, without downloading it.
 
+    Raises:
+        ResourceError: no network and no cache, or no such data set or revision.
+    """
+    builder, commit = _wanted(source)
+    return f"{_origin(source, commit)}, {'in the cache' if builder is not None else 'not downloaded yet'}"
+
+
+def _origin(source: HubData, commit: str) -> str:
+    return f"hub {source.id}@{commit}" + (f" ({source.config})" if source.config else "")
+
+
+def _wanted(source: HubData) -> tuple[Any | None, str]:
+    """The commit to read, and the `datasets` builder that has it in the cache, if one has."""
     pinned = hub.COMMIT.fullmatch(source.revision) is not None
     cached = _cached_builder(source)
-    if pinned and cached is not None and cached.hash == source.revision:
-        return cached
+    held = str(cached.hash) if cached is not None else ""
+    if pinned and held == source.revision:
+        return cached, held
     try:
         commit = hub.ask(source.id, "dataset", source.revision)
     except hub.Unreachable as error:
         if cached is None:
             raise ResourceError(f"{source.id} is not in the cache; {error}") from error
         if pinned:
-            raise ResourceError(f"the cache holds {source.id}@{cached.hash}, not {source.revision}; {error}") from error
-        return cached
-    return datasets.load_dataset_builder(source.id, source.config, revision=commit, **_no_code())
+            raise ResourceError(f"the cache holds {source.id}@{held}, not {source.revision}; {error}") from error
+        return cached, held
+    return (cached if held == commit else None), commit
 
 
 def _cached_builder(source: HubData) -> Any | None:

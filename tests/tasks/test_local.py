@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec
-from rbench.tasks import TaskData, local, open_task
+from rbench.tasks import TaskData, local, locate_task, open_task
 from tests.tasks.conftest import Write, reviews
 
 
@@ -34,6 +34,7 @@ def test_split_files_are_read_in_order(write: Write, tmp_path: Path) -> None:
     assert data.split("test")[2] == ("test:2", ("test number 2",), 0)
     assert data.dropped == {}
     assert str(tmp_path) in data.origin
+    assert locate_task(task(), [tmp_path]) == data.origin
 
 
 def test_without_a_validation_file_a_tenth_of_train_takes_its_place(write: Write, tmp_path: Path) -> None:
@@ -116,8 +117,9 @@ def test_nothing_found_says_where_it_looked_and_what_to_put_there(tmp_path: Path
 
 def test_a_nearly_complete_copy_is_named(write: Write, tmp_path: Path) -> None:
     write("toy/train", reviews(5))
-    with pytest.raises(ResourceError, match=r"some of its files but not toy/validation\.jsonl, toy/test\.jsonl"):
-        open_task(task(), [tmp_path])
+    for look in (open_task, locate_task):
+        with pytest.raises(ResourceError, match=r"some of its files but not toy/validation\.jsonl, toy/test\.jsonl"):
+            look(task(), [tmp_path])
 
 
 def test_a_task_on_the_hub_says_why_it_is_not_had_from_there(tmp_path: Path) -> None:

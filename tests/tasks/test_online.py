@@ -17,15 +17,16 @@ OPEN = """
 import json, sys
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec
-from rbench.tasks import open_task
+from rbench.tasks import locate_task, open_task
 
 def opened(spec):
     try:
+        before = locate_task(TaskSpec(**spec))
         data = open_task(TaskSpec(**spec))
     except ResourceError as error:
         return {"error": str(error)}
     first = {name: data.split(name)[:2] for name in data.sizes}
-    return {"origin": data.origin, "sizes": data.sizes, "dropped": data.dropped, "where": data.where,
+    return {"before": before, "origin": data.origin, "sizes": data.sizes, "dropped": data.dropped, "where": data.where,
             "first": first, "fingerprint": data.fingerprint, "torch": "torch" in sys.modules}
 
 print(json.dumps([opened(spec) for spec in json.loads(sys.argv[1])]))
@@ -63,11 +64,12 @@ def test_pinned_data_is_downloaded_once_and_read_again_without_asking(hub: Hub, 
     assert first["origin"] == f"hub someone/reviews@{commit}"
     assert first["sizes"] == {"train": 36, "validation": 4, "test": 6}
     assert first["first"]["test"] == [["test:0", ["new 0"], 0], ["test:1", ["new 1"], 1]]
+    assert first["before"] == f"{first['origin']}, not downloaded yet"
     assert not first["torch"]
     assert any(request.startswith("GET /datasets/someone/reviews/resolve/") for request in hub.requests)
     hub.requests.clear()
     again, offline = (opened(hub.env(tmp_path, **more), task("someone/reviews", commit))[0] for more in ({}, OFFLINE))
-    assert again == offline == first
+    assert again == offline == first | {"before": f"{first['origin']}, in the cache"}
     assert hub.requests == []
 
 
@@ -80,7 +82,7 @@ def test_a_branch_is_resolved_and_offline_the_origin_says_what_was_cached(hub: H
     assert first["origin"].endswith(old)
     new = hub.add("dataset", "someone/reviews", {**REVIEWS, "test.jsonl": jsonl(3, "later")})
     (offline,) = opened(hub.env(tmp_path, **OFFLINE), task("someone/reviews", "main"))
-    assert offline == first
+    assert offline == first | {"before": f"{first['origin']}, in the cache"}
     pinned, online = opened(hub.env(tmp_path, **OFFLINE), task("someone/reviews", new), task("no/where", "main"))
     assert f"the cache holds someone/reviews@{old}, not {new}" in pinned["error"]
     assert "no/where is not in the cache; HF_HUB_OFFLINE is set" in online["error"]
