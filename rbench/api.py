@@ -395,7 +395,7 @@ def doctor(options: Options | None = None) -> list[Check]:
     """Every resource profile, data set and encoder: present, where, or exactly how to get it."""
     from rbench import resources
     from rbench.encoders.locate import locate
-    from rbench.tasks import open_task
+    from rbench.tasks import locate_task
 
     options = options or Options()
     registry = Registry(options.include)
@@ -406,8 +406,8 @@ def doctor(options: Options | None = None) -> list[Check]:
     ]
     for name in registry.names("tasks"):
         try:
-            data = open_task(loading.load_task(name, registry), options.data)
-            checks.append(Check(kind="task", name=name, ok=True, where=data.origin))
+            where = locate_task(loading.load_task(name, registry), options.data)
+            checks.append(Check(kind="task", name=name, ok=True, where=where))
         except ResourceError as error:
             checks.append(Check(kind="task", name=name, ok=False, remedy=str(error)))
     encoders = {name: loading.load_encoder(name, registry) for name in registry.names("encoders")}
