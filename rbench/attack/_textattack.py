@@ -47,14 +47,17 @@ _MISSING = object()
 
 @contextmanager
 def _loggers_kept() -> Iterator[None]:
+    threshold = logging.root.manager.disable
     before = {
         name: logger.disabled
         for name, logger in logging.Logger.manager.loggerDict.items()
         if isinstance(logger, logging.Logger)
     }
+    logging.disable(logging.INFO)
     try:
         yield
     finally:
+        logging.disable(threshold)
         for name, disabled in before.items():
             logging.getLogger(name).disabled = disabled
 

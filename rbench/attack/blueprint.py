@@ -21,6 +21,9 @@ from rbench.spec import AttackSpec, ResourceKind
 OURS = {"embedding", "masked_language_model", "tokenizer", "model_name", "model_wrapper", "query_budget"}
 """Constructor arguments that rbench sets itself."""
 
+FLAIR = {"WordMergeMaskedLM", "WordSwapChangeLocation", "WordSwapChangeName", "WordSwapInflections"}
+"""Components that fetch a flair model while they run."""
+
 
 class _Nothing:
     """Stands where resources stand, answers like them without weights, and notes who was asked for."""
@@ -55,7 +58,7 @@ class _Nothing:
 
     @property
     def masked_lm(self) -> Any:
-        config = SimpleNamespace(model_type="bert")
+        config = SimpleNamespace(model_type="bert", max_position_embeddings=512)
         model = SimpleNamespace(config=config, to=lambda device: None, eval=lambda: None)
         return self._note("masked_lm", SimpleNamespace(model=model, tokenizer=SimpleNamespace(), memo=None))
 
@@ -71,9 +74,15 @@ def blueprint(
     nothing = _Nothing()
     try:
         with binding(nothing, parameters or {}):
-            attack = recipe.build(SimpleNamespace(model=None, tokenizer=SimpleNamespace(model_max_length=512)))
+            attack = recipe.build(SimpleNamespace(model=None, max_length=512))
     except Exception as error:
         raise SuiteError(f"attack {spec.name}: {recipe.__name__} cannot be built: {error}") from error
+    foreign = sorted({type(part).__name__ for part in parts(attack)} & FLAIR)
+    if foreign:
+        raise SuiteError(
+            f"attack {spec.name}: {recipe.__name__} tags words with flair ({', '.join(foreign)}), and no resource of "
+            "rbench stands behind that"
+        )
     return attack, nothing.asked
 
 

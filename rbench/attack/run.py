@@ -81,7 +81,7 @@ def as_input(texts: Sequence[str], task: TaskSpec) -> str | OrderedDict[str, str
 
 def _label(example: Example, task: TaskSpec) -> int:
     label = example.label
-    if label is None or int(label) != label or not 0 <= label < len(task.labels):
+    if label is None or label not in range(len(task.labels)):
         raise JobError(f"task {task.name}, example {example.id}: {label!r} is none of its {len(task.labels)} classes")
     return int(label)
 

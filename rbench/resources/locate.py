@@ -108,7 +108,10 @@ def loader(kind: ResourceKind, source: Source) -> str:
 def _mini(source: Source, models_path: Sequence[Path]) -> Located:
     from rbench import mini
 
-    return Located("the embedded world (rbench.mini)", mini.fingerprint())
+    folder = Path(mini.__file__).parent
+    written = [folder / name for name in ("lexical.py", "lexicon.py", "reading.py")]
+    listed = sorted(path for path in (folder / "lexicon").iterdir() if path.suffix in (".yaml", ".json", ".txt"))
+    return Located("the embedded world (rbench.mini)", places.digest([*written, *listed]))
 
 
 def _named(source: Source, what: str) -> str:

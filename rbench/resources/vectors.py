@@ -30,7 +30,7 @@ class WordVectors:
         if matrix.ndim != 2 or len(words) != len(matrix):
             raise ResourceError(f"word vectors: {len(words)} words and a matrix of shape {matrix.shape}")
         self.words = list(words)
-        self.matrix = np.ascontiguousarray(matrix, dtype=np.float32)
+        self.matrix = np.require(matrix, np.float32, ["C", "W"])
         if not np.isfinite(self.matrix).all():
             raise ResourceError("word vectors: the matrix has infinite values or NaN")
         self.index: dict[str, int] = {}

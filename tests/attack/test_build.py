@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textattack.attack_results import SkippedAttackResult
+from textattack.constraints.pre_transformation import InputColumnModification
+from textattack.shared import AttackedText, WordEmbedding
+
+from rbench import attack
+from rbench.attack import binding
+from rbench.attack.blueprint import parts
+from rbench.attack.constraints import words_changed
+from rbench.errors import ResourceError, SuiteError
+from rbench.resources import Resources
+from rbench.spec import AttackSpec, Outcome, TaskSpec
+from tests.attack import world
+
+
+def recipe(name: str, **parameters: Any) -> AttackSpec:
+    keys = {key.replace("__", "."): value for key, value in parameters.items()}
+    return AttackSpec(name="it", recipe=name, parameters=keys)
+
+
+def part(built: Any, name: str) -> Any:
+    return next(p for p in parts(built) if type(p).__name__ == name)
+
+
+# ------------------------------------------------------------------------------------------------------------ check
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (recipe("TextFoolerJin2018"), 'unknown TextAttack recipe "TextFoolerJin2018"; did you mean TextFoolerJin2019'),
+        (recipe("PWWSRen2019", GreedyWordSwapWir__unk_token="x"), "did you mean GreedyWordSwapWIR"),
+        (recipe("TextFoolerJin2019", WordSwapEmbedding__max_candidats=3), "did you mean max_candidates"),
+        (recipe("TextFoolerJin2019", max_candidates=3), "written Component.parameter"),
+        (recipe("TextFoolerJin2019", WordSwapEmbedding__max_candidates="many"), "a whole number from 1, not 'many'"),
+        (recipe("TextFoolerJin2019", WordSwapEmbedding__max_candidates=True), "a whole number from 1, not True"),
+        (recipe("TextFoolerJin2019", WordSwapEmbedding__max_candidates=0), "a whole number from 1, not 0"),
+        (recipe("TextFoolerJin2019", UniversalSentenceEncoder__threshold=float("inf")), "must be a number"),
+        (recipe("TextFoolerJin2019", UniversalSentenceEncoder__metric="cosin"), "Unsupported metric cosin"),
+        (recipe("TextFoolerJin2019", PartOfSpeech__allow_verb_noun_swap=1), "true or false"),
+        (recipe("TextFoolerJin2019", WordSwapEmbedding__embedding="mine"), "unknown parameter"),
+        (recipe("BERTAttackLi2020", MaxWordsPerturbed__max_percent=1.5), "max perc must be between 0 and 1"),
+        (recipe("InputReductionFeng2018"), "the goal of InputReductionFeng2018 is InputReduction"),
+        (recipe("Kuleshov2017"), "wants to fetch 'gpt2', and no resource of rbench"),
+        (recipe("HotFlipEbrahimi2017"), "cannot be built"),
+        (recipe("CLARE2020"), "tags words with flair (WordMergeMaskedLM)"),
+        (recipe("FrenchRecipe"), "synonyms are English here"),
+        (recipe("PWWSRen2019"), "uses stopwords, synonyms; add to its `needs`"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_loaded(spec: AttackSpec, message: str) -> None:
+    with pytest.raises(SuiteError) as caught:
+        attack.check(spec)
+    assert message in str(caught.value) and "attack it" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [
+        ("DeepWordBugGao2018", ("stopwords",)),
+        ("IGAWang2019", ("stopwords", "word_vectors")),
+        ("LEAP2023", ("stopwords", "synonyms")),
+        ("A2TYoo2021", ("pos_tagger", "sentence_encoder", "stopwords", "word_vectors")),
+        ("Pruthi2019", ("stopwords",)),
+    ],
+)
+def test_other_recipes_by_class_name_say_what_they_need(name: str, needs: tuple[str, ...]) -> None:
+    assert attack.needs(AttackSpec(name="it", recipe=name)) == needs
+
+
+def test_a_budget_is_no_parameter_and_null_stands_where_it_may() -> None:
+    assert attack.needs(recipe("TextFoolerJin2019", UniversalSentenceEncoder__window_size=None))
+    with pytest.raises(SuiteError, match="unknown parameter"):
+        attack.needs(recipe("PWWSRen2019", UntargetedClassification__query_budget=5))
+
+
+# ------------------------------------------------------------------------------------------------------------ build
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.mark.usefixtures("no_network")
+def test_building_asks_no_network_and_leaves_textattack_as_it_was(lm: Path, single: attack.Victim) -> None:
+    before = [dict(vars(module)) for module in binding.recipe_modules()]
+    owners = (WordEmbedding, *(getattr(binding.transformers, f"AutoModelFor{k}LM") for k in ("Masked", "Causal")))
+    owned = [dict(vars(owner)) for owner in owners]
+    resources = world.resources(lm)
+    for name in world.ALL:
+        attack.build(world.spec(name), single, resources, world.SINGLE)
+    assert [dict(vars(module)) for module in binding.recipe_modules()] == before
+    assert [dict(vars(owner)) for owner in owners] == owned
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("name", ["DeepWordBugGao2018", "A2TYoo2021", "Pruthi2019", "IGAWang2019", "LEAP2023"])
+def test_other_recipes_run(name: str, single: attack.Victim, resources: Resources) -> None:
+    spec = AttackSpec(name="it", recipe=name, query_budget=60)
+    built = attack.build(spec, single, resources, world.SINGLE)
+    example = next(e for e in world.examples(world.SINGLE, single, 9)[7:])
+    (outcome,) = attack.run(built, [example], spec=spec, task=world.SINGLE, seed=0)
+    assert outcome.error is None and 1 < outcome.num_queries <= 60
+
+
+def test_parameters_reach_the_constructors(single: attack.Victim, resources: Resources) -> None:
+    spec = recipe(
+        "TextFoolerJin2019",
+        WordSwapEmbedding__max_candidates=7,
+        UniversalSentenceEncoder__metric="cosine",
+        UniversalSentenceEncoder__window_size=None,
+        GreedyWordSwapWIR__wir_method="unk",
+        GreedyWordSwapWIR__unk_token="it",
+        StopwordModification__stopwords=["the"],
+    )
+    built = attack.build(spec, single, resources, world.SINGLE)
+    assert part(built, "WordSwapEmbedding").max_candidates == 7
+    similar = part(built, "UniversalSentenceEncoder")
+    assert "CosineSimilarity" in type(similar.sim_metric).__name__ and similar.window_size == float("inf")
+    assert (part(built, "GreedyWordSwapWIR").wir_method, part(built, "GreedyWordSwapWIR").unk_token) == ("unk", "it")
+    assert part(built, "StopwordModification").stopwords == {"the"}
+    assert part(attack.build(recipe("PWWSRen2019"), single, resources, world.SINGLE), "GreedyWordSwapWIR").unk_token
+    again = attack.build(recipe("TextFoolerJin2019"), single, resources, world.SINGLE)
+    assert part(again, "WordSwapEmbedding").max_candidates == 50
+
+
+def test_a_recipe_that_wants_more_than_there_is_names_it(single: attack.Victim, resources: Resources) -> None:
+    with pytest.raises(SuiteError, match="hownet"):
+        attack.build(recipe("PSOZang2020"), single, resources, world.SINGLE)
+    bare = Resources(resources.profile.model_copy(update={"synonyms": None}))
+    with pytest.raises(ResourceError, match="synonyms of resource profile mini"):
+        attack.build(recipe("PWWSRen2019"), single, bare, world.SINGLE)
+
+
+# ------------------------------------------------------------------------------------------------ suite constraints
+
+
+def outcomes(spec: AttackSpec, victim: attack.Victim, resources: Resources, task: TaskSpec, n: int) -> list[Outcome]:
+    built = attack.build(spec, victim, resources, task)
+    return list(attack.run(built, world.examples(task, victim, n), spec=spec, task=task, seed=0))
+
+
+@pytest.mark.parametrize("name", ["bae", "textbugger"])
+def test_max_words_bounds_the_words_changed(name: str, single: attack.Victim, resources: Resources) -> None:
+    free = outcomes(world.spec(name), single, resources, world.SINGLE, 12)
+    assert any(o.num_words_changed > 1 for o in free)
+    spec = world.spec(name, max_words=1)
+    built = attack.build(spec, single, resources, world.SINGLE)
+    for example in world.examples(world.SINGLE, single, 12):
+        result = built.attack(example.texts[0], int(example.label or 0))
+        assert words_changed(result.perturbed_result.attacked_text) <= 1
+        if name == "bae" and not isinstance(result, SkippedAttackResult):
+            before, after = result.original_result.attacked_text, result.perturbed_result.attacked_text
+            assert len(before.all_words_diff(after)) <= 1
+
+
+def test_a_word_split_in_two_is_one_word_changed() -> None:
+    text = AttackedText("the plot was fine")
+    assert words_changed(text) == 0
+    split = text.replace_word_at_index(1, "pl ot")
+    assert words_changed(split) == 1
+    assert words_changed(split.replace_word_at_index(4, "dull")) == 2
+    assert words_changed(text.delete_word_at_index(0)) == 1
+
+
+@pytest.mark.parametrize("name", ["pwws", "textfooler", "bertattack"])
+def test_a_budget_bounds_the_queries(name: str, single: attack.Victim, resources: Resources) -> None:
+    free = {o.example_id: o for o in outcomes(world.spec(name), single, resources, world.SINGLE, 8)}
+    for budget in (1, 2, 9, 25):
+        bounded = outcomes(world.spec(name, query_budget=budget), single, resources, world.SINGLE, 8)
+        assert all(o.num_queries <= budget and o.error is None for o in bounded)
+        for o in bounded:
+            if free[o.example_id].num_queries < budget:
+                assert o.perturbed == free[o.example_id].perturbed
+
+
+@pytest.mark.parametrize("name", world.ALL)
+def test_the_premise_stays(name: str, pair: attack.Victim, resources: Resources) -> None:
+    found = outcomes(world.spec(name), pair, resources, world.PAIR, 8)
+    assert any(o.perturbed is not None and o.perturbed[1] != o.original[1] for o in found)
+    assert all(o.perturbed is None or o.perturbed[0] == o.original[0] for o in found)
+
+
+def test_on_other_pairs_both_texts_may_change(pair: attack.Victim, resources: Resources) -> None:
+    task = world.PAIR.model_copy(update={"kind": "paraphrase"})
+    found = [o for o in outcomes(world.spec("pwws"), pair, resources, task, 12) if o.perturbed is not None]
+    assert any(o.perturbed[0] != o.original[0] for o in found if o.perturbed)
+
+
+def test_columns_to_protect_must_exist(pair: attack.Victim, resources: Resources) -> None:
+    task = world.PAIR.model_copy(update={"columns": ("premises", "hypothesis")})
+    with pytest.raises(SuiteError, match=r"protects the column 'premise'.*did you mean premises"):
+        attack.build(world.spec("pwws"), pair, resources, task)
+
+
+def test_a_column_is_protected_under_its_own_name(pair: attack.Victim, resources: Resources) -> None:
+    spec = world.spec("pwws").model_copy(update={"protect": {"nli": ("hypothesis",)}})
+    built = attack.build(spec, pair, resources, world.PAIR)
+    constraint = next(c for c in built.pre_transformation_constraints if isinstance(c, InputColumnModification))
+    assert constraint.columns_to_ignore == {"hypothesis"}

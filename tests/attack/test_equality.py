@@ -1,0 +1,68 @@
+"""The contract: status, queries counted and final text as stock TextAttack 0.3.11 has them, live, on mini tasks."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rbench import attack
+from rbench.resources import Resources
+from rbench.spec import Outcome, TaskSpec
+from tests.attack import world
+
+
+def same(outcome: Outcome) -> tuple[object, ...]:
+    return outcome.example_id, outcome.status, outcome.num_queries, outcome.perturbed, outcome.error
+
+
+class Stock:
+    """Stock TextAttack's attack in the clothes that `attack.run` wants."""
+
+    def __init__(self, inner: object) -> None:
+        self.attack = inner.attack  # type: ignore[attr-defined]
+        self.clear_cache = inner.clear_cache  # type: ignore[attr-defined]
+        self.goal_function = SimpleNamespace(model=SimpleNamespace(is_truncated=lambda text: False))
+
+
+@pytest.mark.parametrize("task", [world.SINGLE, world.PAIR], ids=["single", "nli"])
+@pytest.mark.parametrize("name", world.ALL)
+def test_outcomes_equal_stock(name: str, task: TaskSpec, bert: Path, lm: Path, resources: Resources) -> None:
+    victim = world.victim(bert, task)
+    spec = world.spec(name)
+    examples = world.examples(task, victim, 12)
+    ours = list(attack.run(attack.build(spec, victim, resources, task), examples, spec=spec, task=task, seed=3))
+
+    plain = world.resources(lm)
+    stock = world.stock()
+    theirs = stock.build_stock(spec, victim.classifier, victim.max_length, plain, task)
+    with stock.stock(plain):
+        expected = list(attack.run(Stock(theirs), examples, spec=spec, task=task, seed=3))
+
+    assert [same(o) for o in ours] == [same(o) for o in expected]
+    statuses = {o.status for o in ours}
+    assert "skipped" in statuses and statuses & {"succeeded", "failed"}
+    assert "errored" not in statuses
+    for o in ours:
+        if task is world.PAIR and o.perturbed is not None:
+            assert o.perturbed[0] == o.original[0]
+
+
+def test_the_benchmark_reads_and_merges_its_own_results(tmp_path: Path) -> None:
+    place = world.ROOT / "benchmarks" / "equality.py"
+    module_spec = importlib.util.spec_from_file_location("equality", place)
+    assert module_spec is not None and module_spec.loader is not None
+    world.stock()
+    equality = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(equality)
+    args = SimpleNamespace(out=tmp_path / "equality.json")
+    record = {"task": "mr", "attack": "pwws", "status": "failed", "queries": 9, "differs": []}
+    record |= {"seconds_stock": 4.0, "seconds_rbench": 0.5, "cpu_stock": 4.0, "cpu_rbench": 0.5}
+    equality.write(args, {"mr/a": record})
+    equality.write(args, {"mr/b": record | {"differs": ["perturbed"], "score_gap": 1e-7}})
+    document = equality.json.loads(args.out.read_text())
+    assert sorted(document["records"]) == ["mr/a", "mr/b"]
+    assert document["summary"]["mr/pwws"]["ratio"] == 8.0
+    assert (document["summary"]["mr/pwws"]["different"], document["summary"]["mr/pwws"]["near_ties"]) == (1, 1)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from textattack.shared import AttackedText, utils
+from textattack.transformations import WordSwapMaskedLM as Upstream
+
+from rbench import attack, mini
+from rbench.attack.components import current
+from rbench.attack.masked_lm import WordSwapMaskedLM, _descending
+from rbench.errors import ResourceError
+from rbench.resources import Resources
+from tests.attack import world
+
+TEXTS = [AttackedText(str(row["text"])) for row in mini.rows("mini-sentiment", "test")[:3]]
+
+
+def ours(resources: Resources, **arguments: Any) -> WordSwapMaskedLM:
+    token = current.set(resources)
+    try:
+        return WordSwapMaskedLM(**arguments)
+    finally:
+        current.reset(token)
+
+
+def upstream(resources: Resources, **arguments: Any) -> Any:
+    lm = resources.masked_lm
+    return Upstream(masked_language_model=lm.model, tokenizer=lm.tokenizer, **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"method": "bae", "max_candidates": 12, "min_confidence": 0.0},
+        {"method": "bae", "max_candidates": 50, "min_confidence": 0.004},
+        {"method": "bae", "max_candidates": 10**4, "min_confidence": 0.0},
+        {"method": "bert-attack", "max_candidates": 3},
+    ],
+)
+def test_swaps_are_upstreams_in_upstreams_order(resources: Resources, arguments: dict[str, Any]) -> None:
+    text, again = TEXTS[0], ours(resources, **arguments)
+    theirs = upstream(resources, **arguments)
+    for indices in ([i] for i in range(text.num_words)):
+        expected = [t.text for t in theirs._get_transformations(text, indices)]
+        assert [t.text for t in again._get_transformations(text, indices)] == expected
+        assert [t.text for t in again._get_transformations(text, indices)] == expected  # remembered
+
+
+def test_a_word_with_more_pieces_alone_than_in_its_text_reads_the_padding(resources: Resources) -> None:
+    text = AttackedText("the story was zxqv\u20ac")  # one unknown token in the text, four pieces without the sign
+    assert len(resources.masked_lm.tokenizer.tokenize(text.words[3])) > 2
+    arguments: dict[str, Any] = {"method": "bert-attack", "max_candidates": 2}
+    expected = [t.text for t in upstream(resources, **arguments)._get_transformations(text, [3])]
+    assert [t.text for t in ours(resources, **arguments)._get_transformations(text, [3])] == expected
+
+
+def test_a_word_beyond_the_models_reach_has_no_candidates(resources: Resources) -> None:
+    long = AttackedText(" ".join(["story"] * 600))
+    for method in ("bae", "bert-attack"):
+        assert ours(resources, method=method, max_candidates=4)._get_transformations(long, [590]) == []
+        assert ours(resources, method=method, max_candidates=4)._get_transformations(long, [5])
+
+
+def test_the_papers_combinations_are_the_first_24_of_4_a_piece(resources: Resources) -> None:
+    swap = ours(resources, method="bert-attack", max_candidates=48, piece_candidates=4, max_combinations=24)
+    tokenizer = resources.masked_lm.tokenizer
+    words = {tokenizer.convert_tokens_to_ids(w) for w in ("##s", "##ed", "story", "the", "##er", "film", "##ing", ".")}
+    top = [list(range(100, 148)), [*words, *range(200, 240)], list(range(300, 348))]
+    rows = [tokenizer.convert_ids_to_tokens(row[:4]) for row in top]
+    first = [tokenizer.convert_tokens_to_string(list(c)) for c in list(itertools.product(*rows))[:24]]
+    assert swap._combined(top) == [word for word in first if utils.is_one_word(word)]
+    everything = ours(resources, method="bert-attack", max_candidates=8)._combined(top)
+    glued = ["".join(tokenizer.convert_ids_to_tokens(list(c))).replace("##", "") for c in itertools.product(*top)]
+    assert everything == list(itertools.islice(filter(utils.is_one_word, glued), 8))
+
+
+def test_the_same_question_is_asked_once(lm: Path) -> None:
+    resources = world.resources(lm)
+    calls = []
+    resources.masked_lm.model.register_forward_hook(lambda *a: calls.append("whole"))
+    resources.masked_lm.model.base_model.register_forward_hook(lambda *a: calls.append("base"))
+    for method in ("bae", "bert-attack"):
+        swap = ours(resources, method=method, max_candidates=4)
+        for index in (0, 1, 0, 1):
+            swap._get_transformations(TEXTS[0], [index])
+    assert calls == ["base"] * 3  # BAE masks two words, BERT-Attack reads the text once
+
+
+def test_a_model_that_textattack_cannot_read_is_refused_at_once(lm: Path, single: attack.Victim) -> None:
+    resources = world.resources(lm)
+    resources.masked_lm.model.config.model_type = "distilbert"
+    with pytest.raises(ResourceError, match="cannot read the pieces"):
+        attack.build(world.spec("bae"), single, resources, world.SINGLE)
+
+
+@given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=60, unique=True), st.integers(1, 80), st.floats(0, 1))
+def test_the_first_few_and_the_rest_are_one_sorted_list(values: list[float], first: int, least: float) -> None:
+    tensor = torch.tensor(values, dtype=torch.float32)
+    ids, reached = [], []
+    for some, good in _descending(tensor, first, least):
+        ids += some
+        reached += good
+    assert ids == torch.argsort(tensor, descending=True).tolist()
+    assert reached == [bool(tensor[i] >= least) for i in ids]

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from textattack.metrics.attack_metrics import AttackQueries, AttackSuccessRate, WordsPerturbed
+
+from rbench import attack
+from rbench.attack.run import as_input, seed_all
+from rbench.errors import JobError
+from rbench.resources import Resources
+from rbench.spec import AttackSpec, Outcome
+from rbench.tasks import Example
+from tests.attack import world
+
+
+def run(name: str, victim: attack.Victim, resources: Resources, examples: list[Example], **more: Any) -> list[Outcome]:
+    spec = world.spec(name)
+    built = attack.build(spec, victim, resources, world.SINGLE)
+    return list(attack.run(built, examples, spec=spec, task=world.SINGLE, **({"seed": 0} | more)))
+
+
+def plain(outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
+    return {o.example_id: o.model_dump(exclude={"seconds"}) for o in outcomes}
+
+
+@pytest.fixture(scope="module")
+def examples(single: attack.Victim) -> list[Example]:
+    return world.examples(world.SINGLE, single, 10)
+
+
+def test_an_outcome_depends_on_seed_attack_and_example_alone(
+    single: attack.Victim, resources: Resources, examples: list[Example]
+) -> None:
+    forwards = plain(run("textbugger", single, resources, examples))
+    backwards = plain(run("textbugger", single, resources, examples[::-1]))
+    assert forwards == backwards
+    some = plain(run("textbugger", single, resources, examples, done={e.id for e in examples[:7]}))
+    assert some == {e.id: forwards[e.id] for e in examples[7:]}
+    other = plain(run("textbugger", single, resources, examples, seed=1))
+    assert other != forwards
+
+
+def test_seeds_move_all_three_generators_and_nothing_else() -> None:
+    import random
+
+    import torch
+
+    def draw(*key: Any) -> tuple[float, float, float]:
+        seed_all(*key)
+        return random.random(), float(np.random.random()), float(torch.rand(1))
+
+    first = draw(0, "pwws", "a")
+    assert draw(0, "pwws", "a") == first
+    for other in (draw(1, "pwws", "a"), draw(0, "bae", "a"), draw(0, "pwws", "b")):
+        assert all(x != y for x, y in zip(first, other, strict=True))
+
+
+def test_numbers_are_those_of_textattacks_own_metrics(
+    single: attack.Victim, resources: Resources, examples: list[Example]
+) -> None:
+    for name in ("pwws", "textbugger"):
+        spec = world.spec(name)
+        built = attack.build(spec, single, resources, world.SINGLE)
+        results = []
+        for example in examples:
+            seed_all(0, spec.name, example.id)
+            results.append(built.attack(as_input(example.texts, world.SINGLE), int(example.label or 0)))
+        outcomes = run(name, single, resources, examples)
+        attacked = [o for o in outcomes if o.status != "skipped"]
+        shares = [o.perturbed_share for o in outcomes if o.perturbed_share]
+        succeeded = sum(o.status == "succeeded" for o in outcomes)
+        words, queries = WordsPerturbed().calculate(results), AttackQueries().calculate(results)
+        rate = AttackSuccessRate().calculate(results)
+        assert words["avg_word_perturbed_perc"] == pytest.approx(100 * float(np.mean(shares)), abs=0.006)
+        assert words["avg_word_perturbed"] == pytest.approx(float(np.mean([o.num_words for o in outcomes])), abs=0.006)
+        assert queries["avg_num_queries"] == pytest.approx(np.mean([o.num_queries for o in attacked]), abs=0.006)
+        assert rate["attack_success_rate"] == pytest.approx(100 * succeeded / len(attacked), abs=0.006)
+
+
+def test_outcomes_tell_what_happened(single: attack.Victim, resources: Resources, examples: list[Example]) -> None:
+    texts: list[tuple[str, ...]] = []
+
+    def oracle(given: tuple[str, ...]) -> int:
+        texts.append(given)
+        return 1
+
+    outcomes = run("pwws", single, resources, examples, oracle=oracle)
+    skipped = [o for o in outcomes if o.status == "skipped"]
+    assert skipped and all(o.perturbed is None and o.num_queries == 1 and o.oracle_label is None for o in skipped)
+    assert all(o.original_prediction != o.label for o in skipped)
+    for o in outcomes:
+        if o.status == "skipped":
+            continue
+        assert o.perturbed is not None and o.oracle_label == 1
+        prediction = int(single([o.perturbed[0]])[0].argmax())
+        assert o.original_prediction == o.label and o.perturbed_prediction == prediction
+        assert (prediction != o.label) == (o.status == "succeeded") == (o.perturbed_share is not None)
+        assert o.num_words_changed >= (o.status == "succeeded")
+    assert texts == [o.perturbed for o in outcomes if o.perturbed is not None]
+
+
+def test_the_similarity_of_the_final_text_is_kept(
+    single: attack.Victim, resources: Resources, examples: list[Example]
+) -> None:
+    outcomes = [o for o in run("bertattack", single, resources, examples) if o.status == "succeeded"]
+    assert outcomes and all(o.similarity is not None and 0.2 <= o.similarity <= 1.0 for o in outcomes)
+    assert all(o.similarity is None for o in run("pwws", single, resources, examples))
+
+
+def test_an_example_that_raises_is_recorded_and_the_run_goes_on(
+    single: attack.Victim, resources: Resources, examples: list[Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = world.spec("pwws")
+    built = attack.build(spec, single, resources, world.SINGLE)
+    inner = built.search_method.perform_search
+
+    def fragile(result: Any) -> Any:
+        if result.attacked_text.text == examples[1].texts[0]:
+            raise ZeroDivisionError("no luck")
+        return inner(result)
+
+    monkeypatch.setattr(built.search_method, "perform_search", fragile)
+    outcomes = list(attack.run(built, examples[:3], spec=spec, task=world.SINGLE, seed=0))
+    assert [o.status == "errored" for o in outcomes] == [False, True, False]
+    assert outcomes[1].error is not None and "ZeroDivisionError: no luck" in outcomes[1].error
+    assert plain(outcomes[2:]) == plain(run("pwws", single, resources, examples[2:3]))
+
+
+def test_an_interrupt_is_no_outcome(
+    single: attack.Victim, resources: Resources, examples: list[Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = world.spec("pwws")
+    built = attack.build(spec, single, resources, world.SINGLE)
+
+    def interrupted(result: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(built.search_method, "perform_search", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(attack.run(built, examples[:1], spec=spec, task=world.SINGLE, seed=0))
+
+
+@pytest.mark.parametrize("label", [0.5, 7, -1, None, math.nan])
+def test_a_label_that_is_no_class_fails_the_job(label: Any, single: attack.Victim, resources: Resources) -> None:
+    with pytest.raises(JobError, match="none of its 2 classes"):
+        run("pwws", single, resources, [Example("x", ("the story",), label)])
+
+
+def test_labels_may_come_as_numpy_integers(
+    single: attack.Victim, resources: Resources, examples: list[Example]
+) -> None:
+    (first, *_) = examples
+    assert first.label is not None
+    odd = first._replace(label=np.int64(first.label))
+    assert plain(run("pwws", single, resources, [odd])) == plain(run("pwws", single, resources, [first]))
+
+
+def test_a_broken_victim_fails_the_job_not_the_example(bert: Any, resources: Resources) -> None:
+    victim = world.victim(bert, world.SINGLE)
+    victim.classifier.head.weight.data.fill_(math.nan)
+    with pytest.raises(JobError, match="NaN"):
+        run("pwws", victim, resources, [Example("x", ("the story",), 0)])
+
+
+def test_truncation_is_reported(bert: Any, resources: Resources) -> None:
+    victim = world.victim(bert, world.SINGLE, max_length=12)
+    examples = world.examples(world.SINGLE, victim, 2)
+    long = examples[0]._replace(texts=(" ".join(examples[0].texts * 4),))
+    label = int(victim(list(long.texts)).argmax())
+    outcomes = run("pwws", victim, resources, [long._replace(label=label), Example("short", ("the story",), 0)])
+    assert [o.truncated for o in outcomes] == [True, False]
+
+
+def test_a_spec_without_recipe_and_file_is_refused(single: attack.Victim, resources: Resources) -> None:
+    from rbench.errors import SuiteError
+
+    with pytest.raises(SuiteError, match="names no `recipe`"):
+        attack.build(AttackSpec(name="nothing"), single, resources, world.SINGLE)
