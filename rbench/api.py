@@ -246,17 +246,17 @@ def run(suite: str | Path, options: Options | None = None, *, progress: Progress
     recorded and listed in the result, and the jobs that do not need it go on.
     """
     options = options or Options()
-    prepared = prepare(suite, options)
-    _check_attacks(prepared.loaded)
-    return _run(prepared, options, progress or Silent())
+    return _run(prepare(suite, options), options, progress or Silent())
 
 
-def _check_attacks(loaded: loading.Loaded) -> None:
+def _check_attacks(todo: list[Job]) -> None:
     """Recipe and parameter names, against TextAttack itself, before anything is trained."""
-    from rbench import attack
+    specs = {job.parts[-1]: job.spec.attack for job in todo if isinstance(job.spec, AttackJob)}
+    if specs:  # importing TextAttack takes seconds: not for a run that is done
+        from rbench import attack
 
-    for spec in loaded.attacks.values():
-        attack.check(spec)
+        for spec in specs.values():
+            attack.check(spec)
 
 
 def _run(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
@@ -266,27 +266,28 @@ def _run(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
     with store.lock():
-        if options.fresh:
-            moved = store.set_aside()
-            if moved is not None:
-                progress.note(f"the old results are in {moved}")
+        cache = WeightCache(default_cache())
+        todo = _todo(jobs, set() if options.fresh else store.done(prepared.plan), cache)
+        _check_attacks(todo)
+        device = _device(options.device) if todo else "cpu"
+        if options.fresh and (moved := store.set_aside()) is not None:
+            progress.note(f"the old results are in {moved}")
         store.write_plan(prepared.plan)
         for note in prepared.notes:
             progress.note(note)
         context = Context(
             plan=prepared.plan,
             store=store,
-            cache=WeightCache(default_cache()),
+            cache=cache,
             encoders=prepared.loaded.encoders,
             tasks=prepared.loaded.tasks,
             resources=prepared.loaded.resources,
             attack_files=prepared.loaded.attack_files,
             data_path=options.data,
             models_path=options.models,
-            device=_device(options.device),
+            device=device,
             progress=progress,
         )
-        todo = _todo(jobs, store.done(prepared.plan), context.cache)
         failed, skipped = [], []
         number = {job.key: i + 1 for i, job in enumerate(todo)}
 
@@ -384,7 +385,6 @@ def attack(
     loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")
     with tempfile.TemporaryDirectory(prefix="rbench-attack-") as folder:
         prepared = _prepare(loaded, dataclasses.replace(options, out=Path(folder)))
-        _check_attacks(loaded)
         result = _run(prepared, options, progress or Silent())
         if result.failed:
             raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
