@@ -1,0 +1,62 @@
+"""The wheel carries the suites and attacks, and works from an empty folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--no-build-isolation", "-w", str(out)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    (found,) = out.glob("rbench-*.whl")
+    return found
+
+
+def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for kind in ("suites", "attacks"):
+        files = [file for file in (ROOT / kind).iterdir() if file.suffix in (".yaml", ".py")]
+        assert files
+        assert {f"rbench/bundled/{kind}/{file.name}" for file in files} <= names
+    for kind in ("tasks", "encoders", "resources", "mini/lexicon"):
+        files = list((ROOT / "rbench" / kind).glob("*.yaml"))
+        assert {f"rbench/{kind}/{file.name}" for file in files} <= names
+    assert "rbench/py.typed" in names
+    assert not [name for name in names if name.startswith(("tests/", "results/", "benchmarks/"))]
+    assert wheel.stat().st_size < 2_000_000
+
+
+def test_the_wheel_works_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+    site, empty = tmp_path / "site", tmp_path / "empty"
+    empty.mkdir()
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(site), str(wheel)]
+    assert subprocess.run(install, capture_output=True).returncode == 0
+    code = "import sys, rbench; from rbench.cli import main; print(rbench.__file__); sys.exit(main())"
+
+    def rbench(*words: str) -> str:
+        result = subprocess.run(
+            [sys.executable, "-c", code, *words],
+            cwd=empty,
+            env={**os.environ, "PYTHONPATH": str(site), "RBENCH_CACHE": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert str(site) in result.stdout
+        return result.stdout
+
+    assert "quickstart" in rbench("list", "suites")
+    assert "geometry" in rbench("list", "attacks")
+    assert "attack/mini-bert/mini-nli/clean/pwws" in rbench("plan", "quickstart")
+    assert not list(empty.iterdir())
