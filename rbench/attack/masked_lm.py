@@ -44,8 +44,9 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
             utils.check_if_subword("a", self._type)
         except ValueError as error:
             raise ResourceError(f"masked_lm: TextAttack cannot read the pieces of this model: {error}") from error
-        positions = getattr(self._language_model.config, "max_position_embeddings", self.max_length)
-        self.max_length = min(self.max_length, positions)  # upstream runs into an index error beyond that
+        wanted: int = kwargs.get("max_length", 512)
+        positions = getattr(self._language_model.config, "max_position_embeddings", wanted)
+        self.max_length: int = min(wanted, positions)  # upstream runs into an index error beyond that
         self.piece_candidates, self.max_combinations = piece_candidates, max_combinations
         self._memo = lm.memo
         self._words: dict[tuple[int, bool], str | None] = {}

@@ -194,7 +194,7 @@ def _trained(source: Source, models_path: Sequence[Path]) -> Located:
 
 
 def _use(source: Source, models_path: Sequence[Path]) -> Located:
-    if importlib.util.find_spec("tensorflow_hub") is None or importlib.util.find_spec("tensorflow") is None:
+    if not _installed("tensorflow_hub") or not _installed("tensorflow"):
         raise ResourceError(
             "the Universal Sentence Encoder needs TensorFlow; run `pip install 'rbench[use]'`, "
             "or choose the profile `standard`, which compares with sentence-transformers"
@@ -210,6 +210,10 @@ def _use(source: Source, models_path: Sequence[Path]) -> Located:
             f"tensorflow_hub as h; h.load('{USE}')\"` with TFHUB_CACHE_DIR set to a folder that stays"
         )
     return Located(str(place), places.digest(sorted(path for path in place.rglob("*") if path.is_file())))
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 _FINDERS: dict[ResourceKind, dict[str, Finder]] = {

@@ -44,7 +44,9 @@ def test_similarity_is_upstreams(resources: Resources, metric: str, window: int 
     theirs = Plain(resources, **arguments)
     for row in (ROWS[0], " ".join(ROWS[:3])):
         text = AttackedText(row)
-        swaps = [(i, w) for i in range(0, text.num_words, 3) for w in ("story", "dull plot", "the")]
+        swaps = [
+            (i, w) for i in range(0, text.num_words, 3) for w in ("story", "dull plot", "the") if text.words[i] != w
+        ]
         made = [[text.replace_word_at_index(i, w) for i, w in swaps] for _ in range(2)]
         kept = ours._check_constraint_many(made[0], text)
         expected = theirs._check_constraint_many(made[1], text)
@@ -80,7 +82,7 @@ def test_neighbours_and_cosines_are_upstreams(resources: Resources) -> None:
         near = ours.nearest_neighbours(i, 12)
         rows = torch.from_numpy(vectors.matrix)
         far = torch.norm(rows - rows[i], dim=1)
-        assert torch.allclose(far[near], far[theirs.nearest_neighbours(i, 12)], atol=1e-6)
+        assert torch.allclose(far[near], far.topk(13, largest=False).values[1:], atol=1e-6) and i not in near
         assert ours.nearest_neighbours(i, 3) == near[:3]
         for other in near[:4]:
             assert ours.get_cos_sim(i, other) == theirs.get_cos_sim(i, other) == ours.get_cos_sim(other, i)

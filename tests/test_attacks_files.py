@@ -1,0 +1,96 @@
+"""Every file in attacks/ is tested by being there: it loads, is checked, builds, and says what it is."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench import attack, load
+from rbench.attack.blueprint import blueprint, parts
+from rbench.attack.build import recipe_class
+from rbench.registry import Registry
+from rbench.resources import Resources
+from rbench.spec import AttackSpec
+from tests.attack import world
+from tests.attack.conftest import bert, lm, one_thread, resources, single  # noqa: F401
+
+FOLDER = Path(__file__).resolve().parents[1] / "attacks"
+NAMES = sorted(path.stem for path in FOLDER.iterdir() if path.suffix in (".yaml", ".py"))
+RECIPES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+OWN = {"bertattack-paper"}
+"""Recipes that are not as TextAttack publishes them."""
+
+
+def spec_of(name: str) -> AttackSpec:
+    return load.load_attack(name, Registry())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_loads_checks_builds_and_attacks(name: str, single: attack.Victim, resources: Resources) -> None:  # noqa: F811
+    spec = spec_of(name)
+    attack.check(spec)
+    path = Registry().path("attacks", name)
+    built = attack.build(spec, single, resources, world.SINGLE, path=path)
+    examples = world.examples(world.SINGLE, single, 4)
+    outcomes = list(attack.run(built, examples, spec=spec, task=world.SINGLE, seed=0))
+    assert [o.example_id for o in outcomes] == [e.id for e in examples]
+    assert [o.error for o in outcomes] == [None] * 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_titled_referenced_and_costed(name: str) -> None:
+    spec = spec_of(name)
+    assert spec.title and (spec.reference or name == "random") and spec.needs
+    assert "queries_per_word" in (FOLDER / f"{name}.yaml").read_text() if name in RECIPES else spec.queries_per_word > 0
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_it_says_what_it_does_on_pairs(name: str) -> None:
+    notes = " ".join(spec_of(name).notes)
+    assert "On NLI only the hypothesis changes" in notes or "on NLI only the hypothesis changes" in notes
+    assert "on other pairs both texts may" in notes
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_needs_are_exactly_what_the_recipe_asks_for(name: str) -> None:
+    spec = spec_of(name)
+    assert set(attack.needs(spec)) == set(spec.needs)
+
+
+def value(part: Any, name: str) -> Any:
+    found = getattr(part, name)
+    return None if found == float("inf") else found
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_written_parameters_are_the_published_ones(name: str) -> None:
+    spec = spec_of(name)
+    published, _ = blueprint(spec, recipe_class(spec))
+    different = set()
+    for key, written in spec.parameters.items():
+        component, _, parameter = key.partition(".")
+        (part,) = (p for p in parts(published) if type(p).__name__ == component)
+        if value(part, parameter) != written:
+            different.add(parameter)
+    assert different == ({"max_candidates", "piece_candidates", "max_combinations"} if name in OWN else set())
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_argument_that_the_published_recipe_passes_is_written_out(name: str) -> None:
+    """Read off the recipe's source: `Component(argument=...)`."""
+    spec = spec_of(name)
+    tree = ast.parse(textwrap.dedent(inspect.getsource(recipe_class(spec).build)))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    passed = {f"{call.func.id}.{keyword.arg}" for call in calls for keyword in call.keywords}  # type: ignore[attr-defined]
+    passed -= {"StopwordModification.stopwords"}  # a list of 250 words
+    assert passed <= set(spec.parameters), sorted(passed - set(spec.parameters))
+
+
+def test_berts_k_is_in_its_notes() -> None:
+    assert "K = 8" in " ".join(spec_of("bertattack").notes)
+    assert "K = 48" in " ".join(spec_of("bertattack-paper").notes)
