@@ -176,9 +176,9 @@ def test_a_word_split_in_two_is_one_word_changed() -> None:
 
 @pytest.mark.parametrize("name", ["pwws", "textfooler", "bertattack"])
 def test_a_budget_bounds_the_queries(name: str, single: attack.Victim, resources: Resources) -> None:
-    free = {o.example_id: o for o in outcomes(world.spec(name), single, resources, world.SINGLE, 8)}
+    free = {o.example_id: o for o in outcomes(world.spec(name), single, resources, world.SINGLE, 4)}
     for budget in (1, 2, 9, 25):
-        bounded = outcomes(world.spec(name, query_budget=budget), single, resources, world.SINGLE, 8)
+        bounded = outcomes(world.spec(name, query_budget=budget), single, resources, world.SINGLE, 4)
         assert all(o.num_queries <= budget and o.error is None for o in bounded)
         for o in bounded:
             if free[o.example_id].num_queries < budget:
@@ -187,7 +187,7 @@ def test_a_budget_bounds_the_queries(name: str, single: attack.Victim, resources
 
 @pytest.mark.parametrize("name", world.ALL)
 def test_the_premise_stays(name: str, pair: attack.Victim, resources: Resources) -> None:
-    found = outcomes(world.spec(name), pair, resources, world.PAIR, 8)
+    found = outcomes(world.spec(name), pair, resources, world.PAIR, 3)
     assert any(o.perturbed is not None and o.perturbed[1] != o.original[1] for o in found)
     assert all(o.perturbed is None or o.perturbed[0] == o.original[0] for o in found)
 

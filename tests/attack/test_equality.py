@@ -32,7 +32,7 @@ class Stock:
 def test_outcomes_equal_stock(name: str, task: TaskSpec, bert: Path, lm: Path, resources: Resources) -> None:
     victim = world.victim(bert, task)
     spec = world.spec(name)
-    examples = world.examples(task, victim, 12)
+    examples = world.examples(task, victim, 7)
     ours = list(attack.run(attack.build(spec, victim, resources, task), examples, spec=spec, task=task, seed=3))
 
     plain = world.resources(lm)

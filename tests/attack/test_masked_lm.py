@@ -46,7 +46,7 @@ def upstream(resources: Resources, **arguments: Any) -> Any:
 def test_swaps_are_upstreams_in_upstreams_order(resources: Resources, arguments: dict[str, Any]) -> None:
     text, again = TEXTS[0], ours(resources, **arguments)
     theirs = upstream(resources, **arguments)
-    for indices in ([i] for i in range(2 if arguments["max_candidates"] > 50 else text.num_words)):
+    for indices in ([i] for i in range(1 if arguments["max_candidates"] > 50 else text.num_words)):
         expected = [t.text for t in theirs._get_transformations(text, indices)]
         for _ in ("asked", "remembered"):
             found = [t.text for t in again._get_transformations(text, indices)]
