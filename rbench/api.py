@@ -12,37 +12,22 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from rbench import load as loading
 from rbench.cache import WeightCache, default_cache
 from rbench.errors import PlanError, RbenchError, ResourceError
-from rbench.plan import Facts, make_plan, select, trained_root, weights_source
+from rbench.plan import select, trained_root, weights_source
+from rbench.prepare import Options, Prepared, prepare, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.registry import Registry
-from rbench.spec import AttackJob, EncoderSpec, Job, Metric, Outcome, Plan, Record, Strict, Suite, TaskSpec
+from rbench.spec import AttackJob, Job, Metric, Outcome, Plan, Record, Strict
 from rbench.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from rbench.tasks import TaskData
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a user may say beside the suite. Paths in `data`, `models` and `include` are searched in order."""
-
-    profile: str | None = None
-    overrides: tuple[str, ...] = ()
-    only: str | None = None
-    limit: int | None = None
-    out: Path | None = None
-    data: tuple[Path, ...] = ()
-    models: tuple[Path, ...] = ()
-    include: tuple[Path, ...] = ()
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,123 +70,6 @@ class Check(Strict):
     ok: bool | None
     where: str = ""
     remedy: str = ""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A suite with everything it names found and fingerprinted, before any work starts."""
-
-    loaded: loading.Loaded
-    plan: Plan
-    run: Path
-    data: Mapping[str, TaskData]
-    notes: list[str]
-
-
-# ----------------------------------------------------------------------------------------------------- preparation
-
-
-def prepare(suite: str | Path, options: Options) -> Prepared:
-    """Read the suite and find all data, weights and resources that it needs.
-
-    Raises SuiteError for what is wrong in a file, PlanError for what cannot be planned, and one ResourceError that
-    names everything missing with its remedy.
-    """
-    registry = Registry(options.include)
-    loaded = loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
-    if options.limit is not None:
-        loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit))
-    return _prepare(loaded, options)
-
-
-def _prepare(loaded: loading.Loaded, options: Options) -> Prepared:
-    encoders, tasks = loaded.encoders, loaded.tasks
-    problems: list[str] = []
-    data = _open_tasks(tasks, options, problems)
-    weights = _locate_weights(encoders, options, problems)
-    resources = _locate_resources(loaded, options, problems)
-    if problems:
-        raise ResourceError("\n".join(dict.fromkeys(problems)))
-    facts = Facts(
-        encoders=encoders,
-        tasks=tasks,
-        attacks=loaded.attacks,
-        resources=loaded.resources,
-        data={name: found.fingerprint for name, found in data.items()},
-        sizes={name: found.sizes for name, found in data.items()},
-        weights=weights,
-        resource_weights=resources,
-    )
-    return Prepared(
-        loaded=loaded,
-        plan=make_plan(loaded.suite, facts),
-        run=options.out or default_run(loaded.suite, options.profile),
-        data=data,
-        notes=[note for name in loaded.suite.tasks for note in _data_notes(data[name])],
-    )
-
-
-def default_run(suite: Suite, profile: str | None) -> Path:
-    """`results/runs/<suite>[-<profile>]` under the current folder."""
-    return Path("results") / "runs" / (f"{suite.name}-{profile}" if profile else suite.name)
-
-
-def _limited(suite: Suite, limit: int) -> Suite:
-    def cut(n: int | Literal["all"]) -> int:
-        return limit if n == "all" else min(limit, n)
-
-    wanted = suite.num_examples
-    cut_to = {k: cut(v) for k, v in wanted.items()} if isinstance(wanted, dict) else cut(wanted)
-    return suite.model_copy(update={"num_examples": cut_to})
-
-
-def _open_tasks(tasks: Mapping[str, TaskSpec], options: Options, problems: list[str]) -> dict[str, TaskData]:
-    from rbench.tasks import open_task
-
-    data = {}
-    for name, spec in tasks.items():
-        try:
-            data[name] = open_task(spec, options.data)
-        except ResourceError as error:
-            problems.append(str(error))
-    return data
-
-
-def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, str]:
-    from rbench.encoders.locate import locate
-
-    weights = {}
-    for name in encoders:
-        source = weights_source(name, encoders)
-        if source is None:
-            continue
-        try:
-            weights[name] = locate(source, options.models).fingerprint
-        except ResourceError as error:
-            problems.append(str(error))
-    return weights
-
-
-def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, str]:
-    from rbench import resources
-
-    users: dict[Any, list[str]] = {}
-    for label, spec in loaded.attacks.items():
-        for kind in spec.needs:
-            users.setdefault(kind, []).append(label)
-    try:
-        found = resources.locate(loaded.resources, users, options.models)
-    except ResourceError as error:
-        problems.append(str(error))
-        return {}
-    return {kind: located.fingerprint for kind, located in found.items()}
-
-
-def _data_notes(data: TaskData) -> list[str]:
-    sizes = ", ".join(f"{split} {rows}" for split, rows in data.sizes.items())
-    notes = [f"{data.spec.name}: {data.origin} ({sizes})"]
-    notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items() if rows)
-    return notes
 
 
 # ------------------------------------------------------------------------------------------------------------ verbs
@@ -384,7 +252,7 @@ def attack(
         suite["resources"] = "mini"
     loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")
     with tempfile.TemporaryDirectory(prefix="rbench-attack-") as folder:
-        prepared = _prepare(loaded, dataclasses.replace(options, out=Path(folder)))
+        prepared = prepare_loaded(loaded, dataclasses.replace(options, out=Path(folder)))
         result = _run(prepared, options, progress or Silent())
         if result.failed:
             raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")

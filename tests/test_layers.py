@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "executors": {"spec"},
     "tables": {"spec", "store", "score"},
 }
-ANYTHING = {"stages", "api", ""}  # "" is rbench/__init__.py
+ANYTHING = {"stages", "prepare", "api", ""}  # "" is rbench/__init__.py
 NOT_FOR_CLI = {"train", "finetune", "attack"}
 TORCH_FREE = ["spec", "registry", "load", "plan", "score", "store", "tables", "cli", "api"]
 

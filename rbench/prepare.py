@@ -1,0 +1,149 @@
+"""From a suite's name to a plan: read it, and find and fingerprint all that it names, before any work starts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rbench import load as loading
+from rbench.errors import ResourceError
+from rbench.plan import Facts, make_plan, weights_source
+from rbench.registry import Registry
+from rbench.spec import EncoderSpec, Plan, Suite, TaskSpec
+
+if TYPE_CHECKING:
+    from rbench.tasks import TaskData
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say beside the suite. Paths in `data`, `models` and `include` are searched in order."""
+
+    profile: str | None = None
+    overrides: tuple[str, ...] = ()
+    only: str | None = None
+    limit: int | None = None
+    out: Path | None = None
+    data: tuple[Path, ...] = ()
+    models: tuple[Path, ...] = ()
+    include: tuple[Path, ...] = ()
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A suite with everything it names found and fingerprinted, before any work starts."""
+
+    loaded: loading.Loaded
+    plan: Plan
+    run: Path
+    data: Mapping[str, TaskData]
+    notes: list[str]
+
+
+def prepare(suite: str | Path, options: Options) -> Prepared:
+    """Read the suite and find all data, weights and resources that it needs.
+
+    Raises SuiteError for what is wrong in a file, PlanError for what cannot be planned, and one ResourceError that
+    names everything missing with its remedy.
+    """
+    registry = Registry(options.include)
+    loaded = loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
+    if options.limit is not None:
+        loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit))
+    return prepare_loaded(loaded, options)
+
+
+def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
+    """`prepare` for a suite that is loaded already; raises PlanError and ResourceError as that does."""
+    encoders, tasks = loaded.encoders, loaded.tasks
+    problems: list[str] = []
+    data = _open_tasks(tasks, options, problems)
+    weights = _locate_weights(encoders, options, problems)
+    resources = _locate_resources(loaded, options, problems)
+    if problems:
+        raise ResourceError("\n".join(dict.fromkeys(problems)))
+    facts = Facts(
+        encoders=encoders,
+        tasks=tasks,
+        attacks=loaded.attacks,
+        resources=loaded.resources,
+        data={name: found.fingerprint for name, found in data.items()},
+        sizes={name: found.sizes for name, found in data.items()},
+        weights=weights,
+        resource_weights=resources,
+    )
+    return Prepared(
+        loaded=loaded,
+        plan=make_plan(loaded.suite, facts),
+        run=options.out or default_run(loaded.suite, options.profile),
+        data=data,
+        notes=[note for name in loaded.suite.tasks for note in _data_notes(data[name])],
+    )
+
+
+def default_run(suite: Suite, profile: str | None) -> Path:
+    """`results/runs/<suite>[-<profile>]` under the current folder."""
+    return Path("results") / "runs" / (f"{suite.name}-{profile}" if profile else suite.name)
+
+
+def _limited(suite: Suite, limit: int) -> Suite:
+    def cut(n: int | Literal["all"]) -> int:
+        return limit if n == "all" else min(limit, n)
+
+    wanted = suite.num_examples
+    cut_to = {k: cut(v) for k, v in wanted.items()} if isinstance(wanted, dict) else cut(wanted)
+    return suite.model_copy(update={"num_examples": cut_to})
+
+
+def _open_tasks(tasks: Mapping[str, TaskSpec], options: Options, problems: list[str]) -> dict[str, TaskData]:
+    from rbench.tasks import open_task
+
+    data = {}
+    for name, spec in tasks.items():
+        try:
+            data[name] = open_task(spec, options.data)
+        except ResourceError as error:
+            problems.append(str(error))
+    return data
+
+
+def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, str]:
+    from rbench.encoders.locate import locate
+
+    weights = {}
+    for name in encoders:
+        source = weights_source(name, encoders)
+        if source is None:
+            continue
+        try:
+            weights[name] = locate(source, options.models).fingerprint
+        except ResourceError as error:
+            problems.append(str(error))
+    return weights
+
+
+def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, str]:
+    from rbench import resources
+
+    users: dict[Any, list[str]] = {}
+    for label, spec in loaded.attacks.items():
+        for kind in spec.needs:
+            users.setdefault(kind, []).append(label)
+    try:
+        found = resources.locate(loaded.resources, users, options.models)
+    except ResourceError as error:
+        problems.append(str(error))
+        return {}
+    return {kind: located.fingerprint for kind, located in found.items()}
+
+
+def _data_notes(data: TaskData) -> list[str]:
+    sizes = ", ".join(f"{split} {rows}" for split, rows in data.sizes.items())
+    notes = [f"{data.spec.name}: {data.origin} ({sizes})"]
+    notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items() if rows)
+    return notes

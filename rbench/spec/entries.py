@@ -1,0 +1,172 @@
+"""Registry entries: tasks, encoders, attacks and resource profiles, as their YAML files say them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from rbench.spec.words import Count, Pooling, Positive, Rate, ResourceKind, Share, Strict, TaskKind
+
+
+class Named(Strict):
+    """What every registry file may say about itself. These keys never enter a job's key: rewording is not a new run."""
+
+    COSMETIC: ClassVar[frozenset[str]] = frozenset({"title", "reference", "licence", "notes"})
+
+    name: str
+    title: str = ""
+    reference: str = ""
+    licence: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Training(Strict):
+    """How a classifier is fine-tuned. A task gives defaults, a suite overrides single values."""
+
+    epochs: Annotated[int, Field(ge=1, le=1000)] = 3
+    batch_size: Positive = 32
+    learning_rate: Rate = 2e-5
+    warmup: Share = 0.06
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    max_length: Annotated[int, Field(ge=8, le=4096)] = 128
+    max_train: Positive | None = None
+    """Use at most this many training rows (a seeded sample); None means all."""
+    max_validation: Positive | None = 2000
+    """Choose the best epoch on at most this many validation rows."""
+
+
+class HubData(Strict):
+    """Where a task lies on the Hugging Face Hub. `columns` maps rbench's column name to the hub's."""
+
+    id: str
+    revision: str
+    config: str | None = None
+    splits: dict[str, str]
+    columns: dict[str, str]
+    label_map: dict[str, int] | None = None
+    """Hub label (as text) to rbench's label id; None where they are equal. Other labels are dropped and counted."""
+
+
+class Unsplit(Strict):
+    """The seeded rule by which a task published without splits is divided.
+
+    Row numbers are permuted by numpy's PCG64 with `seed`. Rows listed in `test_rows` (a JSON list of zero-based row
+    numbers beside the task's folder), where that file exists, are the test split and nothing else; otherwise the first
+    `test` share of the permutation is. The next `validation` share of what is left is validation, the rest train.
+    """
+
+    source: str
+    seed: Count = 0
+    validation: Share = 0.1
+    test: Share = 0.1
+    test_rows: str | None = None
+
+
+class LocalData(Strict):
+    """How a local copy is laid out under a data folder: each split is a list of `<folder>/<file stem>` sources."""
+
+    splits: dict[str, tuple[str, ...]] = {}
+    unsplit: Unsplit | None = None
+    columns: dict[str, str] = {}
+    """rbench's column name to the file's, where they differ."""
+
+
+class TaskSpec(Named):
+    """A data set with a prediction target. `columns` are the text columns in the order in which they are encoded."""
+
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"hub", "local", "training"}
+    # Where the rows came from does not matter to a job: their content does, and its hash is part of the job.
+
+    kind: TaskKind
+    columns: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    metric: Literal["accuracy", "f1", "spearman"] = "accuracy"
+    hub: HubData | None = None
+    local: LocalData | None = None
+    generator: str | None = None
+    """Name of a generator in rbench.mini; such a task needs neither hub nor folder."""
+    training: Training = Training()
+
+
+class TrainSpec(Strict):
+    """How an encoder of our own is trained: an objective (a module in rbench/train/objectives) with its options."""
+
+    objective: str
+    options: dict[str, Any] = {}
+    data: str
+    epochs: Annotated[float, Field(gt=0)] | None = None
+    steps: Positive | None = None
+    batch_size: Positive = 64
+    learning_rate: Rate = 3e-5
+    warmup: Share = 0.0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    max_length: Positive = 32
+    select_by: str | None = None
+    seed: Count = 0
+
+
+class EncoderSpec(Named):
+    """Something that turns text into a vector.
+
+    `base` is the name of another encoder, of a folder on the model search path, or a hub id; an encoder made from
+    nothing has an `architecture` (keys of a transformers BertConfig) instead.
+    """
+
+    base: str | None = None
+    revision: str | None = None
+    architecture: dict[str, int | float | str] | None = None
+    layers: Positive | None = None
+    """Keep only the first so many transformer layers."""
+    pooling: Pooling = "cls"
+    train: TrainSpec | None = None
+    max_length: Positive | None = None
+    trust_remote_code: bool = False
+
+    @model_validator(mode="after")
+    def _has_an_origin(self) -> EncoderSpec:
+        if (self.base is None) == (self.architecture is None):
+            raise ValueError("an encoder has either a `base` or an `architecture`")
+        if self.architecture is not None and self.train is None:
+            raise ValueError("an encoder with an `architecture` of its own needs `train`")
+        return self
+
+
+class AttackSpec(Named):
+    """How to perturb: a TextAttack recipe by class name with parameters, or a module of our own with options."""
+
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"queries_per_word"}
+
+    recipe: str | None = None
+    """Class name in textattack.attack_recipes; None for an attack that is a Python file."""
+    needs: tuple[ResourceKind, ...] = ()
+    protect: dict[TaskKind, tuple[str, ...]] = {"nli": ("premise",)}
+    """Columns that the attack must leave alone, by kind of task."""
+    max_words: Positive | None = None
+    """At most so many words changed in one text; None leaves the recipe as published."""
+    query_budget: Positive | None = None
+    parameters: dict[str, Any] = {}
+    """For a recipe `Component.attribute: value`; for a module the fields of its Options."""
+    queries_per_word: Annotated[float, Field(gt=0)] = 5.0
+    """Rule of thumb for the cost estimate of `rbench plan`: model queries per word of an attacked text."""
+    source: str = ""
+    """Content hash of the module, for an attack that is a Python file: editing it makes new jobs."""
+
+
+class Source(Strict):
+    """One resource behind an attack: a loader and what it loads (a folder on the model search path, a hub id)."""
+
+    kind: str
+    name: str | None = None
+    revision: str | None = None
+
+
+class ResourceProfile(Named):
+    """Which word vectors, synonyms, masked LM, sentence encoder, POS tagger and stop words stand behind attacks."""
+
+    word_vectors: Source | None = None
+    synonyms: Source | None = None
+    masked_lm: Source | None = None
+    sentence_encoder: Source | None = None
+    pos_tagger: Source | None = None
+    stopwords: Source | None = None

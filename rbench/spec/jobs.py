@@ -1,0 +1,131 @@
+"""Jobs and plans, and the content hash that gives a job its key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from rbench.spec.entries import AttackSpec, EncoderSpec, Named, ResourceProfile, TaskSpec, Training
+from rbench.spec.suite import Choice, Suite
+from rbench.spec.words import SCHEMA_VERSION, Count, Positive, Stage, Strict
+
+
+class PretrainJob(Strict):
+    """Train an encoder of ours; its weights go to the cache."""
+
+    stage: Literal["pretrain"] = "pretrain"
+    encoder: EncoderSpec
+    base_fingerprint: str | None = None
+    """Content of the base's weights, where the base is not itself trained by a job."""
+    data_fingerprint: str
+
+
+class FinetuneJob(Strict):
+    """Fine-tune an encoder with a linear head on a task: the result is a victim."""
+
+    stage: Literal["finetune"] = "finetune"
+    encoder: EncoderSpec
+    encoder_fingerprint: str | None = None
+    strategy: Choice
+    task: TaskSpec
+    data_fingerprint: str
+    training: Training
+
+
+class AttackJob(Strict):
+    """Attack one victim with one attack on a seeded sample of the task's test split."""
+
+    stage: Literal["attack"] = "attack"
+    encoder: str
+    strategy: Choice
+    task: TaskSpec
+    data_fingerprint: str
+    attack: AttackSpec
+    resources: ResourceProfile
+    resource_fingerprints: dict[str, str]
+    num_examples: Positive
+
+
+class EvaluateJob(Strict):
+    """Score an encoder or a victim without attacking it."""
+
+    stage: Literal["evaluate"] = "evaluate"
+    encoder: EncoderSpec
+    encoder_fingerprint: str | None = None
+    evaluation: Choice
+    data_fingerprint: str
+
+
+JobSpec = Annotated[PretrainJob | FinetuneJob | AttackJob | EvaluateJob, Field(discriminator="stage")]
+
+
+class Job(Strict):
+    """One unit of work. `parts` make it readable, `key` makes it unique: the hash of all that decides its outcome."""
+
+    key: str
+    parts: tuple[str, ...]
+    spec: JobSpec
+    needs: tuple[str, ...] = ()
+    seed: Count = 0
+
+    @property
+    def stage(self) -> Stage:
+        return self.spec.stage
+
+    @property
+    def name(self) -> str:
+        """For people: `attack/minilm/mr/clean/pwws/seed0`."""
+        return "/".join((self.stage, *self.parts, f"seed{self.seed}"))
+
+    @property
+    def folder(self) -> str:
+        """Relative path of its record in the RUN: `attack/minilm/mr/clean/pwws/seed0-1f3a9c20`."""
+        return f"{self.name}-{self.key[:8]}"
+
+    @classmethod
+    def make(
+        cls,
+        spec: PretrainJob | FinetuneJob | AttackJob | EvaluateJob,
+        parts: tuple[str, ...],
+        needs: tuple[str, ...],
+        seed: int,
+    ) -> Job:
+        """Build a job with the key that its content gives it."""
+        key = content_key({"schema": SCHEMA_VERSION, "spec": spec, "seed": seed, "needs": sorted(needs)})
+        return cls(key=key, parts=parts, spec=spec, needs=needs, seed=seed)
+
+
+class Plan(Strict):
+    """All jobs of a suite in an order in which each comes after those that it needs."""
+
+    suite: Suite
+    jobs: tuple[Job, ...]
+
+    def job(self, key: str) -> Job:
+        """The job with this key; KeyError where there is none."""
+        for job in self.jobs:
+            if job.key == key:
+                return job
+        raise KeyError(key)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Named):
+        return {k: _plain(v) for k, v in value if k not in value.COSMETIC}
+    if isinstance(value, BaseModel):
+        return {k: _plain(v) for k, v in value}
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value
+
+
+def content_key(value: Any) -> str:
+    """Hash of a value's content: 64 hex digits, the same on every machine, blind to titles and key order."""
+    text = json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,75 @@
+"""What jobs leave behind: outcomes, scores, records and where they come from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rbench.spec.jobs import Job
+from rbench.spec.words import SCHEMA_VERSION, Count, Share, Status, Strict
+
+
+class Outcome(Strict):
+    """What happened to one example under one attack. Texts are column values in the task's column order."""
+
+    example_id: str
+    status: Status
+    original: tuple[str, ...]
+    perturbed: tuple[str, ...] | None = None
+    label: int
+    original_prediction: int | None = None
+    perturbed_prediction: int | None = None
+    num_queries: Count = 0
+    """Counted as TextAttack counts: before any cache, the first look included."""
+    num_words: Count = 0
+    num_words_changed: Count = 0
+    perturbed_share: Share | None = None
+    """TextAttack's perturbed-word share of this example in 0..1 (successes only)."""
+    similarity: float | None = None
+    """The semantic constraint's score of the final text, where the recipe has one."""
+    oracle_label: int | None = None
+    """True label of the perturbed text, where the task has an oracle (the embedded world)."""
+    truncated: bool = False
+    seconds: float = 0.0
+    error: str | None = None
+
+
+class Score(Strict):
+    """A number with its n and its 95% interval."""
+
+    name: str
+    value: float | None
+    n: Count
+    low: float | None = None
+    high: float | None = None
+    sd: float | None = None
+    """Sample standard deviation of the values behind a mean, so that means can be pooled; None for a share."""
+
+
+class Provenance(Strict):
+    """Where a record comes from: enough to repeat it and to doubt it."""
+
+    rbench: str
+    commit: str | None = None
+    dirty: bool | None = None
+    packages: dict[str, str] = {}
+    python: str = ""
+    platform: str = ""
+    device: str = ""
+    precision: str = "fp32"
+    dataset_fingerprint: str | None = None
+    weights_hash: str | None = None
+    resources: dict[str, str] = {}
+    started: str = ""
+    seconds: float = 0.0
+
+
+class Record(Strict):
+    """What a job left behind. `status` is complete or failed; a job under way has outcomes but no record."""
+
+    schema_version: int = SCHEMA_VERSION
+    job: Job
+    status: Literal["complete", "failed"]
+    scores: tuple[Score, ...] = ()
+    counts: dict[str, int] = {}
+    provenance: Provenance
+    error: str | None = None

@@ -1,0 +1,98 @@
+"""A suite: what to run, as its YAML file says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from rbench.spec.words import Count, Metric, NumExamples, Strict
+
+
+class Choice(Strict):
+    """A name with options, written in YAML as `name` or as `{name: {option: value}}`."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_sugar(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
+            (name, options), *_ = value.items()
+            return {"name": name, "options": options or {}}
+        return value
+
+    @property
+    def label(self) -> str:
+        """The name under which this choice stands in tables and folders: `bertattack`, `bertattack[max_words=10]`."""
+        if not self.options:
+            return self.name
+        return self.name + "[" + ",".join(f"{k}={v}" for k, v in sorted(self.options.items())) + "]"
+
+
+class ResourceChoice(Strict):
+    """A resource profile by name, with single resources replaced by a folder on the model search path or a hub id."""
+
+    profile: str
+    word_vectors: str | None = None
+    synonyms: str | None = None
+    masked_lm: str | None = None
+    sentence_encoder: str | None = None
+    pos_tagger: str | None = None
+    stopwords: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_sugar(cls, value: Any) -> Any:
+        return {"profile": value} if isinstance(value, str) else value
+
+
+class TableSpec(Strict):
+    """A table that a suite prints when it is done."""
+
+    metric: Metric = "asr"
+    layout: Literal["paper", "full"] = "paper"
+
+
+class Suite(Strict):
+    """What to run: the cells are encoders x finetune x tasks x attacks x seeds."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    encoders: Annotated[tuple[str, ...], Field(min_length=1)]
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)]
+    attacks: tuple[Choice, ...] = ()
+    evaluate: tuple[Choice, ...] = ()
+    finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name="clean"),)
+    seeds: Annotated[tuple[Count, ...], Field(min_length=1)] = (0,)
+    num_examples: NumExamples | dict[str, NumExamples] = 1000
+    """How many test examples are attacked: a number, `all`, or a map by task (with `default` for the others)."""
+    resources: ResourceChoice = ResourceChoice(profile="standard")
+    training: dict[str, Any] = {}
+    """Overrides of the tasks' Training, for all tasks or, one level down, by task name."""
+    tables: tuple[TableSpec, ...] = (TableSpec(),)
+    claims: tuple[dict[str, Any], ...] = ()
+    profiles: dict[str, dict[str, Any]] = {}
+    """Named sets of overrides, chosen with --profile."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        value = dict(value)
+        for key in ("encoders", "tasks", "attacks", "evaluate", "finetune", "seeds", "tables", "notes"):
+            if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):
+                value[key] = [value[key]]
+        return value
+
+    def examples_for(self, task: str) -> int | Literal["all"]:
+        """How many examples of `task` are attacked."""
+        if isinstance(self.num_examples, dict):
+            return self.num_examples.get(task, self.num_examples.get("default", 1000))
+        return self.num_examples

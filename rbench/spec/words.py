@@ -1,0 +1,27 @@
+"""The words that several types share: stages, kinds, metrics, numbers with their ranges, and the strict base model."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+Stage = Literal["pretrain", "finetune", "attack", "evaluate", "build"]
+TaskKind = Literal["single", "nli", "paraphrase", "sts", "unlabelled"]
+Pooling = Literal["cls", "cls+mlp", "mean", "first-last-mean"]
+Status = Literal["succeeded", "failed", "skipped", "errored"]
+ResourceKind = Literal["word_vectors", "synonyms", "masked_lm", "sentence_encoder", "pos_tagger", "stopwords"]
+Metric = Literal["asr", "queries", "aua", "clean", "perturbed", "oracle_asr"]
+NumExamples = Annotated[int, Field(ge=1)] | Literal["all"]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Strict(BaseModel):
+    """A frozen record that refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
