@@ -8,6 +8,7 @@ throws the sorted list away and returns the first K that are one word: here the 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -21,6 +22,8 @@ from rbench.errors import ResourceError
 
 HEADS = {"bert": "cls", "roberta": "lm_head"}
 """Where a network keeps the layer that turns states into vocabulary logits: it then runs on the states asked for."""
+CHINESE = re.compile("[\u4e00-\u9fff]")
+"""TextAttack's own test for text that has to be segmented."""
 MAX_PIECES = 12
 """Public copies of BERT-Attack's code look at so many pieces of a word when they bound its combinations."""
 
@@ -176,7 +179,7 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         """Words made of one prediction a piece, in the order of the product, at most `max_candidates`."""
         if self.piece_candidates is None and self.max_combinations is None:
             tokens = [self._lm_tokenizer.convert_ids_to_tokens(row) for row in top]
-            words = ("".join(combination).replace("##", "") for combination in itertools.product(*tokens))
+            words = _glued(tokens)
         else:
             rows = [row[: self.piece_candidates] for row in top[:MAX_PIECES]]
             tokens = [self._lm_tokenizer.convert_ids_to_tokens(row) for row in rows]
@@ -187,6 +190,21 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
     def extra_repr_keys(self) -> list[str]:
         bounds = [name for name in ("piece_candidates", "max_combinations") if getattr(self, name) is not None]
         return [*super().extra_repr_keys(), *bounds]
+
+
+def _glued(pieces: list[list[str]], start: str = "") -> Iterator[str]:
+    """One choice a piece, glued together, in the order of the product; what can no longer be one word is passed over.
+
+    A string of several words stays one of several words whatever is appended, so a comma among the first predictions
+    does not cost K^n combinations. Chinese is segmented as a whole: there nothing is passed over.
+    """
+    if not pieces:
+        yield start.replace("##", "")
+        return
+    for piece in pieces[0]:
+        longer = start + piece
+        if CHINESE.search(longer) or len(utils.words_from_text(longer.replace("##", ""))) <= 1:
+            yield from _glued(pieces[1:], longer)
 
 
 def _descending(values: torch.Tensor, first: int, least: float) -> Iterator[tuple[list[int], list[bool]]]:

@@ -13,7 +13,7 @@ from textattack.transformations import WordSwapMaskedLM as Upstream
 
 from rbench import attack, mini
 from rbench.attack.components import current
-from rbench.attack.masked_lm import WordSwapMaskedLM, _descending
+from rbench.attack.masked_lm import WordSwapMaskedLM, _descending, _glued
 from rbench.errors import ResourceError
 from rbench.resources import Resources
 from tests.attack import world
@@ -111,3 +111,17 @@ def test_the_first_few_and_the_rest_are_one_sorted_list(values: list[float], fir
         reached += good
     assert ids == torch.argsort(tensor, descending=True).tolist()
     assert reached == [bool(tensor[i] >= least) for i in ids]
+
+
+PIECES = st.sampled_from(["a", "##b", "it", ",", "'", "-", "#", "##", "##.", "\u4e2d", "*", "_", "9", "##s"])
+
+
+@given(st.lists(st.lists(PIECES, min_size=1, max_size=3), min_size=1, max_size=5))
+def test_passing_over_what_cannot_be_one_word_loses_no_word(pieces: list[list[str]]) -> None:
+    every = ("".join(combination).replace("##", "") for combination in itertools.product(*pieces))
+    assert list(filter(utils.is_one_word, _glued(pieces))) == list(filter(utils.is_one_word, every))
+
+
+def test_a_comma_among_the_first_predictions_costs_nothing() -> None:
+    rows = [["a"], [","], *[["##b", "##c", "it", "##d", "##e", "##f", "##g", "##h"]] * 12]
+    assert list(filter(utils.is_one_word, _glued(rows))) == []
