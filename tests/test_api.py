@@ -1,0 +1,114 @@
+"""What is refused before any work, and what a plan says; whole runs are in test_resume.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rbench import api
+from rbench.errors import PlanError, ResourceError
+from rbench.prepare import Options, prepare
+
+SUITE = """\
+name: mine
+encoders: [mini-bert]
+tasks: [mini-sentiment]
+attacks: [pwws, geometry]
+num_examples: 5
+resources: mini
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def write(text: str = SUITE, **changes: str) -> Path:
+        for key, value in changes.items():
+            lines = [f"{key}: {value}" if line.startswith(f"{key}:") else line for line in text.splitlines()]
+            text = "\n".join(lines) + "\n"
+        file = tmp_path / "mine.yaml"
+        file.write_text(text)
+        return file
+
+    return write
+
+
+def test_a_plan_shows_jobs_costs_and_where_results_go(write) -> None:  # type: ignore[no-untyped-def]
+    planned = api.plan(write())
+    assert [job.name for job in planned.jobs] == [
+        "pretrain/mini-bert/seed0",
+        "finetune/mini-bert/mini-sentiment/clean/seed0",
+        "attack/mini-bert/mini-sentiment/clean/pwws/seed0",
+        "attack/mini-bert/mini-sentiment/clean/geometry/seed0",
+    ]
+    assert planned.run == Path("results/runs/mine")
+    assert planned.done == frozenset()
+    assert {e.examples for e in planned.estimates.values()} == {5}
+    assert all(e.queries > 5 for e in planned.estimates.values())
+    assert not Path("results").exists()  # planning writes nothing
+
+
+def test_limit_cuts_every_task_and_never_raises_a_number(write) -> None:  # type: ignore[no-untyped-def]
+    def examples(options: Options, **changes: str) -> set[int]:
+        return {e.examples for e in api.plan(write(**changes), options).estimates.values()}
+
+    assert examples(Options(limit=2)) == {2}
+    assert examples(Options(limit=50)) == {5}
+    assert examples(Options(limit=3), num_examples="all") == {3}
+    assert examples(Options(limit=3), num_examples="{mini-sentiment: 4}") == {3}
+
+
+def test_more_examples_than_there_are_is_refused_with_the_size(write) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(PlanError, match=r"mini-sentiment: num_examples is 100000, but its test split has \d+ examples"):
+        api.run(write(num_examples="100000"))
+    assert not Path("results").exists()
+
+
+def test_everything_missing_is_said_at_once_and_before_the_run(write) -> None:  # type: ignore[no-untyped-def]
+    suite = write(encoders="[bert-base, minilm]", tasks="[mr, snli]", resources="local")
+    with pytest.raises(ResourceError) as caught:
+        api.run(suite)
+    message = str(caught.value)
+    for missing in ("mr", "snli", "bert-base", "minilm", "masked_lm", "wordnet", "geometry", "pwws"):
+        assert missing in message
+    for remedy in ("--data", "--models", "NLTK_DATA"):
+        assert remedy in message
+    assert not Path("results").exists()
+
+
+def test_wrong_parameters_of_a_recipe_are_refused_before_training(write) -> None:  # type: ignore[no-untyped-def]
+    suite = write(attacks='[{pwws: {"GreedyWordSwapWIR.wir_metod": delete}}]')
+    with pytest.raises(Exception, match="wir_method"):
+        api.run(suite)
+    assert not list(Path("results").rglob("record.json"))
+
+
+def test_fingerprints_do_not_depend_on_paths(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    rows = '{"text": "a good film", "label": 1}\n{"text": "a bad film", "label": 0}\n'
+    keys = []
+    for name in ("one", "two"):
+        for split in ("train", "validation", "test"):
+            file = tmp_path / name / "sst2" / f"{split}.jsonl"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(rows.replace("film", f"{split} film"))
+        suite = write(tasks="[sst2]", num_examples="2")
+        keys.append([job.key for job in prepare(suite, Options(data=(tmp_path / name,))).plan.jobs])
+    assert keys[0] == keys[1]
+    changed = tmp_path / "two" / "sst2" / "test.jsonl"
+    changed.write_text(changed.read_text().replace("good", "great"))
+    assert [job.key for job in prepare(suite, Options(data=(tmp_path / "two",))).plan.jobs] != keys[0]
+
+
+def test_doctor_names_what_is_there_and_how_to_get_the_rest(write) -> None:  # type: ignore[no-untyped-def]
+    checks = {(check.kind, check.name): check for check in api.doctor()}
+    assert checks["task", "mini-nli"].ok
+    assert checks["encoder", "mini-bert"].ok
+    assert checks["resources mini", "masked_lm"].ok
+    assert checks["task", "yelp"].ok is False
+    assert "--data" in checks["task", "yelp"].remedy
+    assert checks["resources standard-use", "sentence_encoder"].ok is False
+    assert all(check.ok or check.remedy for check in checks.values())
