@@ -28,8 +28,6 @@ SIZES: dict[str, dict[str, int]] = {
 }
 WORDS = range(8, 17)
 """How long a sentence of a task is; hypotheses are shorter."""
-RESTATED = 0.8
-"""Share of corpus rows about events in which a second sentence says again what the first said, in other words."""
 
 
 def generate(name: str, seed: int = 0) -> dict[str, list[Row]]:
@@ -69,7 +67,7 @@ def _sentiment(world: World, writer: Writer) -> Row | None:
 def _judging(world: World, polarity: int) -> Sentence:
     """A sentence that praises or blames."""
     past = world.past()
-    form = world.rng.choices(("one", "plain although", "although", "and", "outweighed"), (36, 14, 30, 12, 8))[0]
+    form = world.rng.choices(("one", "plain although", "although", "and", "outweighed"), (38, 16, 20, 20, 6))[0]
     verdict = world.verdict(polarity, past=past)
     if form == "one":
         return Sentence((world.setting(_distracted(world, verdict), place=0.6, time=0.3),))
@@ -137,8 +135,8 @@ def _scene(world: World) -> Sentence:
     """One or two events, some of them denied."""
     past = world.past()
     events = [world.event(past=past) for _ in range(2)]
-    events = [replace(event, negated=world.chance(0.12)) for event in events]
-    form = world.rng.choices(("one", "and", "although"), (55, 20, 25))[0]
+    events = [replace(event, negated=world.chance(0.08)) for event in events]
+    form = world.rng.choices(("one", "and", "although"), (75, 10, 15))[0]
     if form == "one":
         return Sentence((events[0],))
     return Sentence(tuple(events)) if form == "and" else Sentence((events[0],), (events[1],))
@@ -154,27 +152,31 @@ def _sts(world: World, writer: Writer) -> Row | None:
 
 
 def _anything(world: World) -> Sentence:
-    return _judging(world, world.rng.choice((1, -1))) if world.chance(0.4) else _telling(world)
-
-
-def _telling(world: World) -> Sentence:
-    return _about(world, world.rng.choice(TOPICS)) if world.chance(0.4) else _scene(world)
+    form = world.rng.choices(("judging", "topic", "scene"), (40, 25, 35))[0]
+    if form == "judging":
+        return _judging(world, world.rng.choice((1, -1)))
+    return _about(world, world.rng.choice(TOPICS)) if form == "topic" else _scene(world)
 
 
 def _corpus(world: World, writer: Writer) -> Row | None:
-    polarity = world.rng.choice((1, -1))
-    judging = world.chance(0.5)
-    sentence = _judging(world, polarity) if judging else _telling(world)
+    """A sentence and one or two that go with it: more of the same verdict or topic, or the same in other words."""
+    kind = world.rng.choices(("judging", "topic", "scene"), (40, 20, 40))[0]
+    count = world.rng.choice((1, 2))
+    if kind == "judging":
+        polarity = world.rng.choice((1, -1))
+        sentence = _judging(world, polarity)
+        more = [world.verdict(polarity) for _ in range(count)]
+    elif kind == "topic":
+        topic = world.rng.choice(TOPICS)
+        sentence = _about(world, topic)
+        more = [world.topical(topic) for _ in range(count)]
+    else:
+        sentence = _scene(world)
+        more = [again for _ in range(count) if (again := claim(world, sentence, 0))]
     text = writer.text(sentence)
     if not _fits(text):
         return None
-    if judging:
-        # Who judges goes on in the same vein.
-        more = [Sentence((world.verdict(polarity),)) for _ in range(world.rng.choice((1, 2)))]
-        text = f"{text} {writer.text(*more)}"
-    elif world.chance(RESTATED) and (again := claim(world, sentence, 0)):
-        text = f"{text} {writer.text(Sentence((again,)))}"
-    return {"text": text}
+    return {"text": f"{text} {writer.text(*(Sentence((clause,)) for clause in more))}".rstrip()}
 
 
 _MAKERS: dict[str, Callable[[World, Writer], Row | None]] = {

@@ -12,6 +12,8 @@ from rbench.mini.world import World, concepts, related
 Edit = Callable[[World, Clause], Clause | None]
 DROP = 0.7
 """Share of details of a fact that a hypothesis leaves out."""
+SETTING_DROP = 0.9
+"""Places and times are left out more often, so that naming one hints at a neutral pair, as in human-made NLI data."""
 
 
 def claim(world: World, premise: Sentence, label: int) -> Clause | None:
@@ -44,14 +46,14 @@ def _contradicted(world: World, fact: Clause) -> Clause | None:
     if fact.negated:
         return replace(_bare_subject(world, fact), negated=False)
     short = _shortened(world, fact)
-    if world.chance(0.65) and (opposite := _antonym(world, short)):
+    if world.chance(0.5) and (opposite := _antonym(world, short)):
         return opposite
     return replace(_generalised(world, short), negated=True)
 
 
 def _open(world: World, fact: Clause) -> Clause | None:
     short = replace(_shortened(world, fact), negated=False)
-    if not fact.negated and world.chance(0.3):
+    if not fact.negated and world.chance(0.6):
         return world.rng.choices((_more_detail, _more_specific), (5, 1))[0](world, fact, short)
     edit = world.rng.choices((_other_predicate, _other_subject, _other_object), (4, 2, 2))[0]
     made = edit(world, short)
@@ -69,8 +71,8 @@ def _shortened(world: World, fact: Clause) -> Clause:
         object=_bare(world, fact.object) if fact.object else None,
         intensity=None if world.chance(DROP) else fact.intensity,
         manner=None if world.chance(DROP) and not _manner_decides(fact) else fact.manner,
-        place=None if world.chance(DROP) else fact.place,
-        time=None if world.chance(DROP) else fact.time,
+        place=None if world.chance(SETTING_DROP) else fact.place,
+        time=None if world.chance(SETTING_DROP) else fact.time,
     )
 
 

@@ -12,7 +12,7 @@ from random import Random
 from rbench.mini.lexicon import Concept, load
 from rbench.mini.meaning import Clause, Thing
 
-CONCEPT_EXPONENT = 0.6
+CONCEPT_EXPONENT = 1.0
 NOUN_FRAMES = ("person", "animal", "thing", "part", "object", "place")
 
 

@@ -1,0 +1,95 @@
+"""The rows of the embedded world, against the oracle, each other and the sizes that the tasks promise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from rbench import mini
+from rbench.errors import ResourceError
+from rbench.mini.generators import SIZES, WORDS, generate
+from rbench.mini.reading import read
+
+LABELLED = [name for name in mini.GENERATORS if name != "mini-corpus"]
+
+
+def texts_of(row: dict[str, object]) -> tuple[str, ...]:
+    return tuple(value for value in row.values() if isinstance(value, str))
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_the_oracle_agrees_with_every_generated_label(name: str) -> None:
+    for split in mini.splits(name):
+        for row in mini.rows(name, split):
+            assert mini.oracle(name, texts_of(row)) == row.get("label", row.get("score")), row
+
+
+def test_every_sentence_of_the_corpus_can_be_read() -> None:
+    assert all(read(row["text"]) for row in mini.rows("mini-corpus", "train"))
+
+
+@pytest.mark.parametrize("name", mini.GENERATORS)
+def test_no_text_occurs_in_two_rows(name: str) -> None:
+    counts = Counter(text for split in mini.splits(name) for row in mini.rows(name, split) for text in set(texts_of(row)))
+    assert max(counts.values()) == 1
+
+
+@pytest.mark.parametrize("name", mini.GENERATORS)
+def test_splits_have_their_sizes_and_labels_are_balanced(name: str) -> None:
+    assert {split: len(mini.rows(name, split)) for split in mini.splits(name)} == SIZES[name]
+    labels = Counter(row["label"] for row in mini.rows(name, mini.splits(name)[0]) if "label" in row)
+    if labels:
+        assert sorted(labels) == list(range(len(labels)))
+        assert min(labels.values()) > 0.75 * max(labels.values())
+
+
+@pytest.mark.parametrize("name", ["mini-sentiment", "mini-topic"])
+def test_sentences_have_8_to_16_words(name: str) -> None:
+    assert all(len(row["text"].split()) in WORDS for row in mini.rows(name, "test"))
+
+
+def test_scores_span_the_scale() -> None:
+    scores = [row["score"] for row in mini.rows("mini-sts", "test")]
+    assert min(scores) == 0 and max(scores) == 5
+    assert all(sum(low <= score < low + 1 for score in scores) > 50 for low in range(5))
+
+
+def test_rows_are_deterministic_and_another_seed_gives_others() -> None:
+    assert generate("mini-topic") == generate("mini-topic")
+    assert generate("mini-topic", seed=1) != generate("mini-topic")
+
+
+def test_rows_do_not_depend_on_the_hash_seed() -> None:
+    code = "from rbench import mini; print(mini.fingerprint('mini-nli'))"
+    command = [sys.executable, "-c", code]
+    prints = {
+        subprocess.run(command, env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert prints == {mini.fingerprint("mini-nli")}
+
+
+def test_a_caller_cannot_change_what_others_get() -> None:
+    mini.rows("mini-topic", "test")[0]["text"] = "something else"
+    assert mini.rows("mini-topic", "test")[0]["text"] != "something else"
+
+
+def test_fingerprints_tell_generators_apart() -> None:
+    assert len({mini.fingerprint(name) for name in mini.GENERATORS}) == len(mini.GENERATORS)
+    assert mini.fingerprint() == mini.fingerprint()
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ResourceError, match="mini-sentiment"):
+        mini.rows("mini-sentimental", "train")
+    with pytest.raises(ResourceError, match="validation"):
+        mini.rows("mini-topic", "dev")
+
+
+def test_importing_the_world_imports_neither_torch_nor_transformers() -> None:
+    code = "import sys, rbench.mini, rbench.mini.lexical, rbench.mini.tokenizer, rbench.train.objectives.mlm\n"
+    code += "assert not {'torch', 'transformers', 'tokenizers'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
