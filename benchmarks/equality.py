@@ -63,7 +63,8 @@ def main() -> int:
                 expected, theirs_cpu = timed(StockAttack(theirs), example, spec, task, args.seed)
             found, our_cpu = timed(ours, example, spec, task, args.seed)
             record = compare(args, name, expected, found, victim)
-            records[key(args, name, example.id)] = record | {"cpu_stock": theirs_cpu, "cpu_rbench": our_cpu}
+            record |= {"cpu_stock": theirs_cpu, "cpu_rbench": our_cpu, "max_length": max_length}
+            records[key(args, name, example.id)] = record
             write(args, records)
     return report(args, records)
 
@@ -159,7 +160,8 @@ def write(args: argparse.Namespace, records: dict[str, dict[str, Any]]) -> None:
     records |= {k: v for k, v in read(args.out).items() if k not in records}
     summary = {name: summarise([r for r in records.values() if label(r) == name]) for name in labels(records)}
     document = {
-        "what": "stock TextAttack against rbench: status, queries counted and final text of each example",
+        "what": "stock TextAttack against rbench: status, queries counted and final text of each example; "
+        "stock pads every input to the victim's limit, max_length tokens",
         "machine": {"processor": processor(), "threads": torch.get_num_threads(), "platform": platform.platform()},
         "versions": {p: version(p) for p in ("textattack", "torch", "transformers", "sentence-transformers", "nltk")},
         "summary": summary,
