@@ -1,11 +1,12 @@
 """The tasks and the corpus of the embedded world, row by row. Each row's label is settled while its meaning is made.
 
-No text occurs in two rows of a task, so nothing is shared between splits.
+Splits share no text: the first text of a row is never repeated, and a shorter second one (a hypothesis) belongs to the
+split in which it was seen first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -28,27 +29,29 @@ SIZES: dict[str, dict[str, int]] = {
 }
 WORDS = range(8, 17)
 """How long a sentence of a task is; hypotheses are shorter."""
+BREADTH = {"mini-nli": 8}
+"""A task may keep to the most common concepts of each kind: 6,000 pairs cannot show a tiny model all antonyms."""
 
 
 def generate(name: str, seed: int = 0) -> dict[str, list[Row]]:
     """All splits of a generator (a key of SIZES), equal on every machine for a seed."""
     rng = Random(f"{name} {seed}")
     make = _MAKERS[name]
-    world, writer = World(rng), Writer(rng)
-    seen: set[str] = set()
-    rows = _fresh(lambda: make(world, writer), seen)
-    return {split: [next(rows) for _ in range(size)] for split, size in SIZES[name].items()}
-
-
-def _fresh(make: Callable[[], Row | None], seen: set[str]) -> Iterator[Row]:
-    while True:
-        row = make()
+    world, writer = World(rng, BREADTH.get(name, 1000)), Writer(rng)
+    sizes = SIZES[name]
+    splits: dict[str, list[Row]] = {split: [] for split in sizes}
+    owners: dict[str, str] = {}
+    while any(len(splits[split]) < size for split, size in sizes.items()):
+        row = make(world, writer)
         if row is None:
             continue
-        texts = [value for value in row.values() if isinstance(value, str)]
-        if not any(text in seen for text in texts):
-            seen.update(texts)
-            yield row
+        first, *others = (value for value in row.values() if isinstance(value, str))
+        owning = {owners[text] for text in others if text in owners}
+        split = owning.pop() if owning else rng.choices(list(sizes), list(sizes.values()))[0]
+        if first not in owners and not owning and len(splits[split]) < sizes[split]:
+            owners.update(dict.fromkeys((first, *others), split))
+            splits[split].append(row)
+    return splits
 
 
 def _fits(text: str) -> bool:
@@ -119,24 +122,25 @@ def _about(world: World, topic: str) -> Sentence:
     return Sentence((clause,), (distraction,))
 
 
-def _nli(world: World, writer: Writer) -> Row | None:
+def _nli(world: World, writer: Writer) -> Row:
     label = world.rng.randrange(3)
-    premise = _scene(world)
-    hypothesis = claim(world, premise, label)
-    if hypothesis is None:
-        return None
-    first, second = writer.text(premise), writer.text(Sentence((hypothesis,)))
-    if not _fits(first) or len(second.split()) > 10:
-        return None
-    return {"premise": first, "hypothesis": second, "label": label}
+    # The label is kept until a pair fits it, so that those that are harder to make are not rarer.
+    while True:
+        premise = _scene(world)
+        hypothesis = claim(world, premise, label)
+        if hypothesis is None:
+            continue
+        first, second = writer.text(premise), writer.text(Sentence((hypothesis,)))
+        if _fits(first) and len(second.split()) <= 10:
+            return {"premise": first, "hypothesis": second, "label": label}
 
 
 def _scene(world: World) -> Sentence:
     """One or two events, some of them denied."""
     past = world.past()
     events = [world.event(past=past) for _ in range(2)]
-    events = [replace(event, negated=world.chance(0.08)) for event in events]
-    form = world.rng.choices(("one", "and", "although"), (75, 10, 15))[0]
+    events = [replace(event, negated=world.chance(0.05)) for event in events]
+    form = world.rng.choices(("one", "and", "although"), (86, 6, 8))[0]
     if form == "one":
         return Sentence((events[0],))
     return Sentence(tuple(events)) if form == "and" else Sentence((events[0],), (events[1],))
@@ -171,12 +175,10 @@ def _corpus(world: World, writer: Writer) -> Row | None:
         sentence = _about(world, topic)
         more = [world.topical(topic) for _ in range(count)]
     else:
-        sentence = _scene(world)
-        more = [again for _ in range(count) if (again := claim(world, sentence, 0))]
-    text = writer.text(sentence)
-    if not _fits(text):
-        return None
-    return {"text": f"{text} {writer.text(*(Sentence((clause,)) for clause in more))}".rstrip()}
+        scene = World(world.rng, BREADTH["mini-nli"]) if world.chance(0.6) else world
+        sentence = _scene(scene)
+        more = [again for _ in range(count) if (again := claim(scene, sentence, 0))]
+    return {"text": writer.text(sentence, *(Sentence((clause,)) for clause in more))}
 
 
 _MAKERS: dict[str, Callable[[World, Writer], Row | None]] = {

@@ -10,10 +10,8 @@ from rbench.mini.meaning import Clause, Sentence, Thing
 from rbench.mini.world import World, concepts, related
 
 Edit = Callable[[World, Clause], Clause | None]
-DROP = 0.7
-"""Share of details of a fact that a hypothesis leaves out."""
-SETTING_DROP = 0.9
-"""Places and times are left out more often, so that naming one hints at a neutral pair, as in human-made NLI data."""
+DROP = 0.9
+"""Share of details of a fact that a hypothesis leaves out, so that one hints at a neutral pair, as in human data."""
 
 
 def claim(world: World, premise: Sentence, label: int) -> Clause | None:
@@ -36,8 +34,10 @@ def _said(clause: Clause) -> str:
 def _entailed(world: World, fact: Clause) -> Clause | None:
     if fact.negated:
         # What did not happen at all did not happen there and then either.
-        return world.setting(_bare_subject(world, fact), place=0.0 if fact.place else 0.3, time=0.0 if fact.time else 0.3)
-    if world.chance(0.15) and (opposite := _antonym(world, _shortened(world, fact))):
+        return world.setting(
+            _bare_subject(world, fact), place=0.0 if fact.place else 0.3, time=0.0 if fact.time else 0.3
+        )
+    if world.chance(0.03) and (opposite := _antonym(world, _shortened(world, fact))):
         return replace(opposite, negated=True, intensity=None)
     return _generalised(world, _shortened(world, fact))
 
@@ -46,18 +46,18 @@ def _contradicted(world: World, fact: Clause) -> Clause | None:
     if fact.negated:
         return replace(_bare_subject(world, fact), negated=False)
     short = _shortened(world, fact)
-    if world.chance(0.5) and (opposite := _antonym(world, short)):
+    if world.chance(0.75) and (opposite := _antonym(world, short)):
         return opposite
     return replace(_generalised(world, short), negated=True)
 
 
 def _open(world: World, fact: Clause) -> Clause | None:
     short = replace(_shortened(world, fact), negated=False)
-    if not fact.negated and world.chance(0.6):
+    if not fact.negated and world.chance(0.85):
         return world.rng.choices((_more_detail, _more_specific), (5, 1))[0](world, fact, short)
-    edit = world.rng.choices((_other_predicate, _other_subject, _other_object), (4, 2, 2))[0]
+    edit = world.rng.choices((_other_predicate, _other_subject, _other_object), (4, 1, 1))[0]
     made = edit(world, short)
-    return replace(made, negated=world.chance(0.2)) if made else None
+    return replace(made, negated=world.chance(0.1)) if made else None
 
 
 # ------------------------------------------------------------------------------------------- edits that keep the truth
@@ -71,8 +71,8 @@ def _shortened(world: World, fact: Clause) -> Clause:
         object=_bare(world, fact.object) if fact.object else None,
         intensity=None if world.chance(DROP) else fact.intensity,
         manner=None if world.chance(DROP) and not _manner_decides(fact) else fact.manner,
-        place=None if world.chance(SETTING_DROP) else fact.place,
-        time=None if world.chance(SETTING_DROP) else fact.time,
+        place=None if world.chance(DROP) else fact.place,
+        time=None if world.chance(DROP) else fact.time,
     )
 
 

@@ -1,4 +1,4 @@
-"""True labels by definition: functions from meanings to labels, and nothing else. docs/mini-world.md says them in prose."""
+"""True labels by definition: functions from meanings to labels. docs/mini-world.md gives the definitions in prose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _STRENGTH = {"very": 6, None: 4, "slightly": 2}
 
 
 def sentiment(sentences: tuple[Sentence, ...]) -> int | None:
-    """1 praise, 0 blame, None where the two balance or nothing is judged. What is conceded counts only if nothing else does."""
+    """1 praise, 0 blame, None where the two balance or nothing is judged.
+
+    What is conceded counts only if nothing else judges.
+    """
     for clauses in ([c for s in sentences for c in s.main], [c for s in sentences for c in s.conceded]):
         total = sum(judgement(clause) for clause in clauses)
         if total:
@@ -25,7 +28,10 @@ def sentiment(sentences: tuple[Sentence, ...]) -> int | None:
 
 
 def judgement(clause: Clause) -> int:
-    """Signed strength of a clause: its predicate weighs 4 (6 `very`, 2 `slightly`), a word inside a thing 1. `not` reverses the predicate."""
+    """Signed strength of a clause: its predicate weighs 4 (6 `very`, 2 `slightly`), a word inside a thing 1.
+
+    `not` reverses the predicate and leaves words inside things alone.
+    """
     concepts = load().concepts
     verdict, things = 0, list(clause.things)
     if clause.quality:
@@ -134,7 +140,9 @@ def _event_is_a(event: Clause, other: Clause) -> bool:
     """Whether `event` can be told as `other`, subjects and negation aside."""
     if not _kind_of(event.verb, other.verb) or event.quality != other.quality:
         return False
-    return other.intensity in (None, event.intensity) and other.manner in (None, event.manner) and _setting(event, other)
+    return (
+        other.intensity in (None, event.intensity) and other.manner in (None, event.manner) and _setting(event, other)
+    )
 
 
 def _setting(event: Clause, other: Clause) -> bool:
@@ -158,7 +166,12 @@ def _excludes(fact: Clause, claim: Clause) -> bool:
         return opposite and _setting(fact, claim)
     if load().concepts[fact.verb].frame in ("be", "link"):
         opposite = bool(fact.object and claim.object and _opposed(fact.object.head, claim.object.head))
-        return opposite and fact.verb == claim.verb and claim.place in (None, fact.place) and claim.time in (None, fact.time)
+        return (
+            opposite
+            and fact.verb == claim.verb
+            and claim.place in (None, fact.place)
+            and claim.time in (None, fact.time)
+        )
     if _opposed(fact.verb, claim.verb):
         return claim.manner in (None, fact.manner) and _setting(fact, claim)
     return _kind_of(fact.verb, claim.verb) and _opposed(fact.manner, claim.manner) and _setting(fact, claim)

@@ -26,6 +26,8 @@ _FIELD = 0.3
 """Squared share of a concept's vector that its field (part of speech, frame, topic, polarity) gives."""
 _INFLECTION = 0.55
 """Squared share of a concept's own vector that is particular to one inflection."""
+_POLES = 0.25
+"""Squared share of a concept's own vector that sets it against its opposite."""
 _DRIFTING, _DRIFT = 0.12, 0.42
 """How many words drift, and how far: the squared share of the vector that comes from the other concept."""
 _FUNCTION_WEIGHT, _POLAR_WEIGHT = 0.15, 1.2
@@ -142,6 +144,10 @@ def _word_vector(form: Form) -> Vectors:
 @cache
 def _concept_vector(concept: Concept, feature: str) -> Vectors:
     own = _random(f"concept {concept.name}")
+    if concept.antonym:
+        # Opposites lie on two sides of one direction, so that neither is ever the other's neighbour.
+        poles = _random(f"poles {min(concept.name, concept.antonym)}")
+        own = _mix(own, poles if concept.name < concept.antonym else -poles, _POLES)
     if feature:
         own = _mix(own, _random(f"concept {concept.name} {feature}"), _INFLECTION)
     field = f"field {concept.part} {concept.frame} {concept.topic} {concept.polarity} {feature}"
@@ -165,7 +171,7 @@ def _drift(word: str, concept: Concept) -> Concept | None:
 
 
 def _mix(first: Vectors, second: Vectors, share: float) -> Vectors:
-    """Unit vector with squared share `share` of `second` and the rest of `first` (exactly so where they are orthogonal)."""
+    """Unit vector with squared share `share` of `second` and the rest of `first` (exact where they are orthogonal)."""
     mixed = np.sqrt(1 - share) * first + np.sqrt(share) * second
     return np.asarray(mixed / np.linalg.norm(mixed), dtype=np.float32)
 

@@ -1,7 +1,7 @@
 """The words of the embedded world: concepts, their synonyms with frequencies, and every inflected form.
 
-A concept is one meaning with 1 to 6 words for it, the most frequent first. A surface form belongs to exactly one word of
-one concept, so reading a text needs no guessing. The word lists are our own (rbench/mini/lexicon/*.yaml).
+A concept is one meaning with 1 to 6 words for it, the most frequent first. A surface form belongs to exactly one word
+of one concept, so reading a text needs no guessing. The word lists are our own (rbench/mini/lexicon/*.yaml).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ PartOfSpeech = Literal[
     "noun", "verb", "adjective", "manner", "time", "intensity", "preposition", "determiner", "be", "do", "word"
 ]
 TOPICS = ("sports", "cooking", "finance", "music", "science", "health")
-ZIPF_EXPONENT = 2.0
-"""Share of the k-th synonym is proportional to k ** -2: 0.70, 0.18, 0.08, 0.04 for four synonyms."""
+ZIPF_EXPONENT = 2.5
+"""Share of the k-th synonym is proportional to k ** -2.5: 0.78, 0.14, 0.05, 0.02 for four synonyms."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,15 @@ class Concept:
     antonym: str | None = None
     isa: str | None = None
     topic: str | None = None
+    marked: bool = False
+    """The second of two antonyms, which people say less often: a thing is called tall more often than low."""
     weights: tuple[float, ...] = field(default=(), compare=False, repr=False)
     """Cumulative shares of `words`, the last one 1.0."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """One surface form. `feature` is singular, plural, base, present (third person) or past; empty where none applies."""
+    """One surface form. `feature` is singular, plural, base, present (third person) or past, or empty."""
 
     text: str
     concept: str
@@ -61,7 +63,7 @@ class Lexicon:
     """A concept's name, then its hypernyms from near to far."""
 
     def of(self, part: str, *frames: str, topic: str | None = None) -> list[Concept]:
-        """Concepts of a part of speech, in these frames (any where none is named), of this topic (None: of no topic)."""
+        """Concepts of a part of speech, in these frames (any where none is named), of this topic (or of none)."""
         return [
             c
             for c in self.concepts.values()
@@ -119,9 +121,7 @@ def _open_class(part: PartOfSpeech, data: Mapping[str, Any]) -> Iterator[Concept
 def _topics(data: Mapping[str, Any]) -> Iterator[Concept]:
     for topic in TOPICS:
         for frame, lines in data[topic].items():
-            part: PartOfSpeech = (
-                "verb" if frame in ("act", "do") else "adjective" if frame == "adjective" else "noun"
-            )
+            part: PartOfSpeech = "verb" if frame in ("act", "do") else "adjective" if frame == "adjective" else "noun"
             for concept in _lines(part, "any" if part == "adjective" else frame, lines):
                 yield replace(concept, topic=topic)
 
@@ -156,6 +156,7 @@ def _lines(part: PartOfSpeech, frame: str, lines: list[str], *, polar: bool = Fa
                 polarity=sign if polar else 0,
                 antonym=antonym,
                 isa=isa.strip() or None,
+                marked=sign == -1,
                 weights=_cumulative(len(words)),
             )
 

@@ -18,8 +18,8 @@ LABELLED = ("mini-sentiment", "mini-topic", "mini-nli", "mini-sts")
 def oracle(generator: str, texts: Sequence[str]) -> int | float | None:
     """The true label of one example (a score 0..5 for mini-sts), texts in the order of the task's columns.
 
-    None where a text is not of the language (unknown word, broken grammar) or its meaning settles no label. KeyError for
-    a generator without labels.
+    None where a text is not of the language (unknown word, broken grammar) or its meaning settles no label.
+    KeyError for a generator without labels.
     """
     if generator not in LABELLED:
         raise KeyError(generator)

@@ -21,8 +21,9 @@ SHORT = 4
 """And so is any word of at most so many letters."""
 MAX_LENGTH = 128
 _SUFFIXES = (
-    "ingly edly fully ously ively ently antly ions ists ers ors ing ful ous ive ent ant ble ion ist ies ly ed er or al s"
-).split()
+    *("ingly", "edly", "fully", "ously", "ively", "ently", "antly", "ions", "ists", "ers", "ors", "ing", "ful", "ous"),
+    *("ive", "ent", "ant", "ble", "ion", "ist", "ies", "ly", "ed", "er", "or", "al", "s"),
+)
 
 
 @cache
@@ -54,7 +55,7 @@ def _split(word: str) -> tuple[str, str]:
 
 
 def write(folder: Path | str) -> None:
-    """Write tokenizer.json, vocab.txt and their configuration into `folder`, as transformers' AutoTokenizer reads them."""
+    """Write tokenizer.json, vocab.txt and their configuration into `folder`, for transformers' AutoTokenizer."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
     folder = Path(folder)

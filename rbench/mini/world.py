@@ -13,6 +13,8 @@ from rbench.mini.lexicon import Concept, load
 from rbench.mini.meaning import Clause, Thing
 
 CONCEPT_EXPONENT = 1.0
+MARKED = 0.12
+"""Weight of the marked one of two antonyms relative to the other (words of praise and blame apart)."""
 NOUN_FRAMES = ("person", "animal", "thing", "part", "object", "place")
 
 
@@ -24,16 +26,36 @@ def concepts(part: str, frames: tuple[str, ...], topic: str | None = None, polar
 
 @cache
 def _weighted(
-    part: str, frames: tuple[str, ...], topic: str | None, polarity: int
+    part: str, frames: tuple[str, ...], topic: str | None, polarity: int, breadth: int
 ) -> tuple[tuple[Concept, ...], tuple[float, ...]]:
-    """The same concepts with cumulative weights: Zipf's law within each frame, by place in the word lists."""
-    found = concepts(part, frames, topic, polarity)
+    """The first `breadth` such concepts of each frame with cumulative weights by Zipf's law."""
     ranks: Counter[str] = Counter()
-    weights = []
-    for concept in found:
+    found, weights = [], []
+    for concept in concepts(part, frames, topic, polarity):
         ranks[concept.frame] += 1
-        weights.append(ranks[concept.frame] ** -CONCEPT_EXPONENT)
+        if ranks[concept.frame] <= breadth:
+            found.append(concept)
+            weights.append(ranks[concept.frame] ** -CONCEPT_EXPONENT * _marking(concept))
+    return tuple(found), tuple(accumulate(weights))
+
+
+@cache
+def _unrelated(name: str, avoid: tuple[str, ...], breadth: int) -> tuple[tuple[Concept, ...], tuple[float, ...]]:
+    """Concepts that could stand in the place of `name` and are unrelated to it and to all of `avoid`, with weights."""
+    concept = load().concepts[name]
+    anywhere = NOUN_FRAMES if concept.part == "noun" else (concept.frame,)
+    for frames, topic in (((concept.frame,), concept.topic), (anywhere, None)):
+        choices, _ = _weighted(concept.part, frames, topic, concept.polarity, breadth)
+        found = tuple(c for c in choices if not any(related(c.name, word) for word in (name, *avoid)))
+        if found:
+            break
+    weights = (rank**-CONCEPT_EXPONENT * _marking(other) for rank, other in enumerate(found, start=1))
     return found, tuple(accumulate(weights))
+
+
+def _marking(concept: Concept) -> float:
+    """Praise and blame are equally frequent; of other antonyms the marked one is rare."""
+    return MARKED if concept.marked and not concept.polarity else 1.0
 
 
 @cache
@@ -46,29 +68,24 @@ def related(first: str, second: str) -> bool:
 
 
 class World:
-    """Draws things and clauses; all chance comes from `rng`."""
+    """Draws things and clauses; all chance comes from `rng`, and `breadth` keeps to the most common concepts."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, breadth: int = 1000) -> None:
         self.rng = rng
+        self.breadth = breadth
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
 
     def one(self, part: str, *frames: str, topic: str | None = None, polarity: int = 0) -> str:
         """The name of one such concept; those that the lexicon lists first are more frequent."""
-        found, weights = _weighted(part, frames, topic, polarity)
+        found, weights = _weighted(part, frames, topic, polarity, self.breadth)
         return self.rng.choices(found, cum_weights=weights)[0].name
 
     def other(self, name: str, *, avoid: Sequence[str] = ()) -> str:
         """A concept that could stand in the place of `name`, unrelated to it and to all of `avoid`."""
-        concept = load().concepts[name]
-        choices = concepts(concept.part, (concept.frame,), concept.topic, concept.polarity)
-        unrelated = [c.name for c in choices if not any(related(c.name, word) for word in (name, *avoid))]
-        if not unrelated:
-            frames = NOUN_FRAMES if concept.part == "noun" else (concept.frame,)
-            everything = concepts(concept.part, frames, None, 0)
-            unrelated = [c.name for c in everything if not any(related(c.name, word) for word in (name, *avoid))]
-        return self.rng.choice(unrelated)
+        found, weights = _unrelated(name, tuple(avoid), self.breadth)
+        return self.rng.choices(found, cum_weights=weights)[0].name
 
     # -------------------------------------------------------------------------------------------------- things
 
@@ -98,9 +115,9 @@ class World:
 
     def event(self, *, past: bool = True) -> Clause:
         """Something that happened, without polarity."""
-        kind = self.rng.choices(("act", "meet", "do", "state"), (35, 15, 28, 22))[0]
+        kind = self.rng.choices(("act", "meet", "do", "state"), (28, 14, 30, 28))[0]
         if kind == "state":
-            return self.setting(self._state(past), place=0.15, time=0.1)
+            return self.setting(self._state(past), place=0.5, time=0.25)
         subject = self.thing("person", "animal") if kind == "do" else self.person()
         clause = Clause(subject, self.one("verb", kind), past=past)
         if kind == "act":
@@ -120,11 +137,11 @@ class World:
         """An adjective that has an antonym."""
         lexicon = load()
         while True:
-            quality = self.quality(head, self.rng.choice((0, 0, 1, -1)))
+            quality = self.quality(head)
             if lexicon.concepts[quality].antonym:
                 return quality
 
-    def setting(self, clause: Clause, *, place: float = 0.4, time: float = 0.2) -> Clause:
+    def setting(self, clause: Clause, *, place: float = 0.55, time: float = 0.3) -> Clause:
         """The clause with a place, company or time, at these rates."""
         if self.chance(place):
             if self._lives(clause.subject.head) and self.chance(0.2):

@@ -1,4 +1,4 @@
-"""From a meaning to a text: synonyms are drawn by their frequencies, words inflected, the grammar of `reading` followed."""
+"""From a meaning to a text: synonyms are drawn by their frequencies and inflected, in the grammar of `reading`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from rbench.mini.meaning import Clause, Sentence, Thing
 
 _DETERMINERS = {
     "subject": (("the", 60), ("this", 8), ("that", 6), ("my", 6), ("our", 6), ("her", 4), ("his", 4), ("a", 6)),
-    "other": (("the", 50), ("a", 22), ("this", 6), ("that", 4), ("my", 4), ("our", 4), ("her", 3), ("his", 3), ("their", 4)),
+    "other": (
+        ("the", 50),
+        ("a", 22),
+        ("this", 6),
+        ("that", 4),
+        ("my", 4),
+        ("our", 4),
+        ("her", 3),
+        ("his", 3),
+        ("their", 4),
+    ),
     "predicate": (("a", 1),),
     "many": (("the", 60), ("these", 12), ("those", 8), ("some", 10), ("our", 4), ("her", 3), ("their", 3)),
 }

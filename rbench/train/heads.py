@@ -11,7 +11,7 @@ from torch import Tensor, nn
 class MaskedLoss(nn.Module):
     """The masked-LM loss of a transformers model, with its head applied to the masked tokens only.
 
-    The same loss as the model's own; on a tiny model, scoring the vocabulary for every token costs as much as all layers.
+    The same loss as the model's own; on a tiny model, scoring the vocabulary for every token costs as much as the rest.
     """
 
     def __init__(self, masked_lm: Any) -> None:

@@ -43,7 +43,9 @@ def pretrain(
     """
     train = spec.train
     if train is None or not texts:
-        raise JobError(f"Encoder {spec.name} cannot be trained: " + ("no texts." if train else "its file has no `train`."))
+        raise JobError(
+            f"Encoder {spec.name} cannot be trained: " + ("no texts." if train else "its file has no `train`.")
+        )
     module = objectives.find(train.objective)
     with _quiet():
         transformers.set_seed(seed)

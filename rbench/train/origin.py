@@ -12,7 +12,7 @@ from rbench.spec import EncoderSpec
 
 
 def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
-    """(masked LM, tokenizer). An architecture of our own speaks the embedded world's language, so it gets its tokenizer.
+    """(masked LM, tokenizer). An architecture of our own speaks the embedded world's language and gets its tokenizer.
 
     JobError where the architecture's keys are not those of a BertConfig.
     """
@@ -30,8 +30,12 @@ def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
     architecture = dict(spec.architecture or {})
     known = BertConfig().to_dict().keys()
     if unknown := sorted(architecture.keys() - known):
-        raise JobError(f"The architecture of encoder {spec.name} has keys that a BertConfig does not know: {', '.join(unknown)}.")
-    config = BertConfig(**{"max_position_embeddings": mini_tokenizer.MAX_LENGTH, **architecture}, vocab_size=len(tokenizer))
+        raise JobError(
+            f"The architecture of encoder {spec.name} has keys that a BertConfig does not know: {', '.join(unknown)}."
+        )
+    config = BertConfig(
+        **{"max_position_embeddings": mini_tokenizer.MAX_LENGTH, **architecture}, vocab_size=len(tokenizer)
+    )
     return keep_layers(BertForMaskedLM(config), spec.layers), tokenizer
 
 

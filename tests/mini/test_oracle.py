@@ -54,7 +54,7 @@ def test_sentiment(text: str, label: int | None) -> None:
 @pytest.mark.parametrize(
     ("text", "topic"),
     [
-        ("The chef stirred.", None),
+        ("The chef stirred.", "cooking"),
         ("The chef baked the cake near the stadium.", "cooking"),
         ("Although the girl found the guitar, the physician wore the coat.", None),
         ("Although the girl found the guitar, the physician opened the box.", "health"),
@@ -135,14 +135,15 @@ def test_an_antonym_of_the_deciding_word_flips_the_sentiment() -> None:
         noun = clause.object.head if clause.object and clause.verb in ("be", "seem") else None
         manner = clause.manner if not lexicon.concepts[clause.verb].polarity else None
         decider = clause.quality or noun or manner or clause.verb
-        for word in row["text"].split():
-            core = word.strip(".,").lower()
-            if lexicon.forms[core].concept == decider and row["text"].lower().split().count(word.lower()) == 1:
-                for antonym in lexical.antonyms(core):
-                    text = row["text"].lower().replace(word.lower(), word.lower().replace(core, antonym))
-                    # A decider also said aside ("the great film was great") is not the case of this test.
-                    assert mini.oracle("mini-sentiment", (text,)) == 1 - row["label"], text
-                    flipped += 1
+        said = [lexicon.forms[other.strip(".,").lower()].concept for other in row["text"].split()]
+        if said.count(decider) != 1:
+            continue  # also said elsewhere: "the great film was great"
+        word = row["text"].split()[said.index(decider)]
+        core = word.strip(".,").lower()
+        for antonym in lexical.antonyms(core):
+            text = " ".join(antonym if other == word else other for other in row["text"].split())
+            assert mini.oracle("mini-sentiment", (text,)) == 1 - row["label"], text
+            flipped += 1
     assert flipped > 500
 
 

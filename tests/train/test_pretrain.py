@@ -21,7 +21,14 @@ from rbench.train.heads import MaskedLoss
 from rbench.train.objectives import mlm
 
 ARCHITECTURE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
-TRAIN = {"objective": "mlm", "data": "mini-corpus", "steps": 6, "batch_size": 16, "learning_rate": 3e-3, "max_length": 24}
+TRAIN = {
+    "objective": "mlm",
+    "data": "mini-corpus",
+    "steps": 6,
+    "batch_size": 16,
+    "learning_rate": 3e-3,
+    "max_length": 24,
+}
 TEXTS = [row["text"] for row in mini.rows("mini-corpus", "train")[:300]]
 
 

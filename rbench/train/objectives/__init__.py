@@ -1,7 +1,7 @@
 """Training objectives by module name: each exports `Options` (frozen pydantic) and `build(options, spec, base)`.
 
-`build` returns an `Objective`. A module here is light at import: it imports torch and transformers inside its functions,
-because options are validated when a suite is loaded.
+`build` returns an `Objective`. A module here is light at import (torch and transformers only inside functions), because
+options are validated when a suite is loaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Masked language modelling (Devlin et al. 2019, section 3.1): 80% of the chosen tokens become [MASK], 10% another token."""
+"""Masked language modelling (Devlin et al. 2019, section 3.1): of the chosen tokens 80% become [MASK], 10% another."""
 
 from __future__ import annotations
 
@@ -45,7 +45,11 @@ class MaskedLanguageModelling:
 
     def features(self, text: str) -> dict[str, Any]:
         encoded = self.tokenizer(
-            text, truncation=True, max_length=self._max_length, return_special_tokens_mask=True, return_token_type_ids=False
+            text,
+            truncation=True,
+            max_length=self._max_length,
+            return_special_tokens_mask=True,
+            return_token_type_ids=False,
         )
         return dict(encoded)
 
