@@ -1,4 +1,4 @@
-"""What can go wrong, by whose hand: every error a user may cause is an `RbenchError` and reaches them as one sentence."""
+"""What can go wrong, by whose hand. An error that a user may cause is an `RbenchError` and reaches them as a sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class RbenchError(Exception):
 
 
 class SuiteError(RbenchError):
-    """A suite, task, encoder or attack file is wrong: the message names file, line, column and the nearest valid names."""
+    """A suite, task, encoder or attack file is wrong: the message names file, line, column and the nearest names."""
 
 
 class PlanError(RbenchError):

@@ -10,7 +10,7 @@ from rbench.spec import Job, Record
 def run(jobs: Sequence[Job], call: Callable[[Job], Record]) -> Iterator[tuple[Job, Record | None]]:
     """Yield each job with the record that `call` returns; None for a job that needs one that failed.
 
-    `jobs` come after those that they need. `call` turns its own errors into failed records; what it raises ends the run.
+    `jobs` come after those that they need. `call` turns its errors into failed records; what it raises ends the run.
     """
     failed: set[str] = set()
     for job in jobs:

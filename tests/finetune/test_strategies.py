@@ -1,4 +1,4 @@
-"""Fine-tuning: it learns, it repeats itself for a seed, it keeps the best epoch, and a probe leaves the encoder alone."""
+"""Fine-tuning: it learns, repeats itself for a seed and keeps the best epoch; a probe leaves the encoder alone."""
 
 from __future__ import annotations
 
