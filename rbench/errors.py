@@ -1,4 +1,4 @@
-"""What can go wrong, by whose hand. An error that a user may cause is an `RbenchError` and reaches them as a sentence."""
+"""What can go wrong, by whose hand. What a user may cause is an `RbenchError` and reaches them as a sentence."""
 
 from __future__ import annotations
 
