@@ -53,7 +53,7 @@ def _contradicted(world: World, fact: Clause) -> Clause | None:
 
 def _open(world: World, fact: Clause) -> Clause | None:
     short = replace(_shortened(world, fact), negated=False)
-    if not fact.negated and world.chance(0.85):
+    if not fact.negated and world.chance(0.92):
         return world.rng.choices((_more_detail, _more_specific), (5, 1))[0](world, fact, short)
     edit = world.rng.choices((_other_predicate, _other_subject, _other_object), (4, 1, 1))[0]
     made = edit(world, short)
@@ -148,7 +148,7 @@ def _more_detail(world: World, fact: Clause, short: Clause) -> Clause | None:
     """The short fact with a detail that the whole fact does not give."""
     if fact.place is None and world.chance(0.5):
         return world.setting(short, place=1.0, time=0.0)
-    if fact.time is None and world.chance(0.3):
+    if fact.time is None and world.chance(0.5):
         return replace(short, time=world.one("time"))
     if fact.object and short.object and fact.verb != "be" and fact.object.quality is None and world.chance(0.5):
         return replace(short, object=replace(short.object, quality=world.quality(short.object.head)))
