@@ -104,9 +104,14 @@ def _source(source: Source) -> str:
 
 
 def _attacks(grid: Grid) -> list[str]:
-    """What the attacks' files say of themselves (BERT-Attack's K among it)."""
+    """What the attacks' files say of themselves (BERT-Attack's K among it), behind the attack's name."""
     said = {(run.job.parts[-1], note): None for run in grid.runs for note in run.spec.attack.notes}
-    return [f"{attack}: {note}" for attack, note in said]
+    return [note if _letters(note).startswith(_letters(attack)) else f"{attack}: {note}" for attack, note in said]
+
+
+def _letters(text: str) -> str:
+    """`BERT-Attack: K = 8` as `bertattackk8`: most notes begin with their attack's name, in one spelling or another."""
+    return "".join(c for c in text.lower() if c.isalnum())
 
 
 def _precision(grid: Grid) -> list[str]:
