@@ -161,7 +161,9 @@ def test_ctrl_c_says_how_to_go_on_and_ends_with_130(shell: Shell, mock: Api) -> 
 
 def test_a_signal_ends_the_real_command_with_130(tmp_path: Path) -> None:
     code = (
-        "import sys, time\n"
+        "import signal, sys, time\n"
+        # A shell starts background jobs with SIGINT ignored, and children inherit that.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from rbench import api\n"
         "def run(*a, progress, **k):\n"
         "    progress.start('attack/x', 1, 1); time.sleep(60)\n"
