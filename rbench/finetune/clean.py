@@ -115,6 +115,8 @@ def _watch(progress: Progress, history: list[tuple[float, float]]) -> Any:
     import transformers
 
     class Watch(transformers.TrainerCallback):  # type: ignore[misc]
+        """Holds the latest training loss until the epoch's accuracy is known."""
+
         loss = float("nan")
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
