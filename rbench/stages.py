@@ -127,6 +127,7 @@ def _cached(
     """The record of a job whose weights live in the cache: made now, or found there under the same key."""
     with context.cache.making(job) as entry:
         if entry.record is not None:
+            context.progress.note(f"{job.name}: its weights were in the cache")
             return entry.record.model_copy(update={"job": job})
         scores, counts, fingerprint = make(entry.folder)
         record = Record(

@@ -119,7 +119,7 @@ def test_the_same_command_again_runs_nothing(place: Path, whole: Path) -> None:
 
 
 def test_another_run_takes_its_victims_from_the_cache(place: Path, whole: Path) -> None:
-    finish(start(place, "again"))
+    assert "finetune/toy/mini-nli/clean/seed0: its weights were in the cache" in finish(start(place, "again"))
     assert tables(place / "again") == tables(whole)
     first = {r.job.key: r.provenance for r in Store(whole).records() if r.job.stage == "finetune"}
     second = {r.job.key: r.provenance for r in Store(place / "again").records() if r.job.stage == "finetune"}
