@@ -5,6 +5,10 @@
 For every example status, number of queries and final text must agree. Differences are printed with both texts and the
 gap between the victim's scores of them. Results go, one record an example and recipe, into one JSON file; what is there
 already is not run again, so the script can be stopped, resumed and sharded (--shard I/N).
+
+Stock TextAttack takes an hour for what rbench does in minutes. --stock FILE keeps its outcomes (one line each, under a
+key of versions, victim and example), so that a changed engine is compared again without waiting; --stock-only makes
+them. Without --stock both sides run in turn in this process.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ import torch
 from stock import build_stock, stock
 
 from rbench import attack, load
+from rbench.cache import weights_hash
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
 from rbench.registry import Registry
@@ -49,24 +54,54 @@ def main() -> int:
     max_length = int(meta.get("max_length") or classifier.max_length)
     resources = {who: Resources(profile, args.models, device=args.device) for who in ("stock", "rbench")}
     victim = attack.Victim(classifier, args.victim.name, max_length=max_length, device=args.device)
-    records = read(args.out)
+    weights = weights_hash(args.victim)[:16]
+    records, kept = read(args.out), stored(args)
     for name in args.recipes:
         spec = load.load_attack(Choice(name=name), registry)
-        todo = [e for e in examples if key(args, name, e.id) not in records]
+        todo = [e for e in examples if args.stock_only or key(args, name, e.id) not in records]
         print(f"{name}: {len(examples) - len(todo)} known, {len(todo)} to run", flush=True)
         if not todo:
             continue
         theirs = build_stock(spec, classifier, max_length, resources["stock"], task)
         ours = attack.build(spec, victim, resources["rbench"], task)
         for example in todo:
-            with stock(resources["stock"]):
-                expected, theirs_cpu = timed(StockAttack(theirs), example, spec, task, args.seed)
+            where = "/".join((key(args, name, example.id), f"length{max_length}", weights, *versions().values()))
+            if where not in kept:
+                with stock(resources["stock"]):
+                    kept[where] = timed(StockAttack(theirs), example, spec, task, args.seed)
+                keep(args, where, *kept[where])
+            expected, theirs_cpu = kept[where]
+            if args.stock_only:
+                continue
             found, our_cpu = timed(ours, example, spec, task, args.seed)
             record = compare(args, name, expected, found, victim)
             record |= {"cpu_stock": theirs_cpu, "cpu_rbench": our_cpu, "max_length": max_length}
             records[key(args, name, example.id)] = record
             write(args, records)
     return report(args, records)
+
+
+def stored(args: argparse.Namespace) -> dict[str, tuple[Outcome, float]]:
+    """What stock did in an earlier run, by key; the last line may be half written."""
+    kept = {}
+    if args.stock is not None and args.stock.exists():
+        for line in args.stock.read_text(encoding="utf-8").splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            kept[row["key"]] = Outcome.model_validate(row["outcome"]), row["cpu"]
+    return kept
+
+
+def keep(args: argparse.Namespace, where: str, outcome: Outcome, cpu: float) -> None:
+    if args.stock is not None:
+        with args.stock.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": where, "outcome": outcome.model_dump(mode="json"), "cpu": cpu}) + "\n")
+
+
+def versions() -> dict[str, str]:
+    return {p: version(p) for p in ("textattack", "torch", "transformers", "sentence-transformers", "nltk")}
 
 
 def timed(attacked: Any, example: Example, spec: Any, task: Any, seed: int) -> tuple[Outcome, float]:
@@ -87,6 +122,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, action="append", default=[], help="data search path (RBENCH_DATA)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--shard", default="0/1", help="I/N: every N-th example from the I-th")
+    parser.add_argument("--stock", type=Path, help="keep stock's outcomes in this file and take them from it")
+    parser.add_argument("--stock-only", action="store_true", help="run stock alone; rbench compares later")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "equality.json")
     args = parser.parse_args()
@@ -163,7 +200,7 @@ def write(args: argparse.Namespace, records: dict[str, dict[str, Any]]) -> None:
         "what": "stock TextAttack against rbench: status, queries counted and final text of each example; "
         "stock pads every input to the victim's limit, max_length tokens",
         "machine": {"processor": processor(), "threads": torch.get_num_threads(), "platform": platform.platform()},
-        "versions": {p: version(p) for p in ("textattack", "torch", "transformers", "sentence-transformers", "nltk")},
+        "versions": versions(),
         "summary": summary,
         "records": dict(sorted(records.items())),
     }

@@ -26,8 +26,10 @@ from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from torch import Tensor, nn
 
+from rbench.attack.gradients import Labelled
 from rbench.attack.substitutes import WordSwapMaskedWords, substitution_attack, swaps, word_spans
 from rbench.errors import JobError
+from rbench.inference import rows_of
 from rbench.wordswap import Gradients, Projection, Scores, Sentence, Slot, Words, pieces_to_words, search, word_norms
 
 
@@ -48,50 +50,30 @@ class VictimGradients:
     """Gradients of the log-odds against a label, for texts of one or two columns."""
 
     def __init__(self, victim: Any) -> None:
-        self.classifier, self.max_length = victim.classifier, victim.max_length
+        self.victim, self.classifier = victim, victim.classifier
         if not isinstance(self.classifier.head, nn.Linear):
             raise JobError("the Geometry attack reads projections off the logits and needs a victim with a linear head")
         if not self.classifier.tokenizer.is_fast:
             raise JobError("the Geometry attack needs a victim with a fast tokenizer, to know which pieces make a word")
 
     def __call__(self, texts: Sequence[AttackedText], labels: Sequence[int]) -> Look:
-        """One forward and one backward pass over all texts."""
+        """One forward and one backward pass over all texts, shared with the other attacks under way."""
         encoded = self.classifier.tokenizer(
             [text.tokenizer_input for text in texts],
             truncation=True,
-            max_length=self.max_length,
-            padding=True,
+            max_length=self.victim.max_length,
             return_offsets_mapping=True,
-            return_tensors="pt",
         )
-        offsets = encoded.pop("offset_mapping").tolist()
-        embedded: list[Tensor] = []
-
-        def keep(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-            embedded.append(output.detach().requires_grad_())
-            return embedded[-1]
-
-        self.classifier.eval()
-        handle = self.classifier.get_input_embeddings().register_forward_hook(keep)
-        try:
-            with torch.enable_grad():
-                logits = self.classifier(**encoded.to(self.classifier.device)).logits
-                target = torch.tensor(labels, device=logits.device).unsqueeze(1)
-                others = logits.scatter(1, target, -math.inf)
-                odds = others.logsumexp(dim=1) - logits.gather(1, target).squeeze(1)
-                (gradients,) = torch.autograd.grad(odds.sum(), embedded[0])
-        finally:
-            handle.remove()
-        at_logits = others.detach().double().softmax(dim=1).scatter(1, target, -1.0)
-        owners = [
-            pieces_to_words(offsets[k], encoded.sequence_ids(k), word_spans(text)) for k, text in enumerate(texts)
-        ]
-        return Look(
-            logits.detach().double().log_softmax(dim=1).cpu(),
-            at_logits.cpu(),
-            (at_logits @ self.classifier.head.weight.detach().double()).norm(dim=1).cpu(),
-            word_norms(gradients, owners, [text.num_words for text in texts]),
-        )
+        found = self.victim.slopes(Labelled(row, label) for row, label in zip(rows_of(encoded), labels, strict=True))
+        logits = torch.stack([slope.logits for slope in found]).double()
+        target = torch.tensor(labels).unsqueeze(1)
+        at_logits = logits.scatter(1, target, -math.inf).softmax(dim=1).scatter(1, target, -1.0)
+        norms = []
+        for k, (text, slope) in enumerate(zip(texts, found, strict=True)):
+            owners = pieces_to_words(encoded["offset_mapping"][k], encoded.sequence_ids(k), word_spans(text))
+            norms += word_norms(slope.embeddings.unsqueeze(0), [owners], [text.num_words])
+        weight = self.classifier.head.weight.detach().double().cpu()
+        return Look(logits.log_softmax(dim=1), at_logits, (at_logits @ weight).norm(dim=1), norms)
 
 
 class GeometrySearch(SearchMethod):  # type: ignore[misc]

@@ -13,15 +13,13 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from textattack.shared import utils
 from textattack.transformations import WordSwapMaskedLM as _WordSwapMaskedLM
 
 from rbench.attack.components import current
 from rbench.errors import ResourceError
+from rbench.resources.masked_lm import MaskedLM, Question, Ranked
 
-HEADS = {"bert": "cls", "roberta": "lm_head"}
-"""Where a network keeps the layer that turns states into vocabulary logits: it then runs on the states asked for."""
 CHINESE = re.compile("[\u4e00-\u9fff]")
 """TextAttack's own test for text that has to be segmented."""
 MAX_PIECES = 12
@@ -51,69 +49,47 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         positions = getattr(self._language_model.config, "max_position_embeddings", wanted)
         self.max_length: int = min(wanted, positions)  # upstream runs into an index error beyond that
         self.piece_candidates, self.max_combinations = piece_candidates, max_combinations
-        self._memo = lm.memo
+        self._lm: MaskedLM = lm
         self._words: dict[tuple[int, bool], str | None] = {}
-
-    def _encode_text(self, text: str | list[str], width: int | None = None) -> Any:
-        """Token ids padded to the longest, or to `width` tokens."""
-        padding: Any = {"padding": True} if width is None else {"padding": "max_length"}
-        encoding = self._lm_tokenizer(
-            text, max_length=width or self.max_length, truncation=True, return_tensors="pt", **padding
-        )
-        return encoding.to(utils.device)
-
-    @torch.inference_mode()
-    def _logits(self, inputs: Any, rows: list[int], places: list[int]) -> torch.Tensor:
-        """Vocabulary logits (n, words) at n places."""
-        head = HEADS.get(self._type)
-        base = getattr(self._language_model, self._language_model.base_model_prefix, None)
-        if head is None or base is None or not hasattr(self._language_model, head):
-            every: torch.Tensor = self._language_model(**inputs)[0]
-            return every[rows, places]
-        logits: torch.Tensor = getattr(self._language_model, head)(base(**inputs)[0][rows, places])
-        return logits
 
     # ---------------------------------------------------------------------------------------------------------- BAE
 
     def _bae_replacement_words(self, current_text: Any, indices_to_modify: Iterable[int]) -> list[list[str]]:
-        mask = self._lm_tokenizer.mask_token
+        mask, mask_id = self._lm_tokenizer.mask_token, self._lm_tokenizer.mask_token_id
         texts = [current_text.replace_word_at_index(index, mask).text for index in indices_to_modify]
-        known = {text: self._memo.get(self._bae_key(text)) for text in texts}
+        known = {text: self._lm.memo.get(self._bae_key(text)) for text in texts}
         new = [text for text, words in known.items() if words is None]
-        for start in range(0, len(new), self.batch_size):
-            batch = new[start : start + self.batch_size]
-            for text, words in zip(batch, self._fill(batch), strict=True):
-                known[text] = words
-                self._memo.put(self._bae_key(text), words)
+        rows = dict(zip(new, self._lm.rows(new, self.max_length), strict=True))
+        places = {text: row[0].index(mask_id) for text, row in rows.items() if mask_id in row[0]}
+        first = 2 * self.max_candidates + 64
+        asked = [Question(rows[text], place, first, "probabilities") for text, place in places.items()]
+        found = {
+            text: self._top_words(question, best)
+            for text, question, best in zip(places, asked, self._lm.ranked(asked), strict=True)
+        }
+        for text in new:
+            known[text] = found.get(text, [])  # none where truncation took the mask away
+            self._lm.memo.put(self._bae_key(text), known[text])
         return [list(known[text] or ()) for text in texts]
 
     def _bae_key(self, text: str) -> tuple[Any, ...]:
         return "bae", self.max_candidates, self.min_confidence, self.max_length, text
 
-    def _fill(self, texts: list[str]) -> list[list[str]]:
-        inputs = self._encode_text(texts)
-        ids = inputs["input_ids"].tolist()
-        mask = self._lm_tokenizer.mask_token_id
-        rows = [j for j, row in enumerate(ids) if mask in row]  # elsewhere truncation took the mask away
-        places = [ids[j].index(mask) for j in rows]
-        words: list[list[str]] = [[] for _ in texts]
-        if rows:
-            probabilities = torch.softmax(self._logits(inputs, rows, places), dim=1)
-            for j, place, row in zip(rows, places, probabilities, strict=True):
-                words[j] = self._top_words(row, place == 1)
-        return words
-
-    def _top_words(self, probabilities: torch.Tensor, starting: bool) -> list[str]:
+    def _top_words(self, question: Question, best: Ranked) -> list[str]:
         """The most probable words, at most `max_candidates`, down to `min_confidence`."""
         found: list[str] = []
-        for ids, confident in _descending(probabilities, 2 * self.max_candidates + 64, self.min_confidence):
-            for token, good in zip(ids, confident, strict=True):
-                word = self._word(token, starting)
-                if good and word is not None:
-                    found.append(word)
-                if len(found) >= self.max_candidates or not good:
-                    return found
-        return found
+        least = float(np.float32(self.min_confidence))  # upstream compares with a float32 tensor
+        for token, probability in zip(best.ids, best.values, strict=True):
+            confident = probability >= least
+            word = self._word(token, question.place == 1)
+            if confident and word is not None:
+                found.append(word)
+            if len(found) >= self.max_candidates or not confident:
+                return found
+        if len(best.ids) < question.k:
+            return found  # the whole vocabulary
+        wider = question._replace(k=len(self._lm_tokenizer))
+        return self._top_words(wider, self._lm.ranked([wider])[0])
 
     def _word(self, token: int, starting: bool) -> str | None:
         """The word that a predicted token stands for; None where it is none. Pieces lose their marks, as upstream."""
@@ -150,30 +126,27 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         places = range(start, min(start + pieces, self.max_length))
         if not places:
             return []
-        top = [self._top_ids(text.text, places.stop)[place].tolist() for place in places]
+        top = self._predicted(text.text, places)
         if len(top) > 1:
             return self._combined(top)
         tokens = self._lm_tokenizer.convert_ids_to_tokens(top[0])
         return [t for t in tokens if utils.is_one_word(t) and not utils.check_if_subword(t, self._type, index == 0)]
 
-    def _top_ids(self, text: str, needed: int) -> Any:
-        """The `max_candidates` most probable tokens at each place, an int32 array (places, max_candidates).
+    def _predicted(self, text: str, places: range) -> list[list[int]]:
+        """The `max_candidates` most probable tokens at each place.
 
-        It has `needed` rows at least: where a word has more pieces alone than in its text, the last of them may lie in
-        the padding, and upstream reads the predictions for that.
+        Where a word has more pieces alone than in its text, the last of them may lie in the padding, and upstream reads
+        the predictions for that.
         """
-        key = ("bert-attack", self.max_candidates, self.max_length, text)
-        known = self._memo.get(key)
-        if known is None or len(known) < needed:
-            inputs = self._encode_text(text)
-            width = inputs["input_ids"].shape[1]
-            if width < needed:
-                inputs = self._encode_text(text, needed)
-                width = needed
-            logits = self._logits(inputs, [0] * width, list(range(width)))
-            known = torch.topk(logits, self.max_candidates).indices.cpu().numpy().astype(np.int32)
-            self._memo.put(key, known)
-        return known
+        (row,) = self._lm.rows([text], self.max_length)
+        key = ("bert-attack", self.max_candidates, row)
+        known: dict[int, list[int]] = self._lm.memo.get(key) or {}
+        missing = [place for place in places if place not in known]
+        if missing:
+            found = self._lm.ranked(Question(row, place, self.max_candidates, "logits") for place in missing)
+            known = known | {place: best.ids for place, best in zip(missing, found, strict=True)}
+            self._lm.memo.put(key, known)
+        return [known[place] for place in places]
 
     def _combined(self, top: list[list[int]]) -> list[str]:
         """Words made of one prediction a piece, in the order of the product, at most `max_candidates`."""
@@ -205,13 +178,3 @@ def _glued(pieces: list[list[str]], start: str = "") -> Iterator[str]:
         longer = start + piece
         if CHINESE.search(longer) or len(utils.words_from_text(longer.replace("##", ""))) <= 1:
             yield from _glued(pieces[1:], longer)
-
-
-def _descending(values: torch.Tensor, first: int, least: float) -> Iterator[tuple[list[int], list[bool]]]:
-    """Indices by falling value, each with whether its value reaches `least`: the first few, then all others."""
-    first = min(first, len(values))
-    top, ids = torch.topk(values, first)
-    yield ids.tolist(), (top >= least).tolist()
-    if first < len(values):
-        ids = torch.argsort(values, descending=True)[first:]
-        yield ids.tolist(), (values[ids] >= least).tolist()

@@ -14,8 +14,8 @@ from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
+from rbench.inference.memo import Memo
 from rbench.resources.masked_words import MaskedWords
-from rbench.resources.memo import Memo
 from rbench.wordswap import Span
 
 MEMORY_BYTES = 64 << 20
@@ -119,10 +119,8 @@ def substitution_attack(victim: Any, resources: Any, transformation: WordSwap, s
 
 def swaps(resources: Any, **options: Any) -> WordSwapMaskedWords:
     """The transformation over a profile's masked language model and word vectors; `options` are MaskedWords'."""
-    language_model, vectors = resources.masked_lm, resources.word_vectors
-    return WordSwapMaskedWords(
-        MaskedWords(language_model.model, language_model.tokenizer, vectors.index, vectors.unit, **options)
-    )
+    vectors = resources.word_vectors
+    return WordSwapMaskedWords(MaskedWords(resources.masked_lm, vectors.index, vectors.unit, **options))
 
 
 def build_random(victim: Any, resources: Any, *, max_words: int, **candidates: Any) -> Attack:

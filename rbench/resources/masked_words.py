@@ -6,17 +6,15 @@ takes plain texts and knows neither TextAttack nor tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
 
 from rbench.encoders.sentence import longest_input
 from rbench.errors import ResourceError
+from rbench.resources.masked_lm import MaskedLM, Question
 
 
 class MaskedWords:
@@ -33,27 +31,23 @@ class MaskedWords:
 
     def __init__(
         self,
-        model: nn.Module,
-        tokenizer: Any,
+        language_model: MaskedLM,
         index: Mapping[str, int],
         vectors: npt.NDArray[np.floating[Any]],
         *,
         candidates: int = 50,
         min_cosine: float = 0.5,
         unknown: Literal["discard", "keep"] = "discard",
-        batch_size: int = 64,
     ) -> None:
-        if not getattr(tokenizer, "is_fast", False) or tokenizer.mask_token_id is None:
-            raise ResourceError("the masked language model needs a fast tokenizer with a mask token")
-        self.model, self.tokenizer = model.eval(), tokenizer
+        self.language_model, self.tokenizer = language_model, language_model.tokenizer
+        if not getattr(self.tokenizer, "is_fast", False):
+            raise ResourceError("the masked language model needs a fast tokenizer")
         self.index, self.vectors = index, vectors
         self.candidates, self.min_cosine, self.unknown = candidates, min_cosine, unknown
-        self.batch_size = batch_size
-        ids, self._words = _whole_words(tokenizer)
-        self._ids = torch.tensor(ids, device=next(model.parameters()).device)
+        _, self._words = language_model.whole_words
         self._rows = np.array([index.get(word.lower(), -1) for word in self._words])
-        self._limit = longest_input(model, tokenizer)
-        empty = tokenizer("")["input_ids"]
+        self._limit = longest_input(language_model.model, self.tokenizer)
+        empty = self.tokenizer("")["input_ids"]
         self._prefix, self._suffix = empty[:1], empty[1:]
 
     def __call__(self, slots: Sequence[tuple[str, int, int]]) -> list[list[str]]:
@@ -63,13 +57,13 @@ class MaskedWords:
             k for k, (text, a, b) in enumerate(slots) if self.unknown == "keep" or text[a:b].lower() in self.index
         ]
         masked = self._mask([slots[k] for k in wanted])
-        order = sorted(range(len(wanted)), key=lambda k: len(masked[k][0]))
-        for start in range(0, len(order), self.batch_size):
-            chunk = order[start : start + self.batch_size]
-            ranked = self._predict([masked[k] for k in chunk])
-            for k, ids in zip(chunk, ranked, strict=True):
-                text, a, b = slots[wanted[k]]
-                replies[wanted[k]] = self._filter(text[a:b], ids)
+        # Four times as many as wanted: a cased vocabulary has a word up to three times (good, Good, GOOD).
+        first = 4 * self.candidates + 1
+        questions = [Question((tuple(ids), None), place, first, "words") for ids, place in masked]
+        ranked = self.language_model.ranked(questions)
+        for k, best in zip(wanted, ranked, strict=True):
+            text, a, b = slots[k]
+            replies[k] = self._filter(text[a:b], best.ids)
         return replies
 
     def _mask(self, slots: Sequence[tuple[str, int, int]]) -> list[tuple[list[int], int]]:
@@ -93,24 +87,6 @@ class MaskedWords:
             masked.append(([*self._prefix, *window, *self._suffix], len(self._prefix) + before - left))
         return masked
 
-    @torch.inference_mode()
-    def _predict(self, masked: Sequence[tuple[list[int], int]]) -> list[list[int]]:
-        """Positions in the list of whole words, most probable first."""
-        device = next(self.model.parameters()).device
-        rows = [torch.tensor(ids) for ids, _ in masked]
-        pad = self.tokenizer.pad_token_id
-        ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad).to(device)
-        lengths = torch.tensor([len(row) for row in rows], device=device)
-        attention = torch.arange(ids.shape[1], device=device) < lengths.unsqueeze(1)
-        places = torch.tensor([place for _, place in masked], device=device)
-        with _only_at(self.model, places):
-            logits = self.model(input_ids=ids, attention_mask=attention.long()).logits
-        whole = logits[:, self._ids].float()
-        # Four times as many as wanted: a cased vocabulary has a word up to three times (good, Good, GOOD).
-        best = torch.topk(whole, k=min(4 * self.candidates + 1, whole.shape[1]), dim=1).indices
-        ranked: list[list[int]] = best.tolist()
-        return ranked
-
     def _filter(self, word: str, ranked: Sequence[int]) -> list[str]:
         kept: list[int] = []
         seen = {word.lower()}
@@ -126,37 +102,6 @@ class MaskedWords:
         cosines = self.vectors[rows] @ self.vectors[row]
         keep = np.where(known, cosines >= self.min_cosine, self.unknown == "keep")
         return [_in_case_of(word, self._words[k]) for k, good in zip(kept, keep, strict=True) if good]
-
-
-def _whole_words(tokenizer: Any) -> tuple[list[int], list[str]]:
-    """Token ids that stand for one whole alphabetic word, in order of id, and the words."""
-    vocabulary: dict[str, int] = tokenizer.get_vocab()
-    marker = next((m for m in ("Ġ", "▁") if any(t.startswith(m) and len(t) > 1 for t in vocabulary)), "")
-    special = set(tokenizer.all_special_ids)
-    ids, words = [], []
-    for token, k in sorted(vocabulary.items(), key=lambda item: item[1]):
-        if k in special or not token.startswith(marker):
-            continue
-        word = tokenizer.convert_tokens_to_string([token]).strip() if marker else token
-        if word.isalpha():
-            ids.append(k)
-            words.append(word)
-    return ids, words
-
-
-@contextmanager
-def _only_at(model: Any, places: Tensor) -> Iterator[None]:
-    """Make the language model's output layer see one position a row: at all others its product is thrown away, and
-    over a whole vocabulary that product costs as much as the rest of a small model."""
-
-    def pick(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (inputs[0][torch.arange(len(places), device=places.device), places], *inputs[1:])
-
-    handle = model.get_output_embeddings().register_forward_pre_hook(pick)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 def _in_case_of(original: str, word: str) -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from rbench.encoders.load import fetch
 from rbench.errors import ResourceError
+from rbench.inference.memo import Memo
 from rbench.resources import lexical
 from rbench.resources.locate import loader, locate
-from rbench.resources.memo import Memo
-from rbench.resources.models import MaskedLM, Sentences, sentence_transformer, universal_sentence_encoder
+from rbench.resources.masked_lm import MaskedLM
+from rbench.resources.sentences import Sentences, sentence_transformer, universal_sentence_encoder
 from rbench.resources.vectors import WordVectors, read_counterfitted, read_vectors
 from rbench.spec import ResourceKind, ResourceProfile, Source
 
@@ -24,6 +25,7 @@ class Resources:
         models_path: where folders are looked for.
         device: where the models go.
         trained: folder by encoder name, for a masked LM that a pretrain job made.
+        backend: what computes them, one of `rbench.inference.BACKENDS` or "auto".
 
     Every attribute raises ResourceError where its source is missing or damaged.
     """
@@ -35,8 +37,10 @@ class Resources:
         *,
         device: str = "cpu",
         trained: Mapping[str, Path] | None = None,
+        backend: str = "auto",
     ) -> None:
-        self.profile, self.models_path, self.device = profile, tuple(models_path), device
+        self.profile, self.models_path = profile, tuple(models_path)
+        self.device, self.backend = device, backend
         self.trained = dict(trained or {})
 
     def load(self, kinds: Iterable[ResourceKind]) -> None:
@@ -80,8 +84,8 @@ class Resources:
         if source.kind == "encoder":
             if source.name not in self.trained:
                 raise ResourceError(f"masked_lm: no pretrain job of this run made the encoder {source.name}")
-            return MaskedLM.open(self.trained[source.name], self.device)
-        return MaskedLM.open(fetch(where), self.device)
+            return MaskedLM.open(self.trained[source.name], self.device, self.backend)
+        return MaskedLM.open(fetch(where), self.device, self.backend)
 
     @cached_property
     def sentence_encoder(self) -> Sentences:
@@ -93,7 +97,7 @@ class Resources:
             return Sentences(encode, "mini")
         if source.kind == "use":
             return universal_sentence_encoder(where)
-        return sentence_transformer(fetch(where), self.device)
+        return sentence_transformer(fetch(where), self.device, self.backend)
 
     @cached_property
     def _tagger(self) -> Callable[[Sequence[str]], lexical.Tags]:

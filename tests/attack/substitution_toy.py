@@ -11,6 +11,8 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch import nn
 
+from rbench.resources.masked_lm import MaskedLM
+
 GOOD = ["good", "fine", "great", "lovely", "superb", "neat"]
 BAD = ["bad", "poor", "awful", "dull", "lousy", "dire"]
 THINGS = ["film", "movie", "picture", "flick"]
@@ -72,7 +74,7 @@ def roberta_tokenizer(length: int = 64) -> Any:
     return transformers.RobertaTokenizerFast(tokenizer_object=raw, model_max_length=length)
 
 
-def masked_lm(kind: str = "bert", length: int = 64) -> Any:
+def masked_lm(kind: str = "bert", length: int = 64) -> MaskedLM:
     """A random masked language model: its opinions are arbitrary, and always the same."""
     tokenizer = bert_tokenizer(length) if kind == "bert" else roberta_tokenizer(length)
     torch.manual_seed(1)
@@ -86,7 +88,7 @@ def masked_lm(kind: str = "bert", length: int = 64) -> Any:
         model = transformers.RobertaForMaskedLM(config)
     for parameter in model.parameters():  # wider than transformers starts, or all words are as likely
         nn.init.normal_(parameter, std=0.3) if parameter.ndim == 2 else None
-    return SimpleNamespace(model=model.eval(), tokenizer=tokenizer)
+    return MaskedLM(model.eval(), tokenizer, kind, backend="torch")
 
 
 def resources(kind: str = "bert") -> Any:

@@ -51,7 +51,7 @@ def victim(folder: Path, task: TaskSpec, max_length: int = 64) -> attack.Victim:
     encoder = SentenceEncoder.open(folder, pooling="mean")
     classifier = EncoderClassifier(encoder, len(task.labels), max_length=max_length)
     torch.nn.init.normal_(classifier.head.weight, std=1.0)
-    return attack.Victim(classifier, "random", max_length=max_length)
+    return attack.Victim(classifier, "random", max_length=max_length, backend="torch")
 
 
 def resources(lm: Path) -> Resources:
@@ -59,7 +59,7 @@ def resources(lm: Path) -> Resources:
     path = ROOT / "rbench" / "resources" / "mini.yaml"
     profile = ResourceProfile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     assert profile.masked_lm is not None and profile.masked_lm.name is not None
-    return Resources(profile, trained={profile.masked_lm.name: lm})
+    return Resources(profile, trained={profile.masked_lm.name: lm}, backend="torch")
 
 
 def spec(name: str, **options: object) -> AttackSpec:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +17,7 @@ TEXTS = ["the film is good and dull, the plot very unseen.", "A tale looks Super
 
 def make(kind="bert", length=64, **options):
     language_model, vectors = toy.masked_lm(kind, length), toy.word_vectors()
-    return MaskedWords(language_model.model, language_model.tokenizer, vectors.index, vectors.unit, **options)
+    return MaskedWords(language_model, vectors.index, vectors.unit, **options)
 
 
 def slots(text):
@@ -29,7 +31,7 @@ def slots(text):
 
 def slow(masked_words, text, start, end):
     """One mask, the text as a string, the whole vocabulary, plain loops."""
-    tokenizer, model, vectors = masked_words.tokenizer, masked_words.model, toy.word_vectors()
+    tokenizer, model, vectors = masked_words.tokenizer, masked_words.language_model.model, toy.word_vectors()
     word = text[start:end].lower()
     ids = tokenizer(text[:start] + tokenizer.mask_token + text[end:], return_tensors="pt")
     with torch.no_grad():
@@ -54,7 +56,7 @@ def slow(masked_words, text, start, end):
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 @pytest.mark.parametrize("candidates", [20, 60])
 def test_batched_candidates_are_those_of_one_mask_at_a_time(kind, candidates):
-    masked_words = make(kind, candidates=candidates, batch_size=4)
+    masked_words = make(kind, candidates=candidates)
     wanted = [slot for text in TEXTS for slot in slots(text)]
     replies = masked_words(wanted)
     assert sum(map(len, replies)) > 5
@@ -115,8 +117,8 @@ def test_no_slots_no_calls():
     assert make()([]) == []
 
 
-def test_a_tokenizer_without_a_mask_is_refused():
+def test_a_slow_tokenizer_is_refused():
     language_model = toy.masked_lm()
-    language_model.tokenizer.mask_token = None
-    with pytest.raises(ResourceError, match="mask token"):
-        MaskedWords(language_model.model, language_model.tokenizer, {}, np.zeros((0, 1)))
+    language_model.tokenizer = SimpleNamespace(is_fast=False)
+    with pytest.raises(ResourceError, match="fast tokenizer"):
+        MaskedWords(language_model, {}, np.zeros((0, 1)))

@@ -8,7 +8,8 @@ import torch
 
 from rbench.errors import ResourceError
 from rbench.resources import Resources
-from rbench.resources.models import MaskedLM, Sentences, sentence_transformer
+from rbench.resources.masked_lm import MaskedLM
+from rbench.resources.sentences import Sentences, sentence_transformer
 from rbench.spec import ResourceProfile, Source
 from tests.attack import world
 

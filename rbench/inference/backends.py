@@ -1,0 +1,247 @@
+"""What computes a network: PyTorch as it is, oneDNN's linear layers, or OpenVINO.
+
+PyTorch's float32 linear layers use half of what the same cores do with oneDNN's product, which PyTorch ships too. Which
+is fastest depends on the processor, so "auto" measures each on the network itself, once a machine.
+
+All of them compute in float32; their answers differ by rounding, about 1e-6. In all of them a row's answer is the same
+bits whatever batch it is in, for which one thing must be seen to: a product with a single row takes another path than
+one with several, so a single row is doubled there.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rbench.errors import ResourceError
+
+Inputs = dict[str, Tensor]
+Call = Callable[[Inputs], Tensor]
+Read = Callable[..., Tensor]
+
+BACKENDS = ("torch", "onednn", "openvino")
+ROUNDS = 3
+SAMPLE = (32, 24)
+"""Rows and tokens of the batch that "auto" measures with: short sentences, of which most questions consist."""
+TOLERANCE = 1e-4
+"""A back-end whose answers are further from PyTorch's, relative to their size, is not taken."""
+memory: Path | None = None
+"""A file that remembers what "auto" found on this machine, so that a run and its resume compute alike."""
+
+
+def ready(module: nn.Module, read: Read, *, device: torch.device, wanted: str = "auto") -> tuple[str, Call]:
+    """The name of the back-end taken for `read(module, **inputs)`, and the call.
+
+    Raises:
+        ResourceError: an unknown back-end, one that is not installed here, or one that cannot compute this network.
+    """
+    if wanted not in ("auto", *BACKENDS):
+        raise ResourceError(f"no back-end {wanted}; there are auto, {', '.join(BACKENDS)}")
+    if wanted != "auto":
+        if wanted not in usable(device):
+            raise ResourceError(f"the back-end {wanted} cannot be used on {device.type} here{REMEDY.get(wanted, '')}")
+        return wanted, _made(wanted, module, read, device)
+    if usable(device) == ["torch"]:
+        return "torch", _made("torch", module, read, device)
+    return _fastest(module, read, device)
+
+
+REMEDY = {"openvino": "; `pip install openvino` installs it"}
+
+
+def usable(device: torch.device) -> list[str]:
+    """Back-ends that this machine has for a device. On a GPU there is PyTorch alone."""
+    found = ["torch"]
+    if device.type == "cpu":
+        available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        if available and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+            found.append("onednn")
+        if importlib.util.find_spec("openvino") is not None:
+            found.append("openvino")
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------ linear layers
+
+
+class _Linear(nn.Module):
+    """A linear layer that never multiplies a single row; on the weights of another, not a copy of them."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        alone = x.numel() == x.shape[-1]
+        y = self.product(torch.cat([x.reshape(1, -1)] * 2) if alone else x)
+        return y[:1].reshape(*x.shape[:-1], -1) if alone else y
+
+    def product(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight, self.bias)
+
+
+class _OneDnnLinear(_Linear):
+    activation = ""
+
+    def product(self, x: Tensor) -> Tensor:
+        if self.activation:
+            y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, self.activation, [], "none")
+        else:
+            y = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return y
+
+
+def _with(linear: type[_Linear], module: nn.Module) -> nn.Module:
+    """The same network, its weights shared, with other linear layers."""
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    twin = copy.deepcopy(module, shared)
+    for name, layer in list(twin.named_modules()):
+        if type(layer) is nn.Linear:
+            parent, _, attribute = name.rpartition(".")
+            if not name:
+                return linear(layer)
+            setattr(twin.get_submodule(parent), attribute, linear(layer))
+    if linear is _OneDnnLinear:
+        _fuse_gelu(twin)
+    return twin
+
+
+def _fuse_gelu(module: nn.Module) -> None:
+    """BERT and its kin: a dense layer, then the exact GELU, become one product."""
+    for block in module.modules():
+        act, dense = getattr(block, "intermediate_act_fn", None), getattr(block, "dense", None)
+        plain = type(act).__name__ == "GELUActivation" or (isinstance(act, nn.GELU) and act.approximate == "none")
+        if isinstance(dense, _OneDnnLinear) and plain:
+            dense.activation = "gelu"
+            block.intermediate_act_fn = nn.Identity()
+
+
+def _made(name: str, module: nn.Module, read: Read, device: torch.device) -> Call:
+    if name == "openvino":
+        return _openvino(module, read)
+    twin = _with(_OneDnnLinear if name == "onednn" else _Linear, module)
+
+    def call(inputs: Inputs) -> Tensor:
+        with torch.inference_mode():
+            return read(twin, **inputs)
+
+    return call
+
+
+# ----------------------------------------------------------------------------------------------------------- OpenVINO
+
+
+class _Traced(nn.Module):
+    def __init__(self, module: nn.Module, read: Read) -> None:
+        super().__init__()
+        self.module, self.read = module, read
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Tensor:
+        return self.read(self.module, input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
+
+
+def _openvino(module: nn.Module, read: Read) -> Call:
+    import openvino  # type: ignore[import-untyped]
+
+    ids = torch.arange(12).reshape(2, 6) + 1
+    sample = (ids, torch.ones_like(ids), torch.zeros_like(ids))
+    try:
+        graph = openvino.convert_model(_Traced(module, read).eval(), example_input=sample)
+        settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
+        compiled = openvino.Core().compile_model(graph, "CPU", settings)
+    except Exception as error:  # tracing arbitrary modules fails in arbitrary ways
+        raise ResourceError(
+            f"OpenVINO cannot compute a {type(module).__name__} ({type(error).__name__}: {error}); use --backend onednn"
+        ) from error
+
+    def call(inputs: Inputs) -> Tensor:
+        ids = inputs["input_ids"]
+        types = inputs.get("token_type_ids")
+        given = [ids, inputs["attention_mask"], torch.zeros_like(ids) if types is None else types]
+        return torch.from_numpy(compiled([tensor.numpy() for tensor in given[: len(compiled.inputs)]])[0])
+
+    return call
+
+
+# -------------------------------------------------------------------------------------------------------- measurement
+
+
+def _fastest(module: nn.Module, read: Read, device: torch.device) -> tuple[str, Call]:
+    about = _about(module)
+    known = _remembered().get(about)
+    if known in usable(device):
+        return known, _made(known, module, read, device)
+    inputs = _sample(module)
+    calls: dict[str, Call] = {}
+    reference = None
+    for name in usable(device):
+        try:
+            call = _made(name, module, read, device)
+            answer = call(inputs)
+        except ResourceError:
+            continue  # this network is none for this back-end
+        reference = answer if reference is None else reference
+        if float((answer - reference).abs().max()) <= TOLERANCE * float(reference.abs().max()):
+            calls[name] = call
+    seconds = dict.fromkeys(calls, float("inf"))
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call(inputs)
+            seconds[name] = min(seconds[name], time.perf_counter() - start)
+    best = min(seconds, key=lambda name: seconds[name])
+    _remember(about, best)
+    return best, calls[best]
+
+
+def _sample(module: nn.Module) -> Inputs:
+    table = next((m for m in module.modules() if isinstance(m, nn.Embedding)), None)
+    words = table.num_embeddings if table is not None else 100
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(min(5, words - 1), words, SAMPLE, generator=generator)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
+
+
+def _about(module: nn.Module) -> str:
+    """What a measurement holds for: the shape of the network, the machine, and the versions of what computes."""
+    from importlib.metadata import version
+
+    sizes = sum(p.numel() for p in module.parameters())
+    others = [version("openvino")] if importlib.util.find_spec("openvino") else []
+    machine = [platform.machine(), str(os.cpu_count()), str(torch.get_num_threads()), torch.__version__, *others]
+    return "/".join([type(module).__name__, str(sizes), str(len(list(module.modules()))), *machine])
+
+
+def _remembered() -> dict[str, str]:
+    """The file's table; this process's own where there is no file, or none that can be read."""
+    if memory is not None and memory.exists():
+        try:
+            table = json.loads(memory.read_text(encoding="utf-8"))
+            if isinstance(table, dict):
+                return {str(k): str(v) for k, v in table.items()} | _found
+        except (OSError, ValueError):
+            return _found  # half written or foreign: it is only a memory, and is written anew
+    return _found
+
+
+def _remember(about: str, name: str) -> None:
+    _found[about] = name
+    if memory is not None:
+        table = _remembered()
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        partial = memory.with_suffix(f".{os.getpid()}.tmp")
+        partial.write_text(json.dumps(table, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        partial.replace(memory)
+
+
+_found: dict[str, str] = {}

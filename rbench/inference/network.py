@@ -1,0 +1,133 @@
+"""A network that reads token ids, in batches of equal length.
+
+No batch has padding on a CPU, so that nothing is computed in vain, and a row's answer does not depend on what it was
+batched with: not on the other rows, and, because linear layers see at least two rows (`backends`), not on their number
+either. Outcomes of attacks are then the same for any number of workers, any order, and after a resume.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rbench.errors import JobError
+from rbench.inference import backends
+
+log = logging.getLogger("rbench")
+
+Row = tuple[tuple[int, ...], tuple[int, ...] | None]
+"""Token ids of one input and, where the tokenizer gives them, its token type ids."""
+
+MAX_ROWS = {"cpu": 64, "cuda": 1024}
+MAX_TOKENS = {"cpu": 2048, "cuda": 1 << 16}
+"""Largest batches. On a CPU larger ones fall out of its caches and take longer for each row."""
+STEP = {"cpu": 1, "cuda": 16}
+"""Lengths are rounded up to a multiple of this: a GPU would rather pad a little than run small batches."""
+
+
+def rows_of(encoded: Any) -> list[Row]:
+    """Rows from what a tokenizer returns for a list of texts, not padded."""
+    types = encoded.get("token_type_ids")
+    return [(tuple(ids), None if types is None else tuple(types[i])) for i, ids in enumerate(encoded["input_ids"])]
+
+
+class Network:
+    """`read(module, **inputs)` for rows of token ids.
+
+    Args:
+        module: a network in eval mode on `device`; shared, not copied, whatever the back-end.
+        read: calls it with tensors `input_ids`, `attention_mask` and, if it takes them, `token_type_ids`, each
+            (rows, tokens), and returns a tensor with one entry a row.
+        pad: token id and token type id of padding.
+        name: for messages.
+        backend: one of `backends.BACKENDS`, or "auto": the one that a short measurement finds fastest.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        read: Callable[..., Tensor],
+        *,
+        pad: tuple[int, int] = (0, 0),
+        name: str = "network",
+        device: str = "cpu",
+        backend: str = "auto",
+    ) -> None:
+        self.name, self.device, self.pad = name, torch.device(device), pad
+        kind = self.device.type
+        self.max_rows, self.max_tokens, self.step = MAX_ROWS[kind], MAX_TOKENS[kind], STEP[kind]
+        self.rows_read = 0
+        """Rows that the network has seen so far."""
+        self.backend, self._call = backends.ready(module, read, device=self.device, wanted=backend)
+
+    def __call__(self, rows: Sequence[Row]) -> list[Tensor]:
+        """What `read` gives for each row, on the network's device.
+
+        Raises:
+            JobError: it did not give one entry a row, or one row alone does not fit into the GPU's memory.
+        """
+        answers: list[Tensor | None] = [None] * len(rows)
+        for places in self._batches(rows):
+            for place, answer in zip(places, self._whole([rows[i] for i in places]), strict=True):
+                answers[place] = answer
+        return [answer for answer in answers if answer is not None]
+
+    def _batches(self, rows: Sequence[Row]) -> Iterator[list[int]]:
+        """Places of rows that go together: of one width, at most `max_rows` and `max_tokens` (one row at least)."""
+        widths: dict[int, list[int]] = defaultdict(list)
+        for place, (ids, _) in enumerate(rows):
+            widths[-(-len(ids) // self.step) * self.step].append(place)
+        for width, places in sorted(widths.items()):
+            size = max(1, min(self.max_rows, self.max_tokens // max(1, width)))
+            for start in range(0, len(places), size):
+                yield places[start : start + size]
+
+    def _whole(self, rows: list[Row]) -> list[Tensor]:
+        try:
+            answers = self._call(self._inputs(rows))
+        except torch.cuda.OutOfMemoryError as error:
+            return self._halved(rows, error)
+        self.rows_read += len(rows)
+        if answers.ndim < 1 or len(answers) != len(rows):
+            raise JobError(f"{self.name} gave an answer of shape {tuple(answers.shape)} for {len(rows)} texts")
+        return list(answers)
+
+    def _halved(self, rows: list[Row], error: Exception) -> list[Tensor]:
+        """The GPU's memory is full: smaller batches from now on, said once."""
+        torch.cuda.empty_cache()
+        if len(rows) == 1:
+            raise JobError(
+                f"{self.name}: one text of {len(rows[0][0])} tokens does not fit into the GPU's memory; free it, lower "
+                "`max_length`, or use --device cpu"
+            ) from error
+        half = len(rows) // 2
+        if self.max_rows >= MAX_ROWS[self.device.type]:
+            log.warning("%s: GPU memory is full; going on with smaller batches", self.name)
+        self.max_rows = max(1, min(self.max_rows - 1, half))
+        return self._whole(rows[:half]) + self._whole(rows[half:])
+
+    def _inputs(self, rows: list[Row]) -> dict[str, Tensor]:
+        width = -(-max(len(ids) for ids, _ in rows) // self.step) * self.step
+        ids = np.full((len(rows), width), self.pad[0], dtype=np.int64)
+        mask = np.zeros((len(rows), width), dtype=np.int64)
+        types = np.full((len(rows), width), self.pad[1], dtype=np.int64)
+        for i, (row, kinds) in enumerate(rows):
+            ids[i, : len(row)], mask[i, : len(row)] = row, 1
+            if kinds is not None:
+                types[i, : len(row)] = kinds
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        if rows[0][1] is not None:
+            inputs["token_type_ids"] = types
+        return {name: torch.from_numpy(values).to(self.device) for name, values in inputs.items()}
+
+
+def accepts(module: nn.Module, name: str) -> bool:
+    """Whether `module.forward` has a parameter of this name."""
+    return name in inspect.signature(module.forward).parameters

@@ -1,0 +1,188 @@
+"""The masked language model that proposes words: the most probable ones at a place of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rbench.errors import ResourceError
+from rbench.inference import Batched, Memo, Network, Row, backends, rows_of
+
+CACHE_BYTES = 256 << 20
+"""What a model may remember of its answers, and of its states."""
+HEADS = {"bert": "cls", "roberta": "lm_head"}
+"""Where a network keeps the layer that turns states into vocabulary logits: it then runs on the states asked for."""
+HEAD_ROWS = 256
+"""States that become vocabulary logits at once: 30,000 numbers each."""
+
+
+class Question(NamedTuple):
+    """What is most probable at one place of a row?
+
+    `by` says what is ranked: `logits` or `probabilities` of all tokens, or the logits of `words`, tokens that stand for
+    one whole alphabetic word. (Distinct logits may have equal probabilities: ties are then cut differently.)
+    """
+
+    row: Row
+    place: int
+    k: int
+    by: Literal["logits", "probabilities", "words"]
+
+
+class Ranked(NamedTuple):
+    """The `k` best, best first: token ids (for `words` places in `MaskedLM.whole_words`) and what was ranked."""
+
+    ids: list[int]
+    values: list[float]
+
+
+class MaskedLM:
+    """A masked language model: `model` (in eval mode, float32, on its device) with its `tokenizer`.
+
+    `memo` is for whoever asks it the same again: answers by any key that tells questions apart.
+
+    Args:
+        device: where `model` is.
+        backend: what computes it, one of `rbench.inference.BACKENDS` or "auto".
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, name: str, *, device: str = "cpu", backend: str = "auto") -> None:
+        if tokenizer.mask_token_id is None:
+            raise ResourceError(f"masked LM {name}: its tokenizer has no mask token")
+        self.model, self.tokenizer, self.name = model, tokenizer, name
+        self.device, self._backend = device, backend
+        self.memo: Memo[tuple[Any, ...], Any] = Memo(CACHE_BYTES, _bytes)
+        self.ranked: Batched[Question, Ranked] = Batched(self._rank)
+        """The answers to questions; several attacks share a batch."""
+        self._states: Memo[Row, Tensor] = Memo(CACHE_BYTES, lambda row, states: 400 + 4 * states.numel())
+        self._head: Any = getattr(model, HEADS.get(model.config.model_type, ""), None)
+        self._body: Any = model if self._head is None else model.base_model
+
+    @classmethod
+    def open(cls, folder: Path, device: str, backend: str = "auto") -> MaskedLM:
+        """Read a transformers folder with a masked-LM head.
+
+        Raises:
+            ResourceError: it cannot be read, or has no head (a random one would propose random words).
+        """
+        from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+        try:
+            model, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+        except Exception as error:  # transformers, safetensors and json raise a dozen kinds for one fact
+            raise ResourceError(f"masked LM {folder.name}: {folder} cannot be read: {error}") from error
+        lost = sorted(set(info["missing_keys"]) - set(getattr(model, "_tied_weights_keys", None) or ()))
+        if lost:
+            raise ResourceError(
+                f"masked LM {folder.name}: {folder} lacks the weights {', '.join(lost[:3])}"
+                f"{' ...' if len(lost) > 3 else ''}; it is no masked language model"
+            )
+        return cls(model.float().eval().to(device), tokenizer, folder.name, device=device, backend=backend)
+
+    def rows(self, texts: Sequence[str], max_length: int) -> list[Row]:
+        """Token ids of texts, cut at `max_length`."""
+        return rows_of(self.tokenizer(list(texts), max_length=max_length, truncation=True)) if texts else []
+
+    @cached_property
+    def network(self) -> Network:
+        """Rows -> the last states (tokens, dim) of each, or logits where it is unknown which layer makes them."""
+        pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
+        return Network(
+            self._body, _first, pad=pad, name=f"masked LM {self.name}", device=self.device, backend=self._backend
+        )
+
+    @cached_property
+    def whole_words(self) -> tuple[list[int], list[str]]:
+        """Token ids that stand for one whole alphabetic word, in order of id, and the words."""
+        vocabulary: dict[str, int] = self.tokenizer.get_vocab()
+        marker = next((m for m in ("Ġ", "▁") if any(t.startswith(m) and len(t) > 1 for t in vocabulary)), "")
+        special = set(self.tokenizer.all_special_ids)
+        ids, words = [], []
+        for token, k in sorted(vocabulary.items(), key=lambda item: item[1]):
+            if k in special or not token.startswith(marker):
+                continue
+            word = self.tokenizer.convert_tokens_to_string([token]).strip() if marker else token
+            if word.isalpha():
+                ids.append(k)
+                words.append(word)
+        return ids, words
+
+    @cached_property
+    def _whole_ids(self) -> Tensor:
+        return torch.tensor(self.whole_words[0], device=self.device)
+
+    @cached_property
+    def _to_logits(self) -> Callable[[Tensor], Tensor]:
+        """States (n, dim) -> vocabulary logits (n, words), with the linear layers of the network's back-end."""
+        if self._head is None:
+            return lambda states: states
+        device = torch.device(self.device)
+        wanted = "onednn" if self.network.backend == "openvino" else self.network.backend
+        name = wanted if wanted in backends.usable(device) else "torch"
+        _, call = backends.ready(self._head, lambda head, states: head(states), device=device, wanted=name)
+        return lambda states: call({"states": states})
+
+    def _rank(self, questions: list[Question]) -> list[Ranked]:
+        states = self._read(questions)
+        answers: dict[Question, Ranked] = {}
+        kinds = dict.fromkeys((question.by, question.k) for question in questions)
+        for by, k in kinds:
+            alike = [question for question in questions if (question.by, question.k) == (by, k)]
+            for start in range(0, len(alike), HEAD_ROWS):
+                part = alike[start : start + HEAD_ROWS]
+                answers.update(zip(part, self._best([states[q.row, q.place] for q in part], by, k), strict=True))
+        return [answers[question] for question in questions]
+
+    def _best(self, states: list[Tensor], by: str, k: int) -> list[Ranked]:
+        values = self._to_logits(torch.stack(states)).float()
+        if by == "probabilities":
+            values = torch.softmax(values, dim=1)
+        elif by == "words":
+            values = values[:, self._whole_ids]
+        best = torch.topk(values, min(k, values.shape[1]), dim=1)
+        return [Ranked(*pair) for pair in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
+
+    def _read(self, questions: list[Question]) -> dict[tuple[Row, int], Tensor]:
+        """States at the places asked. Rows that are asked word by word (`logits`, BERT-Attack) are remembered."""
+        rows = {q.row: self._states.get(q.row) for q in questions if q.place < len(q.row[0])}
+        new = [row for row, states in rows.items() if states is None]
+        rows |= dict(zip(new, self.network(new), strict=True))
+        for question in questions:
+            if question.by == "logits" and (states := rows.get(question.row)) is not None:
+                self._states.put(question.row, states)
+        found = {}
+        for question in questions:
+            states = rows[question.row] if question.place < len(question.row[0]) else self._padded(question)
+            assert states is not None
+            found[question.row, question.place] = states[question.place]
+        return found
+
+    def _padded(self, question: Question) -> Tensor:
+        """States of a row with as much padding as the place asked needs, which lies in it."""
+        ids, types = question.row
+        width = question.place + 1
+        pad, pad_type = self.network.pad
+        inputs = {
+            "input_ids": torch.tensor([[*ids, *[pad] * (width - len(ids))]]),
+            "attention_mask": torch.tensor([[1] * len(ids) + [0] * (width - len(ids))]),
+        }
+        if types is not None:
+            inputs["token_type_ids"] = torch.tensor([[*types, *[pad_type] * (width - len(types))]])
+        with torch.inference_mode():
+            return _first(self._body, **{name: tensor.to(self.device) for name, tensor in inputs.items()})[0]
+
+
+def _first(model: Any, **inputs: Tensor) -> Tensor:
+    states: Tensor = model(**inputs)[0]
+    return states
+
+
+def _bytes(key: tuple[Any, ...], value: Any) -> int:
+    """Roughly what a remembered answer takes: lists of words, or of numbers."""
+    return 400 + 8 * sum(len(part) if isinstance(part, str) else 10 for part in key) + 60 * len(value)

@@ -1,0 +1,119 @@
+"""The sentence encoder that compares texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from rbench.errors import ResourceError
+from rbench.inference import Batched, Memo, Network, Row, rows_of
+
+CACHE_BYTES = 256 << 20
+"""What each model may remember of its answers."""
+
+
+class Sentences:
+    """A sentence encoder: `encode` asks the model each time, `vectors` remembers texts and asks for each once.
+
+    Args:
+        model: texts to float32 vectors, an array or tensor of shape (n, dim).
+        name: for messages.
+        tokenize: texts to rows of token ids, and
+        network: rows to their vectors, where the model is a network that can be asked so. Then `vectors` asks in that
+            way: many texts of several attacks in batches of equal length.
+    """
+
+    def __init__(
+        self,
+        model: Callable[[list[str]], Any],
+        name: str,
+        *,
+        tokenize: Callable[[list[str]], list[Row]] | None = None,
+        network: Network | None = None,
+    ) -> None:
+        self._model, self.name, self.network = model, name, network
+        self.memo: Memo[str, Tensor] = Memo(CACHE_BYTES // 2, lambda text, row: 200 + 2 * len(text) + 4 * row.numel())
+        self._tokenize = tokenize
+        self._by_text: Batched[str, Tensor] = Batched(lambda texts: list(self.encode(texts)))
+        self._by_ids: Batched[Row, Tensor] = Batched(
+            self._forward, Memo(CACHE_BYTES // 2, lambda ids, row: 300 + 8 * len(ids[0]) + 4 * row.numel())
+        )
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        """Vectors (n, dim), float32, on the CPU."""
+        return torch.as_tensor(self._model(list(texts)), dtype=torch.float32).cpu()
+
+    def vectors(self, texts: Sequence[str]) -> Tensor:
+        """The same, with every distinct text encoded once and remembered; at least one text."""
+        rows = {text: self.memo.get(text) for text in dict.fromkeys(texts)}
+        new = [text for text, row in rows.items() if row is None]
+        if new:
+            found = self._by_text(new) if self._tokenize is None else self._by_ids(self._tokenize(new))
+            for text, vector in zip(new, found, strict=True):
+                rows[text] = vector
+                self.memo.put(text, vector.clone())
+        return torch.stack([row for text in texts if (row := rows[text]) is not None])
+
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        assert self.network is not None
+        return list(torch.stack(self.network(rows)).float().cpu())
+
+
+def sentence_transformer(folder: Path, device: str, backend: str = "auto") -> Sentences:
+    """A sentence-transformers (or plain transformers) folder; its own pooling and normalisation hold.
+
+    Raises:
+        ResourceError: it cannot be read.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        model = SentenceTransformer(str(folder), device=device, local_files_only=True).float().eval()
+    except Exception as error:  # a dozen kinds for one fact: the folder cannot be read
+        raise ResourceError(f"sentence encoder {folder.name}: {folder} cannot be read: {error}") from error
+
+    def encode(texts: list[str]) -> Any:
+        return model.encode(texts, show_progress_bar=False, convert_to_tensor=True)
+
+    tokenizer = getattr(model, "tokenizer", None)
+    if not isinstance(tokenizer, PreTrainedTokenizerBase) or not hasattr(model[0], "auto_model"):
+        return Sentences(encode, folder.name)  # averaged word vectors, for instance
+    if model.default_prompt_name is not None or getattr(model[0], "do_lower_case", False):
+        return Sentences(encode, folder.name)  # what it does to texts first is its own affair
+
+    def tokenize(texts: list[str]) -> list[Row]:
+        return rows_of(tokenizer([text.strip() for text in texts], truncation=True, max_length=model.max_seq_length))
+
+    network = Network(
+        model,
+        _sentence_embedding,
+        pad=(tokenizer.pad_token_id or 0, tokenizer.pad_token_type_id),
+        name=f"sentence encoder {folder.name}",
+        device=device,
+        backend=backend,
+    )
+    return Sentences(encode, folder.name, tokenize=tokenize, network=network)
+
+
+def _sentence_embedding(model: Any, **inputs: Tensor) -> Tensor:
+    vectors: Tensor = model(dict(inputs))["sentence_embedding"]
+    return vectors
+
+
+def universal_sentence_encoder(where: str) -> Sentences:
+    """The Universal Sentence Encoder through TensorFlow Hub, from a folder or TensorFlow Hub's cache."""
+    import tensorflow_hub
+
+    model = tensorflow_hub.load(where)
+
+    def encode(texts: list[str]) -> Any:
+        answer = model(texts)
+        return np.asarray(answer["outputs"] if isinstance(answer, dict) else answer)
+
+    return Sentences(encode, "universal-sentence-encoder")
