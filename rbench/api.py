@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ from rbench.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
+    from rbench.attack import Workers
+    from rbench.stages import Context
     from rbench.tasks import TaskData
 
 
@@ -128,8 +131,7 @@ def _check_attacks(todo: list[Job]) -> None:
 
 
 def _run(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
-    from rbench.executors import inline
-    from rbench.stages import Context, run_job
+    from rbench.stages import Context
 
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
@@ -143,36 +145,62 @@ def _run(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
         store.write_plan(prepared.plan)
         for note in prepared.notes:
             progress.note(note)
-        context = Context(
-            plan=prepared.plan,
-            store=store,
-            cache=cache,
-            encoders=prepared.loaded.encoders,
-            tasks=prepared.loaded.tasks,
-            resources=prepared.loaded.resources,
-            attack_files=prepared.loaded.attack_files,
-            data_path=options.data,
-            models_path=options.models,
-            device=device,
-            progress=progress,
-        )
-        failed, skipped = [], []
-        number = {job.key: i + 1 for i, job in enumerate(todo)}
-
-        def call(job: Job) -> Record:
-            progress.start(job.name, number[job.key], len(todo))
-            record = run_job(job, context)
-            progress.finish(record.status)
-            return record
-
-        for job, record in inline.run(todo, call):
-            if record is None:
-                skipped.append(job)
-            elif record.status == "failed":
-                failed.append(record)
+        with _workers(todo, options, device, cache) as workers:
+            context = Context(
+                plan=prepared.plan,
+                store=store,
+                cache=cache,
+                encoders=prepared.loaded.encoders,
+                tasks=prepared.loaded.tasks,
+                resources=prepared.loaded.resources,
+                attack_files=prepared.loaded.attack_files,
+                data_path=options.data,
+                models_path=options.models,
+                device=device,
+                workers=workers,
+                progress=progress,
+            )
+            failed, skipped = _finished(todo, context)
         tables = _write_tables(prepared)
     done = store.done(prepared.plan)
     return RunResult(prepared.run, sum(job.key in done for job in jobs), failed, skipped, tables)
+
+
+def _finished(todo: list[Job], context: Context) -> tuple[list[Record], list[Job]]:
+    """Run all jobs; the records of those that failed, and the jobs that needed one of them."""
+    from rbench.executors import inline
+    from rbench.stages import run_job
+
+    number = {job.key: i + 1 for i, job in enumerate(todo)}
+
+    def call(job: Job) -> Record:
+        context.progress.start(job.name, number[job.key], len(todo))
+        record = run_job(job, context)
+        context.progress.finish(record.status)
+        return record
+
+    failed, skipped = [], []
+    for job, record in inline.run(todo, call):
+        if record is None:
+            skipped.append(job)
+        elif record.status == "failed":
+            failed.append(record)
+    return failed, skipped
+
+
+@contextmanager
+def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache) -> Iterator[Workers | None]:
+    """What runs attacks, if there are any to run."""
+    largest = max((job.spec.num_examples for job in todo if isinstance(job.spec, AttackJob)), default=0)
+    if not largest:
+        yield None
+        return
+    from rbench import attack
+
+    how = attack.How(device, options.backend, options.pooled, cache.root / "backends.json")
+    with attack.Workers(options.workers or attack.sensible(device), how) as workers:
+        workers.warm_up(largest)
+        yield workers
 
 
 def _write_tables(prepared: Prepared) -> list[str]:

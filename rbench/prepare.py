@@ -31,6 +31,13 @@ class Options:
     models: tuple[Path, ...] = ()
     include: tuple[Path, ...] = ()
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    backend: str = "auto"
+    """What computes networks under attack: one of `rbench.inference.BACKENDS`, or the fastest here."""
+    workers: int | None = 1
+    """Processes for attacks; None: as many as this machine is good for. More than one needs a script that is guarded
+    by `if __name__ == "__main__"`, as always with processes."""
+    pooled: int | None = None
+    """Examples under way at once in a process; None: what fits the device."""
     fresh: bool = False
 
 

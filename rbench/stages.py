@@ -59,6 +59,8 @@ class Context:
     data_path: tuple[Path, ...]
     models_path: tuple[Path, ...]
     device: str
+    workers: Any
+    """`rbench.attack.Workers`; None where nothing is to be attacked."""
     progress: Progress
     _open: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -216,25 +218,12 @@ def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Exampl
 
 
 def _attack(job: Job, spec: AttackJob, context: Context, source: Callable[..., Provenance]) -> Record:
-    from rbench import attack
-
     data = context.data(spec.task, spec.data_fingerprint)
     chosen = sample(data.split("test"), spec.num_examples, job.seed, spec.task.name)
-    victim = context.keep("victim", job.needs[0], lambda: _victim(job, context))
-    resources = _resources(job, spec, context)
-    built = attack.build(spec.attack, victim, resources, spec.task, path=context.attack_files.get(spec.attack.name))
+    cell = _cell(job, spec, context)
     outcomes = {outcome.example_id: outcome for outcome in context.store.outcomes(job)}
-    done = len(outcomes)
-    context.progress.update(done, len(chosen), _tally(outcomes.values()))
-    for outcome in attack.run(
-        built,
-        chosen,
-        spec=spec.attack,
-        task=spec.task,
-        seed=job.seed,
-        done=set(outcomes),
-        oracle=_oracle(spec.task),
-    ):
+    context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
+    for outcome in context.workers.run(cell, [example for example in chosen if example.id not in outcomes]):
         context.store.append(job, outcome)
         outcomes[outcome.example_id] = outcome
         context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
@@ -248,49 +237,31 @@ def _attack(job: Job, spec: AttackJob, context: Context, source: Callable[..., P
             dataset_fingerprint=data.fingerprint,
             weights_hash=weights_hash(context.cache.folder(job.needs[0])),
             resources=spec.resource_fingerprints,
+            backend=context.workers.backend(cell),
         ),
     )
 
 
-def _victim(job: Job, context: Context) -> Any:
+def _cell(job: Job, spec: AttackJob, context: Context) -> Any:
+    """What the attack needs: its victim, and the resources, of which a masked LM of ours comes from the cache."""
     from rbench import attack
-    from rbench.encoders.classifier import EncoderClassifier
-
-    classifier, meta = EncoderClassifier.load(context.cache.folder(job.needs[0]), context.device)
-    return attack.Victim(
-        classifier, context.plan.job(job.needs[0]).name, max_length=meta["max_length"], device=context.device
-    )
-
-
-def _resources(job: Job, spec: AttackJob, context: Context) -> Any:
-    """All resources of the run, loaded lazily and shared by its attacks; a masked LM of ours comes from the cache."""
-    from rbench.resources import Resources
 
     trained = {
         needed.spec.encoder.name: context.cache.folder(needed.key)
         for key in job.needs
         if isinstance((needed := context.plan.job(key)).spec, PretrainJob)
     }
-    return context.keep(
-        "resources",
-        ",".join(f"{name}={folder}" for name, folder in sorted(trained.items())),
-        lambda: Resources(context.resources, context.models_path, device=context.device, trained=trained),
+    return attack.Cell(
+        spec=spec.attack,
+        path=context.attack_files.get(spec.attack.name),
+        task=spec.task,
+        seed=job.seed,
+        victim=context.cache.folder(job.needs[0]),
+        name=context.plan.job(job.needs[0]).name,
+        resources=context.resources,
+        models_path=context.models_path,
+        trained=tuple(sorted(trained.items())),
     )
-
-
-def _oracle(task: TaskSpec) -> Callable[[tuple[str, ...]], int | None] | None:
-    """Reads the true label of a text of the embedded world; None for tasks of the real one."""
-    if task.generator is None:
-        return None
-    from rbench import mini
-
-    generator = task.generator
-
-    def read(texts: tuple[str, ...]) -> int | None:
-        label = mini.oracle(generator, texts)
-        return None if label is None else int(label)
-
-    return read
 
 
 def _tally(outcomes: Any) -> str:

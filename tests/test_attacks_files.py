@@ -37,7 +37,7 @@ def test_it_loads_checks_builds_and_attacks(name: str, single: attack.Victim, re
     path = Registry().path("attacks", name)
     built = attack.build(spec, single, resources, world.SINGLE, path=path)
     examples = world.examples(world.SINGLE, single, 4)
-    outcomes = list(attack.run(built, examples, spec=spec, task=world.SINGLE, seed=0))
+    outcomes = list(attack.run(lambda: built, examples, spec=spec, task=world.SINGLE, seed=0))
     assert [o.example_id for o in outcomes] == [e.id for e in examples]
     assert [o.error for o in outcomes] == [None] * 4
 

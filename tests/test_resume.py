@@ -43,9 +43,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def start(place: Path, out: str, *, cache: str = "cache") -> subprocess.Popen[str]:
+def start(place: Path, out: str, *, cache: str = "cache", workers: int = 1) -> subprocess.Popen[str]:
     code = "import sys; from rbench.cli import main; sys.exit(main())"
-    words = ["run", "small.yaml", "--include", "mine", "--out", out, "--device", "cpu"]
+    words = ["run", "small.yaml", "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch"]
+    words += ["--workers", str(workers)]
     return subprocess.Popen(
         [sys.executable, "-c", code, *words],
         cwd=place,
@@ -87,7 +88,7 @@ def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
     # Killed while training (nothing in its cache yet), then twice in the middle of attacks.
     kills = [0, *sorted(rng.sample(range(1, total - 5), 2))]
     for lines in kills:
-        process = start(place, "killed", cache="other-cache")
+        process = start(place, "killed", cache="other-cache", workers=1 + lines % 2)
         deadline = time.monotonic() + 300
         while outcome_lines(place / "killed") < lines and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -97,7 +98,7 @@ def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
         process.wait()
         assert lines == 0 or outcome_lines(place / "killed") >= lines
     before = {file: file.read_bytes() for file in (place / "killed").rglob("outcomes.jsonl")}
-    finish(start(place, "killed", cache="other-cache"))
+    finish(start(place, "killed", cache="other-cache", workers=2))
     for file, content in before.items():  # nothing that was done is done again
         kept = content[: content.rfind(b"\n") + 1]
         assert file.read_bytes().startswith(kept)
@@ -107,8 +108,11 @@ def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
     strip = {"seconds": 0.0}
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob):
-            ours = [o.model_copy(update=strip) for o in Store(place / "killed").outcomes(job)]
-            assert ours == [o.model_copy(update=strip) for o in Store(whole).outcomes(job)]
+            ours, theirs = (
+                {o.example_id: o.model_copy(update=strip) for o in Store(run).outcomes(job)}
+                for run in (place / "killed", whole)
+            )
+            assert ours == theirs
 
 
 def test_the_same_command_again_runs_nothing(place: Path, whole: Path) -> None:

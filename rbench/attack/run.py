@@ -1,4 +1,4 @@
-"""Attack examples one by one, each under its own seed, and say what happened to each."""
+"""Attack examples, each under its own seed, and say what happened to each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from textattack import Attack
 from textattack.attack_results import FailedAttackResult, SkippedAttackResult, SuccessfulAttackResult
 
+from rbench import inference
 from rbench.errors import JobError, RbenchError
 from rbench.spec import AttackSpec, Outcome, Status, TaskSpec
 from rbench.tasks import Example
@@ -23,47 +25,59 @@ Oracle = Callable[[tuple[str, ...]], int | None]
 
 
 def run(
-    attack: Attack,
+    build: Callable[[], Attack],
     examples: Iterable[Example],
     *,
     spec: AttackSpec,
     task: TaskSpec,
     seed: int,
-    done: set[str] | frozenset[str] = frozenset(),
     oracle: Oracle | None = None,
+    pooled: int = 1,
 ) -> Iterator[Outcome]:
-    """Attack `examples` except those whose id is in `done`, in order; one outcome each, as soon as it is known.
+    """Attack `examples`; one outcome each, in the order in which they end.
 
-    An outcome depends on (seed, attack name, example id) and on nothing that ran before it. An example on which the
-    attack raises gives an outcome `errored` with the traceback.
+    An outcome depends on (seed, attack name, example id) and on nothing that runs before or beside it. An example on
+    which the attack raises gives an outcome `errored` with the traceback.
 
     Args:
-        attack: what `build` made.
+        build: makes the attack, as `rbench.attack.build` does; called once for each example under way at a time.
         oracle: gives the true label of the texts of a task, or None.
+        pooled: examples under way at a time, their questions to a model answered in one batch.
 
     Raises:
         JobError: the victim is broken, or a label is no class of the task.
     """
-    for example in examples:
-        if example.id in done:
-            continue
-        label = _label(example, task)
-        seed_all(seed, spec.name, example.id)
-        start = time.perf_counter()
-        try:
-            outcome = _outcome(attack, example, label, task, oracle)
-        except RbenchError:
-            raise
-        except Exception:
-            attack.clear_cache()
-            outcome = Outcome(
-                example_id=example.id,
-                status="errored",
-                original=example.texts,
-                label=label,
-                error=traceback.format_exc(limit=-12),
-            )
-        yield outcome.model_copy(update={"seconds": round(time.perf_counter() - start, 4)})
+    idle: list[Attack] = []
+
+    def job(example: Example) -> Outcome:
+        attack = idle.pop() if idle else build()
+        outcome = _attacked(attack, example, spec, task, seed, oracle)
+        idle.append(attack)
+        return outcome
+
+    yield from inference.run((partial(job, example) for example in examples), pooled)
+
+
+def _attacked(
+    attack: Attack, example: Example, spec: AttackSpec, task: TaskSpec, seed: int, oracle: Oracle | None
+) -> Outcome:
+    label = _label(example, task)
+    seed_all(seed, spec.name, example.id)
+    start = time.perf_counter()
+    try:
+        outcome = _outcome(attack, example, label, task, oracle)
+    except RbenchError:
+        raise
+    except Exception:
+        attack.clear_cache()
+        outcome = Outcome(
+            example_id=example.id,
+            status="errored",
+            original=example.texts,
+            label=label,
+            error=traceback.format_exc(limit=-12),
+        )
+    return outcome.model_copy(update={"seconds": round(time.perf_counter() - start, 4)})
 
 
 def seed_all(seed: int, attack: str, example_id: str) -> None:

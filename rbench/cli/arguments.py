@@ -23,6 +23,15 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+class Backend(StrEnum):
+    """What computes networks under attack."""
+
+    auto = "auto"
+    torch = "torch"
+    onednn = "onednn"
+    openvino = "openvino"
+
+
 class Listable(StrEnum):
     """What `rbench list` lists."""
 
@@ -128,6 +137,24 @@ IncludeOption = Annotated[
 DeviceOption = Annotated[
     Device,
     typer.Option("--device", help="Where models run; auto takes a GPU where there is one.", rich_help_panel=HOW),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=1,
+        help="Processes that share the examples of an attack. (default: one a core, as far as memory goes)",
+        rich_help_panel=HOW,
+    ),
+]
+BackendOption = Annotated[
+    Backend,
+    typer.Option(
+        "--backend",
+        help="What computes networks under attack; auto takes the one that a short measurement finds fastest here.",
+        rich_help_panel=HOW,
+    ),
 ]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print results and errors, nothing else.", rich_help_panel=HOW)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable
@@ -103,6 +104,8 @@ def run(
     models: a.ModelsOption = None,
     include: a.IncludeOption = None,
     device: a.DeviceOption = a.Device.auto,
+    workers: a.WorkersOption = None,
+    backend: a.BackendOption = a.Backend.auto,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.", rich_help_panel=a.HOW)] = False,
     fresh: Annotated[
         bool,
@@ -120,6 +123,7 @@ def run(
     from rbench.cli.bars import watching
 
     options = _options(profile, overrides, data, models, include, device, only=only, limit=limit, out=out, fresh=fresh)
+    options = dataclasses.replace(options, workers=workers, backend=backend.value)
     if dry_run:
         show.plan(api.plan(suite, options))
         return

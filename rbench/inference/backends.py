@@ -35,8 +35,6 @@ SAMPLE = (32, 24)
 """Rows and tokens of the batch that "auto" measures with: short sentences, of which most questions consist."""
 TOLERANCE = 1e-4
 """A back-end whose answers are further from PyTorch's, relative to their size, is not taken."""
-memory: Path | None = None
-"""A file that remembers what "auto" found on this machine, so that a run and its resume compute alike."""
 
 
 def ready(module: nn.Module, read: Read, *, device: torch.device, wanted: str = "auto") -> tuple[str, Call]:
@@ -222,26 +220,32 @@ def _about(module: nn.Module) -> str:
     return "/".join([type(module).__name__, str(sizes), str(len(list(module.modules()))), *machine])
 
 
+def remember_in(file: Path | None) -> None:
+    """Keep what "auto" finds in a file, so that a run and its resume on one machine compute alike."""
+    _file[:] = [] if file is None else [file]
+
+
 def _remembered() -> dict[str, str]:
     """The file's table; this process's own where there is no file, or none that can be read."""
-    if memory is not None and memory.exists():
+    for file in _file:
         try:
-            table = json.loads(memory.read_text(encoding="utf-8"))
+            table = json.loads(file.read_text(encoding="utf-8"))
             if isinstance(table, dict):
                 return {str(k): str(v) for k, v in table.items()} | _found
         except (OSError, ValueError):
-            return _found  # half written or foreign: it is only a memory, and is written anew
+            continue  # none yet, or half written: it is only a memory, and is written anew
     return _found
 
 
 def _remember(about: str, name: str) -> None:
     _found[about] = name
-    if memory is not None:
+    for file in _file:
         table = _remembered()
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        partial = memory.with_suffix(f".{os.getpid()}.tmp")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(f".{os.getpid()}.tmp")
         partial.write_text(json.dumps(table, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        partial.replace(memory)
+        partial.replace(file)
 
 
 _found: dict[str, str] = {}
+_file: list[Path] = []

@@ -56,6 +56,8 @@ class Provenance(Strict):
     platform: str = ""
     device: str = ""
     precision: str = "fp32"
+    backend: str | None = None
+    """What computed the victim of an attack: one of `rbench.inference.BACKENDS`."""
     dataset_fingerprint: str | None = None
     weights_hash: str | None = None
     resources: dict[str, str] = {}

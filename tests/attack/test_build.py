@@ -110,7 +110,7 @@ def test_other_recipes_run(name: str, single: attack.Victim, resources: Resource
     spec = AttackSpec(name="it", recipe=name, query_budget=60)
     built = attack.build(spec, single, resources, world.SINGLE)
     example = next(e for e in world.examples(world.SINGLE, single, 9)[7:])
-    (outcome,) = attack.run(built, [example], spec=spec, task=world.SINGLE, seed=0)
+    (outcome,) = attack.run(lambda: built, [example], spec=spec, task=world.SINGLE, seed=0)
     assert outcome.error is None and 1 < outcome.num_queries <= 60
 
 
@@ -148,7 +148,7 @@ def test_a_recipe_that_wants_more_than_there_is_names_it(single: attack.Victim, 
 
 def outcomes(spec: AttackSpec, victim: attack.Victim, resources: Resources, task: TaskSpec, n: int) -> list[Outcome]:
     built = attack.build(spec, victim, resources, task)
-    return list(attack.run(built, world.examples(task, victim, n), spec=spec, task=task, seed=0))
+    return list(attack.run(lambda: built, world.examples(task, victim, n), spec=spec, task=task, seed=0))
 
 
 @pytest.mark.parametrize("name", ["bae", "textbugger"])

@@ -33,13 +33,13 @@ def test_outcomes_equal_stock(name: str, task: TaskSpec, bert: Path, lm: Path, r
     victim = world.victim(bert, task)
     spec = world.spec(name)
     examples = world.examples(task, victim, 7)
-    ours = list(attack.run(attack.build(spec, victim, resources, task), examples, spec=spec, task=task, seed=3))
+    ours = list(attack.run(lambda: attack.build(spec, victim, resources, task), examples, spec=spec, task=task, seed=3))
 
     plain = world.resources(lm)
     stock = world.stock()
     theirs = stock.build_stock(spec, victim.classifier, victim.max_length, plain, task)
     with stock.stock(plain):
-        expected = list(attack.run(Stock(theirs), examples, spec=spec, task=task, seed=3))
+        expected = list(attack.run(lambda: Stock(theirs), examples, spec=spec, task=task, seed=3))
 
     assert [same(o) for o in ours] == [same(o) for o in expected]
     statuses = {o.status for o in ours}

@@ -42,7 +42,7 @@ def test_its_own_attack_runs(tmp_path: Path, single: attack.Victim, resources: R
     spec = load_attack("synonyms", Registry((tmp_path,)))
     built = attack.build(spec, single, resources, world.SINGLE, path=file)
     examples = world.examples(world.SINGLE, single, 6)
-    outcomes = list(attack.run(built, examples, spec=spec, task=world.SINGLE, seed=0))
+    outcomes = list(attack.run(lambda: built, examples, spec=spec, task=world.SINGLE, seed=0))
     assert len(outcomes) == 6
     assert not [outcome.error for outcome in outcomes if outcome.status == "errored"]
     assert any(outcome.status in ("succeeded", "failed") for outcome in outcomes)

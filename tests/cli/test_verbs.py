@@ -83,6 +83,7 @@ def test_run_hands_over_every_option(shell: Shell, mock: Api, tmp_path: Path) ->
             tmp_path / "b",
         ),
         *("--models", tmp_path / "a", "--include", tmp_path / "b", "--device", "cpu", "--fresh", "--quiet"),
+        *("--workers", "3", "--backend", "onednn"),
     )
     assert result.exit_code == 0, result.output
     (name, (suite, options), kwargs) = mock.calls[0]
@@ -98,6 +99,8 @@ def test_run_hands_over_every_option(shell: Shell, mock: Api, tmp_path: Path) ->
         include=(tmp_path / "b",),
         device="cpu",
         fresh=True,
+        workers=3,
+        backend="onednn",
     )
     assert kwargs["progress"] is None
 
@@ -105,7 +108,7 @@ def test_run_hands_over_every_option(shell: Shell, mock: Api, tmp_path: Path) ->
 def test_run_with_nothing_said_takes_the_defaults(shell: Shell, mock: Api) -> None:
     mock.answers["run"] = api.RunResult(run=Path("r"), complete=1)
     assert shell("run", "quickstart").exit_code == 0
-    assert mock.options == api.Options()
+    assert mock.options == api.Options(workers=None)  # as many as the machine is good for
     assert mock.calls[0][2]["progress"] is not None
 
 

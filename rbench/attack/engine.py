@@ -1,0 +1,130 @@
+"""One cell of an attack table (encoder, task, attack, seed), run in this process: many examples at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rbench.attack.build import build
+from rbench.attack.run import Oracle, run
+from rbench.attack.victim import Victim
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.inference import backends
+from rbench.resources import Resources
+from rbench.spec import AttackSpec, Outcome, ResourceProfile, TaskSpec
+from rbench.tasks import Example
+
+POOLED = {"cpu": 4, "cuda": 64}
+"""Examples under way at once in a process: enough to fill batches."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How attacks are computed. None of it changes an outcome."""
+
+    device: str = "cpu"
+    backend: str = "auto"
+    """One of `rbench.inference.BACKENDS`, or "auto"."""
+    pooled: int | None = None
+    """Examples under way at once in a process; None: what fits the device."""
+    backends_file: Path | None = None
+    """Remembers which back-end "auto" found fastest on this machine."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All that one attack on one victim takes, so that any process can run it."""
+
+    spec: AttackSpec
+    path: Path | None
+    """The Python file behind an attack that is no recipe."""
+    task: TaskSpec
+    seed: int
+    victim: Path
+    """A folder that `EncoderClassifier.save` wrote."""
+    name: str
+    """The victim's name, for messages."""
+    resources: ResourceProfile
+    models_path: tuple[Path, ...] = ()
+    trained: tuple[tuple[str, Path], ...] = ()
+    """(encoder, folder) for a masked LM that a job of the run made."""
+
+
+class Engine:
+    """Runs cells, keeping the last victim and resources, with all that they remember, for the next cell."""
+
+    def __init__(self, how: How) -> None:
+        self.how = how
+        self._held: dict[str, tuple[Any, Any]] = {}
+        backends.remember_in(how.backends_file)
+
+    def run(self, cell: Cell, examples: Iterable[Example]) -> Iterator[Outcome]:
+        """One outcome an example, in the order in which they end; each example is taken when there is room for it."""
+        victim, resources = self._victim(cell), self._resources(cell)
+        pooled = self.how.pooled or POOLED[self.how.device.split(":")[0]]
+        return run(
+            lambda: build(cell.spec, victim, resources, cell.task, path=cell.path),
+            examples,
+            spec=cell.spec,
+            task=cell.task,
+            seed=cell.seed,
+            oracle=oracle(cell.task),
+            pooled=pooled,
+        )
+
+    def backend(self, cell: Cell) -> str:
+        """What computes the victim of a cell."""
+        name: str = self._victim(cell).network.backend
+        return name
+
+    def _victim(self, cell: Cell) -> Victim:
+        def open_it() -> Victim:
+            classifier, meta = EncoderClassifier.load(cell.victim, self.how.device)
+            return Victim(
+                classifier,
+                cell.name,
+                max_length=meta["max_length"],
+                device=self.how.device,
+                backend=self.how.backend,
+            )
+
+        victim: Victim = self._keep("victim", (cell.victim, cell.name), open_it)
+        return victim
+
+    def _resources(self, cell: Cell) -> Resources:
+        resources: Resources = self._keep(
+            "resources",
+            (cell.resources.model_dump_json(), cell.models_path, cell.trained),
+            lambda: Resources(
+                cell.resources,
+                cell.models_path,
+                device=self.how.device,
+                trained=dict(cell.trained),
+                backend=self.how.backend,
+            ),
+        )
+        return resources
+
+    def _keep(self, slot: str, key: Any, make: Callable[[], Any]) -> Any:
+        held = self._held.get(slot)
+        if held is None or held[0] != key:
+            self._held.pop(slot, None)  # first, so that two victims are never in memory
+            held = self._held[slot] = (key, make())
+        return held[1]
+
+
+def oracle(task: TaskSpec) -> Oracle | None:
+    """Reads the true label of a text of the embedded world; None for tasks of the real one."""
+    if task.generator is None:
+        return None
+    from rbench import mini
+
+    generator = task.generator
+
+    def read(texts: tuple[str, ...]) -> int | None:
+        label = mini.oracle(generator, texts)
+        return None if label is None else int(label)
+
+    return read
