@@ -45,8 +45,8 @@ class _Nothing:
         return self._note("synonyms", lambda word: [])
 
     @property
-    def pos_tags(self) -> Any:
-        return self._note("pos_tagger", lambda words: [])
+    def pos_tag(self) -> Any:
+        return self._note("pos_tagger", lambda words, place: "X")
 
     @property
     def stopwords(self) -> Any:

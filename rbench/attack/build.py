@@ -16,7 +16,7 @@ from textattack.goal_functions.classification import ClassificationGoalFunction
 from rbench.attack._textattack import use_device
 from rbench.attack.binding import binding
 from rbench.attack.blueprint import arguments, blueprint
-from rbench.attack.constraints import suite_constraints
+from rbench.attack.constraints import foreseen, suite_constraints
 from rbench.attack.lean import lean
 from rbench.errors import SuiteError
 from rbench.registry import load_module, unknown
@@ -81,7 +81,9 @@ def build(spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, *, path
         ResourceError: a resource is missing, or the recipe wants one that rbench does not know.
     """
     use_device(resources.device)
-    attack = _own(spec, victim, resources, task, path) if spec.recipe is None else _recipe(spec, victim, resources)
+    made = _own(spec, victim, resources, task, path) if spec.recipe is None else _recipe(spec, victim, resources)
+    attack = lean(made)
+    attack.pre_transformation_constraints.extend(foreseen(attack))
     for constraint in suite_constraints(spec, task):
         before = isinstance(constraint, PreTransformationConstraint)
         (attack.pre_transformation_constraints if before else attack.constraints).append(constraint)
@@ -95,7 +97,7 @@ def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:
     parameters = arguments(published, spec)
     resources.load(sorted(asked))  # inside the binding, models cannot be read
     with binding(resources, parameters):
-        return lean(recipe.build(victim))
+        return recipe.build(victim)
 
 
 def _own(spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, path: Path | None) -> Attack:

@@ -127,14 +127,14 @@ class PartOfSpeech(_PartOfSpeech):  # type: ignore[misc]
                 f"{tagger_type}, {tagset}, {language_nltk}"
             )
         super().__init__(allow_verb_noun_swap=allow_verb_noun_swap, compare_against_original=compare_against_original)
-        self._pos_tags = current.get().pos_tags
+        self._pos_tag = current.get().pos_tag
 
     def clear_cache(self) -> None:
         """Nothing: the resource remembers tags, and they do not depend on the example."""
 
     def _get_pos(self, before_ctx: list[str], word: str, after_ctx: list[str]) -> str:
         words = [*before_ctx, word, *after_ctx]
-        tag: str = self._pos_tags(words)[words.index(word)][1]  # upstream: the first occurrence in the window
+        tag: str = self._pos_tag(words, words.index(word))  # upstream: the first occurrence in the window
         return tag
 
 

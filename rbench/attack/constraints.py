@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from textattack import Attack
 from textattack.constraints import Constraint, PreTransformationConstraint
+from textattack.constraints.overlap import MaxWordsPerturbed
 from textattack.constraints.pre_transformation import InputColumnModification
+from textattack.transformations import WordSwapMaskedLM
 
 from rbench.errors import SuiteError
 from rbench.registry import nearest
@@ -49,6 +53,39 @@ class EnoughWordsChanged(PreTransformationConstraint):  # type: ignore[misc]
 
     def extra_repr_keys(self) -> list[str]:
         return ["max_words"]
+
+
+class EnoughWordsPerturbed(PreTransformationConstraint):  # type: ignore[misc]
+    """Leaves only words that differ from the original already once as many do as `limit` allows.
+
+    For swaps of one word for another: any other candidate would be refused by `limit`, TextAttack's MaxWordsPerturbed
+    (BERT-Attack's 40%), so the masked LM need not be asked for it.
+    """
+
+    def __init__(self, limit: MaxWordsPerturbed) -> None:
+        self.limit = limit
+
+    def _get_modifiable_indices(self, current_text: Any) -> set[int]:
+        original = current_text
+        while (before := original.attack_attrs.get("previous_attacked_text")) is not None:
+            original = before
+        everything = set(range(current_text.num_words))
+        if original.num_words != current_text.num_words:
+            return everything
+        different: set[int] = current_text.all_words_diff(original)
+        most = [float("inf")]
+        if self.limit.max_percent:
+            most.append(math.ceil(current_text.num_words * self.limit.max_percent))
+        if self.limit.max_num_words:
+            most.append(self.limit.max_num_words)
+        return different if len(different) >= min(most) else everything
+
+
+def foreseen(attack: Attack) -> list[PreTransformationConstraint]:
+    """What may be left out of an attack's transformation because its constraints are known to refuse it."""
+    if not isinstance(attack.transformation, WordSwapMaskedLM):
+        return []
+    return [EnoughWordsPerturbed(c) for c in attack.constraints if type(c) is MaxWordsPerturbed]
 
 
 def protected_columns(spec: AttackSpec, task: TaskSpec) -> tuple[str, ...]:

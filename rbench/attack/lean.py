@@ -7,11 +7,14 @@ builds them twice: they are built once, and the victim is asked for all of them 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from textattack import Attack
 from textattack.goal_functions import GoalFunction
 from textattack.search_methods import GreedyWordSwapWIR as _GreedyWordSwapWIR
+
+from rbench.attack.text import LeanText
 
 ONE_BATCH = 1 << 20
 
@@ -53,6 +56,11 @@ class LeanAttack(Attack):  # type: ignore[misc]
             # Random transformations draw from a shared generator: asking ahead would change what they draw.
             self.search_method.ask_ahead = self.use_transformation_cache
 
+    def attack(self, example: Any, ground_truth_output: Any) -> Any:
+        """Attack one example: a string, columns by name, or an AttackedText."""
+        lean_text = LeanText(example) if isinstance(example, str | OrderedDict) else example
+        return super().attack(lean_text, ground_truth_output)
+
     def clear_cache(self, recursive: bool = True) -> None:
         """Forget what belongs to one example."""
         self._first.clear()
@@ -70,8 +78,13 @@ class LeanAttack(Attack):  # type: ignore[misc]
         return list(self._first[key][1])
 
 
-def lean(attack: Attack) -> LeanAttack:
-    """The same attack without waste; its components are shared with `attack`."""
+def lean(attack: Attack) -> Attack:
+    """The same attack without waste; its components are shared with `attack`.
+
+    An attack of a class of its own is left alone: what that does differently is its affair.
+    """
+    if type(attack) is not Attack:
+        return attack
     goal: GoalFunction = attack.goal_function
     goal.use_cache = False
     goal.batch_size = ONE_BATCH

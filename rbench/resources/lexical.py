@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 from rbench.errors import ResourceError
 
@@ -43,12 +44,56 @@ def listed_synonyms(path: Path) -> Callable[[str], list[str]]:
     return lambda word: list(ordered.get(word, ()))
 
 
-def nltk_tagger() -> Callable[[Sequence[str]], Tags]:
+class NltkTagger:
     """NLTK's averaged perceptron with the universal tag set: `nltk.pos_tag(words, tagset="universal")`, loaded once."""
-    from nltk.tag import PerceptronTagger, map_tag
 
-    tagger = PerceptronTagger()
-    return lambda words: [(word, map_tag("en-ptb", "universal", tag)) for word, tag in tagger.tag(list(words))]
+    REACH = 2
+    """A word's tag depends on so many words after it, and on the tags before it."""
+
+    def __init__(self, tagger: Any = None) -> None:
+        from nltk.tag import PerceptronTagger, map_tag
+
+        self._tagger, self._map = PerceptronTagger() if tagger is None else tagger, map_tag
+        self._begun = lru_cache(maxsize=1 << 14)(self._begin)
+
+    def __call__(self, words: Sequence[str]) -> Tags:
+        """(word, tag) for each word."""
+        return [(word, self._universal(tag)) for word, tag in self._tagger.tag(list(words))]
+
+    def at(self, words: Sequence[str], place: int) -> str:
+        """The tag of one word. Attacks ask for many words in one context: what comes before is tagged once."""
+        begun = max(0, place - self.REACH)
+        tags = [*self._begun(tuple(words[:place]), begun)]
+        self._go_on(tags, words, place + 1)
+        return self._universal(tags[place])
+
+    def _begin(self, words: tuple[str, ...], until: int) -> tuple[str, ...]:
+        tags: list[str] = []
+        self._go_on(tags, words, until)
+        return tuple(tags)
+
+    def _go_on(self, tags: list[str], words: Sequence[str], until: int) -> None:
+        """`PerceptronTagger.tag`, from where `tags` end to `until`."""
+        tagger = self._tagger
+        context = [*tagger.START, *map(tagger.normalize, words), *tagger.END]
+        for i in range(len(tags), until):
+            before = [*tagger.START, *tags]
+            tag = tagger.tagdict.get(words[i])
+            if not tag:
+                features = tagger._get_features(i, words[i], context, *self._previous(before))
+                tag, _ = tagger.model.predict(features)
+            tags.append(tag)
+
+    @staticmethod
+    def _previous(before: list[str]) -> tuple[str, str]:
+        """The last tag and the one before it; at the start, as NLTK has it, the markers in the other order."""
+        if len(before) == 2:
+            return before[0], before[1]
+        return before[-1], before[-2] if len(before) > 3 else before[0]
+
+    def _universal(self, tag: str) -> str:
+        mapped: str = self._map("en-ptb", "universal", tag)
+        return mapped
 
 
 def nltk_stopwords() -> frozenset[str]:

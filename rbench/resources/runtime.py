@@ -106,7 +106,7 @@ class Resources:
             from rbench.mini.lexical import pos_tags
 
             return pos_tags
-        return lexical.nltk_tagger()
+        return lexical.NltkTagger()
 
     def pos_tags(self, words: Sequence[str]) -> lexical.Tags:
         """(word, universal tag) for each word, in context; remembered."""
@@ -116,6 +116,22 @@ class Resources:
             tags = self._tagger(key)
             self._tags.put(key, tags)
         return tags
+
+    def pos_tag(self, words: Sequence[str], place: int) -> str:
+        """The universal tag of one word, in context; remembered."""
+        tagger = self._tagger
+        if not isinstance(tagger, lexical.NltkTagger):
+            return self.pos_tags(words)[place][1]
+        key: tuple[int | str, ...] = (place, *words[: place + 1 + tagger.REACH])
+        tag = self._tag.get(key)
+        if tag is None:
+            tag = tagger.at(words, place)
+            self._tag.put(key, tag)
+        return tag
+
+    @cached_property
+    def _tag(self) -> Memo[tuple[int | str, ...], str]:
+        return Memo(64 << 20, lambda words, tag: 300 + 60 * len(words))
 
     @cached_property
     def _tags(self) -> Memo[tuple[str, ...], lexical.Tags]:

@@ -1,0 +1,156 @@
+"""TextAttack's text with one word replaced, without reading all the others again.
+
+Upstream rebuilds the whole text for each candidate: it searches for every word, and splits every word and the result
+into words. A replacement changes one place, so here the text, its words and their places are spliced there. What comes
+out is upstream's, attribute for attribute (`tests/attack/test_text.py`); texts for which that is not plain, such as
+Chinese, which is segmented as a whole, take upstream's way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from textattack.shared import AttackedText
+from textattack.shared.utils import words_from_text
+
+CHINESE = re.compile("[\u4e00-\u9fff]")
+"""TextAttack's own test for text that has to be segmented."""
+
+
+@lru_cache(maxsize=1 << 16)
+def split(text: str) -> tuple[str, ...]:
+    """`words_from_text`, remembered."""
+    return tuple(words_from_text(text))
+
+
+class LeanText(AttackedText):  # type: ignore[misc]
+    """An AttackedText that is cheap to derive others from."""
+
+    def __init__(
+        self, text_input: Any, attack_attrs: dict[str, Any] | None = None, words: list[str] | None = None
+    ) -> None:
+        self._joined: str | None = None
+        self._spans: list[tuple[int, int]] | None = None
+        self._simple: bool | None = None
+        self._known = words
+        super().__init__(text_input, attack_attrs)
+
+    @property
+    def words(self) -> list[str]:
+        """All words of all columns."""
+        if self._known is None:
+            self._known = words_from_text(self.text)
+        return self._known
+
+    @property
+    def text(self) -> str:
+        """All columns, joined with a line break."""
+        if self._joined is None:
+            self._joined = "\n".join(self._text_input.values())
+        return self._joined
+
+    def replace_word_at_index(self, index: int, new_word: str) -> AttackedText:
+        """A new text with the word at `index` replaced by any number of words."""
+        if isinstance(new_word, str) and 0 <= index < self.num_words and self._plain() and self._fits(new_word):
+            return self._spliced(int(index), new_word)
+        return super().replace_words_at_indices([index], [new_word])
+
+    def replace_words_at_indices(self, indices: Sequence[int], new_words: Sequence[str]) -> AttackedText:
+        """A new text with several words replaced."""
+        if len(indices) == len(new_words) == 1:
+            return self.replace_word_at_index(indices[0], new_words[0])
+        return super().replace_words_at_indices(indices, new_words)
+
+    def generate_new_attacked_text(self, new_words: Iterable[str]) -> LeanText:
+        """A new text with each word replaced by that of `new_words`, as upstream makes it."""
+        made = super().generate_new_attacked_text(new_words)
+        return LeanText(made._text_input, made.attack_attrs)
+
+    def all_words_diff(self, other_attacked_text: AttackedText) -> set[int]:
+        """Indices at which the words of two texts differ."""
+        return {i for i, (a, b) in enumerate(zip(self.words, other_attacked_text.words, strict=False)) if a != b}
+
+    def _text_index_of_word_index(self, i: int) -> int:
+        if self._plain():
+            return self._places()[i][0]
+        index: int = super()._text_index_of_word_index(i)
+        return index
+
+    # ----------------------------------------------------------------------------------------------------- splicing
+
+    def _plain(self) -> bool:
+        """Whether words are where a search for them finds them, and stay what they are when taken alone."""
+        if self._simple is None:
+            self._simple = self.SPLIT_TOKEN not in self.text and all(map(self._fits, (self.text, *self.words)))
+            self._simple = self._simple and all(split(word) == (word,) for word in self.words)
+        return self._simple
+
+    def _fits(self, part: str) -> bool:
+        several = len(self._text_input) > 1
+        return (
+            not CHINESE.search(part)
+            and len(part.lower()) == len(part)
+            and "<" not in part
+            # Upstream joins columns with this token, and may find a word such as "I" in it.
+            and not (several and any(word in self.SPLIT_TOKEN for word in split(part)))
+        )
+
+    def _places(self) -> list[tuple[int, int]]:
+        """First character and one past the last of each word, in `text`."""
+        if self._spans is None:
+            spans, end, text = [], 0, self.text
+            for word in self.words:
+                start = text.index(word, end)
+                end = start + len(word)
+                spans.append((start, end))
+            self._spans = spans
+        return self._spans
+
+    def _spliced(self, index: int, new: str) -> LeanText:
+        start, end = self._places()[index]
+        fresh = split(new)
+        text = self.text
+        if not fresh and end < len(text):  # a deleted word takes a space along
+            if index == 0:
+                end += text[end] == " "
+            else:
+                start -= text[start - 1] == " "
+        words = [*self.words[:index], *fresh, *self.words[index + 1 :]]
+        made = LeanText(self._columns(start, end, new), self._attributes(index, new, fresh), words)
+        made._simple = all(split(word) == (word,) for word in fresh)
+        return made
+
+    def _columns(self, start: int, end: int, new: str) -> OrderedDict[str, str]:
+        columns, offset = OrderedDict(self._text_input), 0
+        for name, part in columns.items():
+            if start <= offset + len(part):
+                columns[name] = part[: start - offset] + new + part[end - offset :]
+                break
+            offset += len(part) + 1
+        return columns
+
+    def _attributes(self, index: int, new: str, fresh: tuple[str, ...]) -> dict[str, Any]:
+        """What upstream notes of a text that comes from another."""
+        old = self.words[index]
+        modified, places = set(self.attack_attrs["modified_indices"]), self.attack_attrs["original_index_map"].copy()
+        if longer := len(fresh) - 1:
+            modified = {i if i < index else i + longer for i in modified if i != index}
+            if longer == -1:
+                places[places == index] = -1
+            places[places > index] += longer
+            if longer > 0 and old != fresh[0]:
+                places[places == index] += longer
+        newly = set(range(index, index + len(fresh))) if old != new else set()
+        attributes = {
+            "newly_modified_indices": newly,
+            "previous_attacked_text": self,
+            "modified_indices": modified | newly,
+            "original_index_map": places,
+        }
+        if "label_names" in self.attack_attrs:
+            attributes["label_names"] = self.attack_attrs["label_names"]
+        return attributes
