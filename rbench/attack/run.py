@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,7 +62,7 @@ def _attacked(
 ) -> Outcome:
     label = _label(example, task)
     seed_all(seed, spec.name, example.id)
-    start = time.perf_counter()
+    start = inference.clock()
     try:
         outcome = _outcome(attack, example, label, task, oracle)
     except RbenchError:
@@ -77,7 +76,7 @@ def _attacked(
             label=label,
             error=traceback.format_exc(limit=-12),
         )
-    return outcome.model_copy(update={"seconds": round(time.perf_counter() - start, 4)})
+    return outcome.model_copy(update={"seconds": round(inference.clock() - start, 4)})
 
 
 def seed_all(seed: int, attack: str, example_id: str) -> None:

@@ -186,10 +186,12 @@ def _context() -> Any:
 
 def _serve(connection: Connection, how: How, threads: int) -> None:
     """The life of a worker: a cell, its examples up to None, the outcomes of each, and word that they are all."""
+    import threadpoolctl
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     torch.set_num_threads(threads)
+    threadpoolctl.threadpool_limits(threads)  # numpy's: its idle threads spin, on the other workers' cores
     engine = Engine(how)
     try:
         while True:

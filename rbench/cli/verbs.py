@@ -173,8 +173,8 @@ def table(
             callback=a.one_of("metric", a.METRICS),
             metavar="NAME",
             help="asr: attack success rate; queries: model queries an attacked example; aua: accuracy under attack; "
-            "clean: accuracy before it; perturbed: share of words changed; oracle_asr: successes that keep the true "
-            "label (mini tasks).",
+            "clean: accuracy before it; perturbed: share of words changed; seconds: time an attacked example took; "
+            "oracle_asr: successes that keep the true label (mini tasks).",
         ),
     ] = "asr",
     fmt: Annotated[

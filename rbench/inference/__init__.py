@@ -10,6 +10,6 @@ from __future__ import annotations
 from rbench.inference.backends import BACKENDS
 from rbench.inference.memo import Memo
 from rbench.inference.network import Network, Row, rows_of
-from rbench.inference.pool import Batched, run
+from rbench.inference.pool import Batched, clock, run
 
-__all__ = ["BACKENDS", "Batched", "Memo", "Network", "Row", "rows_of", "run"]
+__all__ = ["BACKENDS", "Batched", "Memo", "Network", "Row", "clock", "rows_of", "run"]

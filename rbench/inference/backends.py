@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,8 +155,15 @@ def _openvino(module: nn.Module, read: Read) -> Call:
     ids = torch.arange(12).reshape(2, 6) + 1
     sample = (ids, torch.ones_like(ids), torch.zeros_like(ids))
     try:
-        graph = openvino.convert_model(_Traced(module, read).eval(), example_input=sample)
-        settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="torch|transformers|sentence_transformers")  # answers are compared with PyTorch's instead
+            graph = openvino.convert_model(_Traced(module, read).eval(), example_input=sample)
+        settings = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+            "ENABLE_CPU_PINNING": False,  # or several workers sit on the first core
+            "CPU_RUNTIME_CACHE_CAPACITY": 300,  # code for a shape of batch takes a megabyte; the default is 5,000
+        }
         compiled = openvino.Core().compile_model(graph, "CPU", settings)
     except Exception as error:  # tracing arbitrary modules fails in arbitrary ways
         raise ResourceError(

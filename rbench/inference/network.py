@@ -28,6 +28,8 @@ Row = tuple[tuple[int, ...], tuple[int, ...] | None]
 MAX_ROWS = {"cpu": 64, "cuda": 1024}
 MAX_TOKENS = {"cpu": 2048, "cuda": 1 << 16}
 """Largest batches. On a CPU larger ones fall out of its caches and take longer for each row."""
+SIZES = (1024, 512, 256, 128, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
+"""Rows in a batch. Back-ends make code for each new shape, which takes time and memory: a few sizes are reused."""
 STEP = {"cpu": 1, "cuda": 16}
 """Lengths are rounded up to a multiple of this: a GPU would rather pad a little than run small batches."""
 
@@ -85,9 +87,11 @@ class Network:
         for place, (ids, _) in enumerate(rows):
             widths[-(-len(ids) // self.step) * self.step].append(place)
         for width, places in sorted(widths.items()):
-            size = max(1, min(self.max_rows, self.max_tokens // max(1, width)))
-            for start in range(0, len(places), size):
-                yield places[start : start + size]
+            most = max(1, min(self.max_rows, self.max_tokens // max(1, width)))
+            while places:
+                size = next(size for size in SIZES if size <= min(most, len(places)))
+                yield places[:size]
+                places = places[size:]
 
     def _whole(self, rows: list[Row]) -> list[Tensor]:
         try:

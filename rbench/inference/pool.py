@@ -8,6 +8,7 @@ plain dictionaries: with coroutines the order is fixed, nothing needs a lock, an
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +19,16 @@ from greenlet import getcurrent, greenlet
 from rbench.inference.memo import K, Memo, V
 
 T = TypeVar("T")
+
+
+def clock() -> float:
+    """Seconds that the job under way has taken: its own steps, and of each batch its share by number of questions.
+
+    Only differences mean something. Outside `run`, and with a width of 1, it is the time that passes.
+    """
+    here = getcurrent()
+    now = time.perf_counter()
+    return here.spent + now - here.resumed if isinstance(here, _Attack) else now
 
 
 class Batched(Generic[K, V]):
@@ -95,6 +106,7 @@ class _Attack(greenlet):
     def __init__(self, job: Callable[[], Any]) -> None:
         super().__init__(job)
         self.generators: Any = None
+        self.spent = self.resumed = 0.0
 
     def ask(self, asked: Batched[K, V], keys: list[K]) -> dict[K, V]:
         """Stop here until the answers are there."""
@@ -115,7 +127,9 @@ def _go_on(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: A
         random.setstate(attack.generators[0])
         np.random.set_state(attack.generators[1])
         torch.set_rng_state(attack.generators[2])
+    attack.resumed = time.perf_counter()
     result = attack.switch(*answer)
+    attack.spent += time.perf_counter() - attack.resumed
     if attack.dead:
         ended.append(result)
     else:
@@ -131,10 +145,14 @@ def _answered(waiting: list[_Attack]) -> list[tuple[_Attack, Any]]:
     asked = max(sizes, key=lambda model: sizes[model])
     served = [attack for attack in waiting if attack.asked is asked]
     waiting[:] = [attack for attack in waiting if attack.asked is not asked]
+    start = time.perf_counter()
     try:
         answers = asked.answer(list(dict.fromkeys(key for attack in served for key in attack.keys)))
     except Exception as error:  # raised again in every job that asked: each says what that means for its example
         return [(attack, error) for attack in served]
+    seconds = time.perf_counter() - start
+    for attack in served:
+        attack.spent += seconds * len(attack.keys) / sizes[asked]
     return [(attack, {key: answers[key] for key in attack.keys}) for attack in served]
 
 

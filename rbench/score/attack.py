@@ -8,6 +8,7 @@
 | oracle_asr | successes after which the true label still holds / (succeeded + failed)           |
 | queries    | mean number of queries over succeeded and failed                                  |
 | perturbed  | mean share of words changed over successes with more than 0 changes               |
+| seconds    | mean seconds of one process over succeeded and failed; of the machine, not of the victim alone |
 
 These are TextAttack's definitions (textattack/metrics/attack_metrics), on unrounded counts: aua = clean x (1 - asr)
 holds exactly. An example on which the attack raised is `errored`; it leaves every denominator, so `total` is without
@@ -48,6 +49,7 @@ class Tally:
     """Successes after which the oracle still gives the example's label; None where there is no oracle."""
     queries: Sample = _NONE
     perturbed: Sample = _NONE
+    seconds: Sample = _NONE
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome], oracle: bool | None = None) -> Tally:
@@ -70,6 +72,7 @@ class Tally:
             oracle_valid=sum(outcome.oracle_label == outcome.label for outcome in successes) if oracle else None,
             queries=Sample.of(o.num_queries for o in seen if o.status in ("succeeded", "failed")),
             perturbed=Sample.of(o.perturbed_share for o in successes if o.perturbed_share),
+            seconds=Sample.of(o.seconds for o in seen if o.status in ("succeeded", "failed")),
         )
 
     @classmethod
@@ -89,6 +92,8 @@ class Tally:
             oracle_valid=valid,
             queries=Sample(*means["queries"]),
             perturbed=Sample(*means["perturbed"]),
+            # Records made before this metric have no time.
+            seconds=Sample(time.n, time.value, time.sd) if (time := scores.get("seconds")) is not None else _NONE,
         )
 
     @classmethod
@@ -104,6 +109,7 @@ class Tally:
             oracle_valid=None if None in valid or not valid else sum(count or 0 for count in valid),
             queries=Sample.pooled(tally.queries for tally in tallies),
             perturbed=Sample.pooled(tally.perturbed for tally in tallies),
+            seconds=Sample.pooled(tally.seconds for tally in tallies),
         )
 
     @property
@@ -132,7 +138,7 @@ class Tally:
             count, n = self.share(metric)
             value, interval, sd = (count / n if n else None), wilson(count, n), None
         else:
-            sample = self.queries if metric == "queries" else self.perturbed
+            sample: Sample = getattr(self, metric)
             n, value, interval, sd = sample.n, sample.mean, sample.interval(), sample.deviation
         low, high = interval or (None, None)
         return Score(name=metric, value=value, n=n, low=low, high=high, sd=sd)

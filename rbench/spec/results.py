@@ -30,6 +30,7 @@ class Outcome(Strict):
     """True label of the perturbed text, where the task has an oracle (the embedded world)."""
     truncated: bool = False
     seconds: float = 0.0
+    """What the example took one process: its own steps, and its share of the batches that it was in."""
     error: str | None = None
 
 

@@ -49,11 +49,12 @@ def number(entry: Number, intervals: bool = False) -> str:
     if entry.value is None:
         return _UNDEFINED
     scale = 100 if entry.percent else 1
-    text = f"{scale * entry.value:.1f}" + (_PARTIAL if entry.partial else "")
+    digits = entry.digits
+    text = f"{scale * entry.value:.{digits}f}" + (_PARTIAL if entry.partial else "")
     if intervals and entry.seed_sd is not None:
-        text += f" ± {scale * entry.seed_sd:.1f}"
+        text += f" ± {scale * entry.seed_sd:.{digits}f}"
     if intervals and entry.low is not None and entry.high is not None:
-        text += f" [{scale * entry.low:.1f}, {scale * entry.high:.1f}]"
+        text += f" [{scale * entry.low:.{digits}f}, {scale * entry.high:.{digits}f}]"
     return text
 
 

@@ -3,7 +3,7 @@
 paper   rows are attack x encoder (x fine-tuning strategy), columns are tasks and their average. The most robust entry
         of each attack and column is best; no best and no average where one of the entries is missing. Beside ASR stands
         the oracle-valid ASR, for tasks that have an oracle.
-full    one row an (attack, encoder, finetune, task, seed) with every metric.
+full    one row an (attack, encoder, finetune, task, seed) with every metric but seconds, which are the machine's.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _SHORT: dict[Metric, str] = {
     "aua": "AUA",
     "queries": "Queries",
     "perturbed": "Perturbed",
+    "seconds": "Seconds",
 }
 
 
@@ -84,7 +85,7 @@ def full(grid: Grid, metric: Metric) -> Table:
             measured: list[Entry] = [None] * (3 + len(shown))
             if tally is not None:
                 measured = [tally.total, tally.skipped, tally.errored]
-                measured += [Number.of(tally.score(kind), MEANING[kind].percent) for kind in shown]
+                measured += [Number.of(tally.score(kind), kind) for kind in shown]
             rows.append((*names, run.job.seed, *measured))
             cells.append(_full_cell(cell, run.job.seed, tally, metric))
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task", "Seed", "n", "Skipped", "Errored"]
@@ -117,7 +118,7 @@ def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str,
             found.append(None)
         else:
             more = {"seed_sd": cell.seed_sd(metric), "partial": cell.partial}
-            found.append(Number.of(cell.score(metric), MEANING[metric].percent, **more))
+            found.append(Number.of(cell.score(metric), metric, **more))
     return found
 
 
@@ -133,7 +134,9 @@ def _average(
     if len(there) < len(entries):
         return [None]
     mean = math.fsum(values) / len(values) if len(values) == len(entries) else None
-    return [Number(mean, MEANING[metric].percent, partial=any(entry.partial for entry in there))]
+    meaning = MEANING[metric]
+    partial = any(entry.partial for entry in there)
+    return [Number(mean, meaning.percent, partial=partial, digits=meaning.digits)]
 
 
 def _mark_best(rows: list[list[Number | None]], kinds: Sequence[Metric]) -> list[list[Number | None]]:
@@ -172,7 +175,8 @@ def _paper_cell(cell: Cell, metric: Metric) -> dict[str, Any]:
 
 def _full_cell(cell: Cell, seed: int, tally: Tally | None, metric: Metric) -> dict[str, Any]:
     tally = tally or Tally()
-    scores = {kind: tally.score(kind).model_dump(include={"value", "n", "low", "high"}) for kind in _FULL}
+    kinds = dict.fromkeys((*_FULL, metric))
+    scores = {kind: tally.score(kind).model_dump(include={"value", "n", "low", "high"}) for kind in kinds}
     return {
         "attack": cell.attack,
         "encoder": cell.encoder,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
+from rbench.score import SHARES
 from rbench.spec import Metric, ResourceKind, Source
 from rbench.tables.aggregate import Cell, Grid, Run
 
@@ -39,7 +40,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
 
 def interval_note(grid: Grid, metric: Metric) -> str:
     """What the intervals of this metric are, and what they leave out."""
-    kind = "Student's t 95% intervals of the mean" if metric in ("queries", "perturbed") else "Wilson 95% intervals"
+    kind = "Wilson 95% intervals" if metric in SHARES else "Student's t 95% intervals of the mean"
     several = max(len(cell.runs) for cell in grid.cells.values()) > 1
     pooled = ", the examples of all seeds pooled; ± is the standard deviation between seeds" if several else ""
     return f"{kind}{pooled}. They cover the choice of examples, not differences between seeds."

@@ -21,6 +21,8 @@ class Meaning:
     definition: str
     robust: Literal["lowest", "highest"]
     percent: bool = True
+    digits: int = 1
+    """After the point."""
 
     @property
     def arrow(self) -> str:
@@ -38,6 +40,14 @@ MEANING: dict[Metric, Meaning] = {
     "clean": Meaning("Clean accuracy", "(all - skipped) / all", "highest"),
     "queries": Meaning("Average queries", "mean over the examples that were not skipped", "highest", percent=False),
     "perturbed": Meaning("Words perturbed", "mean share of words changed, over successes with a change", "highest"),
+    "seconds": Meaning(
+        "Seconds an example",
+        "mean seconds of one process over the examples that were not skipped, batches shared out; they depend on the "
+        "machine",
+        "highest",
+        percent=False,
+        digits=2,
+    ),
 }
 
 
@@ -53,10 +63,12 @@ class Number:
     seed_sd: float | None = None
     best: bool = False
     partial: bool = False
+    digits: int = 1
 
     @classmethod
-    def of(cls, score: Score, percent: bool, **more: Any) -> Number:
-        return cls(score.value, percent, score.n, score.low, score.high, **more)
+    def of(cls, score: Score, metric: Metric, **more: Any) -> Number:
+        meaning = MEANING[metric]
+        return cls(score.value, meaning.percent, score.n, score.low, score.high, digits=meaning.digits, **more)
 
 
 Entry = str | int | Number | None

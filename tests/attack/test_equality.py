@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
 from rbench import attack
-from rbench.resources import Resources
+from rbench.inference import backends
 from rbench.spec import Outcome, TaskSpec
 from tests.attack import world
 
@@ -27,13 +29,24 @@ class Stock:
         self.goal_function = SimpleNamespace(model=SimpleNamespace(is_truncated=lambda text: False))
 
 
-@pytest.mark.parametrize("task", [world.SINGLE, world.PAIR], ids=["single", "nli"])
+CASES = [(world.SINGLE, "torch"), (world.PAIR, "torch"), (world.SINGLE, "onednn"), (world.SINGLE, "openvino")]
+
+
+@pytest.mark.parametrize(("task", "backend"), CASES, ids=["single", "nli", "onednn", "openvino"])
 @pytest.mark.parametrize("name", world.ALL)
-def test_outcomes_equal_stock(name: str, task: TaskSpec, bert: Path, lm: Path, resources: Resources) -> None:
-    victim = world.victim(bert, task)
+def test_outcomes_equal_stock(name: str, task: TaskSpec, backend: str, bert: Path, lm: Path) -> None:
+    if backend not in backends.usable(torch.device("cpu")):
+        pytest.skip(f"no {backend} here")
+    resources = world.resources(lm, backend)
+    victim = world.victim(bert, task, backend=backend)
     spec = world.spec(name)
     examples = world.examples(task, victim, 7)
-    ours = list(attack.run(lambda: attack.build(spec, victim, resources, task), examples, spec=spec, task=task, seed=3))
+
+    def build() -> Any:
+        return attack.build(spec, victim, resources, task)
+
+    found = {o.example_id: o for o in attack.run(build, examples, spec=spec, task=task, seed=3, pooled=3)}
+    ours = [found[example.id] for example in examples]
 
     plain = world.resources(lm)
     stock = world.stock()

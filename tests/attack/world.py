@@ -45,21 +45,21 @@ def write_bert(folder: Path, seed: int, *, head: bool) -> Path:
     return folder
 
 
-def victim(folder: Path, task: TaskSpec, max_length: int = 64) -> attack.Victim:
+def victim(folder: Path, task: TaskSpec, max_length: int = 64, backend: str = "torch") -> attack.Victim:
     """A victim with random weights."""
     torch.manual_seed(1)
     encoder = SentenceEncoder.open(folder, pooling="mean")
     classifier = EncoderClassifier(encoder, len(task.labels), max_length=max_length)
     torch.nn.init.normal_(classifier.head.weight, std=1.0)
-    return attack.Victim(classifier, "random", max_length=max_length, backend="torch")
+    return attack.Victim(classifier, "random", max_length=max_length, backend=backend)
 
 
-def resources(lm: Path) -> Resources:
+def resources(lm: Path, backend: str = "torch") -> Resources:
     """The profile `mini`, with the masked LM in `lm` for the one that a run would train."""
     path = ROOT / "rbench" / "resources" / "mini.yaml"
     profile = ResourceProfile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     assert profile.masked_lm is not None and profile.masked_lm.name is not None
-    return Resources(profile, trained={profile.masked_lm.name: lm}, backend="torch")
+    return Resources(profile, trained={profile.masked_lm.name: lm}, backend=backend)
 
 
 def spec(name: str, **options: object) -> AttackSpec:

@@ -1,0 +1,244 @@
+"""How much faster? Stock TextAttack 0.3.11 and rbench in turn, on the same examples, victim and resources.
+
+    python benchmarks/throughput.py --task mr --victim FOLDER --models DIR --data DIR --n 20
+
+Stock runs as TextAttack runs it: its own wrapper (inputs padded to the tokenizer's limit, --max-length, 512 for BERT's
+kin), constraints, transformations and caches, one example after the other, with all cores for PyTorch. rbench runs as
+`rbench run` runs it: --workers processes. Examples are drawn at random; both sides get them in blocks, in turn, so that
+what else the machine does hits both. Models are loaded and one other example attacked before the clock starts. Medians
+are over blocks. Outcomes are compared too.
+
+Prints a table; --out FILE is JSON with one object an attack and task, the machine and versions. What is there already
+is not run again, so that the script can be stopped and resumed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import numpy as np
+import psutil
+import torch
+from equality import RECIPES, StockAttack, processor, versions
+from stock import build_stock, stock
+
+from rbench import attack, load
+from rbench.attack.workers import cores
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.errors import RbenchError
+from rbench.registry import Registry
+from rbench.resources import Resources
+from rbench.search_path import search_path
+from rbench.spec import Choice, Outcome, ResourceChoice, TaskSpec
+from rbench.tasks import Example, open_task
+
+
+def main() -> None:
+    args = parse()
+    registry = Registry()
+    task = with_rows(load.load_task(args.task, registry), args.test_rows)
+    profile = load.load_resources(ResourceChoice(profile=args.resources), registry)
+    rows = open_task(task, args.data).split("test")
+    order = np.random.Generator(np.random.PCG64(args.seed)).permutation(len(rows))
+    warm, *drawn = (rows[i] for i in order[: args.n + 1])
+    blocks = [drawn[i :: args.blocks] for i in range(args.blocks)]
+    classifier, _ = EncoderClassifier.load(args.victim, args.device)
+    resources = Resources(profile, args.models, device=args.device)
+    for name in args.recipes:
+        if any(r["attack"] == name and r["task"] == task.name for r in read(args.out)):
+            continue
+        spec = load.load_attack(Choice(name=name), registry)
+        theirs = build_stock(spec, classifier, args.max_length, resources, task)
+        cell = attack.Cell(
+            spec, None, task, args.seed, limited(args, classifier), args.victim.name, profile, tuple(args.models)
+        )
+        sides: dict[str, list[dict[str, Any]]] = {"stock": [], "rbench": []}
+        different = 0
+        one_stock(theirs, [warm], spec, task, args.seed, resources)
+        for block in blocks:
+            with measured(sides["stock"], len(block), children=False) as seen:
+                expected = one_stock(theirs, block, spec, task, args.seed, resources)
+                seen["queries"] = sum(o.num_queries for o in expected)
+            with attack.Workers(args.workers, attack.How(args.device, args.backend, args.pooled)) as workers:
+                # As many as there are workers, or they would not all have loaded their models before the clock starts.
+                list(workers.run(cell, [warm._replace(id=f"{warm.id}-{i}") for i in range(4 * args.workers + 8)]))
+                with measured(sides["rbench"], len(block), children=args.workers > 1) as seen:
+                    found = list(workers.run(cell, block))
+                    seen["queries"] = sum(o.num_queries for o in found)
+                backend = workers.backend(cell)
+            different += differences(name, expected, found)
+        write(args, record(args, name, task.name, backend, sides, different))
+    for row in read(args.out):
+        print(line(row))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="mr")
+    parser.add_argument("--test-rows", help="attack the rows of this folder of --data instead of the task's test split")
+    parser.add_argument("--n", type=int, default=18, help="how many test examples, drawn at random")
+    parser.add_argument("--blocks", type=int, default=3, help="turns in which the examples are attacked")
+    parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
+    parser.add_argument("--victim", type=Path, required=True, help="a folder that EncoderClassifier.save wrote")
+    parser.add_argument("--max-length", type=int, default=512, help="tokens at which texts are cut, for both sides")
+    parser.add_argument("--resources", default="local", help="a resource profile")
+    parser.add_argument("--models", type=Path, action="append", default=[])
+    parser.add_argument("--data", type=Path, action="append", default=[])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=cores(), help="processes of rbench")
+    parser.add_argument("--pooled", type=int, help="examples under way at once in each")
+    parser.add_argument("--backend", default="auto")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "throughput.json")
+    args = parser.parse_args()
+    args.models = search_path(args.models, "RBENCH_MODELS")
+    args.data = search_path(args.data, "RBENCH_DATA")
+    return args
+
+
+def with_rows(task: TaskSpec, rows: str | None) -> TaskSpec:
+    """The task with other rows to attack, and their name."""
+    if rows is None:
+        return task
+    assert task.local is not None
+    local = task.local.model_copy(update={"splits": {**task.local.splits, "test": (f"{rows}/test",)}})
+    return task.model_copy(update={"name": rows, "local": local})
+
+
+def limited(args: argparse.Namespace, classifier: Any) -> Path:
+    """The victim as a folder whose limit is that of stock's wrapper."""
+    folder = args.out.parent / f".{args.victim.name}-{args.max_length}"
+    if not folder.exists():
+        classifier.save(folder, {"max_length": args.max_length})
+    return folder
+
+
+def one_stock(
+    built: Any, examples: list[Example], spec: Any, task: Any, seed: int, resources: Resources
+) -> list[Outcome]:
+    with stock(resources):
+        return list(attack.run(lambda: StockAttack(built), examples, spec=spec, task=task, seed=seed))
+
+
+@contextmanager
+def measured(rows: list[dict[str, Any]], n: int, *, children: bool) -> Iterator[dict[str, Any]]:
+    """Wall seconds, and the most memory that this process, or all its children together, hold meanwhile.
+
+    Pages that children share are counted once for each of them.
+    """
+    seen: dict[str, Any] = {"n": n, "peak_mb": 0}
+    over = threading.Event()
+
+    def watch() -> None:
+        me = psutil.Process()
+        while not over.wait(0.2):
+            used = 0
+            for process in me.children(recursive=True) if children else (me,):
+                try:
+                    used += process.memory_info().rss
+                except psutil.NoSuchProcess:
+                    continue
+            seen["peak_mb"] = max(seen["peak_mb"], used >> 20)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    start = time.perf_counter()
+    yield seen
+    seen["seconds"] = time.perf_counter() - start
+    over.set()
+    watcher.join()
+    rows.append(seen)
+
+
+def differences(name: str, expected: list[Outcome], found: list[Outcome]) -> int:
+    ours = {o.example_id: o for o in found}
+    count = 0
+    for theirs in expected:
+        mine = ours[theirs.example_id]
+        if any(getattr(theirs, f) != getattr(mine, f) for f in ("status", "num_queries", "perturbed")):
+            count += 1
+            print(f"DIFFERENT {name} {theirs.example_id}\n  stock : {theirs.perturbed}\n  rbench: {mine.perturbed}")
+    return count
+
+
+def record(
+    args: argparse.Namespace,
+    name: str,
+    task: str,
+    backend: str,
+    sides: dict[str, list[dict[str, Any]]],
+    different: int,
+) -> dict[str, Any]:
+    ratios = [s["seconds"] / r["seconds"] for s, r in zip(sides["stock"], sides["rbench"], strict=True)]
+    row: dict[str, Any] = {
+        "attack": name,
+        "task": task,
+        "ratio": round(statistics.median(ratios), 2),
+        "ratio_blocks": [round(ratio, 2) for ratio in ratios],
+        "n": sum(s["n"] for s in sides["stock"]),
+        "different": different,
+    }
+    for who, seen in sides.items():
+        row[who] = {
+            "examples_per_minute": round(statistics.median(60 * s["n"] / s["seconds"] for s in seen), 2),
+            "queries_per_second": round(statistics.median(s["queries"] / s["seconds"] for s in seen), 1),
+            "peak_mb": max(s["peak_mb"] for s in seen),
+        }
+    row |= {
+        "victim": args.victim.name,
+        "max_length": args.max_length,
+        "seed": args.seed,
+        "workers": args.workers,
+        "pooled": args.pooled,
+        "backend": backend,
+    }
+    return row
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+
+
+def write(args: argparse.Namespace, row: dict[str, Any]) -> None:
+    document = {
+        "what": "stock TextAttack and rbench in turn on the same examples; see benchmarks/throughput.py",
+        "machine": {"processor": processor(), "cores": cores(), "device": args.device, "platform": platform.platform()},
+        "threads_stock": torch.get_num_threads(),
+        "versions": versions() | {"python": platform.python_version()},
+        "rows": [*read(args.out), row],
+    }
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    partial = args.out.with_suffix(".tmp")
+    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    partial.replace(args.out)
+    print(line(row), flush=True)
+
+
+def line(row: dict[str, Any]) -> str:
+    sides = "  ".join(
+        f"{who} {row[who]['examples_per_minute']:7.1f} examples/min {row[who]['queries_per_second']:7.1f} queries/s "
+        f"{row[who]['peak_mb']:5d} MB"
+        for who in ("stock", "rbench")
+    )
+    return (
+        f"{row['task']:16} {row['attack']:11} {row['ratio']:6.1f}x  {sides}  n {row['n']}, {row['different']} different"
+    )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except RbenchError as error:
+        raise SystemExit(f"error: {error}") from error

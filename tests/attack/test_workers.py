@@ -1,0 +1,143 @@
+"""A cell in several processes against the same cell in this one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from rbench import attack
+from rbench.attack import workers as module
+from rbench.attack.engine import Engine, oracle
+from rbench.errors import JobError
+from rbench.spec import Outcome
+from rbench.tasks import Example
+from tests.attack import world
+
+HOW = attack.How(backend="torch", pooled=1)
+
+
+@pytest.fixture(scope="module")
+def cell(bert: Path, lm: Path, tmp_path_factory: pytest.TempPathFactory) -> attack.Cell:
+    folder = tmp_path_factory.mktemp("saved")
+    world.victim(bert, world.SINGLE).classifier.save(folder, {"max_length": 64})
+    resources = world.resources(lm)
+    return attack.Cell(
+        spec=world.spec("textbugger"),
+        path=None,
+        task=world.SINGLE,
+        seed=0,
+        victim=folder,
+        name="random",
+        resources=resources.profile,
+        trained=tuple(resources.trained.items()),
+    )
+
+
+@pytest.fixture(scope="module")
+def examples(single: attack.Victim) -> list[Example]:
+    return world.examples(world.SINGLE, single, 14)
+
+
+def plain(outcomes: Any) -> dict[str, dict[str, Any]]:
+    return {o.example_id: o.model_dump(exclude={"seconds"}) for o in outcomes}
+
+
+@pytest.fixture(scope="module")
+def expected(cell: attack.Cell, examples: list[Example]) -> dict[str, dict[str, Any]]:
+    return plain(Engine(HOW).run(cell, examples))
+
+
+@pytest.mark.parametrize("pooled", [2, 5, 30])
+def test_examples_under_way_at_once_have_the_outcomes_of_examples_one_by_one(
+    cell: attack.Cell, examples: list[Example], expected: dict[str, Any], pooled: int
+) -> None:
+    assert plain(Engine(attack.How(backend="torch", pooled=pooled)).run(cell, examples)) == expected
+
+
+def test_processes_have_the_outcomes_of_one(
+    cell: attack.Cell, examples: list[Example], expected: dict[str, Any]
+) -> None:
+    with attack.Workers(2, attack.How(backend="torch", pooled=2)) as workers:
+        workers.warm_up(len(examples))
+        outcomes = list(workers.run(cell, examples))
+        pids = {worker.process.pid for worker in workers._others}
+        assert len(outcomes) == len(examples) and plain(outcomes) == expected
+        assert list(workers.run(cell, [])) == []
+        again = list(workers.run(cell, examples[3:6]))  # the processes stay
+        assert plain(again) == {e.id: expected[e.id] for e in examples[3:6]}
+        assert {worker.process.pid for worker in workers._others} == pids
+        assert workers.backend(cell) == "torch"
+    assert not workers._others
+
+
+def test_a_few_examples_start_no_process(cell: attack.Cell, examples: list[Example]) -> None:
+    with attack.Workers(2, HOW) as workers:
+        assert len(list(workers.run(cell, examples[: module.FEW]))) == module.FEW
+        assert not workers._others and workers.backend(cell) == "torch"
+
+
+def test_a_process_that_dies_is_named_and_what_was_done_stands(cell: attack.Cell, examples: list[Example]) -> None:
+    many = [example._replace(id=f"{example.id}:{i}") for i in range(20) for example in examples]
+    done: list[Outcome] = []
+    with attack.Workers(2, attack.How(backend="torch", pooled=2)) as workers:
+        with pytest.raises(JobError, match=r"ended by signal 9\. It may have run out of memory: use fewer --workers"):
+            for outcome in workers.run(cell, many):
+                done.append(outcome)
+                if len(done) == 3:
+                    os.kill(workers._others[0].process.pid, signal.SIGKILL)
+        assert 3 <= len(done) < len(many)
+        assert not workers._others
+        assert len(list(workers.run(cell, examples))) == len(examples)  # and new ones start
+
+
+def test_a_broken_victim_is_said_here(cell: attack.Cell, examples: list[Example], tmp_path: Path) -> None:
+    for file in cell.victim.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    head = load_file(tmp_path / "head.safetensors")
+    save_file({name: torch.full_like(t, torch.nan) for name, t in head.items()}, tmp_path / "head.safetensors")
+    broken = attack.Cell(**(vars(cell) | {"victim": tmp_path}))
+    for count in (1, 2):
+        with attack.Workers(count, HOW) as workers, pytest.raises(JobError, match="victim random gave NaN"):
+            list(workers.run(broken, examples))
+
+
+def test_what_fails_in_one_example_is_in_its_outcome(
+    cell: attack.Cell, examples: list[Example], expected: dict[str, Any]
+) -> None:
+    odd = [*examples[:4], examples[0]._replace(id="odd", texts=("",)), *examples[4:]]
+    outcomes = plain(Engine(attack.How(backend="torch", pooled=4)).run(cell, odd))
+    odd_one = outcomes.pop("odd")
+    assert odd_one["status"] in ("errored", "failed", "skipped")
+    assert outcomes == expected
+
+
+def test_a_sensible_number_is_one_on_a_gpu_and_at_most_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "cores", lambda: 64)
+    assert attack.sensible("cuda") == 1
+    assert 1 <= attack.sensible("cpu") <= module.MOST
+    monkeypatch.setattr(module, "MEMORY_EACH", 1 << 60)
+    assert attack.sensible("cpu") == 1
+
+
+def test_victim_and_resources_are_kept_for_the_next_cell(cell: attack.Cell, examples: list[Example]) -> None:
+    engine = Engine(HOW)
+    list(engine.run(cell, examples[:2]))
+    victim, resources = engine._victim(cell), engine._resources(cell)
+    other = attack.Cell(**(vars(cell) | {"spec": world.spec("pwws"), "seed": 1}))
+    list(engine.run(other, examples[:2]))
+    assert engine._victim(other) is victim and engine._resources(other) is resources
+    renamed = attack.Cell(**(vars(cell) | {"name": "another"}))
+    assert engine._victim(renamed) is not victim
+
+
+def test_only_the_embedded_world_has_an_oracle() -> None:
+    assert oracle(world.SINGLE) is None
+    read = oracle(world.SINGLE.model_copy(update={"generator": "mini-sentiment"}))
+    row = world.mini.rows("mini-sentiment", "test")[0]
+    assert read is not None and read((str(row["text"]),)) == row["label"]

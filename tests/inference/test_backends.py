@@ -1,0 +1,103 @@
+"""What computes a network: the same answers everywhere, the fastest one taken and remembered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rbench.errors import ResourceError
+from rbench.inference import backends
+from tests.inference.test_network import BERT, read
+
+CPU = torch.device("cpu")
+INPUTS = {"input_ids": torch.arange(5, 25).reshape(4, 5), "attention_mask": torch.ones(4, 5, dtype=torch.long)}
+
+
+@pytest.fixture(autouse=True)
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(backends, "_found", {})
+    yield
+    backends.remember_in(None)
+
+
+@pytest.mark.parametrize("name", backends.usable(CPU))
+def test_answers_are_those_of_the_network(name: str) -> None:
+    taken, call = backends.ready(BERT, read, device=CPU, wanted=name)
+    with torch.no_grad():
+        expected = read(BERT, **INPUTS)
+    assert taken == name
+    torch.testing.assert_close(call(INPUTS), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_an_unknown_back_end_is_refused() -> None:
+    with pytest.raises(ResourceError, match="no back-end tpu; there are auto, torch, onednn, openvino"):
+        backends.ready(BERT, read, device=CPU, wanted="tpu")
+
+
+def test_one_that_is_not_installed_comes_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends.importlib.util, "find_spec", lambda name: None)
+    assert "openvino" not in backends.usable(CPU)
+    with pytest.raises(ResourceError, match="cannot be used on cpu here; `pip install openvino` installs it"):
+        backends.ready(BERT, read, device=CPU, wanted="openvino")
+
+
+def test_weights_are_shared_not_copied() -> None:
+    twin = backends._with(backends._OneDnnLinear, BERT)
+    theirs = {tensor.data_ptr() for tensor in twin.parameters()}
+    assert {tensor.data_ptr() for tensor in BERT.parameters()} == theirs
+    assert type(BERT.encoder.layer[0].intermediate.dense) is nn.Linear  # and the original is as it was
+    assert type(BERT.encoder.layer[0].intermediate.intermediate_act_fn) is not nn.Identity
+
+
+@pytest.mark.parametrize("linear", [backends._Linear, backends._OneDnnLinear])
+def test_a_row_alone_is_the_same_bits_as_among_others(linear: type[backends._Linear]) -> None:
+    torch.manual_seed(0)
+    layer, x = linear(nn.Linear(384, 3)), torch.randn(9, 384)
+    with torch.inference_mode():
+        together = layer(x)
+        assert all(torch.equal(layer(x[i : i + 1])[0], together[i]) for i in range(9))
+        assert layer(x[0]).shape == (3,) and layer(x[None, :1]).shape == (1, 1, 3)
+
+
+def test_auto_takes_the_fastest_of_those_that_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = backends._made
+
+    def sluggish(name: str, *rest: Any) -> Any:
+        call = made("torch", *rest)
+
+        def timed(inputs: dict[str, Tensor]) -> Tensor:
+            backends.time.sleep({"torch": 0.02, "onednn": 0.0, "openvino": 0.002}[name])
+            return call(inputs) + (1.0 if name == "onednn" else 0.0)  # fast, and wrong
+
+        return timed
+
+    monkeypatch.setattr(backends, "usable", lambda device: ["torch", "onednn", "openvino"])
+    monkeypatch.setattr(backends, "_made", sluggish)
+    file = tmp_path / "cache" / "backends.json"
+    backends.remember_in(file)
+    assert backends.ready(BERT, read, device=CPU)[0] == "openvino"
+    assert list(json.loads(file.read_text()).values()) == ["openvino"]
+
+
+def test_what_was_found_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "backends.json"
+    file.write_text(json.dumps({backends._about(BERT): "torch"}))
+    backends.remember_in(file)
+    monkeypatch.setattr(backends, "usable", lambda device: ["torch", "onednn"])
+    monkeypatch.setattr(backends, "_sample", lambda module: pytest.fail("measured"))
+    assert backends.ready(BERT, read, device=CPU)[0] == "torch"
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"half": '])
+def test_a_damaged_memory_is_made_anew(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "backends.json"
+    file.write_text(content)
+    backends.remember_in(file)
+    name, _ = backends.ready(BERT, read, device=CPU)
+    assert json.loads(file.read_text()) == {backends._about(BERT): name}

@@ -1,0 +1,129 @@
+"""Many jobs in one thread against the same jobs one after the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbench.inference import Batched, Memo, run
+
+
+class Model:
+    """Squares numbers, and notes what it was asked at once."""
+
+    def __init__(self, memo: bool = False) -> None:
+        self.calls: list[list[int]] = []
+        self.ask: Batched[int, int] = Batched(self.compute, Memo(10**6, lambda key, value: 1) if memo else None)
+
+    def compute(self, keys: list[int]) -> list[int]:
+        self.calls.append(list(keys))
+        return [key * key for key in keys]
+
+
+PROGRAMS = st.lists(st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 9), max_size=4)), max_size=5), max_size=7)
+
+
+@given(PROGRAMS, st.integers(1, 5), st.booleans())
+def test_jobs_get_the_same_answers_at_any_width(
+    programs: list[list[tuple[bool, list[int]]]], width: int, memo: bool
+) -> None:
+    models = Model(memo), Model(memo)
+
+    def job(number: int) -> tuple[int, list[list[int]]]:
+        return number, [models[which].ask(keys) for which, keys in programs[number]]
+
+    jobs = [lambda number=number: job(number) for number in range(len(programs))]  # type: ignore[misc]
+    expected = {i: [[k * k for k in keys] for _, keys in program] for i, program in enumerate(programs)}
+    results = list(run(jobs, width))
+    assert dict(results) == expected and len(results) == len(programs)
+    for model in models:
+        asked = [key for call in model.calls for key in call]
+        assert all(len(call) == len(set(call)) for call in model.calls)
+        assert not memo or len(asked) == len(set(asked))
+
+
+def test_questions_of_jobs_under_way_share_a_batch() -> None:
+    model = Model()
+    jobs = [lambda i=i: (model.ask([i]), model.ask([10 + i, 3])) for i in range(6)]  # type: ignore[misc]
+    assert len(list(run(jobs, 3))) == 6
+    assert model.calls[:2] == [[0, 1, 2], [10, 3, 11, 12]]
+    assert len(model.calls) == 4
+
+
+def test_the_model_that_is_asked_most_goes_first() -> None:
+    few, many = Model(), Model()
+    order = []
+    few.ask._compute = lambda keys: order.append("few") or [0] * len(keys)  # type: ignore[func-returns-value]
+    many.ask._compute = lambda keys: order.append("many") or [0] * len(keys)  # type: ignore[func-returns-value]
+    list(run([lambda: few.ask([1]), lambda: many.ask([1, 2, 3])], 2))
+    assert order == ["many", "few"]
+
+
+def test_jobs_are_taken_when_there_is_room() -> None:
+    model, taken = Model(), []
+
+    def source() -> object:
+        for i in range(6):
+            taken.append(i)
+            yield lambda i=i: model.ask([i])
+
+    results = run(source(), 2)  # type: ignore[arg-type]
+    assert next(results) == [0]
+    assert taken == [0, 1]
+    assert len(list(results)) == 5
+
+
+@pytest.mark.parametrize("width", [2, 5])
+def test_random_numbers_do_not_depend_on_who_else_draws(width: int) -> None:
+    model = Model()
+
+    def job(seed: int) -> Callable[[], list[float]]:
+        def draw() -> list[float]:
+            random.seed(seed), np.random.seed(seed), torch.manual_seed(seed)
+            drawn = []
+            for _ in range(1 + seed):
+                drawn += [random.random(), float(np.random.random()), float(torch.rand(()))]
+                model.ask([seed])
+            return drawn
+
+        return draw
+
+    jobs = [job(seed) for seed in range(5)]
+    together = sorted(run(jobs, width), key=len)
+    assert together == sorted(run(jobs, 1), key=len)
+    assert len({row[0] for row in together}) == 5
+
+
+def test_what_a_model_raises_is_raised_where_it_was_asked() -> None:
+    def fail(keys: list[int]) -> list[int]:
+        raise ZeroDivisionError("no")
+
+    broken: Batched[int, int] = Batched(fail)
+    model = Model()
+
+    def job(i: int) -> str:
+        try:
+            broken([i])
+        except ZeroDivisionError:
+            return f"caught {model.ask([i])}"
+        return "nothing"
+
+    assert sorted(run([lambda: job(1), lambda: job(2)], 2)) == ["caught [1]", "caught [4]"]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_what_a_job_raises_ends_the_run(width: int) -> None:
+    model = Model()
+
+    def bad() -> list[int]:
+        model.ask([1])
+        raise KeyError("bad")
+
+    with pytest.raises(KeyError):
+        list(run([lambda: model.ask([1]), bad, lambda: model.ask([2])], width))

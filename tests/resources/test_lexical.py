@@ -1,0 +1,38 @@
+"""The tagger that is asked for one word in a context against NLTK's, which tags all of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nltk.tag import PerceptronTagger
+
+from rbench.resources.lexical import NltkTagger
+
+SENTENCES = [
+    [("the", "DT"), ("dog", "NN"), ("runs", "VBZ"), ("fast", "RB"), (".", ".")],
+    [("a", "DT"), ("run", "NN"), ("is", "VBZ"), ("fun", "NN")],
+    [("dogs", "NNS"), ("run", "VBP"), ("the", "DT"), ("show", "NN")],
+    [("we", "PRP"), ("show", "VBP"), ("a", "DT"), ("fast", "JJ"), ("dog", "NN")],
+] * 4
+WORDS = st.sampled_from(
+    ["the", "a", "dog", "dogs", "run", "runs", "show", "fast", "fun", "is", "Paris", "1999", "co-op", "x"]
+)
+
+
+@pytest.fixture(scope="module")
+def tagger() -> NltkTagger:
+    model = PerceptronTagger(load=False)
+    model.train(SENTENCES)
+    return NltkTagger(model)
+
+
+@settings(max_examples=300, deadline=None)
+@given(words=st.lists(WORDS, min_size=1, max_size=9))
+def test_each_words_tag_is_that_of_the_whole(tagger: NltkTagger, words: list[str]) -> None:
+    whole = [tag for _, tag in tagger(words)]
+    assert [tagger.at(words, place) for place in range(len(words))] == whole
+
+
+def test_tags_depend_on_the_context(tagger: NltkTagger) -> None:
+    assert tagger.at(["a", "run"], 1) == "NOUN" and tagger.at(["dogs", "run", "the"], 1) == "VERB"
