@@ -156,7 +156,8 @@ def _openvino(module: nn.Module, read: Read) -> Call:
     sample = (ids, torch.ones_like(ids), torch.zeros_like(ids))
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="torch|transformers|sentence_transformers")  # answers are compared with PyTorch's instead
+            # Of what tracing may lose: answers are compared with PyTorch's instead.
+            warnings.filterwarnings("ignore", module="torch|transformers|sentence_transformers")
             graph = openvino.convert_model(_Traced(module, read).eval(), example_input=sample)
         settings = {
             "INFERENCE_PRECISION_HINT": "f32",
