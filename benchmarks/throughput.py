@@ -5,8 +5,9 @@
 Stock runs as TextAttack runs it: its own wrapper (inputs padded to the tokenizer's limit, --max-length, 512 for BERT's
 kin), constraints, transformations and caches, one example after the other, with all cores for PyTorch. rbench runs as
 `rbench run` runs it: --workers processes. Examples are drawn at random; both sides get them in blocks, in turn, so that
-what else the machine does hits both. Models are loaded and one other example attacked before the clock starts. Medians
-are over blocks. Outcomes are compared too.
+what else the machine does hits both. Before the clock starts models are loaded and other examples attacked: one by
+stock, --warm by rbench, whose back-ends make code for each new shape of batch, so that both are measured as in the
+middle of a run of many. Medians are over blocks. Outcomes are compared too.
 
 Prints a table; --out FILE is JSON with one object an attack and task, the machine and versions. What is there already
 is not run again, so that the script can be stopped and resumed.
@@ -52,7 +53,8 @@ def main() -> None:
     profile = load.load_resources(ResourceChoice(profile=args.resources), registry)
     rows = open_task(task, args.data).split("test")
     order = np.random.Generator(np.random.PCG64(args.seed)).permutation(len(rows))
-    warm, *drawn = (rows[i] for i in order[: args.n + 1])
+    drawn = [rows[i] for i in order[: args.n]]
+    warm = [rows[i] for i in order[args.n : args.n + args.warm]]
     blocks = [drawn[i :: args.blocks] for i in range(args.blocks)]
     classifier, _ = EncoderClassifier.load(args.victim, args.device)
     resources = Resources(profile, args.models, device=args.device)
@@ -66,14 +68,13 @@ def main() -> None:
         )
         sides: dict[str, list[dict[str, Any]]] = {"stock": [], "rbench": []}
         different = 0
-        one_stock(theirs, [warm], spec, task, args.seed, resources)
+        one_stock(theirs, warm[:1], spec, task, args.seed, resources)
         for block in blocks:
             with measured(sides["stock"], len(block), children=False) as seen:
                 expected = one_stock(theirs, block, spec, task, args.seed, resources)
                 seen["queries"] = sum(o.num_queries for o in expected)
             with attack.Workers(args.workers, attack.How(args.device, args.backend, args.pooled)) as workers:
-                # As many as there are workers, or they would not all have loaded their models before the clock starts.
-                list(workers.run(cell, [warm._replace(id=f"{warm.id}-{i}") for i in range(4 * args.workers + 8)]))
+                list(workers.run(cell, warm))
                 with measured(sides["rbench"], len(block), children=args.workers > 1) as seen:
                     found = list(workers.run(cell, block))
                     seen["queries"] = sum(o.num_queries for o in found)
@@ -88,8 +89,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="mr")
     parser.add_argument("--test-rows", help="attack the rows of this folder of --data instead of the task's test split")
-    parser.add_argument("--n", type=int, default=18, help="how many test examples, drawn at random")
-    parser.add_argument("--blocks", type=int, default=3, help="turns in which the examples are attacked")
+    parser.add_argument("--n", type=int, default=24, help="how many test examples, drawn at random")
+    parser.add_argument("--warm", type=int, default=40, help="other examples that rbench attacks first")
+    parser.add_argument("--blocks", type=int, default=1, help="turns in which the examples are attacked")
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
     parser.add_argument("--victim", type=Path, required=True, help="a folder that EncoderClassifier.save wrote")
     parser.add_argument("--max-length", type=int, default=512, help="tokens at which texts are cut, for both sides")
@@ -201,6 +203,7 @@ def record(
         "max_length": args.max_length,
         "seed": args.seed,
         "workers": args.workers,
+        "warm": args.warm,
         "pooled": args.pooled,
         "backend": backend,
     }
