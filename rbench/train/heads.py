@@ -67,3 +67,21 @@ class MaskedLoss(nn.Module):
         loss = nn.functional.cross_entropy(self._head(hidden[masked]).float(), labels[masked])
         # A batch without a masked token has no mean; it teaches nothing.
         return {"loss": torch.nan_to_num(loss)}
+
+
+class MaskedBatches(nn.Module):
+    """Masks each batch and gives it to `loss`.
+
+    Here and not in the collator: a loader fetches ahead, so that a run resumed at a step would draw other masks.
+    """
+
+    def __init__(self, loss: MaskedLoss, collator: Any) -> None:
+        super().__init__()
+        self.loss = loss
+        self._collator = collator
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor) -> dict[str, Tensor]:
+        """As `MaskedLoss`, of tokens that transformers' collator chooses with torch's global generator of the CPU."""
+        ids, labels = self._collator.torch_mask_tokens(input_ids.cpu(), special_tokens_mask=special_tokens_mask.cpu())
+        out: dict[str, Tensor] = self.loss(ids.to(input_ids.device), attention_mask, labels.to(input_ids.device))
+        return out
