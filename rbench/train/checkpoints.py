@@ -14,6 +14,7 @@ from rbench.spec import EncoderSpec
 from rbench.spec.jobs import content_key
 
 RUN = "run.json"
+WEIGHTS = "model.safetensors"
 
 
 def claim(folder: Path, spec: EncoderSpec, seed: int, texts: list[str]) -> None:
@@ -56,5 +57,5 @@ def _whole(path: Path) -> bool:
 
 
 def _finite(path: Path) -> bool:
-    with safetensors.safe_open(path / "model.safetensors", framework="pt") as weights:
+    with safetensors.safe_open(path / WEIGHTS, framework="pt") as weights:
         return all(bool(weights.get_tensor(name).isfinite().all()) for name in weights.keys())  # noqa: SIM118

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,7 +152,10 @@ def _quiet() -> Iterator[None]:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            # Checkpoints are then removed in the order of their steps, which is as well.
+            warnings.filterwarnings("ignore", message="mtime may not be reliable")
+            yield
     finally:
         transformers.logging.set_verbosity(verbosity)
         if bars:

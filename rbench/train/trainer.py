@@ -119,7 +119,10 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         """Weights for a checkpoint: `save_model` knows that embeddings and masked-LM head are one tensor."""
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_model(self.model, str(folder / "model.safetensors"))
+        safetensors.torch.save_model(self.model, str(folder / checkpoints.WEIGHTS))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        safetensors.torch.load_model(model or self.model, str(Path(resume_from_checkpoint) / checkpoints.WEIGHTS))
 
 
 class Report(transformers.TrainerCallback):  # type: ignore[misc]
