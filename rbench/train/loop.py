@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from pydantic import BaseModel
 
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, TrainSpec
@@ -35,6 +36,7 @@ def pretrain(
     device: str = "cpu",
     progress: Progress | None = None,
     checkpoints: Path | None = None,
+    locate: Callable[[str], Path | str] = str,
 ) -> dict[str, float]:
     """Train the encoder that `spec.train` describes on `texts` and write it to `out` as a transformers folder.
 
@@ -50,6 +52,7 @@ def pretrain(
         progress: told after each step.
         checkpoints: a folder for about ten checkpoints a run, of which the last two are kept until the run ends. The
             same call after an interruption goes on from the last one.
+        locate: makes a folder or hub id of a model's name among the options (`MODELS` of the objective's `Options`).
 
     Returns:
         Scores: the objective's own on held-out texts, and `loss`, the mean of the training loss.
@@ -65,7 +68,7 @@ def pretrain(
     module = objectives.find(train.objective)
     with _quiet():
         transformers.set_seed(seed)
-        objective = module.build(module.Options(**train.options), spec, base)
+        objective = module.build(_with_models(module.Options(**train.options), locate), spec, base)
         chosen, held_out = _hold_out(texts, seed)
         if not objective.grouped:
             _check_batch(spec.name, train.batch_size, len(chosen))
@@ -86,11 +89,19 @@ def pretrain(
         trainer.train(resume_from_checkpoint=str(last) if last else None)
         loss = trainer.mean_loss()
         scores = objective.scores(held_out)
-        objective.save(out)
-        if checkpoints is not None:
-            kept.discard(checkpoints)
+        if trainer.is_world_process_zero():
+            objective.save(out)
+            if checkpoints is not None:
+                kept.discard(checkpoints)
     log.info("trained %s for %d steps: loss %.3f", spec.name, trainer.state.global_step, loss)
     return {"loss": loss, **scores}
+
+
+def _with_models(options: BaseModel, locate: Callable[[str], Path | str]) -> BaseModel:
+    """The options with the names of models replaced by places."""
+    named: tuple[str, ...] = getattr(options, "MODELS", ())
+    places = {field: str(locate(name)) for field in named if (name := getattr(options, field)) is not None}
+    return options.model_copy(update=places)
 
 
 def _hold_out(texts: list[str], seed: int) -> tuple[list[str], list[str]]:
@@ -139,6 +150,7 @@ def _arguments(
         logging_steps=logging_steps,
         # Trainer would hide what `Trainer.compute_loss` here stops at.
         logging_nan_inf_filter=False,
+        log_level_replica="error",
         report_to=[],
         disable_tqdm=True,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,9 @@ Size = Annotated[float, Field(ge=0)]
 
 class Contrastive(Strict):
     """What every contrastive objective has."""
+
+    MODELS: ClassVar[tuple[str, ...]] = ()
+    """Options that name further models, whose weights the result depends on."""
 
     temperature: Rate = 0.05
     """tau; SimCSE's (Gao et al. 2021, section 3). The RobustSentEmbed papers print none."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from rbench.train.options import Norm, SentenceLevel
 
@@ -173,7 +173,7 @@ class TokenTable(nn.Module):
         """V[w] becomes the mean of eta over the places of w among the words of the batch; other rows stay.
 
         Sums are of whole numbers (multiples of 2^-36), which no order of addition changes: neither that of the batch
-        nor that in which a GPU's threads arrive.
+        nor that in which a GPU's threads arrive. Several processes add up theirs and keep one table.
         """
         chosen = words.squeeze(-1) > 0
         seen, places = torch.unique(ids[chosen], return_inverse=True)
@@ -181,4 +181,15 @@ class TokenTable(nn.Module):
         sums.index_add_(0, places, (eta[chosen].double() * _FIXED_POINT).round().long())
         counts = torch.zeros(len(seen), dtype=torch.int64, device=eta.device)
         counts.index_add_(0, places, torch.ones_like(places))
+        if distributed.is_available() and distributed.is_initialized():
+            seen, sums, counts = _of_all_processes(len(self.V), seen, sums, counts)
         self.V[seen] = (sums.double() / (counts.unsqueeze(-1) * _FIXED_POINT)).to(self.V.dtype)
+
+
+def _of_all_processes(rows: int, seen: Tensor, sums: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Row numbers, sums and counts of what any process has seen, out of a table of so many rows."""
+    everywhere = torch.zeros(rows, sums.shape[-1] + 1, dtype=torch.int64, device=sums.device)
+    everywhere[seen] = torch.cat([sums, counts.unsqueeze(-1)], dim=1)
+    distributed.all_reduce(everywhere)
+    seen = everywhere[:, -1].nonzero().squeeze(-1)
+    return seen, everywhere[seen, :-1], everywhere[seen, -1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
 from rbench.train import checkpoints, objectives, pretrain
+from rbench.train.contrastive import ContrastiveObjective
 from rbench.train.origin import dropout_of
+from rbench.train.trainer import Order, Rows, Trainer
 from tests import tiny
 from tests.train import bases
 from tests.train.bases import TEXTS
@@ -98,6 +101,45 @@ def test_an_architecture_can_be_trained_from_nothing(tmp_path: Path) -> None:
     texts = [row["text"] for row in mini.rows("mini-corpus", "train")[:40]]
     pretrain(spec, None, texts, tmp_path / "out", seed=0)
     assert SentenceEncoder.open(tmp_path / "out", pooling="cls").encode(texts[:3]).shape == (3, 16)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_each_epoch_has_all_texts_in_an_order_of_its_own(grouped: bool) -> None:
+    rows = Rows(TEXTS, lambda text: {"input_ids": text.split()[: len(text) % 7 + 1]}, grouped)
+    first, second, again = (list(Order(rows, 8, 3, lambda e=e: e)) for e in (0, 1, 0))
+    assert sorted(first) == sorted(second) == list(range(80))
+    assert first == again and first != second
+    spread = [max(map(len, batch)) - min(map(len, batch)) for batch in lengths_of_batches(rows, first)]
+    assert (sum(spread) / len(spread) < 3) == grouped
+
+
+def lengths_of_batches(rows: Rows, order: list[int]) -> list[list[list[str]]]:
+    return [[rows[i]["input_ids"] for i in order[start : start + 8]] for start in range(0, len(order), 8)]
+
+
+def test_a_run_takes_whole_batches_and_another_order_each_epoch(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    features = ContrastiveObjective.features
+
+    def spy(self: ContrastiveObjective, text: str) -> dict[str, Any]:
+        seen.append(text)
+        return features(self, text)
+
+    monkeypatch.setattr(ContrastiveObjective, "features", spy)
+    texts = [f"{text} {tiny.FILL[i % 8]}" for i, text in enumerate(TEXTS[:30])]
+    steps: list[int] = []
+    spec = bases.spec("simcse", base, steps=None, epochs=2)
+    pretrain(spec, base, texts, tmp_path / "o", seed=0, progress=lambda done, total, _: steps.append(total))
+    assert steps == [6] * 6, "30 texts are 3 whole batches of 8"
+    assert len(seen) == 48 and seen[:24] != seen[24:]
+
+
+def test_the_mean_loss_weighs_reports_by_their_steps() -> None:
+    history = [{"loss": 4.0, "step": 2}, {"loss": 1.0, "step": 8}, {"train_loss": 9.0, "step": 8}]
+    stub: Any = SimpleNamespace(state=SimpleNamespace(log_history=history))
+    assert Trainer.mean_loss(stub) == pytest.approx((2 * 4 + 6 * 1) / 8)
 
 
 # ----------------------------------------------------------------------------------------------------------- resuming
@@ -244,6 +286,8 @@ def test_a_generator_must_be_a_masked_lm_with_the_same_vocabulary(base: Path, tm
         pretrain(bases.spec("robustsentembed", headless), headless, TEXTS, tmp_path / "o", seed=0)
     named = bases.spec("robustsentembed", headless, steps=1, options={"generator": str(base)})
     pretrain(named, headless, TEXTS, tmp_path / "o", seed=0)
+    by_name = bases.spec("robustsentembed", headless, steps=1, options={"generator": "known"})
+    pretrain(by_name, headless, TEXTS, tmp_path / "o", seed=0, locate={"known": base}.__getitem__)
     roberta = bases.masked_roberta(tmp_path / "roberta")
     with pytest.raises(JobError, match="another vocabulary"):
         other = bases.spec("robustsentembed", base, options={"generator": str(roberta)})

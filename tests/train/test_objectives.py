@@ -244,6 +244,18 @@ def test_vadvcse_is_its_algorithm_1(direction: str, divergence: str, distributio
     assert losses["loss"].item() == pytest.approx(expected, rel=1e-9)
 
 
+def test_the_virtual_loss_compares_with_the_positives(base: Path) -> None:
+    built = made("vadvcse", base, dropout=0.3, lam=1, sigma=0.2)
+    losses, seen = heads_seen(built, batch_of(built))
+    z, z_plus, z_adv = seen[0], seen[1], seen[-1]
+
+    def p(z: Tensor) -> Tensor:
+        return torch.stack([torch.cosine_similarity(a, z_plus, dim=1) / 0.05 for a in z]).softmax(1)
+
+    away = [SLOW["js"](a, b) for a, b in zip(p(z).numpy(), p(z_adv).numpy(), strict=True)]
+    assert losses["virtual"].item() == pytest.approx(sum(away) / 4, rel=1e-9)
+
+
 def ball(r: Tensor, radius: float) -> Tensor:
     return torch.stack([row * min(1.0, radius / float(row.square().sum().sqrt())) for row in r])
 
@@ -369,6 +381,20 @@ def test_the_generator_edits_words_only_and_draws_from_its_distribution(base: Pa
     changed = torch.stack([edit != batch.ids for edit in edits]).double().mean(0)[~outside]
     assert 0.3 < float(changed.mean()) < 1
     assert len({tuple(edit.flatten().tolist()) for edit in edits}) > 15
+
+
+@pytest.mark.parametrize("name", CONTRASTIVE)
+def test_mixed_precision_changes_little(name: str, base: Path) -> None:
+    built = made(name, base, temperature=0.5)
+    built.model.float()
+    batch = batch_of(built)
+    exact = run(built, batch)["loss"]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = run(built, batch)["loss"]
+    assert mixed.dtype == torch.float32
+    mixed.backward()
+    assert all(p.grad.isfinite().all() for p in built.model.parameters() if p.grad is not None)
+    assert exact > 0.1 and mixed.item() == pytest.approx(exact.item(), rel=0.05)
 
 
 # ------------------------------------------------------------------------------------------------------------ passes

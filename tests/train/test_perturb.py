@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -245,6 +247,34 @@ def test_the_order_of_the_batch_is_no_matter_to_the_last_bit() -> None:
         assert torch.equal(first.V, again.V)
         naive.append(torch.zeros(20, 4).index_add(0, ids[order].flatten(), eta[order].flatten(0, 1)))
     assert any(not torch.equal(naive[0], other) for other in naive), "this data would not tell"
+
+
+def _half(rank: int, port: int, folder: str) -> None:
+    """One of two processes: stores its half of a batch."""
+    store = torch.distributed.TCPStore("127.0.0.1", port, 2, rank == 0)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    ids, words, eta = batch_of_two()
+    mine = slice(rank, rank + 1)
+    kept = table()
+    kept.store(ids[mine], words[mine], eta[mine])
+    torch.save(kept.V, f"{folder}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def batch_of_two() -> tuple[Tensor, Tensor, Tensor]:
+    eta = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(4))
+    return torch.tensor([[1, 7, 8, 7, 9, 2], [1, 7, 9, 2, 0, 0]]), words_mask(), eta
+
+
+def test_several_processes_keep_one_table(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torch.multiprocessing.spawn(_half, args=(port, str(tmp_path)), nprocs=2)
+    alone = table()
+    alone.store(*batch_of_two())
+    for rank in (0, 1):
+        assert torch.equal(torch.load(tmp_path / f"{rank}.pt", weights_only=True), alone.V)
 
 
 def test_a_checkpoint_holds_the_table() -> None:

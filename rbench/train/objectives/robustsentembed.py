@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, cast
 
 from pydantic import Field
 
@@ -35,6 +35,8 @@ class Options(SentenceLevel):
     The discriminator starts as a copy of the base, as large as it.
     """
 
+    MODELS: ClassVar[tuple[str, ...]] = ("generator",)
+
     gamma: Size = 1e-3
     """Step of the token-level perturbation (ours)."""
     scaling: Literal["perturbation", "gradient"] = "perturbation"
@@ -46,7 +48,8 @@ class Options(SentenceLevel):
     masking: Annotated[float, Field(gt=0, lt=1)] = 0.15
     """Share of words masked for the generator: ELECTRA's (Clark et al. 2020), which the paper builds on."""
     generator: str | None = None
-    """Folder or hub id of the frozen masked LM; None is the base itself, where it has a masked-LM head."""
+    """The frozen masked LM: a folder, a hub id, or a name that whoever trains knows. None is the base itself, where it
+    has a masked-LM head."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
@@ -76,6 +79,11 @@ def _parts(options: Options, spec: EncoderSpec, where: str | Path, encoder: Sent
             "detection compares token ids, so the two must agree."
         )
     table = encoder.model.get_input_embeddings().weight
+    if table.shape[1] != encoder.dim:
+        raise JobError(
+            f"Encoder {spec.name}: the discriminator reads h among word embeddings, and this base has vectors of "
+            f"{encoder.dim} numbers and word embeddings of {table.shape[1]}."
+        )
     return {
         "table": TokenTable(table.shape[0], table.shape[1], options.sigma),
         "detection": ReplacedTokenDetection(
