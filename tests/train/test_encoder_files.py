@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,14 @@ def test_every_objective_has_an_encoder_of_the_embedded_world(objective: str) ->
     assert (spec.name, spec.train.objective, spec.train.data) == (f"{objective}-mini", objective, "mini-corpus")
     assert spec.title and spec.reference and spec.licence
     objectives.find(objective).Options(**spec.train.options)
+
+
+def test_options_are_checked_without_torch() -> None:
+    """They are when a suite is loaded, and `rbench list` is to answer at once."""
+    code = (
+        "import sys; from rbench.train import objectives\n"
+        "for name in objectives.names(): objectives.find(name).Options()\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
