@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
-from torch.utils.data import DataLoader
-from transformers.trainer_pt_utils import LengthGroupedSampler
+from pydantic import BaseModel
 
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, TrainSpec
+from rbench.train import checkpoints as kept
 from rbench.train import objectives
+from rbench.train.trainer import Report, Rows, Trainer
 
 log = logging.getLogger("rbench")
 Progress = Callable[[int, int, str], None]
-"""Called with steps done, steps in all, and a word about the loss."""
+"""Called with steps done, steps in all, and a word about the loss and its parts."""
 HELD_OUT = 0.02
 """Share of the texts kept from training, to score the result on; 500 at most."""
 
@@ -34,12 +35,30 @@ def pretrain(
     seed: int,
     device: str = "cpu",
     progress: Progress | None = None,
+    checkpoints: Path | None = None,
+    locate: Callable[[str], Path | str] = str,
 ) -> dict[str, float]:
     """Train the encoder that `spec.train` describes on `texts` and write it to `out` as a transformers folder.
 
-    `base` is the folder or hub id that `spec.base` stands for, None for an `architecture`. `device` is a torch device
-    ("cpu", "cuda"). Returns scores: the objective's own on held-out texts, and `loss`, the mean of the training loss.
-    Deterministic on a CPU for a seed and a number of threads. JobError where there is nothing to train on.
+    Deterministic on a CPU for a seed and a number of threads, interrupted or not.
+
+    Args:
+        spec: the encoder; its `train` says how.
+        base: the folder or hub id that `spec.base` stands for, None for an `architecture`.
+        texts: the corpus.
+        out: where the encoder goes.
+        seed: of everything that is left to chance.
+        device: a torch device ("cpu", "cuda").
+        progress: told after each step.
+        checkpoints: a folder for about ten checkpoints a run, of which the last two are kept until the run ends. The
+            same call after an interruption goes on from the last one.
+        locate: makes a folder or hub id of a model's name among the options (`MODELS` of the objective's `Options`).
+
+    Returns:
+        Scores: the objective's own on held-out texts, and `loss`, the mean of the training loss.
+
+    Raises:
+        JobError: there is nothing to train on, or too little; the loss became infinite or no number.
     """
     train = spec.train
     if train is None or not texts:
@@ -49,21 +68,40 @@ def pretrain(
     module = objectives.find(train.objective)
     with _quiet():
         transformers.set_seed(seed)
-        objective = module.build(module.Options(**train.options), spec, base)
-        kept, held_out = _hold_out(texts, seed)
-        trainer = _Trainer(
+        objective = module.build(_with_models(module.Options(**train.options), locate), spec, base)
+        chosen, held_out = _hold_out(texts, seed)
+        if not objective.grouped:
+            _check_batch(spec.name, train.batch_size, len(chosen))
+        if checkpoints is not None:
+            kept.claim(checkpoints, spec, seed, texts)
+        trainer = Trainer(
             model=objective.model,
-            args=_arguments(train, len(kept), out, seed, device),
-            train_dataset=_Features([objective.features(text) for text in kept]),
+            args=_arguments(
+                train, len(chosen), objective.grouped, checkpoints or out, checkpoints is not None, seed, device
+            ),
+            train_dataset=Rows(chosen, objective.features, objective.grouped),
             data_collator=objective.collate,
-            callbacks=[_Report(progress)] if progress else [],
+            callbacks=[Report(progress)],
+            name=spec.name,
         )
         trainer.remove_callback(transformers.PrinterCallback)
-        result = trainer.train()
+        last = kept.last_good(checkpoints) if checkpoints is not None else None
+        trainer.train(resume_from_checkpoint=str(last) if last else None)
+        loss = trainer.mean_loss()
         scores = objective.scores(held_out)
-        objective.save(out)
-    log.info("trained %s for %d steps: loss %.3f", spec.name, result.global_step, result.training_loss)
-    return {"loss": float(result.training_loss), **scores}
+        if trainer.is_world_process_zero():
+            objective.save(out)
+            if checkpoints is not None:
+                kept.discard(checkpoints)
+    log.info("trained %s for %d steps: loss %.3f", spec.name, trainer.state.global_step, loss)
+    return {"loss": loss, **scores}
+
+
+def _with_models(options: BaseModel, locate: Callable[[str], Path | str]) -> BaseModel:
+    """The options with the names of models replaced by places."""
+    named: tuple[str, ...] = getattr(options, "MODELS", ())
+    places = {field: str(locate(name)) for field in named if (name := getattr(options, field)) is not None}
+    return options.model_copy(update=places)
 
 
 def _hold_out(texts: list[str], seed: int) -> tuple[list[str], list[str]]:
@@ -72,11 +110,27 @@ def _hold_out(texts: list[str], seed: int) -> tuple[list[str], list[str]]:
     return [texts[index] for index in order[count:]], [texts[index] for index in order[:count]]
 
 
-def _arguments(train: TrainSpec, size: int, out: Path, seed: int, device: str) -> transformers.TrainingArguments:
+def _check_batch(name: str, batch_size: int, size: int) -> None:
+    """The sentences of a batch are each other's negatives, so a batch must be whole and have two at least."""
+    if batch_size < 2:
+        raise JobError(f"Encoder {name}: a batch of {batch_size} has no negatives; train.batch_size must be 2 or more.")
+    if size < batch_size:
+        raise JobError(
+            f"Encoder {name}: its corpus has {size} sentences to train on, fewer than a batch of {batch_size}; "
+            "take a smaller train.batch_size or a larger corpus."
+        )
+
+
+def _arguments(
+    train: TrainSpec, size: int, grouped: bool, folder: Path, save: bool, seed: int, device: str
+) -> transformers.TrainingArguments:
     epochs = train.epochs if train.epochs is not None else 1.0
-    steps = train.steps or math.ceil(epochs * math.ceil(size / train.batch_size))
+    batches = math.ceil(size / train.batch_size) if grouped else size // train.batch_size
+    steps = train.steps or math.ceil(epochs * batches)
+    logging_steps = max(1, steps // 100)
+    on_cpu = torch.device(device).type == "cpu"
     return transformers.TrainingArguments(
-        output_dir=str(out),
+        output_dir=str(folder),
         max_steps=steps,
         per_device_train_batch_size=train.batch_size,
         learning_rate=train.learning_rate,
@@ -84,54 +138,22 @@ def _arguments(train: TrainSpec, size: int, out: Path, seed: int, device: str) -
         weight_decay=train.weight_decay,
         lr_scheduler_type="linear",
         seed=seed,
-        use_cpu=torch.device(device).type == "cpu",
+        use_cpu=on_cpu,
+        bf16=not on_cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
         dataloader_pin_memory=False,
+        dataloader_drop_last=not grouped,
         remove_unused_columns=False,
-        save_strategy="no",
-        logging_steps=max(1, steps // 100),
+        save_strategy="steps" if save else "no",
+        # A checkpoint comes with a logged loss, so that the mean over a resumed run misses none.
+        save_steps=logging_steps * max(1, steps // 10 // logging_steps),
+        save_total_limit=2,
+        logging_steps=logging_steps,
+        # Trainer would hide what `Trainer.compute_loss` here stops at.
+        logging_nan_inf_filter=False,
+        log_level_replica="error",
         report_to=[],
         disable_tqdm=True,
     )
-
-
-class _Features(torch.utils.data.Dataset[dict[str, Any]]):
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.rows[index]
-
-
-class _Trainer(transformers.Trainer):  # type: ignore[misc]
-    """Batches hold texts of like length: on a CPU, padding is what short sentences would spend their time on."""
-
-    def get_train_dataloader(self) -> DataLoader[dict[str, Any]]:
-        lengths = [len(row["input_ids"]) for row in self.train_dataset.rows]
-        generator = torch.Generator().manual_seed(self.args.seed)
-        sampler = LengthGroupedSampler(self.args.train_batch_size, lengths=lengths, generator=generator)
-        loader: DataLoader[dict[str, Any]] = DataLoader(
-            self.train_dataset, batch_size=self.args.train_batch_size, sampler=sampler, collate_fn=self.data_collator
-        )
-        prepared: DataLoader[dict[str, Any]] = self.accelerator.prepare(loader)
-        return prepared
-
-
-class _Report(transformers.TrainerCallback):  # type: ignore[misc]
-    """Hands the Trainer's progress on."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._text = ""
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        if logs and "loss" in logs:
-            self._text = f"loss {logs['loss']:.2f}"
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._progress(state.global_step, state.max_steps, self._text)
 
 
 @contextmanager
@@ -142,7 +164,10 @@ def _quiet() -> Iterator[None]:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            # Checkpoints are then removed in the order of their steps, which is as well.
+            warnings.filterwarnings("ignore", message="mtime may not be reliable")
+            yield
     finally:
         transformers.logging.set_verbosity(verbosity)
         if bars:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rbench.encoders.load import fetch
+from rbench.encoders.load import load as load_encoder
+from rbench.encoders.locate import transformer_folder
 from rbench.errors import JobError
 from rbench.mini import tokenizer as mini_tokenizer
 from rbench.spec import EncoderSpec
+
+if TYPE_CHECKING:
+    from rbench.encoders.sentence import SentenceEncoder
 
 
 def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
@@ -16,14 +23,84 @@ def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
 
     JobError where the architecture's keys are not those of a BertConfig.
     """
-    from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
+    from transformers import AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM
 
     if base is not None:
-        origin: dict[str, Any] = {"trust_remote_code": spec.trust_remote_code}
-        if spec.revision is not None:
-            origin["revision"] = spec.revision
-        model = AutoModelForMaskedLM.from_pretrained(str(base), **origin)
-        return keep_layers(model, spec.layers), AutoTokenizer.from_pretrained(str(base), **origin)
+        folder = _folder(spec, base)
+        model = AutoModelForMaskedLM.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
+        return keep_layers(model, spec.layers), tokenizer
+    config, tokenizer = _architecture(spec)
+    return keep_layers(BertForMaskedLM(config), spec.layers), tokenizer
+
+
+def generator(spec: EncoderSpec, name: str | Path) -> tuple[Any, Any]:
+    """(masked LM, tokenizer) with all of its layers; JobError where the weights at `name` have no masked-LM head."""
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    folder = _folder(spec, name)
+    try:
+        model, info = AutoModelForMaskedLM.from_pretrained(
+            folder, trust_remote_code=spec.trust_remote_code, output_loading_info=True
+        )
+    except ValueError as error:
+        raise JobError(f"Encoder {spec.name}: {name} is no masked LM ({error}).") from error
+    if info["missing_keys"]:
+        raise JobError(
+            f"Encoder {spec.name}: {name} has no masked-LM head, which replaced-token detection needs for its "
+            "generator. Name a masked LM with the same vocabulary: train.options.generator."
+        )
+    return model, AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
+
+
+def sentence_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEncoder:
+    """The encoder that training changes, in float32 on the CPU.
+
+    ResourceError where the base cannot be read, JobError where the architecture's keys are not those of a BertConfig.
+    """
+    if base is not None:
+        return load_encoder(spec, base)
+    from transformers import BertModel
+
+    from rbench.encoders.sentence import SentenceEncoder
+
+    config, tokenizer = _architecture(spec)
+    model = keep_layers(BertModel(config), spec.layers)
+    return SentenceEncoder(model, tokenizer, spec.pooling, spec.max_length, spec.name)
+
+
+def with_dropout(network: Any, dropout: float) -> Any:
+    """A transformers network without a pooler, with the weights of `network` and every dropout probability as given.
+
+    Made anew, because a network copies some of these numbers into its layers when it is made.
+    """
+    config = copy.deepcopy(network.config)
+    config.update(dict.fromkeys(dropout_of(config), dropout))
+    fresh = type(network)(config)
+    if getattr(fresh, "pooler", None) is not None:
+        fresh.pooler = None
+    fresh.load_state_dict(network.state_dict())
+    return fresh
+
+
+def dropout_of(config: Any) -> dict[str, float]:
+    """The dropout probabilities of a transformers config by name, those of classifiers left out."""
+    return {
+        name: float(value)
+        for name, value in sorted(config.to_dict().items())
+        if "dropout" in name and "classif" not in name and isinstance(value, int | float)
+    }
+
+
+def _folder(spec: EncoderSpec, where: str | Path) -> Path:
+    """The transformers folder behind a folder, an `id@commit` or a hub id."""
+    return transformer_folder(fetch(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision))
+
+
+def _architecture(spec: EncoderSpec) -> tuple[Any, Any]:
+    """(BertConfig, tokenizer of the embedded world)."""
+    from transformers import AutoTokenizer, BertConfig
+
     with tempfile.TemporaryDirectory() as folder:
         mini_tokenizer.write(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -33,10 +110,8 @@ def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
         raise JobError(
             f"The architecture of encoder {spec.name} has keys that a BertConfig does not know: {', '.join(unknown)}."
         )
-    config = BertConfig(
-        **{"max_position_embeddings": mini_tokenizer.MAX_LENGTH, **architecture}, vocab_size=len(tokenizer)
-    )
-    return keep_layers(BertForMaskedLM(config), spec.layers), tokenizer
+    sizes = {"max_position_embeddings": mini_tokenizer.MAX_LENGTH, **architecture}
+    return BertConfig(**sizes, vocab_size=len(tokenizer)), tokenizer
 
 
 def keep_layers(model: Any, layers: int | None) -> Any:

@@ -26,14 +26,21 @@ class Objective(Protocol):
     """What the loop needs to train an encoder and to keep it."""
 
     model: nn.Module
-    """Takes a collated batch as keywords and returns an output with `loss`."""
+    """Takes a collated batch as keywords and returns `loss` and, under the paper's names, the parts it is the sum of.
+
+    Whatever is drawn by chance is drawn here, from torch's global generator, so that a resumed run draws the same.
+    """
+    grouped: bool
+    """Whether a batch holds texts of like length, the last batch of an epoch being smaller: on a CPU, padding is what
+    short sentences would spend their time on. Otherwise texts are shuffled and only whole batches are taken, for
+    sentences that are each other's negatives."""
 
     def features(self, text: str) -> dict[str, Any]:
         """One training text, encoded; `input_ids` is among the keys."""
         ...
 
     def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """A padded batch; any chance comes from torch's global generator."""
+        """A padded batch; nothing here is left to chance."""
         ...
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
@@ -41,7 +48,7 @@ class Objective(Protocol):
         ...
 
     def save(self, folder: Path) -> None:
-        """Write a transformers folder: config, safetensors weights, tokenizer."""
+        """Write a transformers folder: config, safetensors weights, tokenizer; where possible a SentenceTransformer."""
         ...
 
 

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from rbench.spec import EncoderSpec
+from rbench.spec import EncoderSpec, Strict
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Options(BaseModel):
+class Options(Strict):
     """Options of the objective."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     mask: Annotated[float, Field(gt=0, lt=1)] = 0.15
     """Share of tokens that are to be predicted."""
@@ -31,17 +29,20 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Maske
 class MaskedLanguageModelling:
     """Implements `Objective`."""
 
+    grouped = True
+
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
         from transformers import DataCollatorForLanguageModeling
 
-        from rbench.train.heads import MaskedLoss
+        from rbench.train.heads import MaskedBatches, MaskedLoss
         from rbench.train.origin import masked_lm
 
         assert spec.train is not None
+        self._spec = spec
         self.masked_lm, self.tokenizer = masked_lm(spec, base)
-        self.model = MaskedLoss(self.masked_lm)
+        collator = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=options.mask)
+        self.model = MaskedBatches(MaskedLoss(self.masked_lm), collator)
         self._max_length = spec.train.max_length
-        self._collator = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=options.mask)
 
     def features(self, text: str) -> dict[str, Any]:
         encoded = self.tokenizer(
@@ -54,8 +55,7 @@ class MaskedLanguageModelling:
         return dict(encoded)
 
     def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        collated: dict[str, Tensor] = self._collator(list(batch))
-        return collated
+        return dict(self.tokenizer.pad(list(batch), return_tensors="pt"))
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """`masked_accuracy`: share of masked tokens (15%, every one as [MASK]) whose best prediction is right, 0..1."""
@@ -84,5 +84,17 @@ class MaskedLanguageModelling:
         return {"masked_accuracy": correct / total} if total else {}
 
     def save(self, folder: Path) -> None:
+        """With the masked-LM head; where sentence-transformers knows the pooling, also as a SentenceTransformer."""
+        from rbench.encoders.sentence import longest_input
+        from rbench.train import layout
+
         self.masked_lm.save_pretrained(folder, safe_serialization=True)
         self.tokenizer.save_pretrained(folder)
+        if self._spec.pooling in layout.EXPRESSIBLE:
+            longest = longest_input(self.masked_lm, self.tokenizer)
+            layout.write(
+                folder,
+                pooling=self._spec.pooling,
+                dim=self.masked_lm.config.hidden_size,
+                max_length=min(self._spec.max_length or longest, longest),
+            )

@@ -1,0 +1,61 @@
+"""Checkpoints of one training run: which run they belong to, and which of them is whole and finite."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import safetensors
+
+from rbench.errors import JobError
+from rbench.spec import EncoderSpec
+from rbench.spec.jobs import content_key
+
+RUN = "run.json"
+WEIGHTS = "model.safetensors"
+
+
+def claim(folder: Path, spec: EncoderSpec, seed: int, texts: list[str]) -> None:
+    """Make `folder` the place of this run's checkpoints. JobError where it holds those of another run."""
+    corpus = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    key = content_key({"encoder": spec, "seed": seed, "texts": corpus})
+    record = folder / RUN
+    if record.is_file() and json.loads(record.read_text(encoding="utf-8")).get("key") != key:
+        raise JobError(
+            f"{folder} holds the checkpoints of another training run (another encoder, seed or corpus); "
+            "name another folder or remove it."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps({"encoder": spec.name, "key": key}) + "\n", encoding="utf-8")
+
+
+def last_good(folder: Path) -> Path | None:
+    """The newest checkpoint in `folder` that was written to its end and whose weights are all finite numbers."""
+    found = [path for path in folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
+    for path in sorted(found, key=lambda path: -int(path.name.rpartition("-")[2])):
+        if _whole(path) and _finite(path):
+            return path
+    return None
+
+
+def discard(folder: Path) -> None:
+    """Remove the run's checkpoints and its claim; anything else in `folder` stays."""
+    for path in folder.glob("checkpoint-*"):
+        shutil.rmtree(path)
+    (folder / RUN).unlink(missing_ok=True)
+
+
+def _whole(path: Path) -> bool:
+    """The Trainer writes its state last."""
+    try:
+        json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _finite(path: Path) -> bool:
+    with safetensors.safe_open(path / WEIGHTS, framework="pt") as weights:
+        return all(bool(weights.get_tensor(name).isfinite().all()) for name in weights.keys())  # noqa: SIM118

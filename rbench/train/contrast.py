@@ -1,0 +1,90 @@
+"""The contrastive terms, and the divergences of distributions, that objectives share.
+
+Computed without autocast: with a temperature of 0.05 the third digit of a cosine matters, and bf16 has no third digit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def cosines(a: Tensor, b: Tensor) -> Tensor:
+    """sim(a_i, b_j) for all pairs: (n, m) for (n, d) and (m, d)."""
+    with torch.autocast(a.device.type, enabled=False):
+        return functional.normalize(_full(a), dim=-1) @ functional.normalize(_full(b), dim=-1).T
+
+
+def _full(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+def info_nce(z: Tensor, positives: Sequence[Tensor], others: Tensor, temperature: float) -> Tensor:
+    """L_con(z_i, z_i^pos, z_i^neg), the mean over i (RobustSentEmbed, equation 9); with one positive, SimCSE's loss.
+
+    Args:
+        z: (n, d) vectors.
+        positives: one (n, d) for each member of the positive set: row i belongs to z_i. Their terms are summed inside
+            the logarithm.
+        others: (n, d); row j is a negative of each z_i with i != j.
+    """
+    together = torch.stack([functional.cosine_similarity(_full(z), _full(p), dim=-1) for p in positives], dim=1)
+    apart = cosines(z, others)
+    own = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    together, apart = together / temperature, (apart / temperature).masked_fill(own, -math.inf)
+    loss = torch.cat([together, apart], dim=1).logsumexp(1) - together.logsumexp(1)
+    return loss.mean()
+
+
+def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:
+    """NT-Xent (Chen et al. 2020, equation 1): each of 2n views against its partner and the 2n - 2 others; the mean."""
+    views = torch.cat([a, b])
+    n = len(a)
+    scores = cosines(views, views) / temperature
+    scores = scores.masked_fill(torch.eye(2 * n, dtype=torch.bool, device=scores.device), -math.inf)
+    partner = torch.arange(2 * n, device=scores.device).roll(n)
+    return functional.cross_entropy(scores, partner)
+
+
+def uniformity(x: Tensor) -> Tensor:
+    """log of the mean over pairs of exp(-2 |x - y|^2) for vectors on the sphere (Wang and Isola 2020, 4.1.2)."""
+    return (-2 * torch.pdist(functional.normalize(x, dim=-1)).square()).exp().mean().log()
+
+
+# ---------------------------------------------------------------------------------------------------- divergences
+
+
+def _kl(p: Tensor, q: Tensor) -> Tensor:
+    return (p.exp() * (p - q)).sum(-1)
+
+
+def _symmetric_kl(p: Tensor, q: Tensor) -> Tensor:
+    return (_kl(p, q) + _kl(q, p)) / 2
+
+
+def _js(p: Tensor, q: Tensor) -> Tensor:
+    m = torch.logaddexp(p, q) - math.log(2)
+    return (_kl(p, m) + _kl(q, m)) / 2
+
+
+def _l2(p: Tensor, q: Tensor) -> Tensor:
+    return (p.exp() - q.exp()).square().sum(-1)
+
+
+def _linf(p: Tensor, q: Tensor) -> Tensor:
+    return (p.exp() - q.exp()).abs().amax(-1)
+
+
+DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "js": _js,
+    "kl": _kl,
+    "symmetric-kl": _symmetric_kl,
+    "l2": _l2,
+    "linf": _linf,
+}
+"""F(P, Q) (n,) of log-probabilities (n, m): V-advCSE (Ko 2024), equations 11 to 14. `l2`, the squared distance of the
+probabilities, which unlike the distance has a gradient where they are equal, and `linf`, the largest, are ours."""

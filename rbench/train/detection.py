@@ -1,0 +1,81 @@
+"""Adversarial replaced-token detection (RobustSentEmbed, Asl et al. 2024, section 3.2, equation 8)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rbench.train.heads import vocabulary_head
+
+
+class ReplacedTokenDetection(nn.Module):
+    """A frozen generator G that edits sentences, and a discriminator D that finds the edits and sees h = f(x).
+
+    D reads the edited sentence's word embeddings in its own table, X'', plus eta, with h in the place of the first
+    token (the paper says that D sees h, not where: ours), so f learns from D through h alone. `same` below compares
+    token ids: equation 8 compares perturbed embeddings, of which no two are equal.
+
+    Args:
+        generator: a transformers masked LM; its weights are not trained and it is always in eval mode.
+        discriminator: a transformers network without head, as wide as f.
+        mask_id: the id of the mask token.
+        masking: share of words that are masked and given to G.
+        reduction: `sum` over tokens and batch, as printed, or their `mean`.
+    """
+
+    def __init__(
+        self, generator: Any, discriminator: Any, *, mask_id: int, masking: float, reduction: Literal["sum", "mean"]
+    ) -> None:
+        super().__init__()
+        self.generator = generator.requires_grad_(False)
+        self.discriminator = discriminator
+        self.original = nn.Linear(int(discriminator.config.hidden_size), 1)
+        self._mask_id, self._masking, self._reduction = mask_id, masking, reduction
+
+    def train(self, mode: bool = True) -> Self:
+        """D in train mode, G never."""
+        super().train(mode)
+        self.generator.eval()
+        return self
+
+    @torch.no_grad()
+    def edit(self, ids: Tensor, mask: Tensor, words: Tensor) -> Tensor:
+        """x'' = G(MLM(x)): masked words replaced by draws from G's distribution, which may be the words themselves."""
+        masked = (torch.rand(ids.shape, device=ids.device) < self._masking) & (words.squeeze(-1) > 0)
+        edited = ids.clone()
+        if masked.any():
+            logits = self._scores(ids.masked_fill(masked, self._mask_id), mask, masked)
+            edited[masked] = torch.multinomial(logits.float().softmax(-1), 1).squeeze(-1)
+        return edited
+
+    def _scores(self, ids: Tensor, mask: Tensor, masked: Tensor) -> Tensor:
+        """G's scores of the vocabulary for the masked tokens only."""
+        head = vocabulary_head(self.generator)
+        if head is None:
+            logits: Tensor = self.generator(input_ids=ids, attention_mask=mask).logits
+            return logits[masked]
+        scores: Tensor = head(self.generator.base_model(input_ids=ids, attention_mask=mask).last_hidden_state[masked])
+        return scores
+
+    def forward(self, ids: Tensor, mask: Tensor, words: Tensor, h: Tensor, eta: Tensor) -> Tensor:
+        """L_RTD of equation 8 over the words of the batch.
+
+        Args:
+            ids, mask: the sentences, (batch, length).
+            words: 1 where a token is neither padding nor special, (batch, length, 1).
+            h: f(x), (batch, D).
+            eta: the token-level perturbation, (batch, length, D).
+        """
+        edited = self.edit(ids, mask, words)
+        X_adv = self.discriminator.get_input_embeddings()(edited) + eta
+        seen = torch.cat([h.unsqueeze(1).to(X_adv.dtype), X_adv[:, 1:]], dim=1)
+        states = self.discriminator(inputs_embeds=seen, attention_mask=mask).last_hidden_state
+        chosen = words.squeeze(-1) > 0
+        same = (edited == ids)[chosen]
+        logits = self.original(states)[chosen].squeeze(-1)
+        logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+        total = functional.binary_cross_entropy_with_logits(logits, same.to(logits.dtype), reduction="sum")
+        return total if self._reduction == "sum" else total / max(1, len(logits))

@@ -1,0 +1,45 @@
+"""The folder that training leaves behind: a transformers model that is also a SentenceTransformer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rbench.errors import JobError
+from rbench.spec import Pooling
+
+_MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+_MODE: dict[Pooling, str] = {"cls": "cls_token", "mean": "mean_tokens"}
+EXPRESSIBLE = tuple(_MODE)
+
+
+def check(name: str, pooling: Pooling) -> None:
+    """JobError where SentenceTransformer has no such pooling, so that what is trained could not be saved for it."""
+    if pooling not in _MODE:
+        raise JobError(
+            f"Encoder {name} has pooling {pooling}; an encoder trained here has {' or '.join(EXPRESSIBLE)}, which "
+            "sentence-transformers can read. A head for training is added to either."
+        )
+
+
+def write(folder: Path, *, pooling: Pooling, dim: int, max_length: int) -> None:
+    """Add to a transformers folder what makes it a SentenceTransformer: modules.json and what that names.
+
+    Args:
+        pooling: one of `EXPRESSIBLE`.
+        dim: width of the vectors.
+        max_length: longest input in tokens.
+    """
+    kinds = {"Transformer": "", "Pooling": "1_Pooling"}
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(kinds.items())
+    ]
+    modes = {f"pooling_mode_{mode}": mode == _MODE[pooling] for mode in _MODES}
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    for file, content in (
+        ("modules.json", modules),
+        ("sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False}),
+        ("1_Pooling/config.json", {"word_embedding_dimension": dim, **modes, "include_prompt": True}),
+    ):
+        (folder / file).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

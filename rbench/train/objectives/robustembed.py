@@ -1,0 +1,50 @@
+"""RobustEmbed (Asl et al. 2023), as RobustSentEmbed (Asl et al. 2024, sections 3.1 and 3.2) restates it.
+
+Sentence-level perturbation alone: T-step FGSM mixed with K-step PGD (equations 5 to 7), and the two contrastive terms
+of equation 10.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rbench.spec import EncoderSpec
+from rbench.train.options import SentenceLevel
+
+if TYPE_CHECKING:
+    from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
+
+
+class Options(SentenceLevel):
+    """Printed and ours: see `SentenceLevel`. The values are those of RobustSentEmbed, which is the paper at hand."""
+
+
+def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
+    """RobustEmbed on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    from rbench.train.contrastive import ContrastiveObjective
+
+    return ContrastiveObjective(spec, base, options, partial(losses, options))
+
+
+def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
+    """The first two terms of equation 10.
+
+    Passes: forward 3 + max(K, T), backward as many, those of the ascent without the weights (twice as many of them with
+    separate tracks). z+ is encoded once and is the constant target of the ascent.
+    """
+    from rbench.train.contrast import info_nce
+    from rbench.train.perturb import ascend
+
+    tau = options.temperature
+    X = model.embed(batch)
+    _, z, z_plus = model.twice(X, batch.mask)
+    target, start = z_plus.detach(), X.detach()
+    delta = ascend(
+        options, start, batch.words, lambda d: info_nce(model.z(start + d, batch.mask), [target], target, tau)
+    )
+    z_adv = model.z(X + delta, batch.mask)
+    robust = info_nce(z, [z_plus, z_adv], z_plus, tau)
+    regular = options.lambda1 * info_nce(z_adv, [z_plus], z_plus, tau)
+    return {"loss": robust + regular, "robust": robust, "adversarial": regular}

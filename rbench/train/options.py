@@ -1,0 +1,57 @@
+"""Options that several objectives share. No torch: options are checked when a suite is loaded."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from rbench.spec import Strict
+from rbench.spec.words import Count, Rate, Share
+
+Norm = Literal["l1", "l2", "linf"]
+Size = Annotated[float, Field(ge=0)]
+
+
+class Contrastive(Strict):
+    """What every contrastive objective has."""
+
+    MODELS: ClassVar[tuple[str, ...]] = ()
+    """Options that name further models, whose weights the result depends on."""
+
+    temperature: Rate = 0.05
+    """tau; SimCSE's (Gao et al. 2021, section 3). The RobustSentEmbed papers print none."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Dropout while training, in place of the base's own; what is saved has the base's again. None keeps the base's."""
+
+
+class SentenceLevel(Contrastive):
+    """Sentence-level perturbation (RobustSentEmbed, Asl et al. 2024, equations 5 to 7, Algorithm 1; RobustEmbed's too).
+
+    Printed: alpha, beta, K, T, rho, the norm, lambda1. Not printed, so ours: epsilon, sigma, whether delta is one
+    matrix or one vector a sentence.
+    """
+
+    norm: Norm = "linf"
+    """P, the norm of the ball and of equation 5's normalisation, taken over all numbers of a sentence's delta."""
+    epsilon: Rate = 0.01
+    """Radius of the ball (ours). It suits L-infinity: L1 and L2 balls of the same radius are far smaller."""
+    sigma: Size = 0.05
+    """delta starts as U(-sigma, sigma) / sqrt(D) (ours)."""
+    alpha: Size = 1e-5
+    """Step of PGD."""
+    beta: Size = 1e-3
+    """Step of FGSM."""
+    K: Count = 5
+    """Steps of PGD."""
+    T: Count = 5
+    """Steps of FGSM."""
+    rho: Share = 0.5
+    """Weight of PGD in the mixture (equation 7)."""
+    tracks: Literal["joint", "separate"] = "joint"
+    """`joint`: Algorithm 1, one gradient a step, both step from delta^t = rho delta_pgd^t + (1 - rho) delta_fgsm^t.
+    `separate`: equations 5 and 6, each goes its own way with its own gradient, at twice the passes."""
+    delta: Literal["matrix", "vector"] = "matrix"
+    """A perturbation for each token of the sentence, or one that all of its tokens share."""
+    lambda1: Size = 1 / 128
+    """Weight of the second term of equation 10."""

@@ -1,0 +1,148 @@
+"""transformers' Trainer as the loop needs it: the order of texts, the loss's parts, a stop where it is no number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+import transformers
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+from transformers.trainer_pt_utils import get_length_grouped_indices
+
+from rbench.errors import JobError
+from rbench.train import checkpoints
+
+
+class Rows(Dataset[dict[str, Any]]):
+    """Encoded texts; `lengths` in tokens where texts are to be grouped, which has them all encoded at once."""
+
+    def __init__(self, texts: list[str], features: Callable[[str], dict[str, Any]], grouped: bool) -> None:
+        self._texts = texts
+        self._features = features
+        self._rows = [features(text) for text in texts] if grouped else None
+        self.lengths = [len(row["input_ids"]) for row in self._rows] if self._rows is not None else None
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self._rows[index] if self._rows is not None else self._features(self._texts[index])
+
+
+class Order(Sampler[int]):
+    """Which text comes when: a function of the seed and the epoch, so that a resumed run goes on with the next text."""
+
+    def __init__(self, rows: Rows, batch_size: int, seed: int, epoch: Callable[[], int]) -> None:
+        self._rows, self._batch_size, self._seed, self._epoch = rows, batch_size, seed, epoch
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self._seed)
+        order: list[int] = []
+        for _ in range(self._epoch() + 1):
+            if self._rows.lengths is None:
+                order = torch.randperm(len(self._rows), generator=generator).tolist()
+            else:
+                order = get_length_grouped_indices(self._rows.lengths, self._batch_size, generator=generator)
+        return iter(order)
+
+
+class Trainer(transformers.Trainer):  # type: ignore[misc]
+    """Trainer over `Rows` with a model that returns a loss and its parts.
+
+    Args:
+        name: of the encoder, for errors.
+    """
+
+    def __init__(self, *args: Any, name: str, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._name = name
+        self._sums: dict[str, Tensor] = {}
+        self._count = 0
+
+    def get_train_dataloader(self) -> DataLoader[dict[str, Any]]:
+        size = self.args.train_batch_size
+        order = Order(self.train_dataset, size, self.args.seed, lambda: int(self.state.epoch or 0))
+        loader: DataLoader[dict[str, Any]] = DataLoader(
+            self.train_dataset,
+            batch_size=size,
+            sampler=order,
+            collate_fn=self.data_collator,
+            drop_last=self.args.dataloader_drop_last,
+        )
+        prepared: DataLoader[dict[str, Any]] = self.accelerator.prepare(loader)
+        return prepared
+
+    def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any) -> Any:
+        """The loss; its parts are remembered for the next report. JobError where it is infinite or no number."""
+        outputs: dict[str, Tensor] = model(**inputs)
+        values = {name: value.detach().float().mean() for name, value in outputs.items()}
+        if not torch.isfinite(values["loss"]):
+            raise JobError(self._diverged({name: float(value) for name, value in values.items()}))
+        for name, value in values.items():
+            self._sums[name] = self._sums.get(name, torch.zeros_like(value)) + value
+        self._count += 1
+        loss = outputs["loss"].mean()
+        return (loss, outputs) if return_outputs else loss
+
+    def _diverged(self, values: dict[str, float]) -> str:
+        good = checkpoints.last_good(Path(self.args.output_dir))
+        return (
+            f"Encoder {self._name}: the loss is no finite number at step {self.state.global_step + 1} of "
+            f"{self.state.max_steps} ({', '.join(f'{name} {value:.4g}' for name, value in values.items())}). "
+            f"Last good checkpoint: {good or 'none'}. A lower train.learning_rate usually helps."
+        )
+
+    def log(self, logs: dict[str, float], *args: Any, **more: Any) -> None:
+        """Adds the means of the loss and its parts since the last report."""
+        if "loss" in logs and self._count:
+            logs.update({name: float(total) / self._count for name, total in self._sums.items()})
+            self._sums, self._count = {}, 0
+        super().log(logs, *args, **more)
+
+    def mean_loss(self) -> float:
+        """Mean of the loss over all steps, those before an interruption too."""
+        total, before = 0.0, 0
+        for entry in self.state.log_history:
+            if "loss" in entry:
+                total += entry["loss"] * (entry["step"] - before)
+                before = entry["step"]
+        return total / before if before else 0.0
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """Weights for a checkpoint: `save_model` knows that embeddings and masked-LM head are one tensor."""
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        safetensors.torch.save_model(self.model, str(folder / checkpoints.WEIGHTS))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        safetensors.torch.load_model(model or self.model, str(Path(resume_from_checkpoint) / checkpoints.WEIGHTS))
+
+
+class Report(transformers.TrainerCallback):  # type: ignore[misc]
+    """Hands the Trainer's progress on, and has the last steps logged too."""
+
+    def __init__(self, progress: Callable[[int, int, str], None] | None) -> None:
+        self._progress = progress
+        self._text = ""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        if logs and "loss" in logs:
+            parts = [f"{name} {value:.2g}" for name, value in logs.items() if name not in _NOT_PARTS]
+            self._text = f"loss {logs['loss']:.2f}" + (f" ({', '.join(parts)})" if parts else "")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        if state.global_step >= state.max_steps:
+            control.should_log = True
+        if self._progress is not None:
+            self._progress(state.global_step, state.max_steps, self._text)
+        return control
+
+
+_NOT_PARTS = {"loss", "grad_norm", "learning_rate", "epoch", "step"}

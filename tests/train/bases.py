@@ -1,0 +1,68 @@
+"""Bases of a few thousand weights for the objectives' tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from rbench.spec import EncoderSpec
+from tests import tiny
+
+TEXTS = [tiny.sentence(np.random.default_rng(i), i % 2) for i in range(80)]
+
+
+def masked_bert(folder: Path, dropout: float = 0.1, hidden: int = 8) -> Path:
+    """A random one-layer BERT with its masked-LM head and a tokenizer over the words of `tests.tiny`."""
+    tiny.write_bert(folder)
+    torch.manual_seed(1)
+    config = transformers.BertConfig(
+        vocab_size=5 + len(tiny.WORDS),
+        hidden_size=hidden,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=64,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        initializer_range=0.3,
+    )
+    transformers.BertForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
+def masked_roberta(folder: Path) -> Path:
+    """A random one-layer RoBERTa: one token type, positions that start after the padding's."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    folder.mkdir(parents=True)
+    trained = ByteLevelBPETokenizer()
+    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trained.train_from_iterator(TEXTS, vocab_size=300, min_frequency=1, special_tokens=specials)
+    trained.save_model(str(folder))
+    tokenizer = transformers.RobertaTokenizerFast(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    torch.manual_seed(2)
+    config = transformers.RobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=40,
+        type_vocab_size=1,
+        initializer_range=0.3,
+    )
+    transformers.RobertaForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def spec(objective: str, base: Path, pooling: str = "cls", **train: Any) -> EncoderSpec:
+    """An encoder to be trained on `base`."""
+    settings = {"data": "any", "steps": 8, "batch_size": 8, "learning_rate": 1e-2, "max_length": 16, **train}
+    return EncoderSpec.model_validate(
+        {"name": "tiny", "base": str(base), "pooling": pooling, "train": {"objective": objective, **settings}}
+    )

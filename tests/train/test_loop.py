@@ -1,0 +1,312 @@
+"""What the loop promises of contrastive objectives: folders, resuming, clear errors, reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+
+from rbench import encoders, mini
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import JobError
+from rbench.spec import EncoderSpec
+from rbench.train import checkpoints, objectives, pretrain
+from rbench.train.contrastive import ContrastiveObjective
+from rbench.train.origin import dropout_of
+from rbench.train.trainer import Order, Rows, Trainer
+from tests import tiny
+from tests.train import bases
+from tests.train.bases import TEXTS
+
+CONTRASTIVE = [name for name in objectives.names() if name != "mlm"]
+QUERIES = ["the film was good and the plot seemed dull", "a story", "awful"]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bases.masked_bert(tmp_path_factory.mktemp("base"))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def same(first: Path, second: Path) -> bool:
+    ours, theirs = weights(first), weights(second)
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+# ------------------------------------------------------------------------------------------------------ what is saved
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("kind", ["bert", "roberta", "mlm"])
+def test_the_folder_is_a_sentence_transformer_with_the_same_vectors(
+    kind: str, pooling: Any, base: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    where = base if kind != "roberta" else bases.masked_roberta(tmp_path / "roberta")
+    spec = bases.spec("mlm" if kind == "mlm" else "robustsentembed", where, pooling, steps=2)
+    spec = spec.model_copy(update={"max_length": 7})
+    pretrain(spec, where, TEXTS, tmp_path / "out", seed=0)
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(QUERIES)
+    ours = encoders.load(spec.model_copy(update={"train": None}), tmp_path / "out").encode(QUERIES)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    names = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert {"modules.json", "config.json", "model.safetensors", "tokenizer.json"} <= names
+    assert not any(name.endswith((".bin", ".pt", ".pth", ".pkl")) for name in names)
+    assert json.loads((tmp_path / "out/1_Pooling/config.json").read_text())["word_embedding_dimension"] == 8
+    if kind == "mlm":
+        assert AutoModelForMaskedLM.from_pretrained(tmp_path / "out").config.vocab_size == 5 + len(tiny.WORDS)
+
+
+@pytest.mark.parametrize("name", CONTRASTIVE)
+def test_every_objective_trains_the_encoder_and_saves_it_alone(name: str, base: Path, tmp_path: Path) -> None:
+    spec = bases.spec(name, base, options={"dropout": 0.2})
+    scores = pretrain(spec, base, TEXTS, tmp_path / "out", seed=0)
+    assert scores["loss"] > 0
+    before, after = weights(base), weights(tmp_path / "out")
+    assert {f"bert.{key}" for key in after} <= before.keys(), "no head, discriminator or generator is saved"
+    changed = [key for key in after if not torch.equal(after[key], before[f"bert.{key}"])]
+    assert len(changed) > len(after) / 2
+    # Dropout while training is an option of the training: what is saved has the base's own.
+    assert set(dropout_of(AutoConfig.from_pretrained(tmp_path / "out")).values()) == {0.1}
+
+
+def test_scores_are_of_texts_held_out(base: Path, tmp_path: Path) -> None:
+    scores = pretrain(bases.spec("simcse", base), base, TEXTS * 2, tmp_path / "out", seed=0)
+    assert scores["uniformity"] <= 0
+
+
+def test_the_seed_decides_everything(base: Path, tmp_path: Path) -> None:
+    spec = bases.spec("robustsentembed", base)
+    for out, seed in (("a", 0), ("b", 0), ("c", 1)):
+        pretrain(spec, base, TEXTS, tmp_path / out, seed=seed)
+        torch.rand(5)
+    assert same(tmp_path / "a", tmp_path / "b") and not same(tmp_path / "a", tmp_path / "c")
+
+
+def test_an_architecture_can_be_trained_from_nothing(tmp_path: Path) -> None:
+    architecture = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    train = {"objective": "simcse", "data": "mini-corpus", "steps": 2, "batch_size": 8}
+    spec = EncoderSpec.model_validate({"name": "new", "architecture": architecture, "train": train})
+    texts = [row["text"] for row in mini.rows("mini-corpus", "train")[:40]]
+    pretrain(spec, None, texts, tmp_path / "out", seed=0)
+    assert SentenceEncoder.open(tmp_path / "out", pooling="cls").encode(texts[:3]).shape == (3, 16)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_each_epoch_has_all_texts_in_an_order_of_its_own(grouped: bool) -> None:
+    rows = Rows(TEXTS, lambda text: {"input_ids": text.split()[: len(text) % 7 + 1]}, grouped)
+    first, second, again = (list(Order(rows, 8, 3, lambda e=e: e)) for e in (0, 1, 0))
+    assert sorted(first) == sorted(second) == list(range(80))
+    assert first == again and first != second
+    spread = [max(map(len, batch)) - min(map(len, batch)) for batch in lengths_of_batches(rows, first)]
+    assert (sum(spread) / len(spread) < 3) == grouped
+
+
+def lengths_of_batches(rows: Rows, order: list[int]) -> list[list[list[str]]]:
+    return [[rows[i]["input_ids"] for i in order[start : start + 8]] for start in range(0, len(order), 8)]
+
+
+def test_a_run_takes_whole_batches_and_another_order_each_epoch(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    features = ContrastiveObjective.features
+
+    def spy(self: ContrastiveObjective, text: str) -> dict[str, Any]:
+        seen.append(text)
+        return features(self, text)
+
+    monkeypatch.setattr(ContrastiveObjective, "features", spy)
+    texts = [f"{text} {tiny.FILL[i % 8]}" for i, text in enumerate(TEXTS[:30])]
+    steps: list[int] = []
+    spec = bases.spec("simcse", base, steps=None, epochs=2)
+    pretrain(spec, base, texts, tmp_path / "o", seed=0, progress=lambda done, total, _: steps.append(total))
+    assert steps == [6] * 6, "30 texts are 3 whole batches of 8"
+    assert len(seen) == 48 and seen[:24] != seen[24:]
+
+
+def test_the_mean_loss_weighs_reports_by_their_steps() -> None:
+    history = [{"loss": 4.0, "step": 2}, {"loss": 1.0, "step": 8}, {"train_loss": 9.0, "step": 8}]
+    stub: Any = SimpleNamespace(state=SimpleNamespace(log_history=history))
+    assert Trainer.mean_loss(stub) == pytest.approx((2 * 4 + 6 * 1) / 8)
+
+
+# ----------------------------------------------------------------------------------------------------------- resuming
+
+
+class Interrupted(Exception):
+    """Stands in for Ctrl-C."""
+
+
+def stop_at(step: int) -> Any:
+    def progress(done: int, total: int, text: str) -> None:
+        if done == step:
+            raise Interrupted
+
+    return progress
+
+
+@pytest.mark.parametrize(("name", "stop"), [("mlm", 14), ("simcse", 5), ("robustsentembed", 14), ("consert", 20)])
+def test_a_run_interrupted_and_resumed_ends_with_the_same_weights(
+    name: str, stop: int, base: Path, tmp_path: Path
+) -> None:
+    spec = bases.spec(name, base, steps=24)  # 79 texts in batches of 8: more than two epochs
+    whole = pretrain(spec, base, TEXTS, tmp_path / "whole", seed=3)
+    folder = tmp_path / "checkpoints"
+    with pytest.raises(Interrupted):
+        pretrain(spec, base, TEXTS, tmp_path / "out", seed=3, progress=stop_at(stop), checkpoints=folder)
+    last = checkpoints.last_good(folder)
+    assert last is not None and 0 < int(last.name.rpartition("-")[2]) < stop
+    assert len(list(folder.glob("checkpoint-*"))) <= 2
+    seen: list[int] = []
+    resumed = pretrain(
+        spec, base, TEXTS, tmp_path / "out", seed=3, progress=lambda done, *_: seen.append(done), checkpoints=folder
+    )
+    assert seen[0] == int(last.name.rpartition("-")[2]) + 1, "it went on, and did not begin again"
+    assert same(tmp_path / "whole", tmp_path / "out")
+    assert resumed == pytest.approx(whole)
+    assert list(folder.iterdir()) == []
+
+
+def test_checkpoints_of_another_run_are_not_taken(base: Path, tmp_path: Path) -> None:
+    spec = bases.spec("simcse", base, steps=20)
+    with pytest.raises(Interrupted):
+        pretrain(spec, base, TEXTS, tmp_path / "o", seed=3, progress=stop_at(9), checkpoints=tmp_path / "c")
+    for other, seed, texts in (
+        (spec, 4, TEXTS),
+        (spec, 3, TEXTS[1:]),
+        (bases.spec("simcse", base, steps=21), 3, TEXTS),
+    ):
+        with pytest.raises(JobError, match="another training run"):
+            pretrain(other, base, texts, tmp_path / "o", seed=seed, checkpoints=tmp_path / "c")
+
+
+def test_the_last_good_checkpoint_is_whole_and_finite(tmp_path: Path) -> None:
+    for step, value, state in ((8, 1.0, "{}"), (9, 1.0, "{}"), (10, float("nan"), "{}"), (11, 1.0, '{"cut')):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        save_file({"w": torch.full((2,), value)}, folder / "model.safetensors")
+        (folder / "trainer_state.json").write_text(state)
+    (tmp_path / "checkpoint-12").mkdir()
+    assert checkpoints.last_good(tmp_path) == tmp_path / "checkpoint-9"
+    assert checkpoints.last_good(tmp_path / "none") is None
+
+
+# ------------------------------------------------------------------------------------------------------------ reports
+
+
+def test_the_progress_text_has_the_parts_of_the_loss(base: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    spec = bases.spec("robustsentembed", base)
+    pretrain(spec, base, TEXTS, tmp_path / "out", seed=0, progress=lambda done, total, text: said.append(text))
+    assert len(said) == 8
+    assert all(f"{part} " in said[-1] for part in ("loss", "robust", "adversarial", "detection"))
+    numbers = {
+        name: float(value) for name, value in (part.split() for part in said[-1][:-1].replace(" (", ", ").split(", "))
+    }
+    assert numbers["loss"] == pytest.approx(sum(numbers.values()) - numbers["loss"], rel=0.05)
+
+
+def test_a_loss_that_is_no_number_stops_with_step_parts_and_checkpoint(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rbench.train import contrast
+
+    calls, info_nce = 0, contrast.info_nce
+
+    def breaks(*a: Any) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        return info_nce(*a) * (float("nan") if calls > 9 else 1)
+
+    monkeypatch.setattr(contrast, "info_nce", breaks)
+    spec = bases.spec("vadvcse", base, steps=20)
+    with pytest.raises(JobError) as error:
+        pretrain(spec, base, TEXTS, tmp_path / "o", seed=0, checkpoints=tmp_path / "c")
+    text = str(error.value)
+    assert "step 10 of 20" in text and "contrastive nan" in text and "virtual 0" not in text.split("contrastive")[0]
+    assert str(tmp_path / "c" / "checkpoint-8") in text
+    assert not (tmp_path / "o").exists()
+
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+
+def test_too_little_to_train_on(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="no texts"):
+        pretrain(bases.spec("simcse", base), base, [], tmp_path / "o", seed=0)
+    with pytest.raises(JobError, match="5 sentences to train on, fewer than a batch of 8"):
+        pretrain(bases.spec("simcse", base), base, TEXTS[:5], tmp_path / "o", seed=0)
+    with pytest.raises(JobError, match="no negatives"):
+        pretrain(bases.spec("simcse", base, batch_size=1), base, TEXTS, tmp_path / "o", seed=0)
+    # A masked LM needs no negatives: a smaller batch will do.
+    assert pretrain(bases.spec("mlm", base), base, TEXTS[:5], tmp_path / "o", seed=0)["loss"] > 0
+
+
+@pytest.mark.parametrize("name", [name for name in CONTRASTIVE if name != "consert"])
+def test_a_base_without_dropout_for_a_dropout_objective(name: str, tmp_path: Path) -> None:
+    dry = bases.masked_bert(tmp_path / "dry", dropout=0.0)
+    with pytest.raises(JobError, match=f"{name} makes its positive pairs by dropout.*set train.options.dropout"):
+        pretrain(bases.spec(name, dry), dry, TEXTS, tmp_path / "o", seed=0)
+    pretrain(bases.spec(name, dry, steps=1, options={"dropout": 0.1}), dry, TEXTS, tmp_path / "o", seed=0)
+    assert set(dropout_of(AutoConfig.from_pretrained(tmp_path / "o")).values()) == {0.0}
+
+
+def test_consert_needs_dropout_only_where_nothing_else_makes_views(base: Path, tmp_path: Path) -> None:
+    pretrain(bases.spec("consert", base, steps=1), base, TEXTS, tmp_path / "o", seed=0)
+    with pytest.raises(JobError, match="dropout"):
+        pretrain(bases.spec("consert", base, options={"views": ["none", "none"]}), base, TEXTS, tmp_path / "o", seed=0)
+    with pytest.raises(JobError, match="one of ConSERT's two views"):
+        views = {"views": ["adversarial", "adversarial"]}
+        pretrain(bases.spec("consert", base, options=views), base, TEXTS, tmp_path / "o", seed=0)
+
+
+def test_dropout_takes_effect(base: Path) -> None:
+    module = objectives.find("simcse")
+    built: Any = module.build(module.Options(dropout=0.5), bases.spec("simcse", base), base)
+    network = built.encoder.model
+    assert network.config.hidden_dropout_prob == 0.5 and network.embeddings.dropout.p == 0.5
+    assert weights(base)["bert.embeddings.word_embeddings.weight"].equal(network.embeddings.word_embeddings.weight)
+
+
+def test_a_generator_must_be_a_masked_lm_with_the_same_vocabulary(base: Path, tmp_path: Path) -> None:
+    headless = tiny.write_bert(tmp_path / "headless")
+    with pytest.raises(JobError, match="no masked-LM head"):
+        pretrain(bases.spec("robustsentembed", headless), headless, TEXTS, tmp_path / "o", seed=0)
+    named = bases.spec("robustsentembed", headless, steps=1, options={"generator": str(base)})
+    pretrain(named, headless, TEXTS, tmp_path / "o", seed=0)
+    by_name = bases.spec("robustsentembed", headless, steps=1, options={"generator": "known"})
+    pretrain(by_name, headless, TEXTS, tmp_path / "o", seed=0, locate={"known": base}.__getitem__)
+    roberta = bases.masked_roberta(tmp_path / "roberta")
+    with pytest.raises(JobError, match="another vocabulary"):
+        other = bases.spec("robustsentembed", base, options={"generator": str(roberta)})
+        pretrain(other, base, TEXTS, tmp_path / "o", seed=0)
+
+
+def test_a_pooling_that_cannot_be_saved_is_refused(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"pooling first-last-mean.*cls or mean"):
+        pretrain(bases.spec("simcse", base, "first-last-mean"), base, TEXTS, tmp_path / "o", seed=0)
+
+
+def test_roberta_is_trained_without_token_types(tmp_path: Path) -> None:
+    base = bases.masked_roberta(tmp_path / "roberta")
+    module = objectives.find("simcse")
+    built: Any = module.build(module.Options(), bases.spec("simcse", base), base)
+    assert set(built.collate([built.features("a film")])) == {"input_ids", "attention_mask", "special_tokens_mask"}
+    # Perturbations go to word embeddings; what reaches the network without one is what reaches it from ids.
+    built.model.eval()
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    inputs = tokenizer(["a film", "the plot was dull and awful"], padding=True, return_tensors="pt")
+    X = built.encoder.model.get_input_embeddings()(inputs["input_ids"])
+    torch.testing.assert_close(built.model.f(X, inputs["attention_mask"]), built.encoder(**inputs))
