@@ -52,8 +52,12 @@ def main() -> int:
     profile = load.load_resources(ResourceChoice(profile=args.resources), registry)
     classifier, meta = EncoderClassifier.load(args.victim, args.device)
     max_length = int(meta.get("max_length") or classifier.max_length)
-    resources = {who: Resources(profile, args.models, device=args.device) for who in ("stock", "rbench")}
-    victim = attack.Victim(classifier, args.victim.name, max_length=max_length, device=args.device)
+    resources = {
+        who: Resources(profile, args.models, device=args.device, backend=args.backend) for who in ("stock", "rbench")
+    }
+    victim = attack.Victim(
+        classifier, args.victim.name, max_length=max_length, device=args.device, backend=args.backend
+    )
     weights = weights_hash(args.victim)[:16]
     records, kept = read(args.out), stored(args)
     for name in args.recipes:
@@ -76,6 +80,7 @@ def main() -> int:
             found, our_cpu = timed(ours, example, spec, task, args.seed)
             record = compare(args, name, expected, found, victim)
             record |= {"cpu_stock": theirs_cpu, "cpu_rbench": our_cpu, "max_length": max_length}
+            record |= {"backend": victim.network.backend, "stock_kept": args.stock is not None}
             records[key(args, name, example.id)] = record
             write(args, records)
     return report(args, records)
@@ -125,6 +130,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--stock", type=Path, help="keep stock's outcomes in this file and take them from it")
     parser.add_argument("--stock-only", action="store_true", help="run stock alone; rbench compares later")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--backend", default="auto", help="what computes rbench's networks")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "equality.json")
     args = parser.parse_args()
     args.models = search_path(args.models, "RBENCH_MODELS")
@@ -198,7 +204,8 @@ def write(args: argparse.Namespace, records: dict[str, dict[str, Any]]) -> None:
     summary = {name: summarise([r for r in records.values() if label(r) == name]) for name in labels(records)}
     document = {
         "what": "stock TextAttack against rbench: status, queries counted and final text of each example; "
-        "stock pads every input to the victim's limit, max_length tokens",
+        "stock pads every input to the victim's limit, max_length tokens; where stock_kept, stock ran in an earlier "
+        "process of this script on the same machine (--stock)",
         "machine": {"processor": processor(), "threads": torch.get_num_threads(), "platform": platform.platform()},
         "versions": versions(),
         "summary": summary,

@@ -156,7 +156,14 @@ def _pretrain(
     elif spec.encoder.base is not None:
         base = _weights_of(spec.encoder.name, context)
     scores = pretrain(
-        spec.encoder, base, texts, folder, seed=job.seed, device=context.device, progress=context.progress.update
+        spec.encoder,
+        base,
+        texts,
+        folder,
+        seed=job.seed,
+        device=context.device,
+        progress=context.progress.update,
+        checkpoints=context.cache.root / "checkpoints" / job.key,
     )
     return scores, {"n": len(texts)}, spec.data_fingerprint
 

@@ -35,7 +35,8 @@ class Slope(NamedTuple):
 def slopes(classifier: Any, wanted: Sequence[Labelled]) -> list[Slope]:
     """Gradients of m = logsumexp(l_k, k != y) - l_y for each text, in batches of equal length; on the CPU.
 
-    A text's gradient does not depend on what it is batched with: there is no padding, and texts do not mix.
+    A text's gradient does not depend on what it is batched with where `classifier` is `rbench.inference.steady`: there
+    is no padding, and texts do not mix.
     """
     lengths: dict[int, list[int]] = defaultdict(list)
     for place, (row, _) in enumerate(wanted):
@@ -51,13 +52,11 @@ def slopes(classifier: Any, wanted: Sequence[Labelled]) -> list[Slope]:
 
 
 def _batch(classifier: Any, wanted: list[Labelled]) -> list[Slope]:
-    # A product with one row takes another path than one with several, and rounds differently: see rbench.inference.
-    batch = wanted * 2 if len(wanted) == 1 else wanted
     device = classifier.device
-    inputs = {"input_ids": torch.tensor([row[0] for row, _ in batch], device=device)}
+    inputs = {"input_ids": torch.tensor([row[0] for row, _ in wanted], device=device)}
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
-    if batch[0].row[1] is not None:
-        inputs["token_type_ids"] = torch.tensor([row[1] for row, _ in batch], device=device)
+    if wanted[0].row[1] is not None:
+        inputs["token_type_ids"] = torch.tensor([row[1] for row, _ in wanted], device=device)
     embedded: list[Tensor] = []
 
     def keep(module: nn.Module, args: Any, output: Tensor) -> Tensor:
@@ -68,11 +67,10 @@ def _batch(classifier: Any, wanted: list[Labelled]) -> list[Slope]:
     try:
         with torch.enable_grad():
             logits = classifier(**inputs).logits
-            target = torch.tensor([label for _, label in batch], device=device).unsqueeze(1)
+            target = torch.tensor([label for _, label in wanted], device=device).unsqueeze(1)
             others = logits.scatter(1, target, -math.inf)
             odds = others.logsumexp(dim=1) - logits.gather(1, target).squeeze(1)
             (gradients,) = torch.autograd.grad(odds.sum(), embedded[0])
     finally:
         handle.remove()
-    rows = zip(logits.detach().float().cpu(), gradients.cpu(), strict=True)
-    return [Slope(*row) for row, _ in zip(rows, wanted, strict=False)]
+    return [Slope(*row) for row in zip(logits.detach().float().cpu(), gradients.cpu(), strict=True)]

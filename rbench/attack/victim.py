@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from rbench.attack.gradients import Labelled, Slope, slopes
 from rbench.errors import JobError
-from rbench.inference import Batched, Memo, Network, Row, rows_of
+from rbench.inference import Batched, Memo, Network, Row, rows_of, steady
 
 Text = str | tuple[str, ...]
 
@@ -52,9 +53,13 @@ class Victim(ModelWrapper):  # type: ignore[misc]
         )
         pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
         self.network = Network(classifier, _logits, pad=pad, name=f"victim {name}", device=device, backend=backend)
-        self.slopes: Batched[Labelled, Slope] = Batched(lambda wanted: slopes(self.classifier, wanted))
+        self.slopes: Batched[Labelled, Slope] = Batched(lambda wanted: slopes(self._steady, wanted))
         """Gradients of the log-odds against a label, for attacks that follow them."""
         self._texts: dict[Row, Text] = {}
+
+    @cached_property
+    def _steady(self) -> Any:
+        return steady(self.classifier)
 
     @property
     def forwards(self) -> int:

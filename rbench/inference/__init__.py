@@ -7,9 +7,9 @@ masked language models, sentence encoders and gradients all go through here; not
 
 from __future__ import annotations
 
-from rbench.inference.backends import BACKENDS
+from rbench.inference.backends import BACKENDS, steady
 from rbench.inference.memo import Memo
 from rbench.inference.network import Network, Row, rows_of
 from rbench.inference.pool import Batched, clock, run
 
-__all__ = ["BACKENDS", "Batched", "Memo", "Network", "Row", "clock", "rows_of", "run"]
+__all__ = ["BACKENDS", "Batched", "Memo", "Network", "Row", "clock", "rows_of", "run", "steady"]

@@ -4,8 +4,8 @@ PyTorch's float32 linear layers use half of what the same cores do with oneDNN's
 is fastest depends on the processor, so "auto" measures each on the network itself, once a machine.
 
 All of them compute in float32; their answers differ by rounding, about 1e-6. In all of them a row's answer is the same
-bits whatever batch it is in, for which one thing must be seen to: a product with a single row takes another path than
-one with several, so a single row is doubled there.
+bits whatever batch it is in, for which one thing must be seen to: products with few rows take another path than others
+(one row in oneDNN, up to three in MKL), so rows are repeated there until they are enough.
 """
 
 from __future__ import annotations
@@ -73,17 +73,23 @@ def usable(device: torch.device) -> list[str]:
 # ------------------------------------------------------------------------------------------------------ linear layers
 
 
+FEWEST = 8
+"""Rows that a product has at least."""
+
+
 class _Linear(nn.Module):
-    """A linear layer that never multiplies a single row; on the weights of another, not a copy of them."""
+    """A linear layer that never multiplies few rows; on the weights of another, not a copy of them."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        alone = x.numel() == x.shape[-1]
-        y = self.product(torch.cat([x.reshape(1, -1)] * 2) if alone else x)
-        return y[:1].reshape(*x.shape[:-1], -1) if alone else y
+        rows = x.numel() // x.shape[-1]
+        if rows >= FEWEST or not rows:
+            return self.product(x)
+        repeated = x.reshape(rows, -1).repeat(-(-FEWEST // rows), 1)
+        return self.product(repeated)[:rows].reshape(*x.shape[:-1], -1)
 
     def product(self, x: Tensor) -> Tensor:
         return nn.functional.linear(x, self.weight, self.bias)
@@ -113,6 +119,11 @@ def _with(linear: type[_Linear], module: nn.Module) -> nn.Module:
     if linear is _OneDnnLinear:
         _fuse_gelu(twin)
     return twin
+
+
+def steady(module: nn.Module) -> nn.Module:
+    """The same network in PyTorch, its weights shared, whose answers and gradients do not depend on batches."""
+    return _with(_Linear, module)
 
 
 def _fuse_gelu(module: nn.Module) -> None:

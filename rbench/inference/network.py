@@ -1,7 +1,7 @@
 """A network that reads token ids, in batches of equal length.
 
 No batch has padding on a CPU, so that nothing is computed in vain, and a row's answer does not depend on what it was
-batched with: not on the other rows, and, because linear layers see at least two rows (`backends`), not on their number
+batched with: not on the other rows, and, because linear layers never see few rows (`backends`), not on their number
 either. Outcomes of attacks are then the same for any number of workers, any order, and after a resume.
 """
 

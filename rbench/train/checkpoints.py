@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -45,6 +46,8 @@ def discard(folder: Path) -> None:
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path)
     (folder / RUN).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # it is not empty
+        folder.rmdir()
 
 
 def _whole(path: Path) -> bool:

@@ -60,6 +60,17 @@ def test_examples_under_way_at_once_have_the_outcomes_of_examples_one_by_one(
     assert plain(Engine(attack.How(backend="torch", pooled=pooled)).run(cell, examples)) == expected
 
 
+@pytest.mark.parametrize("name", ["geometry", "random", "bertattack", "bae"])
+def test_all_kinds_of_attacks_may_be_under_way_at_once(cell: attack.Cell, examples: list[Example], name: str) -> None:
+    place = world.ROOT / "attacks" / f"{name}.py"
+    more = {"spec": world.spec(name), "path": place if place.exists() else None}
+    other = attack.Cell(**(vars(cell) | more))
+    alone = plain(Engine(HOW).run(other, examples))
+    assert plain(Engine(attack.How(backend="torch", pooled=4)).run(other, examples[::-1])) == alone
+    assert {o["status"] for o in alone.values()} > {"skipped"}
+    assert all(o["status"] != "errored" for o in alone.values())
+
+
 def test_processes_have_the_outcomes_of_one(
     cell: attack.Cell, examples: list[Example], expected: dict[str, Any]
 ) -> None:

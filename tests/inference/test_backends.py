@@ -56,13 +56,18 @@ def test_weights_are_shared_not_copied() -> None:
 
 
 @pytest.mark.parametrize("linear", [backends._Linear, backends._OneDnnLinear])
-def test_a_row_alone_is_the_same_bits_as_among_others(linear: type[backends._Linear]) -> None:
+@pytest.mark.parametrize("sizes", [(384, 3), (64, 96)])
+def test_a_rows_product_is_the_same_bits_among_any_number(
+    linear: type[backends._Linear], sizes: tuple[int, int]
+) -> None:
     torch.manual_seed(0)
-    layer, x = linear(nn.Linear(384, 3)), torch.randn(9, 384)
+    layer, x = linear(nn.Linear(*sizes)), torch.randn(30, sizes[0])
     with torch.inference_mode():
         together = layer(x)
-        assert all(torch.equal(layer(x[i : i + 1])[0], together[i]) for i in range(9))
-        assert layer(x[0]).shape == (3,) and layer(x[None, :1]).shape == (1, 1, 3)
+        for n in (1, 2, 3, 4, 5, 7, 8, 9, 16, 29):
+            assert torch.equal(layer(x[:n]), together[:n])
+        assert layer(x[0]).shape == (sizes[1],) and layer(x[None, :1]).shape == (1, 1, sizes[1])
+        assert layer(x[:0]).shape == (0, sizes[1])
 
 
 def test_auto_takes_the_fastest_of_those_that_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
