@@ -60,10 +60,13 @@ class Engine:
         self._held: dict[str, tuple[Any, Any]] = {}
         backends.remember_in(how.backends_file)
 
-    def run(self, cell: Cell, examples: Iterable[Example]) -> Iterator[Outcome]:
-        """One outcome an example, in the order in which they end; each example is taken when there is room for it."""
+    def run(self, cell: Cell, examples: Iterable[Example], pooled: int | None = None) -> Iterator[Outcome]:
+        """One outcome an example, in the order in which they end; each example is taken when there is room for it.
+
+        `pooled` examples are under way at once; None: as many as `How` says.
+        """
         victim, resources = self._victim(cell), self._resources(cell)
-        pooled = self.how.pooled or POOLED[self.how.device.split(":")[0]]
+        pooled = pooled or self.how.pooled or POOLED[self.how.device.split(":")[0]]
         return run(
             lambda: build(cell.spec, victim, resources, cell.task, path=cell.path),
             examples,

