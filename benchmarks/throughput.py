@@ -16,10 +16,13 @@ is not run again, so that the script can be stopped and resumed.
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import platform
+import shutil
 import statistics
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -58,14 +61,13 @@ def main() -> None:
     blocks = [drawn[i :: args.blocks] for i in range(args.blocks)]
     classifier, _ = EncoderClassifier.load(args.victim, args.device)
     resources = Resources(profile, args.models, device=args.device)
+    folder = limited(args, classifier)
     for name in args.recipes:
         if any(r["attack"] == name and r["task"] == task.name for r in read(args.out)):
             continue
         spec = load.load_attack(Choice(name=name), registry)
         theirs = build_stock(spec, classifier, args.max_length, resources, task)
-        cell = attack.Cell(
-            spec, None, task, args.seed, limited(args, classifier), args.victim.name, profile, tuple(args.models)
-        )
+        cell = attack.Cell(spec, None, task, args.seed, folder, args.victim.name, profile, tuple(args.models))
         sides: dict[str, list[dict[str, Any]]] = {"stock": [], "rbench": []}
         different = 0
         one_stock(theirs, warm[:1], spec, task, args.seed, resources)
@@ -120,10 +122,10 @@ def with_rows(task: TaskSpec, rows: str | None) -> TaskSpec:
 
 
 def limited(args: argparse.Namespace, classifier: Any) -> Path:
-    """The victim as a folder whose limit is that of stock's wrapper."""
-    folder = args.out.parent / f".{args.victim.name}-{args.max_length}"
-    if not folder.exists():
-        classifier.save(folder, {"max_length": args.max_length})
+    """The victim as a folder, for this run, whose limit is that of stock's wrapper."""
+    folder = Path(tempfile.mkdtemp(prefix="rbench-victim-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    classifier.save(folder, {"max_length": args.max_length})
     return folder
 
 
