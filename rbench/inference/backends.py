@@ -49,9 +49,9 @@ def ready(module: nn.Module, read: Read, *, device: torch.device, wanted: str = 
     if wanted != "auto":
         if wanted not in usable(device):
             raise ResourceError(f"the back-end {wanted} cannot be used on {device.type} here{REMEDY.get(wanted, '')}")
-        return wanted, _made(wanted, module, read, device)
+        return wanted, _made(wanted, module, read)
     if usable(device) == ["torch"]:
-        return "torch", _made("torch", module, read, device)
+        return "torch", _made("torch", module, read)
     return _fastest(module, read, device)
 
 
@@ -136,7 +136,7 @@ def _fuse_gelu(module: nn.Module) -> None:
             block.intermediate_act_fn = nn.Identity()
 
 
-def _made(name: str, module: nn.Module, read: Read, device: torch.device) -> Call:
+def _made(name: str, module: nn.Module, read: Read) -> Call:
     if name == "openvino":
         return _openvino(module, read)
     twin = _with(_OneDnnLinear if name == "onednn" else _Linear, module)
@@ -198,13 +198,13 @@ def _fastest(module: nn.Module, read: Read, device: torch.device) -> tuple[str, 
     about = _about(module)
     known = _remembered().get(about)
     if known in usable(device):
-        return known, _made(known, module, read, device)
+        return known, _made(known, module, read)
     inputs = _sample(module)
     calls: dict[str, Call] = {}
     reference = None
     for name in usable(device):
         try:
-            call = _made(name, module, read, device)
+            call = _made(name, module, read)
             answer = call(inputs)
         except ResourceError:
             continue  # this network is none for this back-end
