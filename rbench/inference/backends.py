@@ -17,10 +17,12 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import filelock
 import torch
 from torch import Tensor, nn
 
@@ -196,9 +198,16 @@ def _openvino(module: nn.Module, read: Read) -> Call:
 
 def _fastest(module: nn.Module, read: Read, device: torch.device) -> tuple[str, Call]:
     about = _about(module)
-    known = _remembered().get(about)
-    if known in usable(device):
-        return known, _made(known, module, read)
+    with _locked():  # one process measures, those beside it take what it found
+        known = _remembered().get(about)
+        if known not in usable(device):
+            known = _measured(module, read, device)
+            _remember(about, known)
+    return known, _made(known, module, read)
+
+
+def _measured(module: nn.Module, read: Read, device: torch.device) -> str:
+    """The name of the fastest back-end whose answers are PyTorch's."""
     inputs = _sample(module)
     calls: dict[str, Call] = {}
     reference = None
@@ -217,9 +226,7 @@ def _fastest(module: nn.Module, read: Read, device: torch.device) -> tuple[str, 
             start = time.perf_counter()
             call(inputs)
             seconds[name] = min(seconds[name], time.perf_counter() - start)
-    best = min(seconds, key=lambda name: seconds[name])
-    _remember(about, best)
-    return best, calls[best]
+    return min(seconds, key=lambda name: seconds[name])
 
 
 def _sample(module: nn.Module) -> Inputs:
@@ -231,41 +238,52 @@ def _sample(module: nn.Module) -> Inputs:
 
 
 def _about(module: nn.Module) -> str:
-    """What a measurement holds for: the shape of the network, the machine, and the versions of what computes."""
+    """What a measurement holds for: the shape of the network, the machine, and the versions of what computes.
+
+    Not the number of threads: one process with two must compute as two with one do.
+    """
     from importlib.metadata import version
 
     sizes = sum(p.numel() for p in module.parameters())
     others = [version("openvino")] if importlib.util.find_spec("openvino") else []
-    machine = [platform.machine(), str(os.cpu_count()), str(torch.get_num_threads()), torch.__version__, *others]
+    machine = [platform.machine(), str(os.cpu_count()), torch.__version__, *others]
     return "/".join([type(module).__name__, str(sizes), str(len(list(module.modules()))), *machine])
 
 
+_found: dict[str, str] = {}
+_file: list[Path] = []
+
+
 def remember_in(file: Path | None) -> None:
-    """Keep what "auto" finds in a file, so that a run and its resume on one machine compute alike."""
+    """Keep what "auto" finds in a file, so that all processes of a run, and its resume, compute alike."""
     _file[:] = [] if file is None else [file]
 
 
+@contextmanager
+def _locked() -> Iterator[None]:
+    for file in _file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(file.with_suffix(".lock")):
+            yield
+        return
+    yield
+
+
 def _remembered() -> dict[str, str]:
-    """The file's table; this process's own where there is no file, or none that can be read."""
+    """The file's table, which is the word of all processes; this process's own where there is none to be read."""
     for file in _file:
         try:
             table = json.loads(file.read_text(encoding="utf-8"))
             if isinstance(table, dict):
-                return {str(k): str(v) for k, v in table.items()} | _found
+                return _found | {str(k): str(v) for k, v in table.items()}
         except (OSError, ValueError):
-            continue  # none yet, or half written: it is only a memory, and is written anew
+            continue  # none yet, or foreign: it is only a memory, and is written anew
     return _found
 
 
 def _remember(about: str, name: str) -> None:
     _found[about] = name
     for file in _file:
-        table = _remembered()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_suffix(f".{os.getpid()}.tmp")
-        partial.write_text(json.dumps(table, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        partial = file.with_suffix(".tmp")
+        partial.write_text(json.dumps(_remembered() | {about: name}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         partial.replace(file)
-
-
-_found: dict[str, str] = {}
-_file: list[Path] = []

@@ -106,3 +106,18 @@ def test_a_damaged_memory_is_made_anew(tmp_path: Path, content: str) -> None:
     backends.remember_in(file)
     name, _ = backends.ready(BERT, read, device=CPU)
     assert json.loads(file.read_text()) == {backends._about(BERT): name}
+
+
+def test_processes_beside_each_other_take_the_same(tmp_path: Path) -> None:
+    """The file's word goes before a process's own, and threads are no reason to measure again."""
+    file = tmp_path / "backends.json"
+    backends.remember_in(file)
+    first, _ = backends.ready(BERT, read, device=CPU)
+    other = next(name for name in backends.usable(CPU) if name != first)
+    file.write_text(json.dumps({backends._about(BERT): other}))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if before > 1 else 2)
+    try:
+        assert backends.ready(BERT, read, device=CPU)[0] == other
+    finally:
+        torch.set_num_threads(before)
