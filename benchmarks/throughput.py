@@ -77,7 +77,7 @@ def main() -> None:
                 seen["queries"] = sum(o.num_queries for o in expected)
             with attack.Workers(args.workers, attack.How(args.device, args.backend, args.pooled)) as workers:
                 list(workers.run(cell, warm))
-                with measured(sides["rbench"], len(block), children=args.workers > 1) as seen:
+                with measured(sides["rbench"], len(block), children=workers.started) as seen:
                     found = list(workers.run(cell, block))
                     seen["queries"] = sum(o.num_queries for o in found)
                 backend = workers.backend(cell)

@@ -52,7 +52,9 @@ class Victim(ModelWrapper):  # type: ignore[misc]
             self._forward, Memo(CACHE_BYTES // 2, lambda ids, row: 400 + 16 * len(ids[0]))
         )
         pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
-        self.network = Network(classifier, _logits, pad=pad, name=f"victim {name}", device=device, backend=backend)
+        self.network = Network(
+            classifier, _logits, pad=pad, name=f"victim {name}", shown=self._shown, device=device, backend=backend
+        )
         self.slopes: Batched[Labelled, Slope] = Batched(lambda wanted: slopes(self._steady, wanted))
         """Gradients of the log-odds against a label, for attacks that follow them."""
         self._texts: dict[Row, Text] = {}
@@ -89,24 +91,31 @@ class Victim(ModelWrapper):  # type: ignore[misc]
         return len(ids) > self.max_length
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
-        texts, self._texts = self._texts, {}
-        answers = self.network(rows)
-        self._check(answers, [texts.get(row, "") for row in rows])
+        try:
+            answers = self.network(rows)
+            self._check(answers, rows)
+        finally:
+            self._texts.clear()
         return list(torch.stack(answers).cpu())
 
-    def _check(self, answers: list[Tensor], texts: list[Text]) -> None:
+    def _check(self, answers: list[Tensor], rows: list[Row]) -> None:
         first = answers[0]
         labels = self.num_labels or (len(first) if first.ndim else 0)
         if any(answer.shape != (labels,) for answer in answers) or labels < 2:
             raise JobError(
                 f"victim {self.name} gave logits of shape {tuple(first.shape)} for a text and {labels} labels, "
-                f"for {_shown(texts[0])}"
+                f"for {self._shown(rows[0])}"
             )
         if first.dtype != torch.float32:
-            raise JobError(f"victim {self.name} gave {first.dtype} logits, not float32, for {_shown(texts[0])}")
+            raise JobError(f"victim {self.name} gave {first.dtype} logits, not float32, for {self._shown(rows[0])}")
         bad = (~torch.isfinite(torch.stack(answers))).any(dim=1).nonzero()
         if len(bad):
-            raise JobError(f"victim {self.name} gave NaN or infinite logits for {_shown(texts[int(bad[0])])}")
+            raise JobError(f"victim {self.name} gave NaN or infinite logits for {self._shown(rows[int(bad[0])])}")
+
+    def _shown(self, row: Row) -> str:
+        text = self._texts.get(row, "")
+        shown = text if isinstance(text, str) else " | ".join(text)
+        return repr(shown if len(shown) <= 200 else shown[:200] + "...")
 
     # -------------------------------------------------------------------- for recipes that look into the victim
 
@@ -138,8 +147,3 @@ class Victim(ModelWrapper):  # type: ignore[misc]
 def _logits(classifier: Any, **inputs: Tensor) -> Tensor:
     logits: Tensor = classifier(**inputs).logits
     return logits
-
-
-def _shown(text: Text) -> str:
-    shown = text if isinstance(text, str) else " | ".join(text)
-    return repr(shown if len(shown) <= 200 else shown[:200] + "...")

@@ -95,6 +95,11 @@ class Workers:
             self.close()  # what is under way in them belongs to a run that is over
             raise
 
+    @property
+    def started(self) -> bool:
+        """Whether examples go to processes of their own by now."""
+        return bool(self._others)
+
     def backend(self, cell: Cell) -> str:
         """What computes the victim of a cell."""
         return self._others[0].backend if self._others else self._here.backend(cell)
@@ -192,6 +197,27 @@ def _context() -> Any:
     return multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
 
 
+class _ParentGone(Exception):
+    """The other end of the connection is closed: there is nobody to work for."""
+
+
+@dataclass
+class _Parent:
+    connection: Connection
+
+    def recv(self) -> Any:
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError) as error:
+            raise _ParentGone from error
+
+    def send(self, what: Any) -> None:
+        try:
+            self.connection.send(what)
+        except OSError as error:
+            raise _ParentGone from error
+
+
 def _serve(connection: Connection, how: How, threads: int) -> None:
     """The life of a worker: a cell, its examples up to None, the outcomes of each, and word that they are all."""
     import threadpoolctl
@@ -200,19 +226,20 @@ def _serve(connection: Connection, how: How, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     torch.set_num_threads(threads)
     threadpoolctl.threadpool_limits(threads)  # numpy's: its idle threads spin, on the other workers' cores
-    engine = Engine(how)
+    engine, parent = Engine(how), _Parent(connection)
     try:
         while True:
-            cell, pooled = connection.recv()
+            cell, pooled = parent.recv()
             try:
-                for outcome in engine.run(cell, iter(connection.recv, None), pooled):
-                    connection.send(outcome)
-                connection.send(_Done(engine.backend(cell)))
-            except (EOFError, OSError):
+                for outcome in engine.run(cell, iter(parent.recv, None), pooled):
+                    parent.send(outcome)
+                parent.send(_Done(engine.backend(cell)))
+            except _ParentGone:
                 raise
-            except RbenchError as error:
-                connection.send(error)
-            except Exception:
-                connection.send(JobError(f"a worker process failed:\n{traceback.format_exc()}"))
-    except (EOFError, OSError):
-        return  # the parent is gone
+            except Exception as error:
+                said = isinstance(error, RbenchError)
+                parent.send(error if said else JobError(f"a worker process failed:\n{traceback.format_exc()}"))
+                while True:
+                    parent.recv()  # examples on their way here, and then that the parent has closed
+    except _ParentGone:
+        return

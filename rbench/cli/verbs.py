@@ -231,6 +231,8 @@ def attack(
     models: a.ModelsOption = None,
     include: a.IncludeOption = None,
     device: a.DeviceOption = a.Device.auto,
+    workers: a.WorkersOption = None,
+    backend: a.BackendOption = a.Backend.auto,
     quiet: a.QuietOption = False,
 ) -> None:
     """Attack a few examples and show what changed.
@@ -246,6 +248,7 @@ def attack(
 
     chosen = [f"resources={resources}"] if resources is not None else []
     options = _options(None, [*chosen, *(overrides or ())], data, models, include, device)
+    options = dataclasses.replace(options, workers=workers, backend=backend.value)
     spec = load_task(task, Registry(options.include), place="--task")
     with watching(quiet) as progress:
         outcomes = list(api.attack(encoder, task, attack, n, options, progress=progress))

@@ -4,8 +4,9 @@ PyTorch's float32 linear layers use half of what the same cores do with oneDNN's
 is fastest depends on the processor, so "auto" measures each on the network itself, once a machine.
 
 All of them compute in float32; their answers differ by rounding, about 1e-6. In all of them a row's answer is the same
-bits whatever batch it is in, for which one thing must be seen to: products with few rows take another path than others
-(one row in oneDNN, up to three in MKL), so rows are repeated there until they are enough.
+bits whatever batch it is in, and on however many threads, for which one thing must be seen to: the last rows of a
+product take another path than others where they are few (one row in oneDNN; what a thread has over fours in MKL), so
+products are filled up to whole eights of rows.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ Inputs = dict[str, Tensor]
 Call = Callable[[Inputs], Tensor]
 Read = Callable[..., Tensor]
 
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 BACKENDS = ("torch", "onednn", "openvino")
 ROUNDS = 3
 SAMPLE = (32, 24)
@@ -75,12 +77,12 @@ def usable(device: torch.device) -> list[str]:
 # ------------------------------------------------------------------------------------------------------ linear layers
 
 
-FEWEST = 8
-"""Rows that a product has at least."""
+ROWS = 8
+"""A product has a multiple of so many rows. MKL hands its threads rows in fours: what is over goes another way."""
 
 
 class _Linear(nn.Module):
-    """A linear layer that never multiplies few rows; on the weights of another, not a copy of them."""
+    """A linear layer that multiplies whole eights of rows; on the weights of another, not a copy of them."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -88,10 +90,11 @@ class _Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.numel() // x.shape[-1]
-        if rows >= FEWEST or not rows:
+        if rows % ROWS == 0:
             return self.product(x)
-        repeated = x.reshape(rows, -1).repeat(-(-FEWEST // rows), 1)
-        return self.product(repeated)[:rows].reshape(*x.shape[:-1], -1)
+        flat = x.reshape(rows, -1)
+        filled = torch.cat([flat, flat[:1].expand(-rows % ROWS, -1)])
+        return self.product(filled)[:rows].reshape(*x.shape[:-1], -1)
 
     def product(self, x: Tensor) -> Tensor:
         return nn.functional.linear(x, self.weight, self.bias)
@@ -184,11 +187,11 @@ def _openvino(module: nn.Module, read: Read) -> Call:
             f"OpenVINO cannot compute a {type(module).__name__} ({type(error).__name__}: {error}); use --backend onednn"
         ) from error
 
+    names = [next(name for name in INPUTS if name in port.names) for port in compiled.inputs]
+
     def call(inputs: Inputs) -> Tensor:
-        ids = inputs["input_ids"]
-        types = inputs.get("token_type_ids")
-        given = [ids, inputs["attention_mask"], torch.zeros_like(ids) if types is None else types]
-        return torch.from_numpy(compiled([tensor.numpy() for tensor in given[: len(compiled.inputs)]])[0])
+        given = {"token_type_ids": torch.zeros_like(inputs["input_ids"])} | inputs
+        return torch.from_numpy(compiled([given[name].numpy() for name in names])[0])
 
     return call
 

@@ -1,13 +1,12 @@
 """A network that reads token ids, in batches of equal length.
 
 No batch has padding on a CPU, so that nothing is computed in vain, and a row's answer does not depend on what it was
-batched with: not on the other rows, and, because linear layers never see few rows (`backends`), not on their number
-either. Outcomes of attacks are then the same for any number of workers, any order, and after a resume.
+batched with: not on the other rows, and, because linear layers see whole eights of rows (`backends`), not on their
+number either. Outcomes of attacks are then the same for any number of workers, any order, and after a resume.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -49,6 +48,7 @@ class Network:
             (rows, tokens), and returns a tensor with one entry a row.
         pad: token id and token type id of padding.
         name: for messages.
+        shown: what a row is in a message; its number of tokens where the text is not known.
         backend: one of `backends.BACKENDS`, or "auto": the one that a short measurement finds fastest.
     """
 
@@ -59,10 +59,11 @@ class Network:
         *,
         pad: tuple[int, int] = (0, 0),
         name: str = "network",
+        shown: Callable[[Row], str] = lambda row: f"a text of {len(row[0])} tokens",
         device: str = "cpu",
         backend: str = "auto",
     ) -> None:
-        self.name, self.device, self.pad = name, torch.device(device), pad
+        self.name, self.shown, self.device, self.pad = name, shown, torch.device(device), pad
         kind = self.device.type
         self.max_rows, self.max_tokens, self.step = MAX_ROWS[kind], MAX_TOKENS[kind], STEP[kind]
         self.rows_read = 0
@@ -100,7 +101,10 @@ class Network:
             return self._halved(rows, error)
         self.rows_read += len(rows)
         if answers.ndim < 1 or len(answers) != len(rows):
-            raise JobError(f"{self.name} gave an answer of shape {tuple(answers.shape)} for {len(rows)} texts")
+            raise JobError(
+                f"{self.name} gave an answer of shape {tuple(answers.shape)} for {len(rows)} texts, the first of them "
+                f"{self.shown(rows[0])}"
+            )
         return list(answers)
 
     def _halved(self, rows: list[Row], error: Exception) -> list[Tensor]:
@@ -108,7 +112,7 @@ class Network:
         torch.cuda.empty_cache()
         if len(rows) == 1:
             raise JobError(
-                f"{self.name}: one text of {len(rows[0][0])} tokens does not fit into the GPU's memory; free it, lower "
+                f"{self.name}: alone, {self.shown(rows[0])} does not fit into the GPU's memory; free it, lower "
                 "`max_length`, or use --device cpu"
             ) from error
         half = len(rows) // 2
@@ -130,8 +134,3 @@ class Network:
         if rows[0][1] is not None:
             inputs["token_type_ids"] = types
         return {name: torch.from_numpy(values).to(self.device) for name, values in inputs.items()}
-
-
-def accepts(module: nn.Module, name: str) -> bool:
-    """Whether `module.forward` has a parameter of this name."""
-    return name in inspect.signature(module.forward).parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -62,6 +63,7 @@ class MaskedLM:
         self._states: Memo[Row, Tensor] = Memo(CACHE_BYTES, lambda row, states: 400 + 4 * states.numel())
         self._head: Any = getattr(model, HEADS.get(model.config.model_type, ""), None)
         self._body: Any = model if self._head is None else model.base_model
+        self._takes_types = "token_type_ids" in inspect.signature(self._body.forward).parameters
 
     @classmethod
     def open(cls, folder: Path, device: str, backend: str = "auto") -> MaskedLM:
@@ -94,7 +96,7 @@ class MaskedLM:
         """Rows -> the last states (tokens, dim) of each, or logits where it is unknown which layer makes them."""
         pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
         return Network(
-            self._body, _first, pad=pad, name=f"masked LM {self.name}", device=self.device, backend=self._backend
+            self._body, self._first, pad=pad, name=f"masked LM {self.name}", device=self.device, backend=self._backend
         )
 
     @cached_property
@@ -175,12 +177,13 @@ class MaskedLM:
         if types is not None:
             inputs["token_type_ids"] = torch.tensor([[*types, *[pad_type] * (width - len(types))]])
         with torch.inference_mode():
-            return _first(self._body, **{name: tensor.to(self.device) for name, tensor in inputs.items()})[0]
+            return self._first(self._body, **{name: tensor.to(self.device) for name, tensor in inputs.items()})[0]
 
-
-def _first(model: Any, **inputs: Tensor) -> Tensor:
-    states: Tensor = model(**inputs)[0]
-    return states
+    def _first(self, body: Any, **inputs: Tensor) -> Tensor:
+        if not self._takes_types:  # DistilBERT's kin
+            inputs.pop("token_type_ids", None)
+        states: Tensor = body(**inputs)[0]
+        return states
 
 
 def _bytes(key: tuple[Any, ...], value: Any) -> int:

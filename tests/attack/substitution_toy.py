@@ -74,13 +74,18 @@ def roberta_tokenizer(length: int = 64) -> Any:
     return transformers.RobertaTokenizerFast(tokenizer_object=raw, model_max_length=length)
 
 
-def masked_lm(kind: str = "bert", length: int = 64) -> MaskedLM:
+def masked_lm(kind: str = "bert", length: int = 64, backend: str = "torch") -> MaskedLM:
     """A random masked language model: its opinions are arbitrary, and always the same."""
-    tokenizer = bert_tokenizer(length) if kind == "bert" else roberta_tokenizer(length)
+    tokenizer = roberta_tokenizer(length) if kind == "roberta" else bert_tokenizer(length)
     torch.manual_seed(1)
     if kind == "bert":
         config = transformers.BertConfig(vocab_size=len(tokenizer), max_position_embeddings=length, **SHAPE)
         model = transformers.BertForMaskedLM(config)
+    elif kind == "distilbert":  # its tokenizer gives token types here, and it takes none
+        config = transformers.DistilBertConfig(
+            vocab_size=len(tokenizer), max_position_embeddings=length, dim=32, n_layers=2, n_heads=2, hidden_dim=64
+        )
+        model = transformers.DistilBertForMaskedLM(config)
     else:
         config = transformers.RobertaConfig(
             vocab_size=len(tokenizer), max_position_embeddings=length + 2, pad_token_id=1, **SHAPE
@@ -88,7 +93,7 @@ def masked_lm(kind: str = "bert", length: int = 64) -> MaskedLM:
         model = transformers.RobertaForMaskedLM(config)
     for parameter in model.parameters():  # wider than transformers starts, or all words are as likely
         nn.init.normal_(parameter, std=0.3) if parameter.ndim == 2 else None
-    return MaskedLM(model.eval(), tokenizer, kind, backend="torch")
+    return MaskedLM(model.eval(), tokenizer, kind, backend=backend)
 
 
 def resources(kind: str = "bert") -> Any:

@@ -69,7 +69,7 @@ def test_a_broken_victim_is_named_with_the_text(bert: Any, spoil: Callable[[Tens
     with pytest.raises(JobError, match=complaint) as caught:
         victim(texts)
     assert "random" in str(caught.value)
-    assert complaint == "shape" or any(text in str(caught.value) for text in texts)
+    assert any(text in str(caught.value) for text in texts)
 
 
 def test_long_texts_are_cut_as_the_tokenizer_cuts_and_known_to_be(bert: Any) -> None:

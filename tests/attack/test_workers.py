@@ -118,6 +118,20 @@ def test_a_broken_victim_is_said_here(cell: attack.Cell, examples: list[Example]
             list(workers.run(broken, examples))
 
 
+def test_an_attack_that_cannot_read_its_files_is_no_dead_process(
+    cell: attack.Cell, examples: list[Example], tmp_path: Path
+) -> None:
+    file = tmp_path / "bookish.py"
+    file.write_text(
+        "from rbench.spec import Strict\n\n\nclass Options(Strict):\n    pass\n\n\n"
+        'def build(victim, resources, options):\n    open("no/such/words.txt")\n'
+    )
+    spec = world.spec("random").model_copy(update={"name": "bookish", "parameters": {}})
+    bookish = attack.Cell(**(vars(cell) | {"spec": spec, "path": file}))
+    with attack.Workers(2, HOW) as workers, pytest.raises(JobError, match=r"FileNotFoundError: .*no/such/words\.txt"):
+        list(workers.run(bookish, examples))
+
+
 def test_what_fails_in_one_example_is_in_its_outcome(
     cell: attack.Cell, examples: list[Example], expected: dict[str, Any]
 ) -> None:

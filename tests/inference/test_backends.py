@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rbench.errors import ResourceError
 from rbench.inference import backends
-from tests.inference.test_network import BERT, read
+from tests.inference.test_network import BERT, read, threads
 
 CPU = torch.device("cpu")
 INPUTS = {"input_ids": torch.arange(5, 25).reshape(4, 5), "attention_mask": torch.ones(4, 5, dtype=torch.long)}
@@ -57,13 +57,15 @@ def test_weights_are_shared_not_copied() -> None:
 
 @pytest.mark.parametrize("linear", [backends._Linear, backends._OneDnnLinear])
 @pytest.mark.parametrize("sizes", [(384, 3), (64, 96)])
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
 def test_a_rows_product_is_the_same_bits_among_any_number(
-    linear: type[backends._Linear], sizes: tuple[int, int]
+    linear: type[backends._Linear], sizes: tuple[int, int], count: int
 ) -> None:
     torch.manual_seed(0)
     layer, x = linear(nn.Linear(*sizes)), torch.randn(30, sizes[0])
-    with torch.inference_mode():
+    with threads(1), torch.inference_mode():
         together = layer(x)
+    with threads(count), torch.inference_mode():
         for n in (1, 2, 3, 4, 5, 7, 8, 9, 16, 29):
             assert torch.equal(layer(x[:n]), together[:n])
         assert layer(x[0]).shape == (sizes[1],) and layer(x[None, :1]).shape == (1, 1, sizes[1])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -35,9 +36,12 @@ def read(model: Any, **inputs: Tensor) -> Tensor:
     return pooled
 
 
-@pytest.fixture(scope="module", params=backends.usable(CPU))
-def net(request: pytest.FixtureRequest) -> Network:
-    return Network(BERT, read, backend=request.param)
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    yield
+    torch.set_num_threads(before)
 
 
 def row(length: int, seed: int) -> Row:
@@ -55,14 +59,29 @@ def alone(given: Row) -> Tensor:
 ROWS = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 5)), min_size=1, max_size=30)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(wanted=ROWS)
-def test_a_rows_answer_is_the_same_bits_in_any_company(net: Network, wanted: list[tuple[int, int]]) -> None:
+def bits(nets: tuple[Network, Network], counts: tuple[int, int], wanted: list[tuple[int, int]]) -> None:
     rows = [row(*one) for one in wanted]
-    for one, answer in zip(rows, net(rows), strict=True):
-        (single,) = net([one])
-        assert torch.equal(answer, single)
-        torch.testing.assert_close(answer, alone(one), atol=1e-5, rtol=1e-4)
+    with threads(counts[0]):
+        together = nets[0](rows)
+    with threads(counts[1]):
+        for one, answer in zip(rows, together, strict=True):
+            (single,) = nets[1]([one])
+            assert torch.equal(answer, single)
+            torch.testing.assert_close(answer, alone(one), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (2, 1), (3, 4)])
+@pytest.mark.parametrize("backend", backends.usable(CPU))
+def test_a_rows_answer_is_the_same_bits_in_any_company_on_any_number_of_threads(
+    backend: str, counts: tuple[int, int]
+) -> None:
+    nets = []
+    for count in counts:
+        with threads(count):  # OpenVINO is told when a network is compiled
+            nets.append(Network(BERT, read, backend=backend))
+    bits((nets[0], nets[1]), counts)
 
 
 def test_batches_are_of_one_length_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,5 +138,5 @@ def test_where_memory_is_full_batches_are_halved_and_it_is_said_once(
     assert [r.message for r in caplog.records] == ["victim large: GPU memory is full; going on with smaller batches"]
     assert net.max_rows <= 3
     monkeypatch.setattr(net, "_call", full_at(0, net._call))
-    with pytest.raises(JobError, match="one text of 6 tokens does not fit into the GPU's memory"):
+    with pytest.raises(JobError, match="a text of 6 tokens does not fit into the GPU's memory"):
         net(rows)
