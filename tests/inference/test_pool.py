@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.inference import Batched, Memo, run
+from rbench.inference import Batched, Memo, clock, pool, run
 
 
 class Model:
@@ -127,3 +127,25 @@ def test_what_a_job_raises_ends_the_run(width: int) -> None:
 
     with pytest.raises(KeyError):
         list(run([lambda: model.ask([1]), bad, lambda: model.ask([2])], width))
+
+
+def test_a_jobs_clock_counts_its_own_steps_and_its_share_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(pool.time, "perf_counter", lambda: now[0])
+
+    def slow(keys: list[int]) -> list[int]:
+        now[0] += 12.0  # for the whole batch
+        return keys
+
+    ask: Batched[int, int] = Batched(slow)
+
+    def job(own: float, keys: list[int]) -> float:
+        start = clock()
+        now[0] += own
+        ask(keys)
+        now[0] += own
+        return clock() - start
+
+    jobs = [lambda: job(1.0, [1]), lambda: job(5.0, [2, 3])]
+    assert list(run(jobs, 2)) == [2 * 1.0 + 4.0, 2 * 5.0 + 8.0]  # in all what passed: 12 + 12
+    assert list(run(jobs, 1)) == [2 * 1.0 + 12.0, 2 * 5.0 + 12.0]

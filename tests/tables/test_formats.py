@@ -48,6 +48,7 @@ def small(*rows: tuple[object, ...], header: tuple[str, ...] = ("Attack", "mr"),
         (Number(0.5125, True, 40, 0.4501, 0.5729), "51.2", "51.2 [45.0, 57.3]"),
         (Number(0.51249, True, 40, 0.45, 0.573, seed_sd=0.0131), "51.2", "51.2 ± 1.3 [45.0, 57.3]"),
         (Number(123.456, False, 40, 100, 150.04), "123.5", "123.5 [100.0, 150.0]"),
+        (Number(1.256, False, 40, 1.2, 1.304, digits=2), "1.26", "1.26 [1.20, 1.30]"),
         (Number(0.25, True, 4, partial=True), "25.0†", "25.0†"),
         (Number(None, True, 0), "n/a", "n/a"),
         (Number(0.0, True, 3, 0.0, 0.5615), "0.0", "0.0 [0.0, 56.1]"),
@@ -214,6 +215,12 @@ def test_queries_are_no_share(make_run: MakeRun) -> None:
     table = attack_table(make_run(), "queries")
     assert "Shares are fractions of 1." not in json.loads(render(table, "json"))["notes"]
     assert render(table, "markdown").startswith("**Average queries ↑ (higher is more robust; bold: the highest")
+
+
+def test_seconds_are_shown_to_the_hundredth(make_run: MakeRun) -> None:
+    rows = pipe_rows(render(attack_table(make_run(), "seconds"), "markdown"))
+    shown = [cell.strip("* ") for row in rows[2:] for cell in row[2:]]
+    assert shown and all(re.fullmatch(r"\d\.\d\d", cell) for cell in shown)
 
 
 def test_an_unknown_format_names_the_nearest() -> None:
