@@ -49,7 +49,7 @@ def test_pwws_builds_the_candidates_of_a_word_once(single: attack.Victim, resour
         return transform(text, indices)
 
     built.transformation._get_transformations = counted
-    (example,) = [e for e in world.examples(world.SINGLE, single, 1)]
+    (example,) = world.examples(world.SINGLE, single, 1)
     built.attack(example.texts[0], int(example.label or 0))
     start = {key: count for key, count in asked.items() if key[0] == example.texts[0]}
     assert len(start) > 3 and set(start.values()) == {1}
