@@ -14,16 +14,28 @@ from pydantic import BaseModel
 
 from rbench.errors import SuiteError
 from rbench.load.check import check
-from rbench.load.places import Located, Problems, read, shown
+from rbench.load.places import Located, Problems, Where, read, shown
 from rbench.load.recipes import recipes
 from rbench.registry import Kind, Registry, load_module, nearest, unknown
-from rbench.spec import AttackSpec, EncoderSpec, Named, ResourceChoice, ResourceKind, ResourceProfile, Source, TaskSpec
+from rbench.spec import (
+    AttackSpec,
+    EncoderSpec,
+    Named,
+    ResourceChoice,
+    ResourceKind,
+    ResourceProfile,
+    Source,
+    TaskSpec,
+    TrainSpec,
+)
 
 Entry = TypeVar("Entry", bound=Named)
 
 RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
 _PACKAGE = Path(__file__).resolve().parent.parent
 _ATTACK_FIELDS = ("max_words", "query_budget")
+_ENCODER_FIELDS = ("pooling", "layers", "max_length")
+"""What a suite may change of an encoder that is not ours to train."""
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
 _MAY_EXPORT = {"LICENCE": "licence", "PROTECT": "protect", "QUERIES_PER_WORD": "queries_per_word"}
 _EXPORTS = ("TITLE", "NEEDS", "REFERENCE", "Options", "build")
@@ -73,15 +85,47 @@ class Entries:
             spec = check(EncoderSpec, located, self.problems) if located else None
             if spec is None or located is None:
                 return
-            self.encoders[name] = spec
-            # An encoder may be named like the folder or hub id that it loads: then its base is that, not itself.
-            if spec.base is not None and spec.base != name and spec.base in self.registry.names("encoders"):
-                self.encoder(spec.base, located.at(("base",)), (*above, name))
-            if spec.train is not None:
-                options = located.sub("train", "options") if "options" in located.data["train"] else Located({})
-                place = located.at(("train", "objective"))
-                check_module("train.objectives", "objective", spec.train.objective, place, options, self.problems)
-                self.task(spec.train.data, located.at(("train", "data")))
+            self._encoder(name, spec, located, above)
+
+    def variant(self, name: str, options: Located, label: str, place: str) -> None:
+        """Load the encoder `name` with a suite's options over its own into `encoders` under `label`.
+
+        Options are those of its training objective, other keys of its `train`, or, for an encoder that is not ours to
+        train, its pooling, layers and longest input.
+        """
+        path = self.registry.path("encoders", name) if name in self.registry.names("encoders") else None
+        located = self._named(path, name) if path is not None else None
+        own = self.encoders.get(name)
+        if located is None or own is None:
+            return  # which has been told
+        located = located.put(("name",), Located(label, {(): place}))
+        ways: dict[str, Where] = {key: (key,) for key in _ENCODER_FIELDS}
+        if own.train is not None:
+            ways = {key: ("train", key) for key in TrainSpec.model_fields if key not in ("objective", "options")}
+            if own.train.objective not in modules("train.objectives"):
+                return
+            module = importlib.import_module(f"rbench.train.objectives.{own.train.objective}")
+            ways |= {key: ("train", "options", key) for key in module.Options.model_fields}
+        for key in options.data:
+            if key in ways:
+                located = located.put(ways[key], options.sub(key), options.key_at((key,)))
+            else:
+                self.problems.add(options.key_at((key,)), unknown(f"option of {name}", key, ways))
+        spec = check(EncoderSpec, located, self.problems)
+        if spec is not None:
+            self._encoder(label, spec, located, ())
+
+    def _encoder(self, name: str, spec: EncoderSpec, located: Located, above: tuple[str, ...]) -> None:
+        """Keep an encoder, and load what it stands on."""
+        self.encoders[name] = spec
+        # An encoder may be named like the folder or hub id that it loads: then its base is that, not itself.
+        if spec.base is not None and spec.base != name and spec.base in self.registry.names("encoders"):
+            self.encoder(spec.base, located.at(("base",)), (*above, name))
+        if spec.train is not None:
+            options = located.sub("train", "options") if "options" in located.data["train"] else Located({})
+            place = located.at(("train", "objective"))
+            check_module("train.objectives", "objective", spec.train.objective, place, options, self.problems)
+            self.task(spec.train.data, located.at(("train", "data")))
 
     def resources(
         self, choice: ResourceChoice, chosen: Located, needed: Collection[str] = RESOURCE_KINDS
@@ -229,12 +273,17 @@ def check_module(package: str, what: str, name: str, place: str, options: Locate
 
     Modules that start with an underscore are the package's own business. Importing one loads no torch.
     """
-    folder = _PACKAGE.joinpath(*package.split("."))
-    valid = [path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")]
+    valid = modules(package)
     if name in valid:
         check(importlib.import_module(f"rbench.{package}.{name}").Options, options, problems)
     else:
         problems.add(place, unknown(what, name, valid))
+
+
+def modules(package: str) -> list[str]:
+    """The modules of a package of rbench that can be named: `train.objectives` has simcse, consert and so on."""
+    folder = _PACKAGE.joinpath(*package.split("."))
+    return [path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")]
 
 
 def attack_module(path: Path) -> ModuleType:

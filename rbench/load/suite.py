@@ -95,8 +95,10 @@ def _load(
     merged = merged.put(("profiles",), Located({}))
     suite = check(Suite, merged, problems)
     entries = Entries(registry, problems)
-    for place, name in _names(merged, "encoders"):
-        entries.encoder(name, place)
+    for choice in _choices(merged, "encoders"):
+        entries.encoder(choice.name, choice.place)
+        if choice.options.data:
+            entries.variant(choice.name, choice.options, choice.label, choice.place)
     for place, name in _names(merged, "tasks"):
         entries.task(name, place)
         task = entries.tasks.get(name)
@@ -271,7 +273,7 @@ def _resources(merged: Located, entries: Entries) -> ResourceProfile | None:
 def _check_repeats(merged: Located, problems: Problems) -> None:
     """A name that stands twice in a list would make the same cells twice."""
     for key in ("encoders", "tasks", "attacks", "finetune", "seeds"):
-        chosen = key in ("attacks", "finetune")
+        chosen = key in ("encoders", "attacks", "finetune")
         labels = (
             [(c.place, c.label) for c in _choices(merged, key)]
             if chosen

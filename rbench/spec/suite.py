@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from rbench.spec.words import Count, Metric, NumExamples, Strict
 
@@ -32,6 +32,14 @@ class Choice(Strict):
         if not self.options:
             return self.name
         return self.name + "[" + ",".join(f"{k}={v}" for k, v in sorted(self.options.items())) + "]"
+
+
+def _label(value: Any) -> Any:
+    """The label of plain data that is a name with options; anything else as it is, for pydantic to judge."""
+    try:
+        return Choice.model_validate(value).label if isinstance(value, Mapping) else value
+    except ValidationError:
+        return value
 
 
 class ResourceChoice(Strict):
@@ -65,6 +73,7 @@ class Suite(Strict):
     title: str = ""
     notes: tuple[str, ...] = ()
     encoders: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Registry names, or labels such as `simcse-mini[temperature=0.1]`, written `{simcse-mini: {temperature: 0.1}}`."""
     tasks: Annotated[tuple[str, ...], Field(min_length=1)]
     attacks: tuple[Choice, ...] = ()
     evaluate: tuple[Choice, ...] = ()
@@ -89,6 +98,8 @@ class Suite(Strict):
         for key in ("encoders", "tasks", "attacks", "evaluate", "finetune", "seeds", "tables", "notes"):
             if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):
                 value[key] = [value[key]]
+        if isinstance(encoders := value.get("encoders"), list | tuple):
+            value["encoders"] = [_label(encoder) for encoder in encoders]
         return value
 
     def examples_for(self, task: str) -> int | Literal["all"]:

@@ -50,6 +50,39 @@ def test_attacks_take_their_options(world: World) -> None:
     assert code.source == hashlib.sha256((world.folder / "attacks/code.py").read_bytes()).hexdigest()
 
 
+def test_encoders_take_options_too(world: World) -> None:
+    world.change(
+        "encoders: [plain, trained]",
+        "encoders: [trained, trained: {steps: 7, mask: 0.3}, {name: plain, options: {pooling: cls}}]",
+    )
+    loaded = world.load()
+    labels = ("trained", "trained[mask=0.3,steps=7]", "plain[pooling=cls]")
+    assert loaded.suite.encoders == labels
+    own, other, plain = (loaded.encoders[label] for label in labels)
+    assert own.train is not None and other.train is not None
+    assert (other.name, other.base, other.train.steps) == (labels[1], "bottom", 7)
+    assert other.train.options == {"mask": 0.3}
+    assert other.train.model_copy(update={"steps": own.train.steps, "options": {}}) == own.train
+    assert (plain.pooling, plain.base) == ("cls", "some/model") and loaded.encoders["plain"].pooling == "mean"
+    assert Suite.model_validate(loaded.suite.model_dump()) == loaded.suite
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        ("trained: {mas: 0.3}", 'my.yaml:2:22: unknown option of trained "mas"; did you mean mask?'),
+        ("trained: {mask: 7}", "my.yaml:2:28: `mask`: "),
+        ("plain: {steps: 3}", 'my.yaml:2:20: unknown option of plain "steps"'),
+        ("plane: {pooling: cls}", 'my.yaml:2:12: unknown encoder "plane"; did you mean plain or '),
+        ("plain: {pooling: maximum}", "my.yaml:2:29: `pooling`: "),
+        ("plain: {pooling: cls}, plain: {pooling: cls}", "my.yaml:2:35: `encoders` lists plain[pooling=cls] twice"),
+    ],
+)
+def test_wrong_options_of_encoders_are_told(world: World, encoder: str, message: str) -> None:
+    world.change("encoders: [plain, trained]", f"encoders: [{encoder}]")
+    assert world.error().startswith(message)
+
+
 def test_a_recipe_says_what_it_needs_or_its_source_does(world: World) -> None:
     attacks = world.load().attacks
     assert set(attacks["words"].needs) == {"word_vectors", "sentence_encoder", "pos_tagger", "stopwords"}
