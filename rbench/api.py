@@ -22,7 +22,7 @@ from rbench.plan import select, trained_root, weights_source
 from rbench.prepare import Options, Prepared, prepare, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.registry import Registry
-from rbench.spec import AttackJob, Job, Metric, Outcome, Plan, Record, Strict
+from rbench.spec import AttackJob, EvaluateJob, Job, Metric, Outcome, Plan, Record, Strict
 from rbench.store import Store
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a job will cost: examples to attack and, roughly, model queries."""
+    """What a job will cost: examples to attack and, roughly, model queries; pairs to encode, and no queries."""
 
     examples: int
-    queries: int
+    queries: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,18 @@ def plan(suite: str | Path, options: Options | None = None) -> Planned:
         jobs=jobs,
         run=prepared.run,
         done=done,
-        estimates={job.key: _estimate(job, prepared) for job in jobs if isinstance(job.spec, AttackJob)},
+        estimates={job.key: cost for job in jobs if (cost := _estimate(job, prepared)) is not None},
         notes=prepared.notes,
     )
 
 
-def _estimate(job: Job, prepared: Prepared) -> Estimate:
+def _estimate(job: Job, prepared: Prepared) -> Estimate | None:
     """Queries grow with the number of words; queries_per_word is a rule of thumb that each attack's file carries."""
     spec = job.spec
-    assert isinstance(spec, AttackJob)
+    if isinstance(spec, EvaluateJob):
+        return Estimate(prepared.data[spec.task.name].sizes[spec.split])
+    if not isinstance(spec, AttackJob):
+        return None
     words = _mean_words(prepared.data[spec.task.name], spec.attack.protect.get(spec.task.kind, ()))
     return Estimate(spec.num_examples, round(spec.num_examples * words * spec.attack.queries_per_word))
 
@@ -206,12 +209,14 @@ def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache)
 def _write_tables(prepared: Prepared) -> list[str]:
     """The suite's tables in every format under RUN/tables; returned as markdown."""
     suite = prepared.plan.suite
-    if not suite.attacks:
+    asked = {"sts": suite.evaluate}
+    wanted_tables = [wanted for wanted in suite.tables if asked.get(wanted.metric, suite.attacks)]
+    if not wanted_tables:
         return []
     folder = prepared.run / "tables"
     folder.mkdir(parents=True, exist_ok=True)
     shown = []
-    for wanted in suite.tables:
+    for wanted in wanted_tables:
         name = wanted.metric if wanted.layout == "paper" else f"{wanted.metric}-{wanted.layout}"
         for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
             text = table(prepared.run, metric=wanted.metric, layout=wanted.layout, fmt=fmt)
@@ -247,10 +252,10 @@ def table(
     run: Path, *, metric: Metric = "asr", layout: str = "paper", fmt: str = "markdown", intervals: bool = False
 ) -> str:
     """A table computed from the records of a RUN and from nothing else."""
-    from rbench.tables import attack_table
+    from rbench.tables import build
     from rbench.tables.formats import render
 
-    return render(attack_table(Store(run), metric, layout), fmt, intervals=intervals)
+    return render(build(Store(run), metric, layout), fmt, intervals=intervals)
 
 
 def load_results(run: Path | str) -> pd.DataFrame:

@@ -17,6 +17,8 @@ from rbench.spec import (
     AttackJob,
     AttackSpec,
     EncoderSpec,
+    EvaluateJob,
+    Evaluation,
     FinetuneJob,
     Job,
     Plan,
@@ -41,19 +43,27 @@ class Facts:
     sizes: Mapping[str, Mapping[str, int]]
     """Rows by task and split."""
     weights: Mapping[str, str] = field(default_factory=dict)
-    """Content hash by encoder name, for encoders whose weights are not made by a job."""
+    """Content hash by encoder name, for encoders whose weights are not made by a job; by any name for `models`."""
+    models: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Names of the further models that an encoder's training needs (a generator), by encoder and option."""
+    splits: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Content hash by task and split, for splits of which nothing else of the task is used."""
     resource_weights: Mapping[str, str] = field(default_factory=dict)
     """Content hash by resource kind, for resources that are not made by a job."""
 
 
 def make_plan(suite: Suite, facts: Facts) -> Plan:
-    """All jobs of `suite`, pretraining first, then fine-tuning, then attacks.
+    """All jobs of `suite`: pretraining first, then evaluations, which are quick, then fine-tuning, then attacks.
 
     Raises PlanError where a split is smaller than `num_examples` asks for; all such splits are named at once.
     """
     _check_sizes(suite, facts)
     planner = _Planner(suite, facts)
     jobs: dict[str, Job] = {}
+    for encoder in suite.encoders:
+        for evaluation in suite.evaluations:
+            job = planner.evaluate(encoder, evaluation)
+            jobs[job.key] = job
     for seed in suite.seeds:
         for task in suite.tasks:
             for encoder in suite.encoders:
@@ -65,7 +75,7 @@ def make_plan(suite: Suite, facts: Facts) -> Plan:
                     if not suite.attacks:
                         jobs[victim.key] = victim
     needed = planner.with_needs(jobs)
-    order = {"pretrain": 0, "finetune": 1, "build": 2, "attack": 3, "evaluate": 4}
+    order = {"pretrain": 0, "evaluate": 1, "finetune": 2, "build": 3, "attack": 4}
     return Plan(suite=suite, jobs=tuple(sorted(needed, key=lambda job: order[job.stage])))
 
 
@@ -125,10 +135,15 @@ def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpe
         return last
     if last.base is None:
         return None
-    if last.base in encoders:
-        below = chain(last.base, encoders)[-1]
+    if (base := registered_base(last, encoders)) is not None:
+        below = chain(base, encoders)[-1]
         return below if below.train is None else None
     return last.model_copy(update={"train": None})
+
+
+def registered_base(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:
+    """The base of an encoder where that is an encoder of the registry; not one named like the folder that it loads."""
+    return spec.base if spec.base in encoders and spec.base != spec.name else None
 
 
 def select(plan: Plan, pattern: str | None) -> tuple[Job, ...]:
@@ -181,15 +196,37 @@ class _Planner:
         root = trained_root(name, self.facts.encoders)
         if root is None:
             return None
-        spec = self.facts.encoders[root]
+        facts, spec = self.facts, self.facts.encoders[root]
         assert spec.train is not None
-        below = self.pretrain(spec.base) if spec.base is not None and spec.base in self.facts.encoders else None
+        base, selected_by = registered_base(spec, facts.encoders), spec.train.select_by
+        needed = [self.pretrain(base)] if base is not None else []
+        fingerprints = {}
+        for option, model in facts.models.get(root, {}).items():
+            made = self.pretrain(model) if model in facts.encoders else None
+            needed.append(made)
+            if made is None:
+                fingerprints[option] = facts.weights[model]
         job = PretrainJob(
             encoder=spec,
-            base_fingerprint=self.facts.weights.get(root),
-            data_fingerprint=self.facts.data[spec.train.data],
+            base_fingerprint=facts.weights.get(root),
+            data_fingerprint=facts.data[spec.train.data],
+            selection_fingerprint=facts.splits[selected_by, "validation"] if selected_by is not None else None,
+            model_fingerprints=fingerprints,
         )
-        return self._keep(Job.make(job, (root,), (below.key,) if below else (), spec.train.seed))
+        needs = tuple(dict.fromkeys(below.key for below in needed if below is not None))
+        return self._keep(Job.make(job, (root,), needs, spec.train.seed))
+
+    def evaluate(self, encoder: str, evaluation: Evaluation) -> Job:
+        """The job that scores an encoder on one split of a task; nothing is left to chance, so its seed is 0."""
+        below = self.pretrain(encoder)
+        job = EvaluateJob(
+            encoder=effective(encoder, self.facts.encoders),
+            encoder_fingerprint=None if below else self.facts.weights[encoder],
+            task=self.facts.tasks[evaluation.task],
+            split=evaluation.split,
+            data_fingerprint=self.facts.splits[evaluation.task, evaluation.split],
+        )
+        return self._keep(Job.make(job, (encoder, evaluation.label), (below.key,) if below else (), 0))
 
     def finetune(self, encoder: str, task: str, strategy: str, seed: int) -> Job:
         """The job that makes the victim: encoder + head, fine-tuned on the task with one strategy and seed."""

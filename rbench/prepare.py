@@ -12,6 +12,7 @@ from rbench import load as loading
 from rbench.errors import ResourceError
 from rbench.plan import Facts, make_plan, weights_source
 from rbench.registry import Registry
+from rbench.score.sts import FEWEST
 from rbench.spec import EncoderSpec, Plan, Suite, TaskSpec
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     encoders, tasks = loaded.encoders, loaded.tasks
     problems: list[str] = []
     data = _open_tasks(tasks, options, problems)
-    weights = _locate_weights(encoders, options, problems)
+    splits = _scored_splits(loaded, data, problems)
+    weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
     resources = _locate_resources(loaded, options, problems)
     if problems:
         raise ResourceError("\n".join(dict.fromkeys(problems)))
@@ -82,14 +84,17 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         data={name: found.fingerprint for name, found in data.items()},
         sizes={name: found.sizes for name, found in data.items()},
         weights=weights,
+        models=loaded.models,
+        splits=splits,
         resource_weights=resources,
     )
+    noted = (*loaded.suite.tasks, *(evaluation.task for evaluation in loaded.suite.evaluations))
     return Prepared(
         loaded=loaded,
         plan=make_plan(loaded.suite, facts),
         run=options.out or default_run(loaded.suite, options.profile),
         data=data,
-        notes=[note for name in loaded.suite.tasks for note in _data_notes(data[name])],
+        notes=[note for name in dict.fromkeys(noted) for note in _data_notes(data[name])],
     )
 
 
@@ -117,6 +122,43 @@ def _open_tasks(tasks: Mapping[str, TaskSpec], options: Options, problems: list[
         except ResourceError as error:
             problems.append(str(error))
     return data
+
+
+def _scored_splits(
+    loaded: loading.Loaded, data: Mapping[str, TaskData], problems: list[str]
+) -> dict[tuple[str, str], str]:
+    """Fingerprints of the splits on which encoders are scored, in evaluations and to select steps of training."""
+    users: dict[tuple[str, str], str] = {(e.task, e.split): "evaluate" for e in loaded.suite.evaluations}
+    for name, spec in loaded.encoders.items():
+        if spec.train is not None and spec.train.select_by is not None:
+            users.setdefault((spec.train.select_by, "validation"), f"encoder {name}: select_by")
+    found = {}
+    for (task, split), user in users.items():
+        sizes = data[task].sizes if task in data else {split: FEWEST}  # else it is missing, which is told already
+        if split not in sizes:
+            problems.append(f"{user}: task {task} has no {split} split here; it has {', '.join(sizes)}")
+        elif sizes[split] < FEWEST:
+            problems.append(f"{user}: the {split} split of {task} has {sizes[split]} pairs; {FEWEST} are needed")
+        elif task in data:
+            found[task, split] = data[task].split_fingerprint(split)
+    return found
+
+
+def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, str]:
+    """Fingerprints by name of the further models that training needs, those that are encoders of the registry left out
+    (they are located as such)."""
+    from rbench.encoders.locate import locate
+
+    found = {}
+    for encoder, models in loaded.models.items():
+        for option, name in models.items():
+            if name in loaded.encoders:
+                continue
+            try:
+                found[name] = locate(EncoderSpec(name=name, base=name), options.models).fingerprint
+            except ResourceError as error:
+                problems.append(f"{encoder}: train.options.{option}: {error}")
+    return found
 
 
 def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, str]:

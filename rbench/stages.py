@@ -23,11 +23,12 @@ import rbench
 from rbench import provenance, score
 from rbench.cache import WeightCache, weights_hash
 from rbench.errors import JobError, RbenchError
-from rbench.plan import weights_source
+from rbench.plan import registered_base, trained_root, weights_source
 from rbench.progress import Progress
 from rbench.spec import (
     AttackJob,
     EncoderSpec,
+    EvaluateJob,
     FinetuneJob,
     Job,
     Outcome,
@@ -37,6 +38,7 @@ from rbench.spec import (
     Record,
     ResourceProfile,
     Score,
+    Split,
     TaskSpec,
 )
 from rbench.store import Store
@@ -64,10 +66,10 @@ class Context:
     progress: Progress
     _open: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def data(self, task: TaskSpec, fingerprint: str) -> TaskData:
-        """The task's rows; JobError where they are no longer those that were planned."""
+    def data(self, task: TaskSpec, fingerprint: str, split: Split | None = None) -> TaskData:
+        """The task's rows; JobError where they (or, given a split, its) are no longer those that were planned."""
         data: TaskData = self.keep(f"data:{task.name}", task.name, lambda: open_task(task, self.data_path))
-        if data.fingerprint != fingerprint:
+        if (data.fingerprint if split is None else data.split_fingerprint(split)) != fingerprint:
             raise JobError(f"the data of {task.name} changed while the run was under way; run the command again")
         return data
 
@@ -108,7 +110,7 @@ def run_job(job: Job, context: Context) -> Record:
         elif isinstance(spec, AttackJob):
             record = _attack(job, spec, context, source)
         else:
-            raise JobError(f"stage {job.stage} cannot be run yet")
+            record = _evaluate(job, spec, context, source)
     except Exception as error:
         text = str(error) if isinstance(error, RbenchError) else traceback.format_exc()
         log.error("%s failed: %s", job.name, str(error) or type(error).__name__)
@@ -123,7 +125,7 @@ def run_job(job: Job, context: Context) -> Record:
 def _cached(
     job: Job,
     context: Context,
-    make: Callable[[Path], tuple[dict[str, float], dict[str, int], str]],
+    make: Callable[[Path], tuple[tuple[Score, ...], dict[str, int], str]],
     source: Callable[..., Provenance],
 ) -> Record:
     """The record of a job whose weights live in the cache: made now, or found there under the same key."""
@@ -135,7 +137,7 @@ def _cached(
         record = Record(
             job=job,
             status="complete",
-            scores=tuple(Score(name=k, value=v, n=counts.get("n", 0)) for k, v in scores.items()),
+            scores=scores,
             counts=counts,
             provenance=source(dataset_fingerprint=fingerprint, weights_hash=weights_hash(entry.folder)),
         )
@@ -144,18 +146,25 @@ def _cached(
 
 def _pretrain(
     job: Job, spec: PretrainJob, context: Context, folder: Path
-) -> tuple[dict[str, float], dict[str, int], str]:
+) -> tuple[tuple[Score, ...], dict[str, int], str]:
     from rbench.train import pretrain
+    from rbench.train.selection import Selection
 
-    assert spec.encoder.train is not None
-    corpus = context.data(context.tasks[spec.encoder.train.data], spec.data_fingerprint)
+    train = spec.encoder.train
+    assert train is not None
+    corpus = context.data(context.tasks[train.data], spec.data_fingerprint)
     texts = [text for example in corpus.split("train") for text in example.texts]
     base: Path | str | None = None
-    if job.needs:
-        base = context.cache.folder(job.needs[0])
+    if (below := registered_base(spec.encoder, context.encoders)) is not None:
+        base = _model(below, job, context)
     elif spec.encoder.base is not None:
         base = _weights_of(spec.encoder.name, context)
-    scores = pretrain(
+    selection = None
+    if train.select_by is not None:
+        assert spec.selection_fingerprint is not None
+        data = context.data(context.tasks[train.select_by], spec.selection_fingerprint, "validation")
+        selection = Selection(train.select_by, score.Pairs.of(data.split("validation")))
+    values = pretrain(
         spec.encoder,
         base,
         texts,
@@ -164,19 +173,42 @@ def _pretrain(
         device=context.device,
         progress=context.progress.update,
         checkpoints=context.cache.root / "checkpoints" / job.key,
+        locate=lambda name: _model(name, job, context),
+        selection=selection,
     )
+    sizes = {} if selection is None else dict.fromkeys(selection.score_names, len(selection.pairs))
+    scores = tuple(Score(name=name, value=value, n=sizes.get(name, len(texts))) for name, value in values.items())
     return scores, {"n": len(texts)}, spec.data_fingerprint
+
+
+def _model(name: str, job: Job, context: Context) -> Path | str:
+    """Where a model that a job names lies: trained by a job that it needs, an encoder's weights, a folder or hub id."""
+    from rbench import encoders
+
+    if name not in context.encoders:
+        return encoders.locate(EncoderSpec(name=name, base=name), context.models_path).where
+    root = trained_root(name, context.encoders)
+    return _trained(job, context)[root] if root is not None else _weights_of(name, context)
+
+
+def _trained(job: Job, context: Context) -> dict[str, Path]:
+    """Folders of the encoders that pretrain jobs which `job` needs have made, by name."""
+    needed = (context.plan.job(key) for key in job.needs)
+    return {
+        below.spec.encoder.name: context.cache.folder(below.key)
+        for below in needed
+        if isinstance(below.spec, PretrainJob)
+    }
 
 
 def _finetune(
     job: Job, spec: FinetuneJob, context: Context, folder: Path
-) -> tuple[dict[str, float], dict[str, int], str]:
+) -> tuple[tuple[Score, ...], dict[str, int], str]:
     from rbench import encoders
     from rbench.finetune import strategy
 
     data = context.data(spec.task, spec.data_fingerprint)
-    where = context.cache.folder(job.needs[0]) if job.needs else _weights_of(spec.encoder.name, context)
-    encoder = encoders.load(spec.encoder, where, device=context.device)
+    encoder = encoders.load(spec.encoder, _model(spec.encoder.name, job, context), device=context.device)
     module = strategy(spec.strategy.name)
     victim, scores = module.run(
         encoder,
@@ -198,9 +230,10 @@ def _finetune(
         },
     )
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
+    n = min(data.sizes["validation"], spec.training.max_validation or 10**9)
     return (
-        scores,
-        {"n": min(data.sizes["validation"], spec.training.max_validation or 10**9), **sizes},
+        tuple(Score(name=name, value=value, n=n) for name, value in scores.items()),
+        {"n": n, **sizes},
         data.fingerprint,
     )
 
@@ -212,6 +245,38 @@ def _weights_of(name: str, context: Context) -> Path | str:
     spec = weights_source(name, context.encoders)
     assert spec is not None
     return encoders.locate(spec, context.models_path).where
+
+
+# -------------------------------------------------------------------------------------------------------- evaluations
+
+
+def _evaluate(job: Job, spec: EvaluateJob, context: Context, source: Callable[..., Provenance]) -> Record:
+    from rbench import encoders
+
+    data = context.data(spec.task, spec.data_fingerprint, spec.split)
+    pairs = score.Pairs.of(data.split(spec.split))
+    encoder = encoders.load(spec.encoder, _model(spec.encoder.name, job, context), device=context.device)
+    done, total = 0, len(pairs.texts)
+
+    def encoded(count: int) -> None:
+        nonlocal done
+        done += count
+        context.progress.update(done, total)
+
+    scores = pairs.scores(lambda texts: encoder.encode(texts, progress=encoded))
+    spearman = scores[0].value
+    found = "Spearman is not defined" if spearman is None else f"Spearman {spearman:.4f}"
+    context.progress.update(total, total, f"{found}, {len(pairs)} pairs")
+    return Record(
+        job=job,
+        status="complete",
+        scores=scores,
+        counts={"n": len(pairs)},
+        provenance=source(
+            dataset_fingerprint=spec.data_fingerprint,
+            weights_hash=spec.encoder_fingerprint or weights_hash(context.cache.folder(job.needs[0])),
+        ),
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- attacks
@@ -253,11 +318,6 @@ def _cell(job: Job, spec: AttackJob, context: Context) -> Any:
     """What the attack needs: its victim, and the resources, of which a masked LM of ours comes from the cache."""
     from rbench import attack
 
-    trained = {
-        needed.spec.encoder.name: context.cache.folder(needed.key)
-        for key in job.needs
-        if isinstance((needed := context.plan.job(key)).spec, PretrainJob)
-    }
     return attack.Cell(
         spec=spec.attack,
         path=context.attack_files.get(spec.attack.name),
@@ -267,7 +327,7 @@ def _cell(job: Job, spec: AttackJob, context: Context) -> Any:
         name=context.plan.job(job.needs[0]).name,
         resources=context.resources,
         models_path=context.models_path,
-        trained=tuple(sorted(trained.items())),
+        trained=tuple(sorted(_trained(job, context).items())),
     )
 
 

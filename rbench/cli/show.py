@@ -31,10 +31,12 @@ def plan(planned: Planned) -> None:
         stages[job.stage] = stages.get(job.stage, 0) + 1
     remaining = ", ".join(f"{n} {stage}" for stage, n in stages.items()) or "nothing"
     say(f"{len(planned.jobs)} jobs, {done} done; to do: {remaining}")
-    examples = sum(planned.estimates[job.key].examples for job in left if job.key in planned.estimates)
-    queries = sum(planned.estimates[job.key].queries for job in left if job.key in planned.estimates)
+    costs = [(job.stage, planned.estimates[job.key]) for job in left if job.key in planned.estimates]
+    examples, pairs = (sum(cost.examples for stage, cost in costs if stage == one) for one in ("attack", "evaluate"))
+    if pairs:
+        say(f"to evaluate: {pairs:,} pairs")
     if examples:
-        say(f"to attack: {examples:,} examples, about {_about(queries)} model queries")
+        say(f"to attack: {examples:,} examples, about {_about(sum(cost.queries for _, cost in costs))} model queries")
     for note in planned.notes:
         say(f"note: {note}")
     say(f"results go to {planned.run}")
@@ -52,7 +54,8 @@ def _cost(jobs: Sequence[Job], planned: Planned) -> list[str]:
     estimates = [planned.estimates[job.key] for job in jobs if job.key in planned.estimates]
     if not estimates:
         return [done, "", ""]
-    return [done, f"{sum(e.examples for e in estimates):,}", _about(sum(e.queries for e in estimates))]
+    queries = sum(e.queries for e in estimates)
+    return [done, f"{sum(e.examples for e in estimates):,}", _about(queries) if queries else ""]
 
 
 def _about(n: int) -> str:

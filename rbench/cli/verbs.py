@@ -174,7 +174,7 @@ def table(
             metavar="NAME",
             help="asr: attack success rate; queries: model queries an attacked example; aua: accuracy under attack; "
             "clean: accuracy before it; perturbed: share of words changed; seconds: time an attacked example took; "
-            "oracle_asr: successes that keep the true label (mini tasks).",
+            "oracle_asr: successes that keep the true label (mini tasks); sts: Spearman correlations of evaluations.",
         ),
     ] = "asr",
     fmt: Annotated[

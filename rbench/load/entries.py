@@ -64,6 +64,7 @@ class Entries:
         self.encoders: dict[str, EncoderSpec] = {}
         self.attacks: dict[str, AttackSpec] = {}
         self.attack_files: dict[str, Path] = {}
+        self.models: dict[str, dict[str, str]] = {}
         self._seen: set[tuple[str, str]] = set()
 
     def task(self, name: str, place: str) -> None:
@@ -76,7 +77,7 @@ class Entries:
                 self.tasks[name] = spec
 
     def encoder(self, name: str, place: str, above: tuple[str, ...] = ()) -> None:
-        """Load an encoder into `encoders`, then the registry encoder that is its base, and the corpus it trains on."""
+        """Load an encoder into `encoders`, then the registry encoder that is its base, and all that it trains with."""
         path = self._path("encoders", name, place)
         if name in above:
             self.problems.add(place, f"the bases go round in a circle: {' -> '.join([*above, name])}")
@@ -122,10 +123,57 @@ class Entries:
         if spec.base is not None and spec.base != name and spec.base in self.registry.names("encoders"):
             self.encoder(spec.base, located.at(("base",)), (*above, name))
         if spec.train is not None:
-            options = located.sub("train", "options") if "options" in located.data["train"] else Located({})
-            place = located.at(("train", "objective"))
-            check_module("train.objectives", "objective", spec.train.objective, place, options, self.problems)
-            self.task(spec.train.data, located.at(("train", "data")))
+            self._training(spec, spec.train, located, (*above, name))
+
+    def _training(self, spec: EncoderSpec, train: TrainSpec, located: Located, above: tuple[str, ...]) -> None:
+        """The objective's options, the corpus, what steps are selected by, and the further models that options name."""
+        options = located.sub("train", "options") if "options" in located.data["train"] else Located({})
+        place = located.at(("train", "objective"))
+        made = check_module("train.objectives", "objective", train.objective, place, options, self.problems)
+        self.task(train.data, located.at(("train", "data")))
+        if train.select_by is not None:
+            self.evaluation(train.select_by, located.at(("train", "select_by")), "task to select by")
+        self.models[spec.name] = {}
+        for option in getattr(made, "MODELS", ()):
+            model = getattr(made, option)
+            if model is None:
+                continue
+            self.models[spec.name][option] = model
+            if model in self.registry.names("encoders"):
+                place = located.at(("train", "options", option))
+                self.encoder(model, place, above)
+                self._whole(model, place)
+
+    def _whole(self, name: str, place: str) -> None:
+        """A model that serves with all of its layers cannot be an encoder that leaves some out as it is loaded."""
+        spec = self.encoders.get(name)
+        while spec is not None and spec.train is None:
+            if spec.layers is not None:
+                self.problems.add(place, f"encoder {name} keeps {spec.layers} layers; name one that keeps them all")
+                return
+            spec = self.encoders.get(spec.base or "") if spec.base != spec.name else None
+
+    def evaluation(self, name: str, place: str, what: str = "evaluation") -> None:
+        """Load an STS task, on whose scores encoders are evaluated; `what` it is called where there is none."""
+        if name not in self.registry.names("tasks"):
+            self.problems.add(place, unknown(what, name, self._sts_tasks()))
+            return
+        self.task(name, place)
+        task = self.tasks.get(name)
+        if task is not None and task.kind != "sts":
+            valid = ", ".join(self._sts_tasks())
+            self.problems.add(place, f"task {name} (its kind is {task.kind}) has no similarity scores; {valid} have")
+
+    def _sts_tasks(self) -> list[str]:
+        """The names of tasks that have scores; files with faults are passed over, they are told where they are used."""
+        found = []
+        for name in self.registry.names("tasks"):
+            try:
+                kind = read(self.registry.path("tasks", name), Problems()).data.get("kind")
+            except SuiteError:
+                continue
+            found += [name] if kind == "sts" else []
+        return found
 
     def resources(
         self, choice: ResourceChoice, chosen: Located, needed: Collection[str] = RESOURCE_KINDS
@@ -268,16 +316,20 @@ class Entries:
         return located.put(("name",), Located(name, {(): located.at()}))
 
 
-def check_module(package: str, what: str, name: str, place: str, options: Located, problems: Problems) -> None:
+def check_module(
+    package: str, what: str, name: str, place: str, options: Located, problems: Problems
+) -> BaseModel | None:
     """Check that a package of rbench has a module of this name, and the options against the module's `Options`.
 
-    Modules that start with an underscore are the package's own business. Importing one loads no torch.
+    Modules that start with an underscore are the package's own business. Importing one loads no torch. Returns the
+    `Options`, or None where something is wrong.
     """
     valid = modules(package)
     if name in valid:
-        check(importlib.import_module(f"rbench.{package}.{name}").Options, options, problems)
-    else:
-        problems.add(place, unknown(what, name, valid))
+        kind: type[BaseModel] = importlib.import_module(f"rbench.{package}.{name}").Options
+        return check(kind, options, problems)
+    problems.add(place, unknown(what, name, valid))
+    return None
 
 
 def modules(package: str) -> list[str]:

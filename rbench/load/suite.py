@@ -9,12 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.entries import Entries, check_module
 from rbench.load.places import Located, Problems, describe, parse, read, shown
 from rbench.registry import Registry, unknown
-from rbench.spec import AttackSpec, Choice, EncoderSpec, ResourceChoice, ResourceProfile, Suite, TaskSpec, Training
+from rbench.spec import (
+    AttackSpec,
+    Choice,
+    EncoderSpec,
+    Evaluation,
+    EvaluationOptions,
+    ResourceChoice,
+    ResourceProfile,
+    Suite,
+    TaskSpec,
+    Training,
+)
 
 _SETTABLE = frozenset(Suite.model_fields) - {"profiles"}
 _DEEP = ("training", "num_examples")
@@ -27,9 +40,10 @@ _SHORT_FOR = {"resources": "profile", "num_examples": "default"}
 class Loaded:
     """A suite as it will run, profile and overrides applied, and the specs of everything that it names.
 
-    `encoders` holds the suite's own, their bases, and those that serve as a resource; `tasks` also the corpora that
-    encoders are trained on. `attacks` goes by label (`bertattack[max_words=10]`), `attack_files` by the plain name of
-    those attacks that are Python files.
+    `encoders` holds the suite's own, their bases, and those that serve as a resource or in training; `tasks` also
+    those of `evaluate`, the corpora that encoders are trained on, and what their steps are selected by. `attacks` goes
+    by label (`bertattack[max_words=10]`), `attack_files` by the plain name of those attacks that are Python files.
+    `models` are the further models that an encoder's objective names, by encoder and option.
     """
 
     suite: Suite
@@ -39,6 +53,7 @@ class Loaded:
     attacks: dict[str, AttackSpec]
     resources: ResourceProfile
     attack_files: dict[str, Path]
+    models: dict[str, dict[str, str]]
 
 
 def load(
@@ -109,13 +124,16 @@ def _load(
     for choice in _choices(merged, "finetune"):
         check_module("finetune", "finetune strategy", choice.name, choice.place, choice.options, problems)
     for choice in _choices(merged, "evaluate"):
-        problems.add(choice.place, f'unknown evaluation "{choice.name}"; there are none yet: remove `evaluate`')
+        entries.evaluation(choice.name, choice.place)
+        check(EvaluationOptions, choice.options, problems)
     resources = _resources(merged, entries)
+    _check_purpose(merged, problems)
     _check_repeats(merged, problems)
     _check_maps(merged, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # else there was a problem
-    return Loaded(suite, path, entries.encoders, entries.tasks, entries.attacks, resources, entries.attack_files)
+    found = (entries.encoders, entries.tasks, entries.attacks, resources, entries.attack_files, entries.models)
+    return Loaded(suite, path, *found)
 
 
 # ------------------------------------------------------------------------------------------ profiles and overrides
@@ -173,7 +191,9 @@ def _check_profiles(located: Located, chosen: str | None, problems: Problems) ->
                 problems.add(part.key_at((key,)), unknown("key", key, _SETTABLE))
         if name != chosen:
             found = Problems()
-            check(Suite, _merge(located, part).put(("profiles",), Located({})), found)
+            as_chosen = _merge(located, part).put(("profiles",), Located({}))
+            check(Suite, as_chosen, found)
+            _check_purpose(as_chosen, found)
             inside = {*part.values.values(), *part.keys.values()}
             for line in found.lines:
                 place = next((p for p in inside if line.startswith(f"{p}: ")), None)
@@ -270,12 +290,28 @@ def _resources(merged: Located, entries: Entries) -> ResourceProfile | None:
     return entries.resources(choice, located, needed) if choice is not None else None
 
 
+def _check_purpose(merged: Located, problems: Problems) -> None:
+    """A suite says what encoders are fine-tuned on, unless it only evaluates them; and prints what it asks for."""
+    attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
+    if tasks is None and "tasks" not in merged.data:
+        if attacks or not evaluate:
+            problems.add(merged.at(), "`tasks` is missing")
+    elif tasks == [] and (attacks or not evaluate):
+        problems.add(merged.at(("tasks",)), "`tasks`: expected at least 1 of them, found a list")
+    if "evaluate" in merged.data or not isinstance(merged.data.get("tables"), list):
+        return
+    for i, table in enumerate(merged.data["tables"]):
+        if isinstance(table, dict) and table.get("metric") == "sts":
+            place = merged.at(("tables", i, "metric"))
+            problems.add(place, "a table of sts needs `evaluate`, a list of STS tasks, which this suite has not")
+
+
 def _check_repeats(merged: Located, problems: Problems) -> None:
     """A name that stands twice in a list would make the same cells twice."""
-    for key in ("encoders", "tasks", "attacks", "finetune", "seeds"):
-        chosen = key in ("encoders", "attacks", "finetune")
+    for key in ("encoders", "tasks", "attacks", "evaluate", "finetune", "seeds"):
+        chosen = key in ("encoders", "attacks", "evaluate", "finetune")
         labels = (
-            [(c.place, c.label) for c in _choices(merged, key)]
+            [(c.place, _evaluated(c) if key == "evaluate" else c.label) for c in _choices(merged, key)]
             if chosen
             else [(item.at(), str(item.data)) for item in _items(merged, key)]
         )
@@ -284,6 +320,14 @@ def _check_repeats(merged: Located, problems: Problems) -> None:
             if label in seen:
                 problems.add(place, f"`{key}` lists {label} twice; remove one")
             seen.add(label)
+
+
+def _evaluated(choice: _Chosen) -> str:
+    """The label of an evaluation, without options that say the default; as it is written where it is wrong."""
+    try:
+        return Evaluation.model_validate({**choice.options.data, "task": choice.name}).label
+    except ValidationError:  # which the check of its options tells
+        return choice.label
 
 
 def _check_maps(merged: Located, tasks: set[str], problems: Problems) -> None:

@@ -4,5 +4,18 @@ from __future__ import annotations
 
 from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_scores
 from rbench.score.statistics import Sample, spread, wilson
+from rbench.score.sts import Pairs, cosines, sts_scores
 
-__all__ = ["METRICS", "SHARES", "Sample", "Tally", "attack_counts", "attack_scores", "spread", "wilson"]
+__all__ = [
+    "METRICS",
+    "SHARES",
+    "Pairs",
+    "Sample",
+    "Tally",
+    "attack_counts",
+    "attack_scores",
+    "cosines",
+    "spread",
+    "sts_scores",
+    "wilson",
+]

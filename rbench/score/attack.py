@@ -25,10 +25,10 @@ from typing import get_args
 
 from rbench.errors import StoreError
 from rbench.score.statistics import Sample, wilson
-from rbench.spec import AttackJob, Metric, Outcome, Record, Score
+from rbench.spec import AttackJob, AttackMetric, Outcome, Record, Score
 
-METRICS: tuple[Metric, ...] = get_args(Metric)
-SHARES: frozenset[Metric] = frozenset({"asr", "aua", "clean", "oracle_asr"})
+METRICS: tuple[AttackMetric, ...] = get_args(AttackMetric)
+SHARES: frozenset[AttackMetric] = frozenset({"asr", "aua", "clean", "oracle_asr"})
 """Metrics that are counts over counts; the others are means."""
 
 _NONE = Sample(0)
@@ -122,7 +122,7 @@ class Tally:
         """All examples but the errored ones."""
         return self.attacked + self.skipped
 
-    def share(self, metric: Metric) -> tuple[int, int]:
+    def share(self, metric: AttackMetric) -> tuple[int, int]:
         """Numerator and denominator of a metric in SHARES; (0, 0) for oracle_asr without an oracle."""
         if metric == "oracle_asr":
             return (0, 0) if self.oracle_valid is None else (self.oracle_valid, self.attacked)
@@ -132,7 +132,7 @@ class Tally:
             "clean": (self.attacked, self.total),
         }[metric]
 
-    def score(self, metric: Metric) -> Score:
+    def score(self, metric: AttackMetric) -> Score:
         """The metric with its n (the denominator) and its 95% interval; shares are in 0..1."""
         if metric in SHARES:
             count, n = self.share(metric)
@@ -143,8 +143,8 @@ class Tally:
         low, high = interval or (None, None)
         return Score(name=metric, value=value, n=n, low=low, high=high, sd=sd)
 
-    def scores(self) -> dict[Metric, Score]:
-        """Every metric, in the order of `spec.Metric`."""
+    def scores(self) -> dict[AttackMetric, Score]:
+        """Every metric, in the order of `spec.AttackMetric`."""
         return {metric: self.score(metric) for metric in METRICS}
 
     def counts(self) -> dict[str, int]:
@@ -160,7 +160,7 @@ def _oracle_valid(record: Record, score: Score) -> int | None:
     return 0 if isinstance(spec, AttackJob) and spec.task.generator is not None else None
 
 
-def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[Metric, Score]:
+def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[AttackMetric, Score]:
     """All metrics of one attacked sample; see the head of this module. For `oracle` see `Tally.of`."""
     return Tally.of(outcomes, oracle).scores()
 

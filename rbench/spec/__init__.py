@@ -21,10 +21,12 @@ from rbench.spec.entries import (
 )
 from rbench.spec.jobs import AttackJob, EvaluateJob, FinetuneJob, Job, JobSpec, Plan, PretrainJob, content_key
 from rbench.spec.results import Outcome, Provenance, Record, Score
-from rbench.spec.suite import Choice, ResourceChoice, Suite, TableSpec
+from rbench.spec.suite import Choice, Evaluation, EvaluationOptions, ResourceChoice, Suite, TableSpec
 from rbench.spec.words import (
     SCHEMA_VERSION,
+    AttackMetric,
     Count,
+    EvaluationMetric,
     Metric,
     NumExamples,
     Pooling,
@@ -32,6 +34,7 @@ from rbench.spec.words import (
     Rate,
     ResourceKind,
     Share,
+    Split,
     Stage,
     Status,
     Strict,
@@ -41,11 +44,15 @@ from rbench.spec.words import (
 __all__ = [
     "SCHEMA_VERSION",
     "AttackJob",
+    "AttackMetric",
     "AttackSpec",
     "Choice",
     "Count",
     "EncoderSpec",
     "EvaluateJob",
+    "Evaluation",
+    "EvaluationMetric",
+    "EvaluationOptions",
     "FinetuneJob",
     "HubData",
     "Job",
@@ -68,6 +75,7 @@ __all__ = [
     "Score",
     "Share",
     "Source",
+    "Split",
     "Stage",
     "Status",
     "Strict",

@@ -103,7 +103,17 @@ class TrainSpec(Strict):
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_length: Positive = 32
     select_by: str | None = None
+    """An STS task: the step is kept whose encoder has the best Spearman correlation on its validation split. None keeps
+    the last."""
+    select_every: Positive = 125
+    """Steps between two such scores; the last step is scored too. SimCSE has 250 (Gao et al. 2021, appendix A), its
+    scripts 125."""
+    patience: Positive | None = None
+    """Stop after so many scores without a better one; None goes on to the end."""
     seed: Count = 0
+
+    def idle(self) -> frozenset[str]:
+        return frozenset() if self.select_by is not None else frozenset({"select_every", "patience"})
 
 
 class EncoderSpec(Named):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from rbench.spec.entries import AttackSpec, EncoderSpec, Named, ResourceProfile, TaskSpec, Training
 from rbench.spec.suite import Choice, Suite
-from rbench.spec.words import SCHEMA_VERSION, Count, Positive, Stage, Strict
+from rbench.spec.words import SCHEMA_VERSION, Count, Positive, Split, Stage, Strict
 
 
 class PretrainJob(Strict):
@@ -22,6 +22,14 @@ class PretrainJob(Strict):
     base_fingerprint: str | None = None
     """Content of the base's weights, where the base is not itself trained by a job."""
     data_fingerprint: str
+    selection_fingerprint: str | None = None
+    """Content of the validation split of `encoder.train.select_by`."""
+    model_fingerprints: dict[str, str] = {}
+    """Content of the further models that the objective's options name, by option; not of those that a job trains."""
+
+    def idle(self) -> frozenset[str]:
+        unused = {"selection_fingerprint": self.selection_fingerprint, "model_fingerprints": self.model_fingerprints}
+        return frozenset(name for name, value in unused.items() if not value)
 
 
 class FinetuneJob(Strict):
@@ -51,13 +59,15 @@ class AttackJob(Strict):
 
 
 class EvaluateJob(Strict):
-    """Score an encoder or a victim without attacking it."""
+    """Score an encoder as it is, on one split of an STS task: nothing is trained, nothing attacked."""
 
     stage: Literal["evaluate"] = "evaluate"
     encoder: EncoderSpec
     encoder_fingerprint: str | None = None
-    evaluation: Choice
+    task: TaskSpec
+    split: Split
     data_fingerprint: str
+    """Content of the split alone."""
 
 
 JobSpec = Annotated[PretrainJob | FinetuneJob | AttackJob | EvaluateJob, Field(discriminator="stage")]
@@ -115,7 +125,9 @@ class Plan(Strict):
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Named):
-        return {k: _plain(v) for k, v in value if k not in value.COSMETIC}
+        return {k: _plain(v) for k, v in value if k not in value.COSMETIC | value.idle()}
+    if isinstance(value, Strict):
+        return {k: _plain(v) for k, v in value if k not in value.idle()}
     if isinstance(value, BaseModel):
         return {k: _plain(v) for k, v in value}
     if isinstance(value, Mapping):

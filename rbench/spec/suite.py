@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from rbench.spec.words import Count, Metric, NumExamples, Strict
+from rbench.spec.words import Count, Metric, NumExamples, Split, Strict
 
 
 class Choice(Strict):
@@ -42,6 +42,25 @@ def _label(value: Any) -> Any:
         return value
 
 
+class EvaluationOptions(Strict):
+    """What may be said of an entry under `evaluate`."""
+
+    split: Split = "test"
+    """The split that is scored."""
+
+
+class Evaluation(EvaluationOptions):
+    """One entry under `evaluate`, read: an STS task and what is scored of it."""
+
+    task: str
+
+    @property
+    def label(self) -> str:
+        """The name under which it stands in tables and folders: `stsb`, `stsb[split=validation]`."""
+        said = self.model_dump(exclude={"task"}, exclude_defaults=True)
+        return Choice(name=self.task, options=said).label
+
+
 class ResourceChoice(Strict):
     """A resource profile by name, with single resources replaced by a folder on the model search path or a hub id."""
 
@@ -67,16 +86,20 @@ class TableSpec(Strict):
 
 
 class Suite(Strict):
-    """What to run: the cells are encoders x finetune x tasks x attacks x seeds."""
+    """What to run: the cells are encoders x finetune x tasks x attacks x seeds, and encoders x evaluate.
+
+    A suite that only evaluates has no `tasks`.
+    """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     title: str = ""
     notes: tuple[str, ...] = ()
     encoders: Annotated[tuple[str, ...], Field(min_length=1)]
     """Registry names, or labels such as `simcse-mini[temperature=0.1]`, written `{simcse-mini: {temperature: 0.1}}`."""
-    tasks: Annotated[tuple[str, ...], Field(min_length=1)]
+    tasks: tuple[str, ...] = ()
     attacks: tuple[Choice, ...] = ()
     evaluate: tuple[Choice, ...] = ()
+    """STS tasks on which the encoders are scored as they are, each with `EvaluationOptions`."""
     finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name="clean"),)
     seeds: Annotated[tuple[Count, ...], Field(min_length=1)] = (0,)
     num_examples: NumExamples | dict[str, NumExamples] = 1000
@@ -84,7 +107,8 @@ class Suite(Strict):
     resources: ResourceChoice = ResourceChoice(profile="standard")
     training: dict[str, Any] = {}
     """Overrides of the tasks' Training, for all tasks or, one level down, by task name."""
-    tables: tuple[TableSpec, ...] = (TableSpec(),)
+    tables: tuple[TableSpec, ...] = ()
+    """What is printed at the end; where the file says nothing, ASR of attacks, correlations of evaluations."""
     claims: tuple[dict[str, Any], ...] = ()
     profiles: dict[str, dict[str, Any]] = {}
     """Named sets of overrides, chosen with --profile."""
@@ -100,7 +124,15 @@ class Suite(Strict):
                 value[key] = [value[key]]
         if isinstance(encoders := value.get("encoders"), list | tuple):
             value["encoders"] = [_label(encoder) for encoder in encoders]
+        if "tables" not in value:
+            shown = {"asr": value.get("attacks"), "sts": value.get("evaluate")}
+            value["tables"] = [{"metric": metric} for metric, there in shown.items() if there]
         return value
+
+    @property
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """`evaluate`, read. Raises ValueError where options are wrong, which loading has ruled out."""
+        return tuple(Evaluation.model_validate({**choice.options, "task": choice.name}) for choice in self.evaluate)
 
     def examples_for(self, task: str) -> int | Literal["all"]:
         """How many examples of `task` are attacked."""

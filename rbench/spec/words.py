@@ -13,7 +13,10 @@ TaskKind = Literal["single", "nli", "paraphrase", "sts", "unlabelled"]
 Pooling = Literal["cls", "cls+mlp", "mean", "first-last-mean"]
 Status = Literal["succeeded", "failed", "skipped", "errored"]
 ResourceKind = Literal["word_vectors", "synonyms", "masked_lm", "sentence_encoder", "pos_tagger", "stopwords"]
-Metric = Literal["asr", "queries", "aua", "clean", "perturbed", "oracle_asr", "seconds"]
+Split = Literal["train", "validation", "test"]
+AttackMetric = Literal["asr", "queries", "aua", "clean", "perturbed", "oracle_asr", "seconds"]
+EvaluationMetric = Literal["sts"]
+Metric = Literal[AttackMetric, EvaluationMetric]
 NumExamples = Annotated[int, Field(ge=1)] | Literal["all"]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -25,3 +28,8 @@ class Strict(BaseModel):
     """A frozen record that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def idle(self) -> frozenset[str]:
+        """Fields that decide nothing as the others stand. They never enter a job's key, so a field that is added later
+        leaves the jobs alone that make no use of it."""
+        return frozenset()

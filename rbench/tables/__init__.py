@@ -1,29 +1,49 @@
-"""Tables from a RUN: `attack_table` lays out, `formats.render` writes down, `results_frame` gives every example."""
+"""Tables from a RUN: `build` lays out, `formats.render` writes down, `results_frame` gives every example."""
 
 from __future__ import annotations
 
 from typing import get_args
 
 from rbench.score import METRICS
-from rbench.spec import Metric
+from rbench.spec import AttackMetric, EvaluationMetric, Metric
 from rbench.store import Store
-from rbench.tables import layouts
+from rbench.tables import evaluations, layouts
 from rbench.tables.aggregate import grid
 from rbench.tables.formats import unknown
 from rbench.tables.frame import results_frame
 from rbench.tables.table import Layout, Table
 
 
-def attack_table(store: Store, metric: Metric = "asr", layout: str = "paper") -> Table:
-    """The table of one metric, from the records of a RUN and from nothing else.
+def build(store: Store, metric: Metric = "asr", layout: str = "paper") -> Table:
+    """The table of one metric, of attacks or of evaluations, from the records of a RUN and from nothing else.
 
-    Raises StoreError where the folder is not a RUN, holds no attacks, is damaged, or the metric or layout is unknown.
+    Raises StoreError where the folder is not a RUN, is damaged, has none of the jobs that the metric is of, or the
+    metric or layout is unknown.
     """
+    if metric not in get_args(Metric):
+        raise unknown("metric", metric, get_args(Metric))
+    if metric == "sts":
+        return evaluation_table(store, metric, layout)
+    return attack_table(store, metric, layout)
+
+
+def attack_table(store: Store, metric: AttackMetric = "asr", layout: str = "paper") -> Table:
+    """The table of an attack metric; StoreError as for `build`."""
     if metric not in METRICS:
         raise unknown("metric", metric, METRICS)
-    if layout not in get_args(Layout):
-        raise unknown("layout", layout, get_args(Layout))
+    _check_layout(layout)
     return {"paper": layouts.paper, "full": layouts.full}[layout](grid(store), metric)
 
 
-__all__ = ["Table", "attack_table", "results_frame"]
+def evaluation_table(store: Store, metric: EvaluationMetric = "sts", layout: str = "paper") -> Table:
+    """The table of an evaluation metric; StoreError as for `build`."""
+    _check_layout(layout)
+    return {"paper": evaluations.paper, "full": evaluations.full}[layout](evaluations.evaluated(store), metric)
+
+
+def _check_layout(layout: str) -> None:
+    if layout not in get_args(Layout):
+        raise unknown("layout", layout, get_args(Layout))
+
+
+__all__ = ["Table", "attack_table", "build", "evaluation_table", "results_frame"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rbench.errors import StoreError
 from rbench.score import Tally, spread
-from rbench.spec import AttackJob, Job, Metric, Plan, Record, Score
+from rbench.spec import AttackJob, AttackMetric, Job, Plan, Record, Score
 from rbench.store import Store
 
 
@@ -62,11 +62,11 @@ class Cell:
         """The seeds that are there, thrown together; nothing but zeros where none is."""
         return Tally.pooled(self.tallies) if self.tallies else Tally()
 
-    def score(self, metric: Metric) -> Score:
+    def score(self, metric: AttackMetric) -> Score:
         """The metric on the pooled examples."""
         return self.pooled.score(metric)
 
-    def seed_sd(self, metric: Metric) -> float | None:
+    def seed_sd(self, metric: AttackMetric) -> float | None:
         """Sample standard deviation of the metric between seeds; None for fewer than two."""
         return spread(tally.score(metric).value for tally in self.tallies)
 
@@ -112,13 +112,14 @@ def grid(store: Store) -> Grid:
             tally = Tally.of_record(record) if record is not None and record.status == "complete" else None
             runs.setdefault((attack, encoder, finetune, task), []).append(Run(job, record, tally))
     if not runs:
-        raise StoreError(f"{store.root} has no attack table: suite {plan.suite.name} asks for no attacks.")
+        hint = " Its evaluations are in the table --metric sts." if plan.suite.evaluate else ""
+        raise StoreError(f"{store.root} has no attack table: suite {plan.suite.name} asks for no attacks.{hint}")
     suite = plan.suite
     orders = (
-        _in_order((choice.label for choice in suite.attacks), (key[0] for key in runs)),
-        _in_order(suite.encoders, (key[1] for key in runs)),
-        _in_order((choice.label for choice in suite.finetune), (key[2] for key in runs)),
-        _in_order(suite.tasks, (key[3] for key in runs)),
+        in_order((choice.label for choice in suite.attacks), (key[0] for key in runs)),
+        in_order(suite.encoders, (key[1] for key in runs)),
+        in_order((choice.label for choice in suite.finetune), (key[2] for key in runs)),
+        in_order(suite.tasks, (key[3] for key in runs)),
     )
     by_seed = _position(suite.seeds)
     ordered = sorted(runs, key=lambda key: tuple(order.index(name) for order, name in zip(orders, key, strict=True)))
@@ -126,7 +127,7 @@ def grid(store: Store) -> Grid:
     return Grid(plan, *orders, cells)
 
 
-def _in_order(wanted: Iterable[str], found: Iterable[str]) -> tuple[str, ...]:
+def in_order(wanted: Iterable[str], found: Iterable[str]) -> tuple[str, ...]:
     """The names that were found, those of the suite in its order and then any others."""
     there = set(found)
     known = [name for name in dict.fromkeys(wanted) if name in there]

@@ -18,6 +18,7 @@ from typing import Literal, get_args
 from tabulate import tabulate
 
 from rbench.errors import StoreError
+from rbench.spec import EvaluationMetric
 from rbench.tables.table import MEANING, Entry, Number, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
@@ -72,18 +73,20 @@ def _grid(table: Table, intervals: bool, escape: Callable[[str], str], bold: Cal
     rows = [[text(entry) for entry in row] for row in table.rows]
     if table.layout == "paper":
         starts = {0, *table.groups}
-        rows = [row if i in starts else ["", *row[1:]] for i, row in enumerate(rows)]
+        names = [row[0] for row in rows]
+        rows = [["", *row[1:]] if i not in starts and row[0] == names[i - 1] else row for i, row in enumerate(rows)]
     return rows
 
 
 def _caption(table: Table) -> str:
-    if table.layout == "full":
-        return "Every metric of every attack job; shares in %"
     meaning = MEANING[table.metric]
-    unit = ", %" if meaning.percent else ""
-    robust = "lower" if meaning.robust == "lowest" else "higher"
-    bold = f"; bold: the {meaning.robust} of each attack" if any(number.best for number in _numbers(table)) else ""
-    return f"{meaning.title}{unit} {meaning.arrow} ({robust} is more robust{bold})"
+    if table.layout == "full":
+        evaluated = table.metric in get_args(EvaluationMetric)
+        return "Every evaluation; correlations ×100" if evaluated else "Every metric of every attack job; shares in %"
+    unit = f", {meaning.unit}" if meaning.percent else ""
+    better = "lower" if meaning.best == "lowest" else "higher"
+    bold = f"; bold: the {meaning.best} {meaning.among}" if any(number.best for number in _numbers(table)) else ""
+    return f"{meaning.title}{unit} {meaning.arrow} ({better} is {meaning.good}{bold})"
 
 
 def _numbers(table: Table) -> list[Number]:
@@ -96,7 +99,7 @@ def _footnotes(table: Table, intervals: bool) -> list[str]:
     signs = {
         f"{_ABSENT}: not done.": any(entry is None for row in table.rows for entry in row),
         f"{_PARTIAL}: some of the cell's seeds are missing.": any(number.partial for number in numbers),
-        f"{_UNDEFINED}: no example in the denominator.": any(number.value is None for number in numbers),
+        f"{_UNDEFINED}: {MEANING[table.metric].undefined}.": any(number.value is None for number in numbers),
     }
     shown = [sign for sign, there in signs.items() if there]
     return [*table.notes, *shown, *([table.interval] if intervals else [])]
@@ -214,7 +217,8 @@ def _csv(table: Table) -> str:
 
 
 def _json(table: Table) -> str:
-    unit = "Shares are fractions of 1." if table.layout == "full" or MEANING[table.metric].percent else ""
-    notes = [*table.notes, table.interval, *([unit] if unit else [])]
+    meaning = MEANING[table.metric]
+    unit = [meaning.stored] if table.layout == "full" or meaning.percent else []
+    notes = [*table.notes, table.interval, *unit]
     content = {"metric": table.metric, "cells": list(table.cells), "notes": notes}
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)

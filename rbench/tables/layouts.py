@@ -8,20 +8,19 @@ full    one row an (attack, encoder, finetune, task, seed) with every metric but
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 from rbench.errors import StoreError
 from rbench.score import Tally
-from rbench.spec import Metric
+from rbench.spec import AttackMetric
 from rbench.tables.aggregate import Cell, Grid
+from rbench.tables.columns import average, mark_best
 from rbench.tables.notes import interval_note, notes, sizes
 from rbench.tables.table import MEANING, Entry, Number, Table
 
-_FULL: tuple[Metric, ...] = ("clean", "asr", "oracle_asr", "aua", "queries", "perturbed")
-_SHORT: dict[Metric, str] = {
+_FULL: tuple[AttackMetric, ...] = ("clean", "asr", "oracle_asr", "aua", "queries", "perturbed")
+_SHORT: dict[AttackMetric, str] = {
     "clean": "Clean",
     "asr": "ASR",
     "oracle_asr": "Oracle-valid ASR",
@@ -32,10 +31,10 @@ _SHORT: dict[Metric, str] = {
 }
 
 
-def paper(grid: Grid, metric: Metric) -> Table:
+def paper(grid: Grid, metric: AttackMetric) -> Table:
     """The papers' layout of one metric. Raises StoreError for oracle_asr where no task has an oracle."""
     tasks = _tasks(grid, metric)
-    columns: list[tuple[str, Metric]] = []
+    columns: list[tuple[str, AttackMetric]] = []
     for task in tasks:
         columns.append((task, metric))
         if metric == "asr" and grid.has_oracle(task):
@@ -50,8 +49,11 @@ def paper(grid: Grid, metric: Metric) -> Table:
             for finetune in grid.finetunes
             if any((attack, encoder, finetune, task) in grid.cells for task in tasks)
         ]
-        for_all = [numbers + _average(numbers, columns, metric) for _, _, numbers in group]
-        marked = _mark_best(for_all, [kind for _, kind in columns] + [metric])
+        for_all = [
+            numbers + average([n for n, (_, kind) in zip(numbers, columns, strict=True) if kind == metric], metric)
+            for _, _, numbers in group
+        ]
+        marked = mark_best(for_all, [kind for _, kind in columns] + [metric])
         groups += [len(rows)] if group else []
         for (encoder, finetune, _), numbers in zip(group, marked, strict=True):
             rows.append((attack, encoder, *([finetune] if several else []), *numbers))
@@ -69,7 +71,7 @@ def paper(grid: Grid, metric: Metric) -> Table:
     )
 
 
-def full(grid: Grid, metric: Metric) -> Table:
+def full(grid: Grid, metric: AttackMetric) -> Table:
     """One row a job. `metric` is what `value` means in the cells for programs; every other metric stands beside it."""
     shown = [kind for kind in _FULL if kind != "oracle_asr" or any(map(grid.has_oracle, grid.tasks))]
     several = len(grid.finetunes) > 1
@@ -101,7 +103,7 @@ def full(grid: Grid, metric: Metric) -> Table:
     )
 
 
-def _tasks(grid: Grid, metric: Metric) -> tuple[str, ...]:
+def _tasks(grid: Grid, metric: AttackMetric) -> tuple[str, ...]:
     if metric != "oracle_asr":
         return grid.tasks
     tasks = tuple(task for task in grid.tasks if grid.has_oracle(task))
@@ -110,7 +112,7 @@ def _tasks(grid: Grid, metric: Metric) -> tuple[str, ...]:
     return tasks
 
 
-def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str, Metric]]) -> list[Number | None]:
+def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str, AttackMetric]]) -> list[Number | None]:
     found: list[Number | None] = []
     for task, metric in columns:
         cell = grid.cells.get((*row, task))
@@ -122,40 +124,11 @@ def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str,
     return found
 
 
-def _average(
-    numbers: Sequence[Number | None], columns: Sequence[tuple[str, Metric]], metric: Metric
-) -> list[Number | None]:
-    """The unweighted mean over tasks, where all of them have a value; no column for a single task."""
-    entries = [number for number, (_, kind) in zip(numbers, columns, strict=True) if kind == metric]
-    if len(entries) == 1:
-        return []
-    there = [entry for entry in entries if entry is not None]
-    values = [entry.value for entry in there if entry.value is not None]
-    if len(there) < len(entries):
-        return [None]
-    mean = math.fsum(values) / len(values) if len(values) == len(entries) else None
-    meaning = MEANING[metric]
-    partial = any(entry.partial for entry in there)
-    return [Number(mean, meaning.percent, partial=partial, digits=meaning.digits)]
-
-
-def _mark_best(rows: list[list[Number | None]], kinds: Sequence[Metric]) -> list[list[Number | None]]:
-    """Mark the most robust entries of each column; nothing in a column with a gap, or where there is no choice."""
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    for column, metric in zip(columns, kinds, strict=False):
-        values = [number.value for number in column if number is not None and number.value is not None]
-        if len(values) < len(column) or len(column) < 2:
-            continue
-        best = min(values) if MEANING[metric].robust == "lowest" else max(values)
-        column[:] = [replace(n, best=True) if n is not None and n.value == best else n for n in column]
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _definitions(metrics: Collection[Metric]) -> list[str]:
+def _definitions(metrics: Collection[AttackMetric]) -> list[str]:
     return [f"{MEANING[metric].title}: {MEANING[metric].definition}." for metric in _FULL if metric in metrics]
 
 
-def _paper_cell(cell: Cell, metric: Metric) -> dict[str, Any]:
+def _paper_cell(cell: Cell, metric: AttackMetric) -> dict[str, Any]:
     score, pooled = cell.score(metric), cell.pooled
     return {
         "attack": cell.attack,
@@ -173,7 +146,7 @@ def _paper_cell(cell: Cell, metric: Metric) -> dict[str, Any]:
     }
 
 
-def _full_cell(cell: Cell, seed: int, tally: Tally | None, metric: Metric) -> dict[str, Any]:
+def _full_cell(cell: Cell, seed: int, tally: Tally | None, metric: AttackMetric) -> dict[str, Any]:
     tally = tally or Tally()
     kinds = dict.fromkeys((*_FULL, metric))
     scores = {kind: tally.score(kind).model_dump(include={"value", "n", "low", "high"}) for kind in kinds}

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from rbench.score import SHARES
-from rbench.spec import Metric, ResourceKind, Source
-from rbench.tables.aggregate import Cell, Grid, Run
+from rbench.spec import AttackMetric, Job, Plan, PretrainJob, Record, ResourceKind, Source
+from rbench.tables.aggregate import Cell, Grid
 
 _NAMED = 8
 """So many missing jobs are named, the others counted."""
@@ -34,11 +34,12 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
         *_resources(grid),
         *_attacks(grid),
         *_precision(grid),
-        *_missing(grid),
+        *selected_steps(grid.plan),
+        *missing("attack jobs", [(run.job, run.record) for run in grid.runs]),
     )
 
 
-def interval_note(grid: Grid, metric: Metric) -> str:
+def interval_note(grid: Grid, metric: AttackMetric) -> str:
     """What the intervals of this metric are, and what they leave out."""
     kind = "Wilson 95% intervals" if metric in SHARES else "Student's t 95% intervals of the mean"
     several = max(len(cell.runs) for cell in grid.cells.values()) > 1
@@ -46,7 +47,7 @@ def interval_note(grid: Grid, metric: Metric) -> str:
     return f"{kind}{pooled}. They cover the choice of examples, not differences between seeds."
 
 
-def sizes(grid: Grid, metric: Metric, tasks: Sequence[str]) -> str:
+def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
     """The n of each column, with what was skipped and errored."""
     parts = []
     for task in tasks:
@@ -119,24 +120,33 @@ def _precision(grid: Grid) -> list[str]:
     found: dict[str, list[str]] = {}
     for run in grid.runs:
         if run.record is not None and run.tally is not None and run.record.provenance.precision != "fp32":
-            found.setdefault(run.record.provenance.precision, []).append(_name(run))
+            found.setdefault(run.record.provenance.precision, []).append(_name(run.job))
     return [f"Precision {precision}, not fp32: {_named(names)}." for precision, names in found.items()]
 
 
-def _missing(grid: Grid) -> list[str]:
-    runs = grid.runs
-    failed = [_name(run) for run in runs if run.failed]
-    waiting = [_name(run) for run in runs if run.tally is None and not run.failed]
-    found = []
-    if failed:
-        found.append(f"{len(failed)} of {len(runs)} attack jobs failed: {_named(failed)}.")
-    if waiting:
-        found.append(f"{len(waiting)} of {len(runs)} attack jobs not done: {_named(waiting)}.")
-    return found
+def missing(what: str, jobs: Iterable[tuple[Job, Record | None]]) -> list[str]:
+    """Which of the jobs failed or have not been done, in numbers and the first names; `what` they are called."""
+    found = list(jobs)
+    failed = [_name(job) for job, record in found if record is not None and record.status == "failed"]
+    waiting = [_name(job) for job, record in found if record is None]
+    told = {"failed": failed, "not done": waiting}
+    return [f"{len(names)} of {len(found)} {what} {how}: {_named(names)}." for how, names in told.items() if names]
 
 
-def _name(run: Run) -> str:
-    return run.job.name.removeprefix("attack/")
+def selected_steps(plan: Plan) -> list[str]:
+    """By what the steps of trained encoders were selected: numbers that were looked at while training are not new."""
+    selected: dict[str, list[str]] = {}
+    for job in plan.jobs:
+        if isinstance(job.spec, PretrainJob) and (train := job.spec.encoder.train) and train.select_by is not None:
+            selected.setdefault(train.select_by, []).append(job.spec.encoder.name)
+    return [
+        f"Training steps selected by Spearman's correlation on {task} (validation split): {', '.join(names)}."
+        for task, names in selected.items()
+    ]
+
+
+def _name(job: Job) -> str:
+    return job.name.removeprefix(f"{job.stage}/")
 
 
 def _named(names: Sequence[str]) -> str:

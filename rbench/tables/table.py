@@ -1,5 +1,7 @@
 """A table before it is written down: entries at full precision, notes, and what the metrics are called.
 
+Attack metrics are in `rbench.score.attack`, correlations of evaluations in `rbench.score.sts`.
+
 Nothing here is rounded or escaped; `formats` does that.
 """
 
@@ -15,18 +17,28 @@ Layout = Literal["paper", "full"]
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a metric is called, how it is defined, and which end of it means a robust victim."""
+    """What a metric is called, how it is defined, and which end of it is the good one: a robust victim, for attacks."""
 
     title: str
     definition: str
-    robust: Literal["lowest", "highest"]
+    best: Literal["lowest", "highest"]
     percent: bool = True
+    """Shown a hundredfold."""
     digits: int = 1
     """After the point."""
+    unit: str = "%"
+    """What a hundredfold is called."""
+    stored: str = "Shares are fractions of 1."
+    """What programs are told of values that people see a hundredfold."""
+    undefined: str = "no example in the denominator"
+    """Why an entry may have no value."""
+    good: str = "more robust"
+    among: str = "of each attack"
+    """The entries of which the best is bold."""
 
     @property
     def arrow(self) -> str:
-        return "↓" if self.robust == "lowest" else "↑"
+        return "↓" if self.best == "lowest" else "↑"
 
 
 MEANING: dict[Metric, Meaning] = {
@@ -47,6 +59,17 @@ MEANING: dict[Metric, Meaning] = {
         "highest",
         percent=False,
         digits=2,
+    ),
+    "sts": Meaning(
+        "Semantic textual similarity",
+        "Spearman's rank correlation of the cosines of sentence vectors with gold scores",
+        "highest",
+        digits=2,
+        unit="×100",
+        stored="Correlations are in -1..1.",
+        undefined="fewer than 4 pairs, or cosines that are all equal",
+        good="better",
+        among="of each column",
     ),
 }
 

@@ -51,6 +51,10 @@ class TaskData:
             raise ResourceError(f"task `{self.spec.name}` has no {name} split; it has {', '.join(self.examples)}")
         return list(self.examples[name])
 
+    def split_fingerprint(self, name: str) -> str:
+        """Hash of the examples of one split; ResourceError as for `split`."""
+        return _fingerprint({name: self.split(name)})
+
 
 def open_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> TaskData:
     """The data of `spec`: generated, from the first data folder that has all of it, or from the hub.

@@ -11,6 +11,7 @@ from pathlib import Path
 import safetensors
 
 from rbench.errors import JobError
+from rbench.score import Pairs
 from rbench.spec import EncoderSpec
 from rbench.spec.jobs import content_key
 
@@ -18,14 +19,19 @@ RUN = "run.json"
 WEIGHTS = "model.safetensors"
 
 
-def claim(folder: Path, spec: EncoderSpec, seed: int, texts: list[str]) -> None:
-    """Make `folder` the place of this run's checkpoints. JobError where it holds those of another run."""
+def claim(folder: Path, spec: EncoderSpec, seed: int, texts: list[str], pairs: Pairs | None = None) -> None:
+    """Make `folder` the place of this run's checkpoints. JobError where it holds those of another run.
+
+    `pairs` are those by which a step is selected.
+    """
     corpus = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    key = content_key({"encoder": spec, "seed": seed, "texts": corpus})
+    rated = [pairs.first, pairs.second, pairs.gold] if pairs is not None else []
+    key = content_key({"encoder": spec, "seed": seed, "texts": corpus, "pairs": rated})
     record = folder / RUN
     if record.is_file() and json.loads(record.read_text(encoding="utf-8")).get("key") != key:
         raise JobError(
-            f"{folder} holds the checkpoints of another training run (another encoder, seed or corpus); "
+            f"{folder} holds the checkpoints of another training run (another encoder, seed, corpus or pairs to select "
+            "by); "
             "name another folder or remove it."
         )
     folder.mkdir(parents=True, exist_ok=True)

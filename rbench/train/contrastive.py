@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rbench.encoders.sentence import SentenceEncoder
@@ -157,6 +159,7 @@ class ContrastiveObjective:
         self.model = SentenceModel(
             self.encoder, _HEADS[head](self.encoder.dim), losses, parts(self.encoder) if parts else None
         )
+        self.kept: nn.Module = self.encoder
         self.tokenizer = self.encoder.tokenizer
         self._max_length = min(spec.train.max_length, self.encoder.max_length)
 
@@ -173,6 +176,10 @@ class ContrastiveObjective:
     def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         padded = self.tokenizer.pad(list(batch), return_tensors="pt")
         return dict(padded)
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors (len(texts), dim) without head and dropout."""
+        return self.encoder.encode(texts)
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """`uniformity` of the vectors of held-out texts (Wang and Isola 2020): the lower, the better spread."""

@@ -17,6 +17,7 @@ from rbench.errors import JobError
 from rbench.spec import EncoderSpec, TrainSpec
 from rbench.train import checkpoints as kept
 from rbench.train import objectives
+from rbench.train.selection import Selection, Selector
 from rbench.train.trainer import Report, Rows, Trainer
 
 log = logging.getLogger("rbench")
@@ -37,6 +38,7 @@ def pretrain(
     progress: Progress | None = None,
     checkpoints: Path | None = None,
     locate: Callable[[str], Path | str] = str,
+    selection: Selection | None = None,
 ) -> dict[str, float]:
     """Train the encoder that `spec.train` describes on `texts` and write it to `out` as a transformers folder.
 
@@ -53,17 +55,25 @@ def pretrain(
         checkpoints: a folder for about ten checkpoints a run, of which the last two are kept until the run ends. The
             same call after an interruption goes on from the last one.
         locate: makes a folder or hub id of a model's name among the options (`MODELS` of the objective's `Options`).
+        selection: what `spec.train.select_by` names; the encoder of the best step is written, not that of the last.
 
     Returns:
-        Scores: the objective's own on held-out texts, and `loss`, the mean of the training loss.
+        Scores: `loss`, the mean of the training loss; the objective's own on held-out texts; with a selection, the step
+        and its score (`Selection.score_names`).
 
     Raises:
-        JobError: there is nothing to train on, or too little; the loss became infinite or no number.
+        JobError: there is nothing to train on, or too little; the loss became infinite or no number; there is nothing
+            to select by, or no step could be selected.
     """
     train = spec.train
     if train is None or not texts:
         raise JobError(
             f"Encoder {spec.name} cannot be trained: " + ("no texts." if train else "its file has no `train`.")
+        )
+    if (train.select_by is None) != (selection is None):
+        raise JobError(
+            f"Encoder {spec.name}: train.select_by is {train.select_by}, and pairs to select by were "
+            f"{'not given' if selection is None else f'given ({selection.task})'}."
         )
     module = objectives.find(train.objective)
     with _quiet():
@@ -73,7 +83,10 @@ def pretrain(
         if not objective.grouped:
             _check_batch(spec.name, train.batch_size, len(chosen))
         if checkpoints is not None:
-            kept.claim(checkpoints, spec, seed, texts)
+            kept.claim(checkpoints, spec, seed, texts, selection.pairs if selection is not None else None)
+        selector = None
+        if selection is not None:
+            selector = Selector(selection, objective, every=train.select_every, patience=train.patience, name=spec.name)
         trainer = Trainer(
             model=objective.model,
             args=_arguments(
@@ -81,14 +94,16 @@ def pretrain(
             ),
             train_dataset=Rows(chosen, objective.features, objective.grouped),
             data_collator=objective.collate,
-            callbacks=[Report(progress)],
             name=spec.name,
+            selector=selector,
         )
+        trainer.add_callback(Report(progress, selector))
         trainer.remove_callback(transformers.PrinterCallback)
         last = kept.last_good(checkpoints) if checkpoints is not None else None
-        trainer.train(resume_from_checkpoint=str(last) if last else None)
+        trainer.run(last)
         loss = trainer.mean_loss()
-        scores = objective.scores(held_out)
+        selected = selector.restore() if selector is not None else {}
+        scores = objective.scores(held_out) | selected
         if trainer.is_world_process_zero():
             objective.save(out)
             if checkpoints is not None:

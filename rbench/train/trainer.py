@@ -15,6 +15,7 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from rbench.errors import JobError
 from rbench.train import checkpoints
+from rbench.train.selection import Selector
 
 
 class Rows(Dataset[dict[str, Any]]):
@@ -58,13 +59,32 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
 
     Args:
         name: of the encoder, for errors.
+        selector: chooses the step that is kept; None keeps the last.
     """
 
-    def __init__(self, *args: Any, name: str, **more: Any) -> None:
+    def __init__(self, *args: Any, name: str, selector: Selector | None = None, **more: Any) -> None:
         super().__init__(*args, **more)
         self._name = name
+        self._selector = selector
+        if selector is not None:
+            self.add_callback(selector)
         self._sums: dict[str, Tensor] = {}
         self._count = 0
+
+    def run(self, last: Path | None) -> None:
+        """Train, from the checkpoint `last` where there is one; not a step more where that one was the last."""
+        if last is None:
+            self.train()
+            return
+        reached = transformers.TrainerState.load_from_json(str(last / "trainer_state.json"))
+        if self._selector is not None:
+            self._selector.read(last)
+        over = self._selector is not None and self._selector.over
+        if over or reached.global_step >= self.args.max_steps:
+            self._load_from_checkpoint(str(last))
+            self.state = reached
+        else:
+            self.train(resume_from_checkpoint=str(last))
 
     def get_train_dataloader(self) -> DataLoader[dict[str, Any]]:
         size = self.args.train_batch_size
@@ -120,6 +140,8 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         safetensors.torch.save_model(self.model, str(folder / checkpoints.WEIGHTS))
+        if self._selector is not None:
+            self._selector.write(folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         safetensors.torch.load_model(model or self.model, str(Path(resume_from_checkpoint) / checkpoints.WEIGHTS))
@@ -128,8 +150,9 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
 class Report(transformers.TrainerCallback):  # type: ignore[misc]
     """Hands the Trainer's progress on, and has the last steps logged too."""
 
-    def __init__(self, progress: Callable[[int, int, str], None] | None) -> None:
+    def __init__(self, progress: Callable[[int, int, str], None] | None, selector: Selector | None = None) -> None:
         self._progress = progress
+        self._selector = selector
         self._text = ""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
@@ -141,7 +164,9 @@ class Report(transformers.TrainerCallback):  # type: ignore[misc]
         if state.global_step >= state.max_steps:
             control.should_log = True
         if self._progress is not None:
-            self._progress(state.global_step, state.max_steps, self._text)
+            selected = self._selector.text if self._selector is not None else ""
+            text = ", ".join(part for part in (self._text, selected) if part)
+            self._progress(state.global_step, state.max_steps, text)
         return control
 
 

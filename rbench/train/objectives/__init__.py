@@ -17,6 +17,8 @@ from pydantic import BaseModel
 from rbench.errors import SuiteError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor, nn
 
     from rbench.spec import EncoderSpec
@@ -34,6 +36,8 @@ class Objective(Protocol):
     """Whether a batch holds texts of like length, the last batch of an epoch being smaller: on a CPU, padding is what
     short sentences would spend their time on. Otherwise texts are shuffled and only whole batches are taken, for
     sentences that are each other's negatives."""
+    kept: nn.Module
+    """The part of `model` whose weights `save` writes."""
 
     def features(self, text: str) -> dict[str, Any]:
         """One training text, encoded; `input_ids` is among the keys."""
@@ -41,6 +45,10 @@ class Objective(Protocol):
 
     def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """A padded batch; nothing here is left to chance."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors (len(texts), dim) of the encoder as `save` would write it; nothing is left to chance."""
         ...
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:

@@ -11,7 +11,9 @@ from pydantic import Field
 from rbench.spec import EncoderSpec, Strict
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
 
 
 class Options(Strict):
@@ -42,6 +44,7 @@ class MaskedLanguageModelling:
         self.masked_lm, self.tokenizer = masked_lm(spec, base)
         collator = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=options.mask)
         self.model = MaskedBatches(MaskedLoss(self.masked_lm), collator)
+        self.kept: nn.Module = self.masked_lm
         self._max_length = spec.train.max_length
 
     def features(self, text: str) -> dict[str, Any]:
@@ -56,6 +59,14 @@ class MaskedLanguageModelling:
 
     def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         return dict(self.tokenizer.pad(list(batch), return_tensors="pt"))
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors (len(texts), dim) with the encoder's pooling. ResourceError where the network has no such pooling."""
+        from rbench.encoders.sentence import SentenceEncoder
+
+        network = self.masked_lm.base_model
+        spec = self._spec
+        return SentenceEncoder(network, self.tokenizer, spec.pooling, spec.max_length, spec.name).encode(texts)
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """`masked_accuracy`: share of masked tokens (15%, every one as [MASK]) whose best prediction is right, 0..1."""

@@ -1,0 +1,158 @@
+"""Tables of evaluations: how well encoders do without being fine-tuned or attacked.
+
+paper   encoders down, evaluations across, and their average. The best entry of each column is bold; no best and no
+        average where one of the entries is missing.
+full    one row an (encoder, evaluation) with every correlation.
+
+As with attacks, the shape and order are those of the plan, whatever is done, and only records are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rbench.errors import StoreError
+from rbench.spec import EvaluateJob, EvaluationMetric, Job, Plan, Record, Score
+from rbench.store import Store
+from rbench.tables.aggregate import in_order, plan_of
+from rbench.tables.columns import average, mark_best
+from rbench.tables.notes import missing, selected_steps
+from rbench.tables.table import MEANING, Entry, Number, Table
+
+_SCORE: dict[EvaluationMetric, str] = {"sts": "spearman"}
+"""Which of a record's scores a metric is."""
+_SHOWN = {"spearman": "Spearman", "pearson": "Pearson"}
+INTERVAL = (
+    "95% intervals by Fisher's z, of Spearman's coefficient with the standard error of Bonett and Wright (2000). They "
+    "cover the choice of pairs, not differences between training seeds."
+)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The evaluations of a plan: a job a cell (encoder, evaluation), and the records of those that have ended."""
+
+    plan: Plan
+    encoders: tuple[str, ...]
+    evaluations: tuple[str, ...]
+    jobs: Mapping[tuple[str, str], Job]
+    records: Mapping[str, Record]
+
+    def score(self, encoder: str, evaluation: str, name: str) -> Score | None:
+        """One of the scores of a cell; None where there is none yet."""
+        job = self.jobs.get((encoder, evaluation))
+        record = self.records.get(job.key) if job is not None else None
+        if record is None or record.status != "complete":
+            return None
+        found = next((score for score in record.scores if score.name == name), None)
+        if found is None:
+            raise StoreError(f"the record of {record.job.name} has no {name}. Delete it, and the job runs again.")
+        return found
+
+
+def evaluated(store: Store) -> Evaluated:
+    """The evaluations of the plan in `store`. Raises StoreError where there is no plan, or no evaluation in it."""
+    plan = plan_of(store)
+    jobs = {
+        (encoder, evaluation): job
+        for job in plan.jobs
+        if isinstance(job.spec, EvaluateJob)
+        for encoder, evaluation in [job.parts]
+    }
+    if not jobs:
+        raise StoreError(f"{store.root} has no table of evaluations: suite {plan.suite.name} has no `evaluate`.")
+    return Evaluated(
+        plan,
+        in_order(plan.suite.encoders, (encoder for encoder, _ in jobs)),
+        in_order((evaluation.label for evaluation in plan.suite.evaluations), (label for _, label in jobs)),
+        jobs,
+        {record.job.key: record for record in store.records(plan)},
+    )
+
+
+def paper(found: Evaluated, metric: EvaluationMetric) -> Table:
+    """Encoders down, evaluations across."""
+    rows = []
+    for encoder in found.encoders:
+        scores = [found.score(encoder, label, _SCORE[metric]) for label in found.evaluations]
+        numbers = [Number.of(score, metric) if score is not None else None for score in scores]
+        rows.append([*numbers, *average(numbers, metric)])
+    several = ["Avg."] if len(found.evaluations) > 1 else []
+    marked = mark_best(rows, [metric] * (len(found.evaluations) + len(several)))
+    shown: list[tuple[Entry, ...]] = [(name, *row) for name, row in zip(found.encoders, marked, strict=True)]
+    return Table(
+        metric=metric,
+        layout="paper",
+        header=("Encoder", *found.evaluations, *several),
+        rows=tuple(shown),
+        groups=frozenset(),
+        cells=tuple(_cell(found, encoder, label, metric) for encoder, label in _cells(found)),
+        notes=_notes(found, metric),
+        interval=INTERVAL,
+    )
+
+
+def full(found: Evaluated, metric: EvaluationMetric) -> Table:
+    """One row a cell. `metric` is what `value` means in the cells for programs; every correlation stands beside it."""
+    rows: list[tuple[Entry, ...]] = []
+    cells = []
+    groups = set()
+    for encoder, label in _cells(found):
+        if rows and rows[-1][0] != encoder:
+            groups.add(len(rows))
+        scores = {name: found.score(encoder, label, name) for name in _SHOWN}
+        n = next((score.n for score in scores.values() if score is not None), None)
+        rows.append((encoder, label, n, *(Number.of(s, metric) if s is not None else None for s in scores.values())))
+        cells.append(_cell(found, encoder, label, metric) | {"scores": {k: _plain(s) for k, s in scores.items()}})
+    return Table(
+        metric=metric,
+        layout="full",
+        header=("Encoder", "Evaluation", "n", *_SHOWN.values()),
+        rows=tuple(rows),
+        groups=frozenset(groups),
+        cells=tuple(cells),
+        notes=_notes(found, metric),
+        interval=INTERVAL,
+    )
+
+
+def _cells(found: Evaluated) -> list[tuple[str, str]]:
+    pairs = [(encoder, label) for encoder in found.encoders for label in found.evaluations]
+    return [pair for pair in pairs if pair in found.jobs]
+
+
+def _cell(found: Evaluated, encoder: str, label: str, metric: EvaluationMetric) -> dict[str, Any]:
+    score = found.score(encoder, label, _SCORE[metric])
+    return {"encoder": encoder, "evaluation": label, **_plain(score)}
+
+
+def _plain(score: Score | None) -> dict[str, Any]:
+    return (score or Score(name="", value=None, n=0)).model_dump(include={"value", "n", "low", "high"})
+
+
+def _notes(found: Evaluated, metric: EvaluationMetric) -> tuple[str, ...]:
+    """What must be said below the table; as in `notes`, neither times nor paths."""
+    return (
+        f"{MEANING[metric].title}: {MEANING[metric].definition}; the encoders are not fine-tuned.",
+        *found.plan.suite.notes,
+        f"n, the pairs of a column: {_sizes(found, metric)}.",
+        *_task_notes(found),
+        *selected_steps(found.plan),
+        *missing("evaluations", [(job, found.records.get(job.key)) for job in found.jobs.values()]),
+    )
+
+
+def _sizes(found: Evaluated, metric: EvaluationMetric) -> str:
+    sizes = {}
+    for label in found.evaluations:
+        scores = (found.score(encoder, label, _SCORE[metric]) for encoder in found.encoders)
+        sizes[label] = next((score.n for score in scores if score is not None), None)
+    return "; ".join(f"{label} {n}" for label, n in sizes.items() if n is not None) or "nothing yet"
+
+
+def _task_notes(found: Evaluated) -> list[str]:
+    """What the tasks' files say of themselves: which encoders have seen their pairs, for instance."""
+    tasks = {job.spec.task.name: job.spec.task for job in found.jobs.values() if isinstance(job.spec, EvaluateJob)}
+    return [f"{name}: {note}" for name, task in tasks.items() for note in task.notes]
