@@ -17,6 +17,7 @@ from rbench.spec import (
     EncoderSpec,
     FinetuneJob,
     Plan,
+    PretrainJob,
     ResourceProfile,
     Source,
     Suite,
@@ -221,3 +222,13 @@ def test_select_takes_what_matches_and_what_that_needs(pattern: str) -> None:
 def test_select_refuses_a_pattern_without_a_match() -> None:
     with pytest.raises(PlanError, match="--only pwss: no job matches"):
         select(make_plan(suite(), facts()), "pwss")
+
+
+def test_an_encoder_trained_from_a_folder_of_its_own_name_has_that_for_its_base() -> None:
+    own = {"x": EncoderSpec(name="x", base="x", train=MLM)}
+    plan = make_plan(suite(encoders=["x"], attacks=["swap"]), facts(encoders={**ENCODERS, **own}, weights={"x": "w"}))
+    job = next(job for job in plan.jobs if job.stage == "pretrain")
+    assert isinstance(job.spec, PretrainJob)
+    assert (job.needs, job.spec.base_fingerprint) == ((), "w")
+    source = weights_source("x", own)
+    assert source is not None and (source.base, source.train) == ("x", None)

@@ -115,7 +115,7 @@ def sts_scores(predicted: ArrayLike, gold: ArrayLike) -> tuple[Score, Score]:
 
 def _score(name: str, r: float, n: int, variance: float) -> Score:
     """A correlation with the interval of Fisher's z whose variance is `variance` / (n - 3)."""
-    if abs(r) >= 1:
+    if abs(r) >= 1 - 1e-12:  # of a perfect order rounding may leave so much
         return Score(name=name, value=math.copysign(1.0, r), n=n)
     half = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(variance / (n - 3))
     z = math.atanh(r)

@@ -1,0 +1,277 @@
+"""Suites with `evaluate`, and training that selects a step or needs further models: from the file to the record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr, spearmanr
+
+from rbench import api, mini
+from rbench.cache import WeightCache, default_cache
+from rbench.errors import ResourceError
+from rbench.prepare import Options, prepare
+from rbench.spec import Job, Plan, PretrainJob
+from rbench.store import Store
+from tests import tiny
+
+SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"
+FILES = {
+    "encoders/toy.yaml": (
+        f"architecture: {SMALL}\npooling: mean\n"
+        "train: {objective: mlm, data: mini-corpus, steps: 4, batch_size: 16, learning_rate: 1.0e-2}\n"
+    ),
+    "encoders/toy-cse.yaml": (
+        "base: toy\npooling: mean\n"
+        "train: {objective: simcse, options: {dropout: 0.1}, data: mini-corpus, steps: 6, batch_size: 16,\n"
+        "  learning_rate: 1.0e-2, select_by: mini-sts, select_every: 2}\n"
+    ),
+    "encoders/toy-rse.yaml": (
+        "base: org/plain\n"
+        "train: {objective: robustsentembed, options: {generator: GENERATOR}, data: mini-corpus, steps: 1}\n"
+    ),
+    "encoders/plain.yaml": "base: org/plain\n",
+    "tasks/pairs.yaml": "kind: sts\ncolumns: [sentence1, sentence2]\n",
+}
+EVALUATE = "encoders: [toy, toy-cse]\nevaluate: [mini-sts, mini-sts: {split: validation}]\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    for name, text in FILES.items():
+        write(tmp_path / "mine" / name, text)
+    write(tmp_path / "scored.yaml", EVALUATE)
+    return tmp_path
+
+
+def write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def pairs(folder: Path, n: int, split: str, twist: str = "") -> None:
+    rows = [{"sentence1": f"a {i} {split}", "sentence2": f"b {i} {twist}", "score": i % 6} for i in range(n)]
+    write(folder / "pairs" / f"{split}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def options(place: Path, **more: Any) -> Options:
+    return Options(include=(place / "mine",), device="cpu", **more)
+
+
+def job_of(plan: Plan, name: str) -> Job:
+    (job,) = [job for job in plan.jobs if job.name == name]
+    return job
+
+
+# --------------------------------------------------------------------------------------------------------- whole runs
+
+
+def test_a_suite_that_only_evaluates_runs_resumes_and_prints_its_table(place: Path) -> None:
+    planned = api.plan("scored.yaml", options(place))
+    assert [job.name for job in planned.jobs] == [
+        "pretrain/toy/seed0",
+        "pretrain/toy-cse/seed0",
+        "evaluate/toy/mini-sts/seed0",
+        "evaluate/toy/mini-sts[split=validation]/seed0",
+        "evaluate/toy-cse/mini-sts/seed0",
+        "evaluate/toy-cse/mini-sts[split=validation]/seed0",
+    ]
+    sizes = [planned.estimates[job.key].examples for job in planned.jobs[2:4]]
+    assert sizes == [len(mini.rows("mini-sts", split)) for split in ("test", "validation")]
+    result = api.run("scored.yaml", options(place))
+    assert not result.failed and result.complete == 6
+    (table,) = result.tables
+    assert "toy-cse" in table and "Semantic textual similarity" in table
+    assert (result.run / "tables" / "sts.tex").is_file()
+    _check_scores(Store(result.run), planned.plan)
+    records = {file: file.stat().st_mtime_ns for file in result.run.rglob("record.json")}
+    job = job_of(planned.plan, "evaluate/toy/mini-sts/seed0")
+    (lost,) = (Store(result.run).folder(job)).glob("record.json")
+    lost.unlink()
+    again = api.run("scored.yaml", options(place))
+    assert again.tables == result.tables
+    changed = {f for f in result.run.rglob("record.json") if records[f] != f.stat().st_mtime_ns}
+    assert changed == {lost}
+
+
+def _check_scores(store: Store, plan: Plan) -> None:
+    """Scores of the record against sentence-transformers' vectors and scipy."""
+    from sentence_transformers import SentenceTransformer
+
+    job = job_of(plan, "evaluate/toy-cse/mini-sts[split=validation]/seed0")
+    rows = mini.rows("mini-sts", "validation")
+    trained = job_of(plan, "pretrain/toy-cse/seed0")
+    model = SentenceTransformer(str(WeightCache(default_cache()).folder(trained.key)), device="cpu")
+    first, second = (
+        model.encode([str(row[column]) for row in rows], normalize_embeddings=True).astype(np.float64)
+        for column in ("sentence1", "sentence2")
+    )
+    cosines, gold = (first * second).sum(axis=1), [row["score"] for row in rows]
+    record = store.record(job)
+    assert record is not None and record.status == "complete"
+    spearman, pearson = record.scores
+    assert (spearman.name, pearson.name, spearman.n) == ("spearman", "pearson", len(rows))
+    assert spearman.value == pytest.approx(spearmanr(cosines, gold).statistic, abs=1e-5)
+    assert pearson.value == pytest.approx(pearsonr(cosines, gold).statistic, abs=1e-5)
+    assert record.provenance.weights_hash and record.provenance.dataset_fingerprint
+    # The same split selected the step: its score stands in the record of the training.
+    selected = store.record(trained)
+    assert selected is not None
+    scores = {score.name: score for score in selected.scores}
+    assert scores["mini-sts_validation_spearman"].value == pytest.approx(spearman.value, abs=1e-5)
+    assert scores["mini-sts_validation_spearman"].n == len(rows)
+    assert scores["selected_step"].value in (2, 4, 6)
+
+
+def test_evaluations_stand_beside_attacks(place: Path) -> None:
+    text = (
+        "encoders: [toy]\ntasks: mini-sentiment\nattacks: pwws\nnum_examples: 5\nresources: mini\nevaluate: mini-sts\n"
+    )
+    write(place / "both.yaml", text)
+    plan = api.plan("both.yaml", options(place)).plan
+    assert [job.stage for job in plan.jobs] == ["pretrain", "evaluate", "finetune", "attack"]
+    pretrain, evaluate, finetune, _ = plan.jobs
+    assert evaluate.needs == finetune.needs == (pretrain.key,), "neither needs the other"
+    assert [table.metric for table in plan.suite.tables] == ["asr", "sts"]
+
+
+# ---------------------------------------------------------------------------------------------------------- job keys
+
+
+def test_the_key_has_what_decides_the_score_and_nothing_more(place: Path) -> None:
+    tiny.write_bert(place / "models" / "plain")
+    for split in ("train", "validation", "test"):
+        pairs(place / "data", 9, split)
+    more = {"data": (place / "data",), "models": (place / "models",)}
+    write(place / "s.yaml", "encoders: plain\nevaluate: [pairs, pairs: {split: validation}]\n")
+
+    def keys() -> tuple[str, str]:
+        plan = prepare("s.yaml", options(place, **more)).plan
+        names = ("evaluate/plain/pairs/seed0", "evaluate/plain/pairs[split=validation]/seed0")
+        return job_of(plan, names[0]).key, job_of(plan, names[1]).key
+
+    test, validation = keys()
+    assert test != validation
+    pairs(place / "data", 9, "train", "changed")
+    write(place / "mine/tasks/pairs.yaml", "title: new\n" + FILES["tasks/pairs.yaml"])
+    write(
+        place / "s.yaml", "title: new\nseeds: [3, 4]\nencoders: plain\nevaluate: [pairs: {split: validation}, pairs]\n"
+    )
+    assert keys() == (test, validation)
+    pairs(place / "data", 9, "test", "changed")
+    after = keys()
+    assert after[0] != test and after[1] == validation
+    tiny.write_bert(place / "models" / "plain", seed=1)
+    assert keys()[1] != validation
+    other = keys()
+    write(place / "mine/encoders/plain.yaml", "base: org/plain\npooling: mean\n")
+    assert not set(other) & set(keys())
+
+
+def test_the_key_of_training_has_the_data_that_selects(place: Path) -> None:
+    for split in ("train", "validation", "test"):
+        pairs(place / "data", 9, split)
+    write(place / "s.yaml", "encoders: toy-cse\nevaluate: mini-sts\n")
+    spec = FILES["encoders/toy-cse.yaml"].replace("mini-sts", "pairs")
+    write(place / "mine/encoders/toy-cse.yaml", spec)
+
+    def key() -> str:
+        plan = prepare("s.yaml", options(place, data=(place / "data",))).plan
+        return job_of(plan, "pretrain/toy-cse/seed0").key
+
+    first = key()
+    pairs(place / "data", 9, "test", "changed")
+    assert key() == first
+    pairs(place / "data", 9, "validation", "changed")
+    assert key() != first
+    # What is not used is not in the key: without a selection it is no matter how often it would be made.
+    unselected = spec.replace(", select_by: pairs, select_every: 2", "")
+    write(place / "mine/encoders/toy-cse.yaml", unselected)
+    plain = key()
+    write(
+        place / "mine/encoders/toy-cse.yaml", unselected.replace("steps: 6", "steps: 6, select_every: 3, patience: 1")
+    )
+    assert key() == plain != first
+
+
+def test_the_key_of_training_has_the_further_models(place: Path) -> None:
+    for name in ("org/plain", "lm"):
+        tiny.write_bert(place / "models" / name)
+    write(place / "s.yaml", "encoders: toy-rse\nevaluate: mini-sts\n")
+
+    def pretrain(generator: str) -> Job:
+        write(place / "mine/encoders/toy-rse.yaml", FILES["encoders/toy-rse.yaml"].replace("GENERATOR", generator))
+        plan = prepare("s.yaml", options(place, models=(place / "models",))).plan
+        return job_of(plan, "pretrain/toy-rse/seed0")
+
+    job = pretrain("lm")
+    assert isinstance(job.spec, PretrainJob) and set(job.spec.model_fingerprints) == {"generator"}
+    tiny.write_bert(place / "models" / "lm", seed=1)
+    assert pretrain("lm").key != job.key
+    named = pretrain("plain")  # an encoder of the registry that no job makes
+    assert isinstance(named.spec, PretrainJob)
+    assert named.spec.model_fingerprints == {"generator": named.spec.base_fingerprint}
+    trained = pretrain("toy")
+    assert isinstance(trained.spec, PretrainJob) and trained.spec.model_fingerprints == {}
+    plan = prepare("s.yaml", options(place, models=(place / "models",))).plan
+    assert trained.needs == (job_of(plan, "pretrain/toy/seed0").key,), "the base is a folder, the generator is trained"
+
+
+def test_a_generator_that_a_job_trains_is_trained_and_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rbench.train import loop
+
+    write(place / "mine/encoders/toy-rse.yaml", FILES["encoders/toy-rse.yaml"].replace("GENERATOR", "toy"))
+    tiny.write_bert(place / "models" / "org/plain")
+    write(place / "s.yaml", "encoders: toy-rse\nevaluate: mini-sts\n")
+    seen: dict[str, Any] = {}
+
+    def pretrain(spec: Any, base: Any, texts: Any, out: Any, **more: Any) -> dict[str, float]:
+        seen[spec.name] = (base, more["locate"])
+        return real(spec, base, texts, out, **more) if spec.name == "toy" else {"loss": 1.0}
+
+    real = loop.pretrain
+    monkeypatch.setattr(loop, "pretrain", pretrain)
+    result = api.run("s.yaml", options(place, models=(place / "models",)))
+    plan = Store(result.run).plan()
+    assert plan is not None
+    made = WeightCache(default_cache()).folder(job_of(plan, "pretrain/toy/seed0").key)
+    base, locate = seen["toy-rse"]
+    assert base == str(place / "models" / "org/plain") and locate("toy") == made
+    assert seen["toy"][0] is None
+
+
+# ---------------------------------------------------------------------------------------------------- what is refused
+
+
+def test_everything_missing_is_said_at_once_and_before_any_work(place: Path) -> None:
+    write(place / "mine/encoders/toy-rse.yaml", FILES["encoders/toy-rse.yaml"].replace("GENERATOR", "org/lm"))
+    spec = FILES["encoders/toy-cse.yaml"].replace("mini-sts", "pairs")
+    write(place / "mine/encoders/toy-cse.yaml", spec)
+    write(place / "s.yaml", "encoders: [toy-rse, toy-cse]\nevaluate: [stsb]\n")
+    with pytest.raises(ResourceError) as caught:
+        api.run("s.yaml", options(place))
+    message = str(caught.value)
+    for missing in ("task `stsb`", "task `pairs`", "`toy-rse`", "toy-rse: train.options.generator: encoder `org/lm`"):
+        assert missing in message
+    assert not Path("results").exists()
+
+
+def test_a_split_that_is_not_there_or_too_small_is_refused(place: Path) -> None:
+    spec = FILES["tasks/pairs.yaml"] + "local: {splits: {test: [pairs/test]}}\n"
+    write(place / "mine/tasks/pairs.yaml", spec)
+    pairs(place / "data", 3, "test")
+    write(place / "mine/encoders/toy-cse.yaml", FILES["encoders/toy-cse.yaml"].replace("mini-sts", "pairs"))
+    write(place / "s.yaml", "encoders: [toy-cse]\nevaluate: [pairs, pairs: {split: train}]\n")
+    with pytest.raises(ResourceError) as caught:
+        api.plan("s.yaml", options(place, data=(place / "data",)))
+    assert str(caught.value).splitlines() == [
+        "evaluate: the test split of pairs has 3 pairs; 4 are needed",
+        "evaluate: task pairs has no train split here; it has test",
+        "encoder toy-cse: select_by: task pairs has no validation split here; it has test",
+    ]

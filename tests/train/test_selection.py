@@ -1,0 +1,266 @@
+"""The best step is kept: which that is, that training goes on as without it, that interruptions change nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from scipy.stats import spearmanr
+
+from rbench import encoders
+from rbench.errors import JobError
+from rbench.score import Pairs
+from rbench.spec import EncoderSpec, Score
+from rbench.train import checkpoints, objectives, pretrain
+from rbench.train.contrastive import ContrastiveObjective
+from rbench.train.objectives.mlm import MaskedLanguageModelling
+from rbench.train.selection import Selection, Selector
+from tests import tiny
+from tests.train import bases
+from tests.train.bases import TEXTS
+from tests.train.test_loop import Interrupted, same, stop_at, weights
+
+RNG = np.random.default_rng(5)
+ROWS = [(tiny.sentence(RNG, i % 2), tiny.sentence(RNG, i % 3 % 2)) for i in range(30)]
+PAIRS = Pairs(
+    tuple(a for a, _ in ROWS),
+    tuple(b for _, b in ROWS),
+    tuple(float(len(set(a.split()) & set(b.split()))) for a, b in ROWS),
+)
+SELECTION = Selection("toy", PAIRS)
+NAME = "toy_validation_spearman"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bases.masked_bert(tmp_path_factory.mktemp("base"))
+
+
+def selecting(objective: str, base: Path, **train: Any) -> EncoderSpec:
+    return bases.spec(objective, base, **{"steps": 24, "select_by": "toy", "select_every": 4, **train})
+
+
+# -------------------------------------------------------------------------------------------------- which step it is
+
+
+@pytest.mark.parametrize(("name", "kind"), [("simcse", ContrastiveObjective), ("mlm", MaskedLanguageModelling)])
+def test_the_best_of_all_scored_steps_is_saved(
+    name: str, kind: Any, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[float, dict[str, torch.Tensor]]] = []
+    encode = kind.encode
+
+    def spy(self: Any, texts: list[str]) -> Any:
+        vectors = encode(self, texts)
+        row = dict(zip(texts, vectors.astype(float), strict=True))
+        cosines = [row[a] @ row[b] / np.linalg.norm(row[a]) / np.linalg.norm(row[b]) for a, b in ROWS]
+        state = {key: value.clone() for key, value in self.kept.state_dict().items()}
+        seen.append((spearmanr(cosines, PAIRS.gold).statistic, state))
+        return vectors
+
+    monkeypatch.setattr(kind, "encode", spy)
+    spec = selecting(name, base, select_every=5)
+    scores = pretrain(spec, base, TEXTS, tmp_path / "out", seed=0, selection=SELECTION)
+    assert len(seen) == 5, "steps 5, 10, 15, 20, and 24, the last"
+    best = max(range(5), key=lambda i: seen[i][0])
+    assert scores[NAME] == pytest.approx(seen[best][0])
+    assert scores["selected_step"] == [5, 10, 15, 20, 24][best]
+    found = encoders.load(spec.model_copy(update={"train": None}), tmp_path / "out")
+    state = {key.removeprefix("bert.").removeprefix("model."): value for key, value in seen[best][1].items()}
+    for key, value in found.model.state_dict().items():
+        assert torch.equal(value, state[key])
+    # The score is of the encoder as it is saved.
+    assert PAIRS.scores(found.encode)[0].value == pytest.approx(scores[NAME])
+
+
+def test_selection_does_not_change_how_training_goes(base: Path, tmp_path: Path) -> None:
+    plain = pretrain(bases.spec("robustsentembed", base, steps=8), base, TEXTS, tmp_path / "plain", seed=0)
+    spec = selecting("robustsentembed", base, steps=8, select_every=8)
+    selected = pretrain(spec, base, TEXTS, tmp_path / "selected", seed=0, selection=SELECTION)
+    assert same(tmp_path / "plain", tmp_path / "selected"), "of one score, that of the last step is the best"
+    assert {key: selected[key] for key in plain} == plain
+    often = selecting("robustsentembed", base, steps=8, select_every=2)
+    assert pretrain(often, base, TEXTS, tmp_path / "often", seed=0, selection=SELECTION)["loss"] == plain["loss"]
+
+
+class Scripted(Pairs):
+    """Pairs whose correlation at each step is written in a script."""
+
+    script: dict[int, float | None]
+    step = 0
+
+    def scores(self, encode: Callable[[list[str]], Any]) -> tuple[Score, Score]:
+        encode(self.texts)
+        return Score(name="spearman", value=self.script[self.step], n=30), Score(name="pearson", value=None, n=30)
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Selection]:
+    """script(values of steps 4, 8 ...) -> a Selection by these values."""
+
+    def make(*values: float | None) -> Selection:
+        pairs = Scripted(PAIRS.first, PAIRS.second, PAIRS.gold)
+        object.__setattr__(pairs, "script", {4 * (i + 1): value for i, value in enumerate(values)})
+        on_step_end = Selector.on_step_end
+
+        def told(self: Selector, args: Any, state: Any, control: Any, **more: Any) -> Any:
+            object.__setattr__(pairs, "step", state.global_step)
+            return on_step_end(self, args, state, control, **more)
+
+        monkeypatch.setattr(Selector, "on_step_end", told)
+        return Selection("toy", pairs)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("values", "patience", "step", "score", "last"),
+    [
+        ((0.3, 0.5, 0.4, 0.45, 0.2, 0.1), None, 8, 0.5, 24),
+        ((0.3, 0.5, 0.4, 0.45, 0.2, 0.9), 3, 8, 0.5, 20),
+        ((0.3, 0.5, 0.4, 0.6, 0.2, 0.1), 2, 16, 0.6, 24),
+        ((0.3, 0.2, 0.4, 0.6, 0.2, 0.1), 1, 4, 0.3, 8),
+        ((-0.3, -0.3, -0.3, -0.3, -0.3, -0.3), 4, 4, -0.3, 20),  # of equal steps the first; no gain in being equal
+        ((None, None, 0.1, None, 0.1, 0.1), 4, 12, 0.1, 24),  # not defined is no gain
+    ],
+)
+def test_patience_counts_scores_without_a_gain(
+    values: Any, patience: int | None, step: int, score: float, last: int, base: Path, tmp_path: Path, script: Any
+) -> None:
+    seen: list[int] = []
+    spec = selecting("simcse", base, patience=patience)
+    scores = pretrain(
+        spec,
+        base,
+        TEXTS,
+        tmp_path / "o",
+        seed=0,
+        selection=script(*values),
+        progress=lambda done, *_: seen.append(done),
+    )
+    assert (scores["selected_step"], scores[NAME], seen[-1]) == (step, score, last)
+
+
+def test_an_encoder_that_collapsed_is_an_error(base: Path, tmp_path: Path, script: Any) -> None:
+    with pytest.raises(JobError, match=r"Encoder tiny: .*toy.*collapsed"):
+        pretrain(selecting("simcse", base), base, TEXTS, tmp_path / "o", seed=0, selection=script(*[None] * 6))
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_progress_text_has_the_last_score_and_the_best(base: Path, tmp_path: Path, script: Any) -> None:
+    said: list[str] = []
+    selection = script(0.3, 0.51, 0.4, None, 0.2, 0.1)
+    pretrain(
+        selecting("simcse", base),
+        base,
+        TEXTS,
+        tmp_path / "o",
+        seed=0,
+        selection=selection,
+        progress=lambda done, total, text: said.append(text),
+    )
+    assert "toy" not in said[2]
+    assert said[13].startswith("loss ") and said[13].endswith(", toy 0.400 (best 0.510 at step 8)")
+    assert said[16].endswith(", toy not defined (best 0.510 at step 8)")
+
+
+# ---------------------------------------------------------------------------------------------------------- resuming
+
+
+@pytest.mark.parametrize(("name", "stop"), [("mlm", 15), ("simcse", 5), ("robustsentembed", 22)])
+def test_a_run_interrupted_and_resumed_selects_the_same(name: str, stop: int, base: Path, tmp_path: Path) -> None:
+    spec = selecting(name, base, select_every=3)
+    whole = pretrain(spec, base, TEXTS, tmp_path / "whole", seed=3, selection=SELECTION)
+    more = {"seed": 3, "selection": SELECTION, "checkpoints": tmp_path / "c"}
+    with pytest.raises(Interrupted):
+        pretrain(spec, base, TEXTS, tmp_path / "out", progress=stop_at(stop), **more)
+    resumed = pretrain(spec, base, TEXTS, tmp_path / "out", **more)
+    assert resumed == pytest.approx(whole)
+    assert same(tmp_path / "whole", tmp_path / "out")
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("stop", [9, 13, 18])
+def test_the_best_weights_and_patience_survive_an_interruption(
+    stop: int, base: Path, tmp_path: Path, script: Any
+) -> None:
+    spec, selection = selecting("simcse", base, patience=3), script(0.3, 0.5, 0.4, 0.45, 0.2, 0.9)
+    pretrain(spec, base, TEXTS, tmp_path / "whole", seed=3, selection=selection)
+    more = {"seed": 3, "selection": selection, "checkpoints": tmp_path / "c"}
+    with pytest.raises(Interrupted):
+        pretrain(spec, base, TEXTS, tmp_path / "out", progress=stop_at(stop), **more)
+    last = checkpoints.last_good(tmp_path / "c")
+    assert last is not None and json.loads((last / "selection.json").read_text())["scored"][0] == [4, 0.3]
+    seen: list[int] = []
+    scores = pretrain(spec, base, TEXTS, tmp_path / "out", progress=lambda done, *_: seen.append(done), **more)
+    assert scores["selected_step"] == 8 and seen[-1] == 20
+    assert same(tmp_path / "whole", tmp_path / "out")
+
+
+@pytest.mark.parametrize(("patience", "steps"), [(3, 20), (None, 24)])
+def test_a_run_that_was_over_is_not_trained_further(
+    patience: int | None, steps: int, base: Path, tmp_path: Path, script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, selection = selecting("simcse", base, patience=patience), script(0.3, 0.5, 0.4, 0.45, 0.2, 0.1)
+    whole = pretrain(spec, base, TEXTS, tmp_path / "whole", seed=3, selection=selection)
+    more = {"seed": 3, "selection": selection, "checkpoints": tmp_path / "c"}
+
+    def killed(self: Any, folder: Path) -> None:
+        raise Interrupted
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(ContrastiveObjective, "save", killed)
+        pretrain(spec, base, TEXTS, tmp_path / "out", **more)
+    last = checkpoints.last_good(tmp_path / "c")
+    assert last is not None and last.name == f"checkpoint-{steps}"
+    seen: list[int] = []
+    again = pretrain(spec, base, TEXTS, tmp_path / "out", progress=lambda done, *_: seen.append(done), **more)
+    assert not seen
+    assert again == whole
+    assert same(tmp_path / "whole", tmp_path / "out")
+
+
+def test_checkpoints_with_other_pairs_are_not_taken(base: Path, tmp_path: Path) -> None:
+    spec = selecting("simcse", base)
+    more = {"seed": 3, "checkpoints": tmp_path / "c"}
+    with pytest.raises(Interrupted):
+        pretrain(spec, base, TEXTS, tmp_path / "o", progress=stop_at(9), selection=SELECTION, **more)
+    other = Selection("toy", Pairs(PAIRS.first, PAIRS.second, PAIRS.gold[::-1]))
+    with pytest.raises(JobError, match="another training run"):
+        pretrain(spec, base, TEXTS, tmp_path / "o", selection=other, **more)
+
+
+# --------------------------------------------------------------------------------------------------------- agreements
+
+
+def test_select_by_and_pairs_come_together(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"select_by is toy, and pairs to select by were not given"):
+        pretrain(selecting("simcse", base), base, TEXTS, tmp_path / "o", seed=0)
+    with pytest.raises(JobError, match=r"select_by is None, and pairs to select by were given \(toy\)"):
+        pretrain(bases.spec("simcse", base), base, TEXTS, tmp_path / "o", seed=0, selection=SELECTION)
+
+
+@pytest.mark.parametrize("name", objectives.names())
+def test_every_objective_encodes_as_it_is_saved(name: str, base: Path, tmp_path: Path) -> None:
+    module = objectives.find(name)
+    spec = bases.spec(name, base, "mean")
+    built = module.build(module.Options(), spec, base)
+    built.model.train()
+    vectors = built.encode(TEXTS[:9])
+    assert built.model.training
+    built.save(tmp_path / "out")
+    saved = encoders.load(spec.model_copy(update={"train": None}), tmp_path / "out")
+    np.testing.assert_allclose(vectors, saved.encode(TEXTS[:9]), atol=1e-6)
+    # `kept` is what is saved: weights put into it are found in the folder.
+    with torch.no_grad():
+        for value in built.kept.parameters():
+            value.fill_(0.25)
+    built.save(tmp_path / "filled")
+    assert all((value == 0.25).all() for value in weights(tmp_path / "filled").values() if value.is_floating_point())
+    assert load_file(tmp_path / "out" / "model.safetensors").keys() == weights(tmp_path / "filled").keys()
