@@ -115,7 +115,9 @@ class Plan(Strict):
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Named):
-        return {k: _plain(v) for k, v in value if k not in value.COSMETIC}
+        return {k: _plain(v) for k, v in value if k not in value.COSMETIC | value.idle()}
+    if isinstance(value, Strict):
+        return {k: _plain(v) for k, v in value if k not in value.idle()}
     if isinstance(value, BaseModel):
         return {k: _plain(v) for k, v in value}
     if isinstance(value, Mapping):

@@ -25,3 +25,8 @@ class Strict(BaseModel):
     """A frozen record that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def idle(self) -> frozenset[str]:
+        """Fields that decide nothing as the others stand. They never enter a job's key, so a field that is added later
+        leaves the jobs alone that make no use of it."""
+        return frozenset()

@@ -55,7 +55,8 @@ def pretrain(
         locate: makes a folder or hub id of a model's name among the options (`MODELS` of the objective's `Options`).
 
     Returns:
-        Scores: the objective's own on held-out texts, and `loss`, the mean of the training loss.
+        Scores: the objective's own on held-out texts, and `loss`, the mean of the training loss. Of an objective that
+        takes no steps its own alone.
 
     Raises:
         JobError: there is nothing to train on, or too little; the loss became infinite or no number.
@@ -69,6 +70,10 @@ def pretrain(
     with _quiet():
         transformers.set_seed(seed)
         objective = module.build(_with_models(module.Options(**train.options), locate), spec, base)
+        if isinstance(objective, objectives.Fitted):
+            scores = objective.fit(texts, device, progress)
+            objective.save(out)
+            return scores
         chosen, held_out = _hold_out(texts, seed)
         if not objective.grouped:
             _check_batch(spec.name, train.batch_size, len(chosen))
