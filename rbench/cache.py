@@ -36,16 +36,16 @@ def default_cache() -> Path:
 
 
 def weights_hash(folder: Path) -> str:
-    """sha256 over the names and contents of the safetensors files in `folder`."""
-    files = sorted(folder.glob("*.safetensors"))
-    return _hash(tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in files))
+    """sha256 over the names and contents of the safetensors files in `folder` and below."""
+    files = sorted(folder.rglob("*.safetensors"))
+    return _hash(folder, tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in files))
 
 
 @cache
-def _hash(files: tuple[tuple[Path, int, int], ...]) -> str:
+def _hash(folder: Path, files: tuple[tuple[Path, int, int], ...]) -> str:
     digest = hashlib.sha256()
     for file, _, _ in files:
-        digest.update(file.name.encode())
+        digest.update(file.relative_to(folder).as_posix().encode())
         with file.open("rb") as handle:
             while chunk := handle.read(1 << 20):
                 digest.update(chunk)

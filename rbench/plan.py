@@ -112,6 +112,7 @@ def effective(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec:
     return spec.model_copy(
         update={
             "base": last.name if last.train is not None else last.base,
+            "word_vectors": last.word_vectors,
             "revision": last.revision,
             "layers": layers,
             "trust_remote_code": last.trust_remote_code,

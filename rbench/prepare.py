@@ -73,6 +73,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     data = _open_tasks(tasks, options, problems)
     splits = _scored_splits(loaded, data, problems)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
+    _check_packages(encoders, problems)
     resources = _locate_resources(loaded, options, problems)
     if problems:
         raise ResourceError("\n".join(dict.fromkeys(problems)))
@@ -174,6 +175,14 @@ def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, probl
         except ResourceError as error:
             problems.append(str(error))
     return weights
+
+
+def _check_packages(encoders: Mapping[str, EncoderSpec], problems: list[str]) -> None:
+    from rbench.train.objectives import missing
+
+    for name, spec in encoders.items():
+        if spec.train is not None and (said := missing(spec.train.objective)):
+            problems.append(f"encoder `{name}`: {said}")
 
 
 def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, str]:

@@ -15,8 +15,8 @@ from textattack.transformations import CompositeTransformation
 from rbench.attack.binding import binding
 from rbench.errors import SuiteError
 from rbench.registry import unknown
-from rbench.resources.vectors import WordVectors
 from rbench.spec import AttackSpec, ResourceKind
+from rbench.vectors import WordVectors
 
 OURS = {"embedding", "masked_language_model", "tokenizer", "model_name", "model_wrapper", "query_budget"}
 """Constructor arguments that rbench sets itself."""

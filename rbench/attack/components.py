@@ -25,7 +25,7 @@ from textattack.transformations import WordSwapHomoglyphSwap as _WordSwapHomogly
 from textattack.transformations import WordSwapWordNet as _WordSwapWordNet
 
 from rbench.errors import ResourceError
-from rbench.resources.vectors import WordVectors
+from rbench.vectors import WordVectors
 
 current: ContextVar[Any] = ContextVar("current")
 """The resources that components built now are bound to."""

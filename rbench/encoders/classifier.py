@@ -22,6 +22,10 @@ ABOUT = "rbench.json"
 class EncoderClassifier(nn.Module):
     """`encoder`, then dropout, then one linear layer (`head`) to `num_labels` logits.
 
+    Training changes the encoder's network and the head. A whitening or flow after pooling stays as it was fitted, and
+    gradients pass through it: the papers have it as a fixed step, and a linear map before a linear head would only be
+    the head written twice.
+
     Args:
         encoder: gives the vectors; shared, not copied.
         num_labels: number of classes, at least 2.
@@ -81,8 +85,7 @@ class EncoderClassifier(nn.Module):
     def save(self, folder: Path, meta: dict[str, Any]) -> None:
         """Write config, tokenizer, weights and `meta` (the caller's own JSON values): `folder` needs nothing else."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.encoder.model.save_pretrained(folder)
-        self.encoder.tokenizer.save_pretrained(folder)
+        self.encoder.save(folder)
         save_file({name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}, folder / HEAD)
         about = {
             "format": FORMAT,

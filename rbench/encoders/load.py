@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbench import hub
-from rbench.encoders.locate import TOKENIZER_FILES
+from rbench.encoders.locate import TOKENIZER_FILES, is_vectors
 from rbench.errors import ResourceError
 from rbench.spec import EncoderSpec
 
@@ -15,17 +15,24 @@ if TYPE_CHECKING:
 
 
 def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu") -> SentenceEncoder:
-    """The encoder `spec` with the weights at `where`: a folder, or `id@commit` (or `id`) on the hub.
+    """The encoder `spec` with the weights at `where`: a folder, `id@commit` (or `id`) on the hub, or word vectors.
 
     Weights are float32 whatever they were stored in. `spec.layers` keeps the first so many transformer layers; a folder
     that has no more than those is taken as it is. Of a sentence-transformers model the transformer is used, with the
-    pooling of `spec`; vectors are not normalised.
+    pooling of `spec`, and a linear Dense module after it; vectors are not normalised.
 
     Raises:
         ResourceError: nothing there, weights damaged or incomplete, or no such layers or pooling in the network.
     """
     from rbench.encoders.sentence import SentenceEncoder
 
+    if is_vectors(str(where)):
+        from rbench.encoders import static
+
+        if spec.layers is not None:
+            raise ResourceError(f"encoder `{spec.name}`: word vectors have no layers to keep; leave out `layers`")
+        network, tokenizer = static.read(str(where))
+        return SentenceEncoder(network, tokenizer, spec.pooling, spec.max_length, spec.name).eval().to(device)
     try:
         folder = fetch(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision)
     except ResourceError as error:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -12,6 +13,7 @@ from typing import Literal
 from rbench import hub
 from rbench.errors import ResourceError
 from rbench.spec import EncoderSpec
+from rbench.vectors import vector_files
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -27,6 +29,11 @@ TOKENIZER_FILES = (
     "tokenizer.model",
 )
 
+TRANSFORM, TRANSFORM_ABOUT = "transform", "rbench.json"
+"""The folder beside a network with what follows pooling (`rbench.encoders.transform`), and the file that says what."""
+EMBEDDED = "mini:word_vectors"
+"""The place of the embedded world's word vectors, which lie in no file."""
+
 _digests: dict[tuple[str, int, int], str] = {}
 
 
@@ -34,12 +41,12 @@ _digests: dict[tuple[str, int, int], str] = {}
 class Located:
     """Where an encoder's weights are.
 
-    `where` is what `load` takes: a folder's path, or `id@commit` for the hub; for a trained encoder, whose folder only
-    its pretrain job knows, the encoder's own name. `fingerprint` is the hash of the folder's content or the hub's
-    commit, and empty for a trained encoder (its job's key says more).
+    `where` is what `load` takes: a folder's path, or `id@commit` for the hub; for word vectors a file, a folder or
+    `EMBEDDED`; for a trained encoder, whose folder only its pretrain job knows, the encoder's own name. `fingerprint`
+    is the hash of the content or the hub's commit, and empty for a trained encoder (its job's key says more).
     """
 
-    kind: Literal["folder", "hub", "trained"]
+    kind: Literal["folder", "hub", "vectors", "trained"]
     where: str
     revision: str | None
     fingerprint: str
@@ -50,13 +57,15 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
 
     In order: a folder `<name>`, then `<base>`, on the model search path; a base that is itself the path of a folder;
     the hub (its cache counts, so does `HF_ENDPOINT`). A folder counts when it has a config.json, or the modules.json of
-    sentence-transformers.
+    sentence-transformers. Word vectors have no hub: a file or folder `<name>`, then `<word_vectors>`, then that path.
 
     Raises:
         ResourceError: found nowhere; says where it looked and how to get it.
     """
     if spec.train is not None:
         return Located("trained", spec.name, None, "")
+    if spec.word_vectors is not None:
+        return _locate_vectors(spec, spec.word_vectors, models_path)
     base = spec.base or spec.name
     folder = _folder(spec.name, base, models_path)
     if folder is not None:
@@ -74,22 +83,38 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
 
 def fingerprint(folder: Path) -> str:
     """Hash of the weights, config and tokenizer in `folder`: 64 hex digits, blind to where it lies and to dates."""
-    root = transformer_folder(folder)
-    digest = hashlib.sha256()
-    for path in _content(root):
-        digest.update(f"{path.name}\0{_file_digest(path)}\n".encode())
-    return digest.hexdigest()
+    transform = transform_folder(folder)
+    more = [] if transform is None else sorted(path for path in transform.iterdir() if path.is_file())
+    return _digest([*_content(transformer_folder(folder)), *more])
 
 
 def transformer_folder(folder: Path) -> Path:
     """The folder with config.json and weights: `folder`, or where modules.json (sentence-transformers) puts it.
 
     Raises:
-        ResourceError: there are modules other than transformer, pooling and normalisation; or modules.json is damaged.
+        ResourceError: there are modules other than transformer, pooling, one linear Dense and normalisation; or
+            modules.json is damaged.
     """
+    return folder / next((path for kind, path in _modules(folder) if kind == "Transformer"), "")
+
+
+def transform_folder(folder: Path) -> Path | None:
+    """The folder with what follows pooling: a linear Dense module where modules.json puts it, or `TRANSFORM`; or None.
+
+    Raises:
+        ResourceError: as `transformer_folder`.
+    """
+    dense = next((path for kind, path in _modules(folder) if kind == "Dense"), None)
+    if dense is not None:
+        return folder / dense
+    return folder / TRANSFORM if (folder / TRANSFORM / TRANSFORM_ABOUT).is_file() else None
+
+
+def _modules(folder: Path) -> list[tuple[str, str]]:
+    """Kind and path of what modules.json lists: a transformer, pooling, and what rbench can do after it."""
     modules = folder / "modules.json"
     if not modules.is_file():
-        return folder
+        return []
     try:
         listed = [
             (str(entry["type"]).rsplit(".", 1)[-1], str(entry.get("path", "")))
@@ -97,16 +122,72 @@ def transformer_folder(folder: Path) -> Path:
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResourceError(f"{modules}: not a list of sentence-transformers modules ({error})") from error
-    foreign = sorted({kind for kind, _ in listed} - {"Transformer", "Pooling", "Normalize"})
+    for _, part in listed:
+        if PurePosixPath(part).is_absolute() or ".." in PurePosixPath(part).parts:
+            raise ResourceError(f"{modules}: the path {part!r} leaves the model's folder")
+    dense = [path for kind, path in listed if kind == "Dense"]
+    foreign = {kind for kind, _ in listed} - {"Transformer", "Pooling", "Dense", "Normalize"}
+    if len(dense) > 1 or any(not _is_linear(folder / path) for path in dense):
+        foreign.add("Dense")
     if foreign:
         raise ResourceError(
-            f"{folder}: its modules.json asks for {', '.join(foreign)}; rbench reads sentence-transformers models "
-            "made of a transformer, pooling and normalisation only"
+            f"{folder}: its modules.json asks for {', '.join(sorted(foreign))}; rbench reads sentence-transformers "
+            "models made of a transformer, pooling, at most one Dense without an activation, and normalisation only"
         )
-    part = next((path for kind, path in listed if kind == "Transformer"), "")
-    if PurePosixPath(part).is_absolute() or ".." in PurePosixPath(part).parts:
-        raise ResourceError(f"{modules}: the path {part!r} leaves the model's folder")
-    return folder / part
+    return listed
+
+
+def _is_linear(dense: Path) -> bool:
+    try:
+        activation = json.loads((dense / "config.json").read_text(encoding="utf-8"))["activation_function"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return str(activation).endswith(".Identity")
+
+
+def flow_missing() -> str:
+    """What to say where the package behind flows is not installed; empty where it is."""
+    if importlib.util.find_spec("normflows") is not None:
+        return ""
+    return "a flow needs the package normflows; `pip install 'rbench[flow]'` installs it"
+
+
+def is_vectors(where: str) -> bool:
+    """Whether a place names word vectors: `EMBEDDED`, a file, or a folder that is no model and has vectors."""
+    place = Path(where)
+    return where == EMBEDDED or place.is_file() or (place.is_dir() and not _is_model(place) and _has_vectors(place))
+
+
+def _locate_vectors(spec: EncoderSpec, name: str, models_path: Sequence[Path]) -> Located:
+    if name == "mini":
+        from rbench.mini import lexical
+
+        return Located("vectors", EMBEDDED, None, _digest(lexical.sources()))
+    within = [root / part for root in models_path for part in (spec.name, name) if _stays_inside(part)]
+    path = Path(name).expanduser()
+    explicit = [path] if path.is_absolute() or len(path.parts) > 1 else []
+    place = next((place for place in (*within, *explicit) if is_vectors(str(place))), None)
+    if place is None:
+        looked = ", ".join(str(path) for path in models_path) or "the model search path, which is empty"
+        raise ResourceError(
+            f"encoder `{spec.name}`: no word vectors {spec.name} or {name} in {looked}. Put the file (GloVe or "
+            f"word2vec: .txt, .vec or .bin) at DIR/{name}, then pass --models DIR or set RBENCH_MODELS=DIR."
+        )
+    return Located("vectors", str(place), None, _digest(vector_files(place)))
+
+
+def _has_vectors(folder: Path) -> bool:
+    try:
+        return bool(vector_files(folder))
+    except ResourceError:
+        return False
+
+
+def _digest(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.name}\0{_file_digest(path)}\n".encode())
+    return digest.hexdigest()
 
 
 def _folder(name: str, base: str, models_path: Sequence[Path]) -> Path | None:

@@ -15,7 +15,10 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from rbench.encoders.locate import transformer_folder
+from rbench.encoders import static as static  # its network is known to AutoModel from then on
+from rbench.encoders.locate import TRANSFORM, transform_folder, transformer_folder
+from rbench.encoders.transform import Transform
+from rbench.encoders.transform import read as read_transform
 from rbench.errors import ResourceError
 from rbench.spec import Pooling
 
@@ -24,7 +27,7 @@ LARGEST_REAL_LENGTH = 1_000_000
 
 
 class SentenceEncoder(nn.Module):
-    """A transformer network (`model`) with its `tokenizer` and `pooling`; `dim` is the width of its vectors.
+    """A transformer network (`model`) with its `tokenizer`, `pooling` and, where it has one, `transform`.
 
     Args:
         model: a bidirectional transformers model; its unused pooler is dropped.
@@ -35,6 +38,7 @@ class SentenceEncoder(nn.Module):
             `avg_first_last` in SimCSE's code (Gao et al. 2021).
         max_length: longest input in tokens; None, or more than the network can read, means as long as it can.
         name: for error messages.
+        transform: what is done to the pooled vectors; frozen, see `rbench.encoders.transform`.
     """
 
     def __init__(
@@ -44,8 +48,12 @@ class SentenceEncoder(nn.Module):
         pooling: Pooling = "cls",
         max_length: int | None = None,
         name: str = "encoder",
+        transform: Transform | None = None,
     ) -> None:
         super().__init__()
+        self._uncounted = int(getattr(model, "UNCOUNTED", 0))
+        if self._uncounted and pooling != "mean":
+            raise ResourceError(f"encoder `{name}`: static word vectors have pooling mean, not {pooling}")
         if pooling == "cls+mlp" and getattr(model, "pooler", None) is None:
             raise ResourceError(
                 f"encoder `{name}`: pooling cls+mlp needs a pooler and a {type(model).__name__} has none"
@@ -56,7 +64,13 @@ class SentenceEncoder(nn.Module):
         self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
         self._typed = "token_type_ids" in inspect.signature(model.forward).parameters
-        self.dim = int(self.model.config.hidden_size)
+        self.width = int(self.model.config.hidden_size)
+        if transform is not None and transform.width != self.width:
+            raise ResourceError(
+                f"encoder `{name}`: its transform takes vectors of {transform.width} numbers and its network gives "
+                f"{self.width}"
+            )
+        self.transform = transform
         longest = longest_input(self.model, tokenizer)
         self.max_length = min(max_length or longest, longest)
 
@@ -73,6 +87,8 @@ class SentenceEncoder(nn.Module):
     ) -> Self:
         """Read a transformers or sentence-transformers folder, in eval mode, on the CPU, in float32."""
         root = transformer_folder(folder)
+        placed = transform_folder(folder)
+        after = read_transform(placed, pooling, name) if placed is not None else None
         model, missing = _read(root, trust_remote_code, name)
         poolers = [key for key in missing if "pooler" in key]
         if pooling == "cls+mlp" and poolers:
@@ -81,12 +97,30 @@ class SentenceEncoder(nn.Module):
             lost = sorted(set(missing) - set(poolers))
             raise ResourceError(f"encoder `{name}`: {root} lacks weights, {lost[0]} and {len(lost) - 1} more")
         if layers is not None:
+            config: Any = model.config
+            if after is not None and layers < config.num_hidden_layers:
+                raise ResourceError(
+                    f"encoder `{name}`: its transform was fitted on vectors of {config.num_hidden_layers} layers; "
+                    "leave out `layers`, or fit one on a base that has so few"
+                )
             keep_layers(model, layers, name)
         try:
             tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
         except (OSError, ValueError, KeyError, ImportError) as error:
             raise ResourceError(f"encoder `{name}`: the tokenizer in {root} cannot be read: {error}") from error
-        return cls(model, tokenizer, pooling, max_length, name).eval()
+        return cls(model, tokenizer, pooling, max_length, name, after).eval()
+
+    def save(self, folder: Path) -> None:
+        """Write what `open` reads: config, safetensors weights, tokenizer, and the transform in a folder of its own."""
+        self.model.save_pretrained(folder, safe_serialization=True)
+        self.tokenizer.save_pretrained(folder)
+        if self.transform is not None:
+            self.transform.save(folder / TRANSFORM, self.pooling)
+
+    @property
+    def dim(self) -> int:
+        """Width of the vectors: `width`, that of the network, or what the transform makes of it."""
+        return self.width if self.transform is None else self.transform.dim
 
     @property
     def device(self) -> torch.device:
@@ -100,6 +134,15 @@ class SentenceEncoder(nn.Module):
         """
         if not self._typed:
             inputs.pop("token_type_ids", None)
+        vectors = self._pooled(inputs)
+        if self.transform is None:
+            return vectors
+        # In full precision whatever the network computes in: whitening magnifies the smallest differences.
+        with torch.autocast(vectors.device.type, enabled=False):
+            transformed: Tensor = self.transform(vectors.to(torch.promote_types(vectors.dtype, torch.float32)))
+            return transformed
+
+    def _pooled(self, inputs: dict[str, Tensor]) -> Tensor:
         outputs = self.model(**inputs, output_hidden_states=self.pooling == "first-last-mean", return_dict=True)
         last: Tensor = outputs.last_hidden_state
         if self.pooling == "cls":
@@ -108,7 +151,11 @@ class SentenceEncoder(nn.Module):
             return outputs.pooler_output  # type: ignore[no-any-return]
         states = last if self.pooling == "mean" else (outputs.hidden_states[0] + outputs.hidden_states[-1]) / 2
         mask = inputs.get("attention_mask")
-        return masked_mean(states, torch.ones(states.shape[:2], device=states.device) if mask is None else mask)
+        if mask is None:
+            mask = torch.ones(states.shape[:2], device=states.device)
+        if self._uncounted:
+            mask = torch.cat([torch.zeros_like(mask[:, : self._uncounted]), mask[:, self._uncounted :]], dim=1)
+        return masked_mean(states, mask)
 
     @torch.no_grad()
     def encode(

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +87,14 @@ def stopwords() -> frozenset[str]:
 
 
 # --------------------------------------------------------------------------------------------------------- vectors
+
+
+def sources() -> list[Path]:
+    """The files that decide what this module answers: code, then lists of words."""
+    here = Path(__file__).parent
+    written = [here / name for name in ("lexical.py", "lexicon.py", "reading.py")]
+    listed = sorted(path for path in (here / "lexicon").iterdir() if path.suffix in (".yaml", ".json", ".txt"))
+    return [*written, *listed]
 
 
 @cache

@@ -15,8 +15,8 @@ from rbench.encoders.locate import locate as find_encoder
 from rbench.errors import ResourceError, SuiteError
 from rbench.registry import unknown
 from rbench.resources import places
-from rbench.resources.vectors import COUNTERFITTED, vector_files
 from rbench.spec import EncoderSpec, ResourceKind, ResourceProfile, Source
+from rbench.vectors import COUNTERFITTED, vector_files
 
 USE = "https://tfhub.dev/google/universal-sentence-encoder/3"
 """The version that TextAttack's recipes load."""
@@ -106,12 +106,9 @@ def loader(kind: ResourceKind, source: Source) -> str:
 
 
 def _mini(source: Source, models_path: Sequence[Path]) -> Located:
-    from rbench import mini
+    from rbench.mini import lexical
 
-    folder = Path(mini.__file__).parent
-    written = [folder / name for name in ("lexical.py", "lexicon.py", "reading.py")]
-    listed = sorted(path for path in (folder / "lexicon").iterdir() if path.suffix in (".yaml", ".json", ".txt"))
-    return Located("the embedded world (rbench.mini)", places.digest([*written, *listed]))
+    return Located("the embedded world (rbench.mini)", places.digest(lexical.sources()))
 
 
 def _named(source: Source, what: str) -> str:

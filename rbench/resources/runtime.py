@@ -13,8 +13,8 @@ from rbench.resources import lexical
 from rbench.resources.locate import loader, locate
 from rbench.resources.masked_lm import MaskedLM
 from rbench.resources.sentences import Sentences, sentence_transformer, universal_sentence_encoder
-from rbench.resources.vectors import WordVectors, read_counterfitted, read_vectors
 from rbench.spec import ResourceKind, ResourceProfile, Source
+from rbench.vectors import WordVectors, read_counterfitted, read_vectors
 
 
 class Resources:

@@ -120,12 +120,15 @@ class EncoderSpec(Named):
     """Something that turns text into a vector.
 
     `base` is the name of another encoder, of a folder on the model search path, or a hub id; an encoder made from
-    nothing has an `architecture` (keys of a transformers BertConfig) instead.
+    nothing has an `architecture` (keys of a transformers BertConfig) instead, one that averages static word vectors
+    has `word_vectors`.
     """
 
     base: str | None = None
     revision: str | None = None
     architecture: dict[str, int | float | str] | None = None
+    word_vectors: str | None = None
+    """A file or folder on the model search path (GloVe or word2vec format, vectors.npy with words.txt), or `mini`."""
     layers: Positive | None = None
     """Keep only the first so many transformer layers."""
     pooling: Pooling = "cls"
@@ -135,11 +138,20 @@ class EncoderSpec(Named):
 
     @model_validator(mode="after")
     def _has_an_origin(self) -> EncoderSpec:
-        if (self.base is None) == (self.architecture is None):
-            raise ValueError("an encoder has either a `base` or an `architecture`")
+        if sum(origin is not None for origin in (self.base, self.architecture, self.word_vectors)) != 1:
+            raise ValueError("an encoder has either a `base`, or an `architecture`, or `word_vectors`")
         if self.architecture is not None and self.train is None:
             raise ValueError("an encoder with an `architecture` of its own needs `train`")
+        if self.word_vectors is not None and (self.pooling != "mean" or self.layers is not None):
+            raise ValueError("an encoder of `word_vectors` is their mean: write `pooling: mean`, and no `layers`")
+        if self.word_vectors is not None and self.train is not None:
+            raise ValueError(
+                "`word_vectors` are there already: to fit something on them, train an encoder whose `base` is this one"
+            )
         return self
+
+    def idle(self) -> frozenset[str]:
+        return frozenset({"word_vectors"}) if self.word_vectors is None else frozenset()
 
 
 class AttackSpec(Named):

@@ -191,6 +191,4 @@ class ContrastiveObjective:
         """The encoder without head and parts, with the base's own dropout, as a SentenceTransformer folder."""
         network = self.encoder.model
         network.config.update(self._own_dropout)
-        network.save_pretrained(folder, safe_serialization=True)
-        self.tokenizer.save_pretrained(folder)
-        layout.write(folder, pooling=self.encoder.pooling, dim=self.encoder.dim, max_length=self.encoder.max_length)
+        layout.save(folder, self.encoder)

@@ -1,12 +1,17 @@
-"""The folder that training leaves behind: a transformers model that is also a SentenceTransformer."""
+"""The folder that training leaves behind: a transformers model that, where it can be, is also a SentenceTransformer."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from rbench.encoders.locate import TRANSFORM
 from rbench.errors import JobError
 from rbench.spec import Pooling
+
+if TYPE_CHECKING:
+    from rbench.encoders.sentence import SentenceEncoder
 
 _MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _MODE: dict[Pooling, str] = {"cls": "cls_token", "mean": "mean_tokens"}
@@ -22,15 +27,42 @@ def check(name: str, pooling: Pooling) -> None:
         )
 
 
-def write(folder: Path, *, pooling: Pooling, dim: int, max_length: int) -> None:
+def obstacle(encoder: SentenceEncoder) -> str:
+    """Why plain SentenceTransformer could not read this encoder and give the same vectors; empty where it could."""
+    kind = encoder.transform.KIND if encoder.transform is not None else "linear"
+    if encoder.model.config.model_type == "rbench-static":
+        return "it averages static word vectors, whose tokenizer and network only rbench has"
+    if kind != "linear":
+        return f"a {kind} follows its pooling, for which sentence-transformers has no module"
+    if encoder.pooling not in _MODE:
+        return f"its pooling is {encoder.pooling}, and sentence-transformers has only {' and '.join(EXPRESSIBLE)}"
+    return ""
+
+
+def check_encoder(name: str, encoder: SentenceEncoder) -> None:
+    """JobError, with the reason, where `encoder` cannot be written as a plain SentenceTransformer."""
+    if reason := obstacle(encoder):
+        raise JobError(f"Encoder {name} cannot become a SentenceTransformer: {reason}. rbench itself reads it.")
+
+
+def save(folder: Path, encoder: SentenceEncoder) -> None:
+    """Write `encoder` for rbench, and where nothing stands in the way (`obstacle`) as a SentenceTransformer too."""
+    encoder.save(folder)
+    if not obstacle(encoder):
+        linear = encoder.transform is not None
+        write(folder, pooling=encoder.pooling, dim=encoder.width, max_length=encoder.max_length, linear=linear)
+
+
+def write(folder: Path, *, pooling: Pooling, dim: int, max_length: int, linear: bool = False) -> None:
     """Add to a transformers folder what makes it a SentenceTransformer: modules.json and what that names.
 
     Args:
         pooling: one of `EXPRESSIBLE`.
-        dim: width of the vectors.
+        dim: width of the pooled vectors.
         max_length: longest input in tokens.
+        linear: whether a linear map lies in `TRANSFORM`, to follow pooling.
     """
-    kinds = {"Transformer": "", "Pooling": "1_Pooling"}
+    kinds = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Dense": TRANSFORM} if linear else {})
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (kind, path) in enumerate(kinds.items())

@@ -59,7 +59,7 @@ def pretrain(
 
     Returns:
         Scores: `loss`, the mean of the training loss; the objective's own on held-out texts; with a selection, the step
-        and its score (`Selection.score_names`).
+        and its score (`Selection.score_names`). Of an objective that takes no steps its own alone.
 
     Raises:
         JobError: there is nothing to train on, or too little; the loss became infinite or no number; there is nothing
@@ -79,6 +79,12 @@ def pretrain(
     with _quiet():
         transformers.set_seed(seed)
         objective = module.build(_with_models(module.Options(**train.options), locate), spec, base)
+        if isinstance(objective, objectives.Fitted):
+            if selection is not None:
+                raise JobError(f"Encoder {spec.name}: {train.objective} takes no steps; leave out train.select_by.")
+            scores = objective.fit(texts, device, progress)
+            objective.save(out)
+            return scores
         chosen, held_out = _hold_out(texts, seed)
         if not objective.grouped:
             _check_batch(spec.name, train.batch_size, len(chosen))

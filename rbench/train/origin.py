@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.encoders.load import fetch
 from rbench.encoders.load import load as load_encoder
-from rbench.encoders.locate import transformer_folder
+from rbench.encoders.locate import is_vectors, transform_folder, transformer_folder
 from rbench.errors import JobError
 from rbench.mini import tokenizer as mini_tokenizer
 from rbench.spec import EncoderSpec
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
+
+_TRANSFORMED = (
+    "Encoder {}: a {} transform follows the pooling of its base, and what is trained below it would no longer fit it. "
+    "Train the base's own base, then fit the transform on the result."
+)
 
 
 def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
@@ -26,6 +31,10 @@ def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
     from transformers import AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM
 
     if base is not None:
+        if is_vectors(str(base)):
+            raise JobError(
+                f"Encoder {spec.name}: static word vectors are no masked LM, so none can be trained from them."
+            )
         folder = _folder(spec, base)
         model = AutoModelForMaskedLM.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
@@ -56,10 +65,14 @@ def generator(spec: EncoderSpec, name: str | Path) -> tuple[Any, Any]:
 def sentence_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEncoder:
     """The encoder that training changes, in float32 on the CPU.
 
-    ResourceError where the base cannot be read, JobError where the architecture's keys are not those of a BertConfig.
+    ResourceError where the base cannot be read, JobError where the architecture's keys are not those of a BertConfig,
+    or the base has a transform after its pooling.
     """
     if base is not None:
-        return load_encoder(spec, base)
+        encoder = load_encoder(spec, base)
+        if encoder.transform is not None:
+            raise JobError(_TRANSFORMED.format(spec.name, encoder.transform.KIND))
+        return encoder
     from transformers import BertModel
 
     from rbench.encoders.sentence import SentenceEncoder
@@ -94,7 +107,10 @@ def dropout_of(config: Any) -> dict[str, float]:
 
 def _folder(spec: EncoderSpec, where: str | Path) -> Path:
     """The transformers folder behind a folder, an `id@commit` or a hub id."""
-    return transformer_folder(fetch(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision))
+    folder = fetch(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision)
+    if transform_folder(folder) is not None:
+        raise JobError(_TRANSFORMED.format(spec.name, "fitted"))
+    return transformer_folder(folder)
 
 
 def _architecture(spec: EncoderSpec) -> tuple[Any, Any]:

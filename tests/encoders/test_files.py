@@ -15,8 +15,9 @@ FOLDER = Path(rbench.encoders.__file__).parent
 
 
 def made_here(path: Path) -> bool:
-    """Whether rbench trains it, or makes it from what it trains: then it comes from no hub."""
-    return path.stem.startswith("mini-") or "train" in yaml.safe_load(path.read_text(encoding="utf-8"))
+    """Whether rbench makes it, from word vectors or from another of its encoders: then it comes from no hub."""
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return "train" in data or "word_vectors" in data or (FOLDER / f"{data.get('base')}.yaml").is_file()
 
 
 FILES = sorted(path for path in FOLDER.glob("*.yaml") if not made_here(path))
@@ -31,6 +32,23 @@ def test_the_encoders_of_the_papers_are_there() -> None:
         for size in ("base", "large")
     }
     assert {path.stem for path in FILES} >= PLAIN | simcse
+
+
+@pytest.mark.parametrize("base", ["mini-bert", "bert-base", "roberta-base"])
+def test_a_base_comes_with_its_poolings(base: str) -> None:
+    """The untrained baselines of the papers' tables: first token, mean, mean of first and last layer."""
+    poolings = {}
+    for name in (base, f"{base}-mean", f"{base}-first-last"):
+        spec = EncoderSpec.model_validate(yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))
+        assert spec.name == name and spec.licence and (name == base or (spec.base, spec.train) == (base, None))
+        poolings[name] = spec.pooling
+    assert list(poolings.values()) == ["cls", "mean", "first-last-mean"]
+
+
+@pytest.mark.parametrize("name", ["glove", "mini-static"])
+def test_word_vectors_are_averaged(name: str) -> None:
+    spec = EncoderSpec.model_validate(yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))
+    assert spec.word_vectors and spec.pooling == "mean" and spec.title and spec.licence
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -1,7 +1,7 @@
 """Training objectives by module name: each exports `Options` (frozen pydantic) and `build(options, spec, base)`.
 
-`build` returns an `Objective`. A module here is light at import (torch and transformers only inside functions), because
-options are validated when a suite is loaded.
+`build` returns an `Objective`, or a `Fitted` where there is nothing to step through. A module here is light at import
+(torch and transformers only inside functions), because options are validated when a suite is loaded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -60,11 +60,26 @@ class Objective(Protocol):
         ...
 
 
+@runtime_checkable
+class Fitted(Protocol):
+    """In place of an `Objective`: what is computed from the corpus in one go, without steps."""
+
+    def fit(
+        self, texts: Sequence[str], device: str, progress: Callable[[int, int, str], None] | None
+    ) -> dict[str, float]:
+        """Compute it on all of `texts`; returns scores. JobError where it cannot be computed from these."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """As `Objective.save`."""
+        ...
+
+
 class ObjectiveModule(Protocol):
-    """What a module in this package exports."""
+    """What a module in this package exports; `missing`, where it has one, says which package it lacks here."""
 
     Options: type[BaseModel]
-    build: Callable[[Any, EncoderSpec, str | Path | None], Objective]
+    build: Callable[[Any, EncoderSpec, str | Path | None], Objective | Fitted]
 
 
 def names() -> list[str]:
@@ -78,3 +93,9 @@ def find(name: str) -> ObjectiveModule:
         raise SuiteError(f"There is no training objective {name!r}; there are {', '.join(names())}.")
     module: Any = importlib.import_module(f"{__name__}.{name}")
     return module  # type: ignore[no-any-return]
+
+
+def missing(name: str) -> str:
+    """What the objective lacks on this machine and how to get it; empty where it lacks nothing."""
+    said: Callable[[], str] = getattr(find(name), "missing", str)
+    return said()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rbench.errors import ResourceError
-from rbench.resources.vectors import WordVectors, read_counterfitted, read_vectors
+from rbench.vectors import WordVectors, read_counterfitted, read_vectors
 
 MATRICES = hnp.arrays(np.float32, st.tuples(st.integers(2, 60), st.integers(1, 5)), elements=st.floats(-4, 4, width=16))
 

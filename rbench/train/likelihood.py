@@ -1,0 +1,89 @@
+"""Maximum likelihood of sentence vectors under a normalising flow, the encoder frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from rbench.encoders.flow import Flow
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import JobError, ResourceError
+from rbench.spec import EncoderSpec
+from rbench.train import layout
+from rbench.train.contrast import uniformity
+from rbench.train.origin import sentence_encoder
+
+
+class Likelihood(nn.Module):
+    """-log p(u) of the vectors u of a batch; gradients reach the flow alone (Li et al. 2020, section 3.2)."""
+
+    def __init__(self, encoder: SentenceEncoder, flow: Flow) -> None:
+        super().__init__()
+        self.encoder = encoder.requires_grad_(False)
+        self.flow = flow
+
+    def train(self, mode: bool = True) -> Self:
+        """The encoder stays as it is when vectors are asked of it: without dropout."""
+        super().train(mode)
+        self.encoder.eval()
+        return self
+
+    def forward(self, **inputs: Tensor) -> dict[str, Tensor]:
+        """`loss`: the mean of -log p(u) over the batch, divided by the width of u, in nats."""
+        with torch.no_grad():
+            u = self.encoder(**inputs)
+        with torch.autocast(u.device.type, enabled=False):
+            nats = -self.flow.log_prob(u.to(torch.promote_types(u.dtype, torch.float32)))
+        return {"loss": nats.mean() / self.flow.width}
+
+
+class LikelihoodObjective:
+    """Implements `Objective` for a flow of so many levels, steps a level and hidden units a coupling.
+
+    Activation normalisation takes its start from the first batch, so batches are shuffled and whole.
+    """
+
+    grouped = False
+
+    def __init__(self, spec: EncoderSpec, base: str | Path | None, levels: int, depth: int, hidden: int) -> None:
+        assert spec.train is not None
+        if spec.train.batch_size < 2:
+            raise JobError(
+                f"Encoder {spec.name}: a flow starts from the spread of a batch; train.batch_size is at least 2."
+            )
+        network = sentence_encoder(spec, base)
+        try:
+            flow = Flow(network.dim, levels, depth, hidden)
+        except ResourceError as error:
+            raise JobError(f"Encoder {spec.name}: {error}") from error
+        self.model = Likelihood(network, flow)
+        self.encoder = SentenceEncoder(
+            network.model, network.tokenizer, network.pooling, network.max_length, spec.name, flow
+        )
+        self._max_length = min(spec.train.max_length, network.max_length)
+
+    def features(self, text: str) -> dict[str, Any]:
+        return dict(
+            self.encoder.tokenizer(text, truncation=True, max_length=self._max_length, return_token_type_ids=False)
+        )
+
+    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        return dict(self.encoder.tokenizer.pad(list(batch), return_tensors="pt"))
+
+    def scores(self, texts: Sequence[str]) -> dict[str, float]:
+        """Of held-out texts `log_likelihood`, in nats a dimension, and `uniformity` of z (Wang and Isola 2020)."""
+        if len(texts) < 2:
+            return {}
+        u = torch.from_numpy(self.model.encoder.encode(texts)).to(self.encoder.device)
+        flow = self.model.flow.eval()
+        with torch.no_grad():
+            nats = flow.log_prob(u).mean() / flow.width
+            return {"log_likelihood": float(nats), "uniformity": float(uniformity(flow(u)))}
+
+    def save(self, folder: Path) -> None:
+        """The encoder with the flow, as a folder that rbench reads: sentence-transformers has no module for it."""
+        layout.save(folder, self.encoder)

@@ -1,0 +1,121 @@
+"""Whitening (Su et al. 2021, section 3, Algorithm 1): a linear map after pooling that makes a corpus' covariance I.
+
+Nothing is trained: mean and covariance are computed, the network stays as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rbench.errors import JobError
+from rbench.spec import EncoderSpec, Strict
+from rbench.spec.words import Positive
+
+log = logging.getLogger("rbench")
+Matrix = NDArray[np.float64]
+
+
+class Options(Strict):
+    """Options of the objective."""
+
+    dim: Positive | None = None
+    """k: keep the k directions of largest variance (the paper has 256 for base models and 384 for large ones). None
+    keeps every direction in which the corpus varies."""
+
+
+def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Whitening:
+    """Whitening on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    return Whitening(options, spec, base)
+
+
+class Whitening:
+    """Implements `Fitted`."""
+
+    def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
+        from rbench.train.origin import sentence_encoder
+
+        train = spec.train
+        assert train is not None
+        if train.epochs is not None or train.steps is not None:
+            raise JobError(f"Encoder {spec.name}: whitening takes no steps; leave out train.steps and train.epochs.")
+        self._name, self._options, self._train = spec.name, options, train
+        self.encoder = sentence_encoder(spec, base)
+
+    def fit(
+        self, texts: Sequence[str], device: str, progress: Callable[[int, int, str], None] | None
+    ) -> dict[str, float]:
+        """`dim`: k; `kept_variance`: the share of the variance that lies in the k directions kept, 0..1.
+
+        Texts are cut at `train.max_length` tokens.
+        """
+        import torch
+
+        from rbench.encoders.transform import Linear
+
+        done = 0
+
+        def tell(batch: int) -> None:
+            nonlocal done
+            done += batch
+            if progress is not None:
+                progress(done, len(texts), "vectors")
+
+        self.encoder.to(device)
+        longest, self.encoder.max_length = self.encoder.max_length, min(self._train.max_length, self.encoder.max_length)
+        vectors = self.encoder.encode(texts, batch_size=self._train.batch_size, progress=tell)
+        self.encoder.max_length = longest
+        try:
+            mean, W, share = whiten(vectors, self._options.dim)
+        except ValueError as error:
+            raise JobError(f"Encoder {self._name}: {error}") from error
+        if W.shape[1] < W.shape[0]:
+            log.info("%s: %d of %d dimensions are kept", self._name, W.shape[1], W.shape[0])
+        self.encoder.transform = Linear(torch.from_numpy(W.T), torch.from_numpy(-mean @ W)).to(self.encoder.device)
+        return {"dim": float(W.shape[1]), "kept_variance": share}
+
+    def save(self, folder: Path) -> None:
+        """The encoder with the map, which sentence-transformers reads as a Dense module."""
+        from rbench.train import layout
+
+        layout.save(folder, self.encoder)
+
+
+def whiten(vectors: NDArray[Any], k: int | None) -> tuple[Matrix, Matrix, float]:
+    """mu (dim,) and W (dim, k), so that (vectors - mu) W has mean 0 and covariance I; and the variance kept, 0..1.
+
+    mu is the mean and Sigma the covariance (1/N) of the rows of `vectors` (N, dim), in float64; Sigma = U Lambda U^T;
+    W = (U Lambda^(-1/2))[:, :k], the largest variances first (Su et al. 2021, Algorithm 1).
+
+    Where float32 vectors do not vary, or by rounding alone, Lambda^(-1/2) would make noise of it: such directions are
+    never kept. A network that ends in layer normalisation has one, since what is normalised sums to 0.
+
+    Raises:
+        ValueError: N is not above `dim`, or not above k where that is given; or the rows vary in fewer than k
+            directions, or in none.
+    """
+    count, dim = vectors.shape
+    needed = dim if k is None else k
+    if needed > dim:
+        raise ValueError(f"options.dim is {needed} and the vectors of its base have {dim} numbers")
+    if count <= needed:
+        raise ValueError(
+            f"its corpus has {count} sentences, too few for whitening to {needed} dimensions; take a larger corpus, or "
+            "set train.options.dim below the number of sentences"
+        )
+    exact = vectors.astype(np.float64)
+    mean = exact.mean(axis=0)
+    variances, U = np.linalg.eigh((exact - mean).T @ (exact - mean) / count)
+    variances, U = variances[::-1], U[:, ::-1]
+    floor = variances[0] * (dim * float(np.finfo(np.float32).eps)) ** 2
+    rank = int((variances > max(floor, 0.0)).sum())
+    if rank < (k or 1):
+        raise ValueError(f"its vectors vary in {rank} directions only, and train.options.dim asks for {k or 1}")
+    kept = min(rank, needed)
+    share = float(variances[:kept].sum() / variances[:rank].sum())
+    return mean, U[:, :kept] / np.sqrt(variances[:kept]), share

@@ -1,0 +1,273 @@
+"""Whitening against numpy, the flow's likelihood, and what both leave on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbench import encoders
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import JobError, ResourceError, SuiteError
+from rbench.load import load_mapping
+from rbench.prepare import Options, prepare_loaded
+from rbench.registry import Registry
+from rbench.spec import EncoderSpec
+from rbench.train import layout, objectives, pretrain
+from rbench.train.likelihood import LikelihoodObjective
+from rbench.train.objectives.whitening import whiten
+from tests.train import bases
+from tests.train.bases import TEXTS
+
+QUERIES = ["the film was good and the plot seemed dull", "a story", "awful"]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bases.masked_bert(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def whitened(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whitened") / "out"
+    pretrain(fitted("whitening", base), base, TEXTS, out, seed=0)
+    return out
+
+
+def fitted(objective: str, base: Path, pooling: Any = "mean", **train: Any) -> EncoderSpec:
+    settings = {"steps": None} if objective == "whitening" else {"steps": 60, "learning_rate": 1e-2}
+    return bases.spec(objective, base, pooling, **(settings | train))
+
+
+def loaded(spec: EncoderSpec, where: Path) -> SentenceEncoder:
+    return encoders.load(spec.model_copy(update={"train": None}), where)
+
+
+# -------------------------------------------------------------------------------------------------------- the formula
+
+
+@given(st.integers(0, 99), st.integers(2, 7), st.integers(1, 7))
+def test_whitened_vectors_have_mean_0_and_covariance_1(seed: int, dim: int, k: int) -> None:
+    k, random = min(k, dim), np.random.default_rng(seed)
+    vectors = random.normal(size=(60, dim)) @ random.normal(size=(dim, dim)) + 5
+    mean, W, share = whiten(vectors.astype(np.float32), k)
+    white = (vectors.astype(np.float32) - mean) @ W
+    np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-7)
+    np.testing.assert_allclose(np.cov(white.T, ddof=0).reshape(k, k), np.eye(k), atol=1e-6)
+    variances = np.sort(np.linalg.svd(vectors - vectors.mean(0), compute_uv=False) ** 2)[::-1]
+    assert share == pytest.approx(variances[:k].sum() / variances.sum(), rel=1e-4)
+
+
+def test_the_directions_kept_are_those_of_largest_variance() -> None:
+    vectors = np.random.default_rng(0).normal(size=(500, 4)) * [1, 10, 0.1, 5]
+    _, W, _ = whiten(vectors, 2)
+    assert np.abs(W).argmax(axis=0).tolist() == [1, 3]
+    np.testing.assert_allclose(np.abs(W).max(axis=0), [1 / 10, 1 / 5], rtol=0.1)
+
+
+def test_directions_that_do_not_vary_are_never_kept() -> None:
+    """Layer normalisation leaves one: its numbers sum to 0 before they are scaled."""
+    rows = np.random.default_rng(0).normal(size=(100, 6))
+    rows = (rows - rows.mean(axis=1, keepdims=True)).astype(np.float32) * np.float32([1, 2, 3, 4, 5, 6]) + 1
+    mean, W, share = whiten(rows, None)
+    assert W.shape == (6, 5) and share == pytest.approx(1)
+    np.testing.assert_allclose(np.cov(((rows - mean) @ W).T, ddof=0), np.eye(5), atol=1e-4)
+    with pytest.raises(ValueError, match="vary in 5 directions only, and train.options.dim asks for 6"):
+        whiten(rows, 6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "k", "why"),
+    [
+        ((6, 6), None, "6 sentences, too few for whitening to 6 dimensions"),
+        ((4, 6), 4, "too few for whitening to 4"),
+        ((20, 6), 7, "options.dim is 7 and .* have 6 numbers"),
+    ],
+)
+def test_too_little_to_whiten_is_refused(shape: tuple[int, int], k: int | None, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        whiten(np.random.default_rng(0).normal(size=shape), k)
+
+
+def test_vectors_that_are_all_one_are_refused() -> None:
+    with pytest.raises(ValueError, match="vary in 0 directions"):
+        whiten(np.ones((10, 3)), None)
+
+
+# ---------------------------------------------------------------------------------------------------------- whitening
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_a_whitened_encoder_is_a_sentence_transformer(pooling: str, base: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    spec = fitted("whitening", base, pooling, options={"dim": 5})
+    told: list[tuple[int, int]] = []
+    scores = pretrain(spec, base, TEXTS, tmp_path, seed=0, progress=lambda done, total, _: told.append((done, total)))
+    assert scores["dim"] == 5 and 0 < scores["kept_variance"] <= 1
+    assert told[-1] == (len(TEXTS), len(TEXTS))
+    ours = loaded(spec, tmp_path)
+    assert ours.dim == 5
+    theirs = SentenceTransformer(str(tmp_path), device="cpu")
+    np.testing.assert_allclose(ours.encode(QUERIES), theirs.encode(QUERIES), atol=1e-5)
+    assert theirs.encode(QUERIES).shape == (3, 5)
+    white = ours.encode(TEXTS)
+    np.testing.assert_allclose(np.cov(white.T, ddof=0), np.eye(5), atol=1e-3)
+    np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-3)
+    layout.check_encoder("it", ours)
+
+
+def test_the_network_stays_as_it_is(whitened: Path, base: Path) -> None:
+    ours, before = loaded(fitted("whitening", base), whitened), encoders.load(bases.spec("mlm", base, "mean"), base)
+    after = ours.model.state_dict()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.model.state_dict().items())
+    assert ours.dim == 7, "one direction of eight is lost to layer normalisation"
+
+
+def test_pooling_that_sentence_transformers_lacks_is_for_rbench_alone(base: Path, tmp_path: Path) -> None:
+    spec = fitted("whitening", base, "first-last-mean")
+    pretrain(spec, base, TEXTS, tmp_path, seed=0)
+    assert not (tmp_path / "modules.json").exists()
+    with pytest.raises(JobError, match="its pooling is first-last-mean"):
+        layout.check_encoder("it", loaded(spec, tmp_path))
+
+
+def test_word_vectors_are_whitened_too(tmp_path: Path) -> None:
+    spec = fitted("whitening", Path("mini-static"), options={"dim": 20})
+    texts = [f"The {word} dog slept in my house." for word in ("old", "young", "red", "big", "small")] * 10
+    with pytest.raises(JobError, match="directions only"):
+        pretrain(spec, "mini:word_vectors", texts, tmp_path, seed=0)
+    spec = fitted("whitening", Path("mini-static"), options={"dim": 2})
+    pretrain(spec, "mini:word_vectors", texts, tmp_path, seed=0)
+    ours = loaded(spec, tmp_path)
+    np.testing.assert_allclose(np.cov(ours.encode(texts).T, ddof=0), np.eye(2), atol=1e-3)
+    with pytest.raises(JobError, match="static word vectors"):
+        layout.check_encoder("it", ours)
+
+
+def test_bad_settings_say_what_to_change(base: Path, tmp_path: Path) -> None:
+    for spec, texts, why in (
+        (fitted("whitening", base, steps=5), TEXTS, "takes no steps; leave out train.steps"),
+        (fitted("whitening", base), TEXTS[:8], "Encoder tiny: its corpus has 8 sentences, too few"),
+        (fitted("whitening", base, options={"dim": 9}), TEXTS, "options.dim is 9"),
+        (fitted("flow", base, batch_size=1), TEXTS, "train.batch_size is at least 2"),
+        (fitted("flow", base, options={"levels": 4}), TEXTS, "Encoder tiny: .*fewer levels"),
+        (fitted("flow", base), TEXTS[:5], "fewer than a batch"),
+    ):
+        with pytest.raises(JobError, match=why):
+            pretrain(spec, base, texts, tmp_path / "out", seed=0)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("objective", ["whitening", "flow", "simcse", "mlm"])
+def test_nothing_is_trained_below_a_transform(objective: str, whitened: Path, tmp_path: Path) -> None:
+    more = {"options": {"dropout": 0.1}} if objective == "simcse" else {}
+    with pytest.raises(JobError, match="transform follows the pooling of its base"):
+        pretrain(fitted(objective, whitened, **more), whitened, TEXTS, tmp_path, seed=0)
+
+
+# --------------------------------------------------------------------------------------------------------------- flow
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first-last-mean"])
+def test_a_flow_is_learned_and_read_again(pooling: str, base: Path, tmp_path: Path) -> None:
+    spec = fitted("flow", base, pooling)
+    scores = pretrain(spec, base, TEXTS * 2, tmp_path, seed=0)
+    assert set(scores) == {"loss", "log_likelihood", "uniformity"}
+    ours = loaded(spec, tmp_path)
+    assert ours.dim == 8 and ours.transform is not None and ours.transform.KIND == "flow"
+    z = ours.encode(TEXTS)
+    assert np.abs(z.mean(axis=0)).max() < 1 and 0.3 < z.std() < 2, "z is about Gaussian"
+    np.testing.assert_allclose(
+        ours.transform.inverse(torch.from_numpy(z)).numpy(),
+        encoders.load(bases.spec("mlm", base, pooling), base).encode(TEXTS),
+        atol=1e-4,
+    )
+    assert not (tmp_path / "modules.json").exists()
+    with pytest.raises(JobError, match="a flow follows its pooling"):
+        layout.check_encoder("it", ours)
+
+
+def test_training_raises_the_likelihood_of_texts_it_has_not_seen(base: Path, tmp_path: Path) -> None:
+    texts = [f"{first} {second}" for first in TEXTS for second in TEXTS[:10]]
+
+    def likelihood(steps: int) -> float:
+        return pretrain(fitted("flow", base, steps=steps), base, texts, tmp_path / f"{steps}", seed=0)["log_likelihood"]
+
+    assert likelihood(80) > likelihood(1) + 0.1
+
+
+def test_the_encoder_below_a_flow_is_frozen_and_without_dropout(base: Path) -> None:
+    built: Any = objectives.find("flow").build(objectives.find("flow").Options(), fitted("flow", base), base)
+    assert isinstance(built, LikelihoodObjective)
+    built.model.train()
+    batch = built.collate([built.features(text) for text in TEXTS[:8]])
+    first, second = built.model(**batch)["loss"], built.model(**batch)["loss"]
+    assert torch.equal(first, second)
+    first.backward()
+    assert all(parameter.grad is None for parameter in built.model.encoder.parameters())
+    assert any(parameter.grad is not None for parameter in built.model.flow.parameters())
+    with torch.no_grad():
+        vectors = built.model.encoder(**batch)
+        assert first.item() == pytest.approx(-built.model.flow.log_prob(vectors).mean().item() / 8, rel=1e-5)
+
+
+def test_an_interrupted_flow_goes_on_as_if_nothing_had_been(base: Path, tmp_path: Path) -> None:
+    spec = fitted("flow", base, steps=20)
+
+    def stop(done: int, total: int, text: str) -> None:
+        if done == 13:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(spec, base, TEXTS, tmp_path / "a", seed=0, checkpoints=tmp_path / "kept", progress=stop)
+    resumed = pretrain(spec, base, TEXTS, tmp_path / "a", seed=0, checkpoints=tmp_path / "kept")
+    whole = pretrain(spec, base, TEXTS, tmp_path / "b", seed=0)
+    assert resumed == pytest.approx(whole)
+    first, second = (loaded(spec, tmp_path / name).encode(QUERIES) for name in "ab")
+    np.testing.assert_array_equal(first, second)
+
+
+# ------------------------------------------------------------------------------------------------------------- planning
+
+SUITE = {
+    "name": "baselines",
+    "encoders": ["mini-static", "whitening-mini", "flow-mini", "mini-bert-first-last"],
+    "tasks": ["mini-sentiment"],
+    "attacks": ["pwws"],
+    "num_examples": 2,
+    "resources": "mini",
+}
+
+
+def test_baselines_are_planned_like_any_encoder() -> None:
+    plan = prepare_loaded(load_mapping(SUITE, registry=Registry()), Options()).plan
+    names = [job.name for job in plan.jobs]
+    assert [name for name in names if name.startswith("pretrain")] == [
+        "pretrain/mini-bert/seed0",
+        "pretrain/whitening-mini/seed0",
+        "pretrain/flow-mini/seed0",
+    ]
+    needs = {job.name: [plan.job(key).name for key in job.needs] for job in plan.jobs}
+    assert needs["finetune/mini-static/mini-sentiment/clean/seed0"] == []
+    assert needs["finetune/flow-mini/mini-sentiment/clean/seed0"] == ["pretrain/flow-mini/seed0"]
+    assert type(plan).model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_a_missing_package_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = load_mapping(SUITE, registry=Registry())
+    monkeypatch.setattr("rbench.encoders.locate.flow_missing", lambda: "a flow needs normflows")
+    with pytest.raises(ResourceError, match="encoder `flow-mini`: a flow needs normflows"):
+        prepare_loaded(suite, Options())
+
+
+def test_options_of_word_vectors_are_checked_with_their_place(tmp_path: Path) -> None:
+    (tmp_path / "encoders").mkdir()
+    (tmp_path / "encoders" / "mine.yaml").write_text("word_vectors: mine.txt\n")
+    with pytest.raises(SuiteError, match=r"mine.yaml.*write `pooling: mean`"):
+        load_mapping({**SUITE, "encoders": ["mine"]}, registry=Registry((tmp_path,)))
