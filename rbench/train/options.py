@@ -25,6 +25,22 @@ class Contrastive(Strict):
     """Dropout while training, in place of the base's own; what is saved has the base's again. None keeps the base's."""
 
 
+class OneStep(Contrastive):
+    """A perturbation of one step along the gradient: the fast gradient method (Miyato et al. 2017)."""
+
+    epsilon: Rate = 1.0
+    """Length of the step, over all numbers of a sentence's words (ours)."""
+    norm: Norm = "l2"
+    """Norm in which the step has that length (ours)."""
+
+
+class AdversarialTerm(OneStep):
+    """A contrastive loss and a second term at the perturbed sentence."""
+
+    weight: Size = 1.0
+    """Weight of the second term (ours)."""
+
+
 class SentenceLevel(Contrastive):
     """Sentence-level perturbation (RobustSentEmbed, Asl et al. 2024, equations 5 to 7, Algorithm 1; RobustEmbed's too).
 

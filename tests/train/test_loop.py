@@ -29,11 +29,6 @@ CONTRASTIVE = [name for name in objectives.names() if name != "mlm"]
 QUERIES = ["the film was good and the plot seemed dull", "a story", "awful"]
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return bases.masked_bert(tmp_path_factory.mktemp("base"))
-
-
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 

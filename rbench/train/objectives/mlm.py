@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from rbench.spec import EncoderSpec, Strict
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from rbench.train.encoding import Encoding
 
 
 class Options(Strict):
@@ -26,7 +24,7 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Maske
     return MaskedLanguageModelling(options, spec, base)
 
 
-class MaskedLanguageModelling:
+class MaskedLanguageModelling(Encoding):
     """Implements `Objective`."""
 
     grouped = True
@@ -39,23 +37,10 @@ class MaskedLanguageModelling:
 
         assert spec.train is not None
         self._spec = spec
-        self.masked_lm, self.tokenizer = masked_lm(spec, base)
+        self.masked_lm, tokenizer = masked_lm(spec, base)
+        super().__init__(tokenizer, spec.train.max_length)
         collator = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=options.mask)
         self.model = MaskedBatches(MaskedLoss(self.masked_lm), collator)
-        self._max_length = spec.train.max_length
-
-    def features(self, text: str) -> dict[str, Any]:
-        encoded = self.tokenizer(
-            text,
-            truncation=True,
-            max_length=self._max_length,
-            return_special_tokens_mask=True,
-            return_token_type_ids=False,
-        )
-        return dict(encoded)
-
-    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        return dict(self.tokenizer.pad(list(batch), return_tensors="pt"))
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """`masked_accuracy`: share of masked tokens (15%, every one as [MASK]) whose best prediction is right, 0..1."""
