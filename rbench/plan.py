@@ -25,6 +25,7 @@ from rbench.spec import (
     Suite,
     TaskSpec,
     Training,
+    is_text_file,
 )
 
 
@@ -109,6 +110,19 @@ def effective(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec:
     )
 
 
+def portable(spec: EncoderSpec) -> EncoderSpec:
+    """The spec as jobs hold it: of a path, a base's or a corpus's, its last part alone.
+
+    What lies there is in the job as a hash, and a path would make the same work another job elsewhere.
+    """
+    changes: dict[str, Any] = {}
+    if spec.base is not None and spec.base.startswith(("/", ".", "~")):
+        changes["base"] = spec.base.rstrip("/").rpartition("/")[2]
+    if spec.train is not None and is_text_file(spec.train.data):
+        changes["train"] = spec.train.model_copy(update={"data": spec.train.data.rpartition("/")[2]})
+    return spec.model_copy(update=changes)
+
+
 def trained_root(name: str, encoders: Mapping[str, EncoderSpec]) -> str | None:
     """Name of the encoder whose pretrain job makes the weights of `name`; None where they come from folder or hub."""
     last = chain(name, encoders)[-1]
@@ -128,7 +142,8 @@ def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpe
     if last.base in encoders:
         below = chain(last.base, encoders)[-1]
         return below if below.train is None else None
-    return last.model_copy(update={"train": None})
+    # Under the base's name: a folder that is called like the encoder would be the encoder, not its base.
+    return last.model_copy(update={"name": last.base, "train": None})
 
 
 def select(plan: Plan, pattern: str | None) -> tuple[Job, ...]:
@@ -185,7 +200,7 @@ class _Planner:
         assert spec.train is not None
         below = self.pretrain(spec.base) if spec.base is not None and spec.base in self.facts.encoders else None
         job = PretrainJob(
-            encoder=spec,
+            encoder=portable(spec),
             base_fingerprint=self.facts.weights.get(root),
             data_fingerprint=self.facts.data[spec.train.data],
         )
@@ -196,7 +211,7 @@ class _Planner:
         below = self.pretrain(encoder)
         choice = next(c for c in self.suite.finetune if c.label == strategy)
         job = FinetuneJob(
-            encoder=effective(encoder, self.facts.encoders),
+            encoder=portable(effective(encoder, self.facts.encoders)),
             encoder_fingerprint=None if below else self.facts.weights[encoder],
             strategy=choice,
             task=self.facts.tasks[task],

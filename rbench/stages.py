@@ -147,8 +147,9 @@ def _pretrain(
 ) -> tuple[dict[str, float], dict[str, int], str]:
     from rbench.train import pretrain
 
-    assert spec.encoder.train is not None
-    corpus = context.data(context.tasks[spec.encoder.train.data], spec.data_fingerprint)
+    train = context.encoders[spec.encoder.name].train
+    assert train is not None
+    corpus = context.data(context.tasks[train.data], spec.data_fingerprint)
     texts = [text for example in corpus.split("train") for text in example.texts]
     base: Path | str | None = None
     if job.needs:

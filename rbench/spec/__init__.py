@@ -24,6 +24,7 @@ from rbench.spec.results import Outcome, Provenance, Record, Score
 from rbench.spec.suite import Choice, ResourceChoice, Suite, TableSpec
 from rbench.spec.words import (
     SCHEMA_VERSION,
+    TEXT_FILES,
     Count,
     Metric,
     NumExamples,
@@ -36,10 +37,12 @@ from rbench.spec.words import (
     Status,
     Strict,
     TaskKind,
+    is_text_file,
 )
 
 __all__ = [
     "SCHEMA_VERSION",
+    "TEXT_FILES",
     "AttackJob",
     "AttackSpec",
     "Choice",
@@ -79,4 +82,5 @@ __all__ = [
     "Training",
     "Unsplit",
     "content_key",
+    "is_text_file",
 ]
