@@ -70,6 +70,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     encoders, tasks = loaded.encoders, loaded.tasks
     problems: list[str] = []
     data = _open_tasks(tasks, options, problems)
+    problems += _too_small(encoders, data)
     weights = _locate_weights(encoders, options, problems)
     resources = _locate_resources(loaded, options, problems)
     if problems:
@@ -117,6 +118,23 @@ def _open_tasks(tasks: Mapping[str, TaskSpec], options: Options, problems: list[
         except ResourceError as error:
             problems.append(str(error))
     return data
+
+
+def _too_small(encoders: Mapping[str, EncoderSpec], data: Mapping[str, TaskData]) -> list[str]:
+    """What is wrong with corpora that were found: fewer sentences than a batch."""
+    from rbench.train import batches
+
+    return [
+        wrong
+        for name, spec in encoders.items()
+        if spec.train is not None
+        and spec.train.data in data
+        and (wrong := batches.problem(name, spec.train, _texts(data[spec.train.data])))
+    ]
+
+
+def _texts(corpus: TaskData) -> int:
+    return corpus.sizes.get("train", 0) * len(corpus.spec.columns)
 
 
 def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import rbench
-from rbench import provenance, score
+from rbench import cards, provenance, score
 from rbench.cache import WeightCache, weights_hash
 from rbench.errors import JobError, RbenchError
 from rbench.plan import weights_source
@@ -139,6 +139,8 @@ def _cached(
             counts=counts,
             provenance=source(dataset_fingerprint=fingerprint, weights_hash=weights_hash(entry.folder)),
         )
+        if isinstance(job.spec, PretrainJob):
+            cards.write(entry.folder, job.spec.encoder.name, context.encoders, context.tasks, record)
         return entry.publish(record)
 
 
