@@ -24,6 +24,7 @@ from rbench.progress import Progress, Silent
 from rbench.registry import Registry
 from rbench.spec import AttackJob, EvaluateJob, Job, Metric, Outcome, Plan, Record, Strict
 from rbench.store import Store
+from rbench.training import Trained, export, objectives, train
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +121,7 @@ def run(suite: str | Path, options: Options | None = None, *, progress: Progress
     recorded and listed in the result, and the jobs that do not need it go on.
     """
     options = options or Options()
-    return _run(prepare(suite, options), options, progress or Silent())
+    return run_prepared(prepare(suite, options), options, progress or Silent())
 
 
 def _check_attacks(todo: list[Job]) -> None:
@@ -133,7 +134,8 @@ def _check_attacks(todo: list[Job]) -> None:
             attack.check(spec)
 
 
-def _run(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
+def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
+    """`run` for a suite that is prepared already."""
     from rbench.stages import Context
 
     store = Store(prepared.run)
@@ -286,7 +288,7 @@ def attack(
     loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")
     with tempfile.TemporaryDirectory(prefix="rbench-attack-") as folder:
         prepared = prepare_loaded(loaded, dataclasses.replace(options, out=Path(folder)))
-        result = _run(prepared, options, progress or Silent())
+        result = run_prepared(prepared, options, progress or Silent())
         if result.failed:
             raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
         yield from Store(Path(folder)).outcomes(prepared.plan.jobs[-1])
@@ -333,10 +335,14 @@ __all__ = [
     "PlanError",
     "Planned",
     "RunResult",
+    "Trained",
     "attack",
     "doctor",
+    "export",
     "load_results",
+    "objectives",
     "plan",
     "run",
     "table",
+    "train",
 ]

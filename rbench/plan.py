@@ -27,6 +27,7 @@ from rbench.spec import (
     Suite,
     TaskSpec,
     Training,
+    is_text_file,
 )
 
 
@@ -120,6 +121,29 @@ def effective(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec:
     )
 
 
+def portable(spec: EncoderSpec) -> EncoderSpec:
+    """The spec as jobs hold it: of a path, a base's, a corpus's or a further model's, its last part alone.
+
+    What lies there is in the job as a hash, and a path would make the same work another job elsewhere.
+    """
+    changes: dict[str, Any] = {}
+    if spec.base is not None and _is_path(spec.base):
+        changes["base"] = _last(spec.base)
+    if (train := spec.train) is not None:
+        options = {k: _last(v) if isinstance(v, str) and _is_path(v) else v for k, v in train.options.items()}
+        data = _last(train.data) if is_text_file(train.data) else train.data
+        changes["train"] = train.model_copy(update={"data": data, "options": options})
+    return spec.model_copy(update=changes)
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith(("/", ".", "~"))
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
 def trained_root(name: str, encoders: Mapping[str, EncoderSpec]) -> str | None:
     """Name of the encoder whose pretrain job makes the weights of `name`; None where they come from folder or hub."""
     last = chain(name, encoders)[-1]
@@ -139,7 +163,8 @@ def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpe
     if (base := registered_base(last, encoders)) is not None:
         below = chain(base, encoders)[-1]
         return below if below.train is None else None
-    return last.model_copy(update={"train": None})
+    # Under the base's name: a folder that is called like the encoder would be the encoder, not its base.
+    return last.model_copy(update={"name": last.base, "train": None})
 
 
 def registered_base(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:
@@ -208,7 +233,7 @@ class _Planner:
             if made is None:
                 fingerprints[option] = facts.weights[model]
         job = PretrainJob(
-            encoder=spec,
+            encoder=portable(spec),
             base_fingerprint=facts.weights.get(root),
             data_fingerprint=facts.data[spec.train.data],
             selection_fingerprint=facts.splits[selected_by, "validation"] if selected_by is not None else None,
@@ -221,7 +246,7 @@ class _Planner:
         """The job that scores an encoder on one split of a task; nothing is left to chance, so its seed is 0."""
         below = self.pretrain(encoder)
         job = EvaluateJob(
-            encoder=effective(encoder, self.facts.encoders),
+            encoder=portable(effective(encoder, self.facts.encoders)),
             encoder_fingerprint=None if below else self.facts.weights[encoder],
             task=self.facts.tasks[evaluation.task],
             split=evaluation.split,
@@ -234,7 +259,7 @@ class _Planner:
         below = self.pretrain(encoder)
         choice = next(c for c in self.suite.finetune if c.label == strategy)
         job = FinetuneJob(
-            encoder=effective(encoder, self.facts.encoders),
+            encoder=portable(effective(encoder, self.facts.encoders)),
             encoder_fingerprint=None if below else self.facts.weights[encoder],
             strategy=choice,
             task=self.facts.tasks[task],

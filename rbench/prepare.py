@@ -71,6 +71,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     encoders, tasks = loaded.encoders, loaded.tasks
     problems: list[str] = []
     data = _open_tasks(tasks, options, problems)
+    problems += _too_small(encoders, data)
     splits = _scored_splits(loaded, data, problems)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
     _check_packages(encoders, problems)
@@ -160,6 +161,23 @@ def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]
             except ResourceError as error:
                 problems.append(f"{encoder}: train.options.{option}: {error}")
     return found
+
+
+def _too_small(encoders: Mapping[str, EncoderSpec], data: Mapping[str, TaskData]) -> list[str]:
+    """What is wrong with corpora that were found: fewer sentences than a batch."""
+    from rbench.train import batches
+
+    return [
+        wrong
+        for name, spec in encoders.items()
+        if spec.train is not None
+        and spec.train.data in data
+        and (wrong := batches.problem(name, spec.train, _texts(data[spec.train.data])))
+    ]
+
+
+def _texts(corpus: TaskData) -> int:
+    return corpus.sizes.get("train", 0) * len(corpus.spec.columns)
 
 
 def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, str]:

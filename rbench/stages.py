@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import rbench
-from rbench import provenance, score
+from rbench import cards, provenance, score
 from rbench.cache import WeightCache, weights_hash
 from rbench.errors import JobError, RbenchError
 from rbench.plan import registered_base, trained_root, weights_source
@@ -141,6 +141,8 @@ def _cached(
             counts=counts,
             provenance=source(dataset_fingerprint=fingerprint, weights_hash=weights_hash(entry.folder)),
         )
+        if isinstance(job.spec, PretrainJob):
+            cards.write(entry.folder, job.spec.encoder.name, context.encoders, context.tasks, record)
         return entry.publish(record)
 
 
@@ -150,7 +152,7 @@ def _pretrain(
     from rbench.train import pretrain
     from rbench.train.selection import Selection
 
-    train = spec.encoder.train
+    train = context.encoders[spec.encoder.name].train
     assert train is not None
     corpus = context.data(context.tasks[train.data], spec.data_fingerprint)
     texts = [text for example in corpus.split("train") for text in example.texts]

@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "encoders": {"spec", "registry", "mini", "hub", "vectors"},
     "tasks": {"spec", "registry", "mini", "hub"},
     "resources": {"spec", "registry", "mini", "encoders", "hub", "inference", "vectors"},
-    "train": {"spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap"},
+    "train": {"spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap"},
     "finetune": {"spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap"},
     "attack": {
         *("spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "inference", "vectors")
@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "executors": {"spec"},
     "tables": {"spec", "store", "score"},
 }
-ANYTHING = {"stages", "prepare", "api", ""}  # "" is rbench/__init__.py
+ANYTHING = {"stages", "prepare", "adhoc", "api", "cards", "export", "training", ""}  # "" is rbench/__init__.py
 NOT_FOR_CLI = {"train", "finetune", "attack"}
 TORCH_FREE = ["spec", "registry", "load", "plan", "score", "store", "tables", "cli", "api"]
 

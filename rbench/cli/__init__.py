@@ -9,9 +9,10 @@ import contextlib
 import io
 import sys
 
+from rbench.cli import training_verbs  # puts its verbs beside the others
 from rbench.cli.verbs import app
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "training_verbs"]
 
 
 def main() -> None:

@@ -40,6 +40,7 @@ class Listable(StrEnum):
     attacks = "attacks"
     suites = "suites"
     resources = "resources"
+    objectives = "objectives"
 
 
 METRICS: tuple[str, ...] = get_args(Metric)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -87,6 +87,20 @@ def listed(entries: Sequence[Listed]) -> None:
         [Text(entry.name, style="bold"), entry.title, entry.reference, entry.licence, entry.origin] for entry in entries
     ]
     print_table(["name", "title", "reference", "licence", "from"], rows)
+
+
+def objectives(found: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
+    """Names of training objectives, what they are, and what --set may say, with defaults."""
+    rows: list[list[str | Text]] = [
+        [Text(name, style="bold"), said, ", ".join(f"{key}={_yaml(value)}" for key, value in options.items())]
+        for name, said, options in found
+    ]
+    print_table(["name", "objective", "options and their defaults"], rows)
+
+
+def _yaml(value: Any) -> str:
+    """A value as --set takes it."""
+    return "null" if value is None else f"[{', '.join(value)}]" if isinstance(value, tuple) else f"{value}"
 
 
 def doctor(checks: Sequence[Check]) -> None:

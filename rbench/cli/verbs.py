@@ -122,7 +122,9 @@ def run(
     from rbench.cli import show
     from rbench.cli.bars import watching
 
-    options = _options(profile, overrides, data, models, include, device, only=only, limit=limit, out=out, fresh=fresh)
+    options = options_of(
+        profile, overrides, data, models, include, device, only=only, limit=limit, out=out, fresh=fresh
+    )
     options = dataclasses.replace(options, workers=workers, backend=backend.value)
     if dry_run:
         show.plan(api.plan(suite, options))
@@ -155,7 +157,7 @@ def plan(
     from rbench import api
     from rbench.cli import show
 
-    options = _options(profile, overrides, data, models, include, a.Device.auto, only=only, limit=limit, out=out)
+    options = options_of(profile, overrides, data, models, include, a.Device.auto, only=only, limit=limit, out=out)
     show.plan(api.plan(suite, options))
 
 
@@ -247,7 +249,7 @@ def attack(
     from rbench.registry import Registry
 
     chosen = [f"resources={resources}"] if resources is not None else []
-    options = _options(None, [*chosen, *(overrides or ())], data, models, include, device)
+    options = options_of(None, [*chosen, *(overrides or ())], data, models, include, device)
     options = dataclasses.replace(options, workers=workers, backend=backend.value)
     spec = load_task(task, Registry(options.include), place="--task")
     with watching(quiet) as progress:
@@ -259,18 +261,27 @@ def attack(
 @app.command("list", rich_help_panel=EXPLORE, epilog="Example: [bold]rbench list attacks[/bold]")
 @verb()
 def list_(
-    kind: Annotated[a.Listable, typer.Argument(metavar="KIND", help="encoders, tasks, attacks, suites or resources.")],
+    kind: Annotated[
+        a.Listable,
+        typer.Argument(metavar="KIND", help="encoders, tasks, attacks, suites, resources or objectives (of training)."),
+    ],
     include: a.IncludeOption = None,
 ) -> None:
     """List what can be named in a suite.
 
     Prints names with titles, references or licences, and where each comes from.
     """
+    from typing import cast
+
+    from rbench import api
     from rbench.cli import show
     from rbench.load import catalogue, recipes
-    from rbench.registry import Registry
+    from rbench.registry import Kind, Registry
 
-    show.listed(catalogue(kind.value, Registry(search_path(include or (), "RBENCH_INCLUDE"))))
+    if kind is a.Listable.objectives:
+        show.objectives(api.objectives())
+        return
+    show.listed(catalogue(cast(Kind, kind.value), Registry(search_path(include or (), "RBENCH_INCLUDE"))))
     if kind is a.Listable.attacks and recipes():
         say(f"\nTextAttack's recipes work by class name too: {', '.join(recipes())}")
 
@@ -289,10 +300,10 @@ def doctor(
     from rbench import api
     from rbench.cli import show
 
-    show.doctor(api.doctor(_options(None, None, data, models, include, a.Device.auto)))
+    show.doctor(api.doctor(options_of(None, None, data, models, include, a.Device.auto)))
 
 
-def _options(
+def options_of(
     profile: str | None,
     overrides: list[str] | None,
     data: list[Path] | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_args
@@ -20,6 +20,7 @@ from rbench.registry import Kind, Registry, load_module, nearest, unknown
 from rbench.spec import (
     AttackSpec,
     EncoderSpec,
+    LocalData,
     Named,
     ResourceChoice,
     ResourceKind,
@@ -27,6 +28,7 @@ from rbench.spec import (
     Source,
     TaskSpec,
     TrainSpec,
+    is_text_file,
 )
 
 Entry = TypeVar("Entry", bound=Named)
@@ -55,11 +57,11 @@ _LOADERS: dict[ResourceKind, tuple[tuple[str, ...], str | None]] = {
 class Entries:
     """What one suite names, loaded once each; everything wrong goes to `problems`.
 
-    `place` is always where the name stands that is looked up.
+    `place` is always where the name stands that is looked up. `own` are encoders by name that no file holds.
     """
 
-    def __init__(self, registry: Registry, problems: Problems) -> None:
-        self.registry, self.problems = registry, problems
+    def __init__(self, registry: Registry, problems: Problems, own: Mapping[str, Located] | None = None) -> None:
+        self.registry, self.problems, self.own = registry, problems, dict(own or {})
         self.tasks: dict[str, TaskSpec] = {}
         self.encoders: dict[str, EncoderSpec] = {}
         self.attacks: dict[str, AttackSpec] = {}
@@ -76,13 +78,23 @@ class Entries:
             if spec is not None:
                 self.tasks[name] = spec
 
+    def corpus(self, name: str, place: str) -> None:
+        """Load what an encoder is trained on into `tasks`: a task, or a file of texts, which needs no YAML file."""
+        if is_text_file(name):
+            self.tasks[name] = TaskSpec(
+                name=name, kind="unlabelled", columns=("text",), local=LocalData(file=name), title="a file of texts"
+            )
+        else:
+            self.task(name, place)
+
     def encoder(self, name: str, place: str, above: tuple[str, ...] = ()) -> None:
         """Load an encoder into `encoders`, then the registry encoder that is its base, and all that it trains with."""
-        path = self._path("encoders", name, place)
+        own = self.own.get(name)
+        path = self._path("encoders", name, place) if own is None else None
         if name in above:
             self.problems.add(place, f"the bases go round in a circle: {' -> '.join([*above, name])}")
-        elif path is not None and self._first("encoder", name):
-            located = self._named(path, name)
+        elif (own is not None or path is not None) and self._first("encoder", name):
+            located = own if path is None else self._named(path, name)
             spec = check(EncoderSpec, located, self.problems) if located else None
             if spec is None or located is None:
                 return
@@ -130,7 +142,7 @@ class Entries:
         options = located.sub("train", "options") if "options" in located.data["train"] else Located({})
         place = located.at(("train", "objective"))
         made = check_module("train.objectives", "objective", train.objective, place, options, self.problems)
-        self.task(train.data, located.at(("train", "data")))
+        self.corpus(train.data, located.at(("train", "data")))
         if train.select_by is not None:
             self.evaluation(train.select_by, located.at(("train", "select_by")), "task to select by")
         self.models[spec.name] = {}

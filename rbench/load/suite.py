@@ -72,11 +72,19 @@ def load(
 
 
 def load_mapping(
-    data: Mapping[str, Any], *, registry: Registry, overrides: Sequence[str] = (), origin: str = "suite"
+    data: Mapping[str, Any],
+    *,
+    registry: Registry,
+    overrides: Sequence[str] = (),
+    origin: str = "suite",
+    own: Mapping[str, Located] | None = None,
 ) -> Loaded:
-    """Load a suite that is no file but plain data (JSON types); `origin` stands for its place in errors."""
+    """Load a suite that is no file but plain data (JSON types); `origin` stands for its place in errors.
+
+    `own` are encoders by name that no file holds either.
+    """
     located = Located(json.loads(json.dumps(data)), {(): origin})
-    return _load(located, None, registry, None, overrides, Problems())
+    return _load(located, None, registry, None, overrides, Problems(), own)
 
 
 def find_suite(name_or_path: str | Path, registry: Registry) -> Path:
@@ -101,6 +109,7 @@ def _load(
     profile: str | None,
     overrides: Sequence[str],
     problems: Problems,
+    own: Mapping[str, Located] | None = None,
 ) -> Loaded:
     merged = _apply_profile(located, profile, problems)
     for override in overrides:
@@ -109,7 +118,7 @@ def _load(
     _check_profiles(located, profile, problems)
     merged = merged.put(("profiles",), Located({}))
     suite = check(Suite, merged, problems)
-    entries = Entries(registry, problems)
+    entries = Entries(registry, problems, own)
     for choice in _choices(merged, "encoders"):
         entries.encoder(choice.name, choice.place)
         if choice.options.data:

@@ -24,6 +24,7 @@ from rbench.spec.results import Outcome, Provenance, Record, Score
 from rbench.spec.suite import Choice, Evaluation, EvaluationOptions, ResourceChoice, Suite, TableSpec
 from rbench.spec.words import (
     SCHEMA_VERSION,
+    TEXT_FILES,
     AttackMetric,
     Count,
     EvaluationMetric,
@@ -39,10 +40,12 @@ from rbench.spec.words import (
     Status,
     Strict,
     TaskKind,
+    is_text_file,
 )
 
 __all__ = [
     "SCHEMA_VERSION",
+    "TEXT_FILES",
     "AttackJob",
     "AttackMetric",
     "AttackSpec",
@@ -87,4 +90,5 @@ __all__ = [
     "Training",
     "Unsplit",
     "content_key",
+    "is_text_file",
 ]

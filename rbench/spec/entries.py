@@ -37,7 +37,10 @@ class Training(Strict):
 
 
 class HubData(Strict):
-    """Where a task lies on the Hugging Face Hub. `columns` maps rbench's column name to the hub's."""
+    """Where a task lies on the Hugging Face Hub. `columns` maps rbench's column name to the hub's.
+
+    A split is one of the data set's, or a file of the repository that ends in `.txt` (one text a line) or `.jsonl`.
+    """
 
     id: str
     revision: str
@@ -68,6 +71,8 @@ class LocalData(Strict):
 
     splits: dict[str, tuple[str, ...]] = {}
     unsplit: Unsplit | None = None
+    file: str | None = None
+    """The one file that is all of a corpus: a `.txt` (one text a line) or `.jsonl`, a path or below a data folder."""
     columns: dict[str, str] = {}
     """rbench's column name to the file's, where they differ."""
 

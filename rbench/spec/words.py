@@ -24,6 +24,14 @@ Rate = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
+TEXT_FILES = (".txt", ".jsonl")
+
+
+def is_text_file(name: str) -> bool:
+    """Whether the name of a corpus is that of a file: `.txt`, one text a line, or `.jsonl`, with a column `text`."""
+    return name.endswith(TEXT_FILES)
+
+
 class Strict(BaseModel):
     """A frozen record that refuses unknown keys."""
 

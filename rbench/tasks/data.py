@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from rbench.errors import ResourceError
 from rbench.spec import HubData, TaskSpec
-from rbench.tasks import local, online
+from rbench.tasks import lines, local, online
 from rbench.tasks.clean import Columns, Example, Row, clean
 
 logger = logging.getLogger("rbench")
@@ -57,13 +57,16 @@ class TaskData:
 
 
 def open_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> TaskData:
-    """The data of `spec`: generated, from the first data folder that has all of it, or from the hub.
+    """The data of `spec`: generated, a file, from the first data folder that has all of it, or from the hub.
 
     Raises:
         ResourceError: nowhere to be found (says where it looked and how to get it), or unreadable (says where).
     """
     if spec.generator is not None:
         return _assemble(spec, f"generated ({spec.generator})", Columns.of(spec, {}), _generated(spec))
+    if spec.local is not None and spec.local.file is not None:
+        path = lines.find(spec.local.file, data_path)
+        return _assemble(spec, f"file {path.name}", Columns.of(spec, spec.local.columns), {"train": lines.corpus(path)})
     found = local.find(spec, data_path)
     if found is not None:
         root, layout = found
@@ -82,6 +85,8 @@ def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
     """
     if spec.generator is not None:
         return f"generated ({spec.generator})"
+    if spec.local is not None and spec.local.file is not None:
+        return f"file {lines.find(spec.local.file, data_path)}"
     found = local.find(spec, data_path)
     return local.describe(*found) if found is not None else _from_hub(spec, data_path, online.locate)
 
@@ -133,8 +138,9 @@ def _fingerprint(examples: Mapping[str, Sequence[Example]]) -> str:
 def _not_found(spec: TaskSpec, data_path: Sequence[Path], reason: str) -> str:
     looked = ", ".join(str(path) for path in data_path) or "the data path, which is empty"
     choices = [layout.sources for layout in local.layouts(spec)]
-    shown = choices[:1] if set(choices[0]) <= set(choices[-2]) else [choices[0], choices[-2]]
-    files = ", or ".join(" + ".join(f"{source}.jsonl" for source in sources) for sources in shown)
+    usual = choices[-2:][0]
+    shown = choices[:1] if set(choices[0]) <= set(usual) else [choices[0], usual]
+    files = ", or ".join(" + ".join(map(local.file_of, sources)) for sources in shown)
     columns = ", ".join((*spec.columns, *({"sts": ("score",), "unlabelled": ()}.get(spec.kind, ("label",)))))
     return (
         f"task `{spec.name}`: no complete copy in {looked}; {reason}. "

@@ -1,11 +1,13 @@
 """A task's local copy: JSON Lines, one object a line, in `<folder>/<split>.jsonl` under a data folder.
 
+A source that ends in `.txt` is that file, one text a line; `<folder>/*` are all `.jsonl` and `.txt` files of a folder.
+
 Layouts are tried in order, and the first whose files are all there is used:
 
 1. the split files that the task's `local.splits` names;
 2. the undivided file that `local.unsplit` names, divided by the seeded rule of `split.three_way`;
 3. `<task>/train.jsonl`, `<task>/validation.jsonl`, `<task>/test.jsonl`; without a validation file a seeded tenth of the
-   training rows takes its place (`split.holdout`).
+   training rows takes its place (`split.holdout`). A corpus (kind `unlabelled`) has `<task>/train.jsonl` alone.
 
 Data folders are searched first to last; a layout's files all come from one folder.
 """
@@ -14,17 +16,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rbench.errors import ResourceError
-from rbench.spec import TaskSpec, Unsplit
-from rbench.tasks import split
+from rbench.spec import TEXT_FILES, TaskSpec, Unsplit, is_text_file
+from rbench.tasks import lines, split
 from rbench.tasks.clean import Row
 
-SOURCE = re.compile(r"[A-Za-z0-9][\w.+-]*(/[A-Za-z0-9][\w.+-]*)+", re.ASCII)
+SOURCE = re.compile(r"([A-Za-z0-9][\w.+-]*/)+(\*|[A-Za-z0-9][\w.+-]*)", re.ASCII)
 """`<folder>/<file stem>`: no leading dots and no empty parts, so that no source leaves the data folder."""
 
 
@@ -43,7 +45,10 @@ class Layout:
 
     def missing(self, root: Path) -> list[Path]:
         """Its files that are not under `root`."""
-        return [path for source in self.sources if not (path := source_file(root, source)).is_file()]
+        paths: list[Path] = []
+        for source in self.sources:
+            paths += source_files(root, source) or [root / file_of(source)]
+        return [path for path in paths if not path.is_file()]
 
 
 def layouts(spec: TaskSpec) -> list[Layout]:
@@ -53,6 +58,8 @@ def layouts(spec: TaskSpec) -> list[Layout]:
         found.append(Layout(spec.local.splits))
     if spec.local is not None and spec.local.unsplit is not None:
         found.append(Layout({}, spec.local.unsplit))
+    if spec.kind == "unlabelled":
+        return [*found, Layout({"train": (f"{spec.name}/train",)})]
     own = {name: (f"{spec.name}/{name}",) for name in ("train", "validation", "test")}
     held = own | {"validation": (f"{spec.name}/train{split.HOLDOUT}",)}
     return [*found, Layout(own), Layout(held)]
@@ -86,20 +93,20 @@ def read(spec: TaskSpec, root: Path, layout: Layout) -> dict[str, list[Row]]:
     if layout.unsplit is not None:
         return _divide(spec, root, layout.unsplit)
     named = {name for names in layout.splits.values() for name in names}
-    files: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    files: dict[Path, list[tuple[int, dict[str, Any]]]] = {}
     rows: dict[str, list[Row]] = {}
     for part, names in layout.splits.items():
+        paths = [(name, path) for name in names for path in source_files(root, split.source_of(name)[0])]
         rows[part] = []
-        for name in names:
-            source = split.source_of(name)[0]
-            lines = files.setdefault(source, [])
-            if not lines:
-                lines.extend(read_jsonl(source_file(root, source)))
-            prefix = source if len(names) > 1 else source.rsplit("/", 1)[1]
-            path = source_file(root, source)
+        for name, path in paths:
+            read = files.setdefault(path, [])
+            if not read:
+                read.extend(lines.read(path))
+            source = str(path.relative_to(root)).removesuffix(".jsonl")
+            prefix = source if len(paths) > 1 else source.rsplit("/", 1)[1]
             rows[part] += [
-                Row(f"{prefix}:{number}", f"{path}:{lines[number][0]}", lines[number][1])
-                for number in split.kept(name, named, len(lines))
+                Row(f"{prefix}:{number}", f"{path}:{read[number][0]}", read[number][1])
+                for number in split.kept(name, named, len(read))
             ]
     return rows
 
@@ -115,46 +122,33 @@ def describe(root: Path, layout: Layout) -> str:
     return f"local {root} ({rule.source}, divided by seed {rule.seed}; {tested}, then {rule.validation:.0%} validation)"
 
 
-def source_file(root: Path, source: str) -> Path:
-    """The file behind a source `<folder>/<stem>`."""
+def file_of(source: str) -> str:
+    """The file that a source stands for, below the data folder: `mr/train.jsonl` for `mr/train`."""
+    return source if is_text_file(source) else f"{source}.jsonl"
+
+
+def source_files(root: Path, source: str) -> list[Path]:
+    """The files behind a source `<folder>/<stem>`, which may be missing, or those that `<folder>/*` has, by name."""
     if not SOURCE.fullmatch(source):
         raise ResourceError(f"a local source is written <folder>/<file without .jsonl>, not {source!r}")
-    return root / f"{source}.jsonl"
-
-
-def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The line number (from 1) and the object of each line of a UTF-8 JSON Lines file; blank lines are passed over.
-
-    Raises:
-        ResourceError: a line that is not UTF-8, not JSON or not an object, with `file:line`.
-    """
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-                value = json.loads(text) if text else None
-            except UnicodeDecodeError as error:
-                raise ResourceError(f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start})") from error
-            except (json.JSONDecodeError, RecursionError) as error:
-                raise ResourceError(f"{path}:{number}: not JSON ({error})") from error
-            if isinstance(value, dict):
-                yield number, value
-            elif text:
-                raise ResourceError(f'{path}:{number}: a JSON object is wanted, like {{"text": ..., "label": ...}}')
+    path = root / file_of(source)
+    if source.endswith("/*"):
+        return sorted(found for found in path.parent.glob("*") if found.suffix in TEXT_FILES)
+    return [path]
 
 
 def _divide(spec: TaskSpec, root: Path, rule: Unsplit) -> dict[str, list[Row]]:
-    path = source_file(root, rule.source)
-    lines = list(read_jsonl(path))
+    (path,) = source_files(root, rule.source)
+    read = list(lines.read(path))
     try:
         parts = split.three_way(
-            len(lines), seed=rule.seed, validation=rule.validation, test=rule.test, test_rows=_test_rows(root, rule)
+            len(read), seed=rule.seed, validation=rule.validation, test=rule.test, test_rows=_test_rows(root, rule)
         )
     except ValueError as error:
         raise ResourceError(f"{root / str(rule.test_rows)}: does not fit {path}: {error}") from error
     stem = rule.source.rsplit("/", 1)[1]
     return {
-        part: [Row(f"{stem}:{n}", f"{path}:{lines[n][0]}", lines[n][1]) for n in numbers]
+        part: [Row(f"{stem}:{n}", f"{path}:{read[n][0]}", read[n][1]) for n in numbers]
         for part, numbers in parts.items()
     }
 

@@ -6,12 +6,13 @@ import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rbench import hub
 from rbench.errors import ResourceError
-from rbench.spec import HubData
-from rbench.tasks import split
+from rbench.spec import HubData, is_text_file
+from rbench.tasks import lines, split
 from rbench.tasks.clean import Row
 
 
@@ -26,6 +27,8 @@ def read(source: HubData) -> tuple[str, dict[str, list[Row]]]:
     """
     import datasets
 
+    if _is_files(source):
+        return _read_files(source)
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
@@ -45,8 +48,59 @@ def locate(source: HubData) -> str:
     Raises:
         ResourceError: no network and no cache, or no such data set or revision.
     """
+    if _is_files(source):
+        return _locate_files(source)
     builder, commit = _wanted(source)
     return f"{_origin(source, commit)}, {'in the cache' if builder is not None else 'not downloaded yet'}"
+
+
+# ------------------------------------------------------------------------------------------------- plain files
+
+
+def _is_files(source: HubData) -> bool:
+    """Whether splits are files of the repository: `datasets` reads repositories with files of one kind only."""
+    return any(map(is_text_file, source.splits.values()))
+
+
+def _read_files(source: HubData) -> tuple[str, dict[str, list[Row]]]:
+    from huggingface_hub import hf_hub_download
+
+    rows, commits = {}, set()
+    for part, name in source.splits.items():
+        try:
+            path = hf_hub_download(
+                source.id, name, repo_type="dataset", revision=source.revision, etag_timeout=hub.TIMEOUT
+            )
+        except hub.failures() as error:
+            raise ResourceError(f"{source.id}, file {name}, on the hub: {_explain(error)}") from error
+        commits.add(_snapshot(path))
+        rows[part] = [
+            Row(f"{part}:{i}", f"{source.id} {name}:{line}", values)
+            for i, (line, values) in enumerate(lines.read(Path(path)))
+        ]
+    return f"{_origin(source, '+'.join(sorted(commits)))}, {', '.join(source.splits.values())}", rows
+
+
+def _locate_files(source: HubData) -> str:
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = [
+        try_to_load_from_cache(source.id, name, revision=source.revision, repo_type="dataset")
+        for name in source.splits.values()
+    ]
+    paths = [path for path in cached if isinstance(path, str)]
+    if len(paths) == len(cached):
+        return f"{_origin(source, _snapshot(paths[0]))}, in the cache"
+    return f"{_origin(source, hub.ask(source.id, 'dataset', source.revision))}, not downloaded yet"
+
+
+def _snapshot(path: str) -> str:
+    """The commit in the path of a file in the hub cache: `.../snapshots/<commit>/...`."""
+    parts = Path(path).parts
+    return parts[len(parts) - parts[::-1].index("snapshots")]
+
+
+# ------------------------------------------------------------------------------------------------------ data sets
 
 
 def _origin(source: HubData, commit: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,9 +16,10 @@ from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
 from rbench.train import layout
-from rbench.train.contrast import uniformity
+from rbench.train.contrast import info_nce, uniformity
+from rbench.train.encoding import Encoding
 from rbench.train.heads import BatchNormHead, MLPHead
-from rbench.train.options import Contrastive, Norm
+from rbench.train.options import AdversarialTerm, Contrastive, Norm
 from rbench.train.origin import dropout_of, sentence_encoder, with_dropout
 from rbench.train.perturb import fgm
 
@@ -116,6 +117,24 @@ class SentenceModel(nn.Module):
         return z, z_plus, X + fgm(g * batch.words, epsilon, norm)
 
 
+def with_adversarial_term(
+    options: AdversarialTerm, model: SentenceModel, batch: Batch, second: Callable[[Tensor, Tensor, Tensor], Tensor]
+) -> Losses:
+    """L_con(z, z+) + weight second(z, z+, z_adv), z_adv at X + r, r one step along the gradient of L_con(z, z+) at X.
+
+    Forward 3, backward 3 and one through the network of one view without the weights: the clean view serves both terms
+    and the perturbation.
+    """
+
+    def contrastive(z: Tensor, z_plus: Tensor) -> Tensor:
+        return info_nce(z, [z_plus], z_plus, options.temperature)
+
+    z, z_plus, X_adv = model.attacked(batch, contrastive, options.epsilon, options.norm)
+    first = contrastive(z, z_plus)
+    adversarial = options.weight * second(z, z_plus, model.z(X_adv, batch.mask))
+    return {"loss": first + adversarial, "contrastive": first, "adversarial": adversarial}
+
+
 _HEADS: dict[str, Callable[[int], nn.Module]] = {
     "mlp": MLPHead,
     "batchnorm": BatchNormHead,
@@ -123,7 +142,7 @@ _HEADS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-class ContrastiveObjective:
+class ContrastiveObjective(Encoding):
     """Implements `Objective` for an encoder trained by contrast.
 
     Args:
@@ -160,22 +179,7 @@ class ContrastiveObjective:
             self.encoder, _HEADS[head](self.encoder.dim), losses, parts(self.encoder) if parts else None
         )
         self.kept: nn.Module = self.encoder
-        self.tokenizer = self.encoder.tokenizer
-        self._max_length = min(spec.train.max_length, self.encoder.max_length)
-
-    def features(self, text: str) -> dict[str, Any]:
-        encoded = self.tokenizer(
-            text,
-            truncation=True,
-            max_length=self._max_length,
-            return_special_tokens_mask=True,
-            return_token_type_ids=False,
-        )
-        return dict(encoded)
-
-    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        padded = self.tokenizer.pad(list(batch), return_tensors="pt")
-        return dict(padded)
+        super().__init__(self.encoder.tokenizer, min(spec.train.max_length, self.encoder.max_length))
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors (len(texts), dim) without head and dropout."""

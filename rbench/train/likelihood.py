@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rbench.encoders.flow import Flow
@@ -15,6 +17,7 @@ from rbench.errors import JobError, ResourceError
 from rbench.spec import EncoderSpec
 from rbench.train import layout
 from rbench.train.contrast import uniformity
+from rbench.train.encoding import Encoding
 from rbench.train.origin import sentence_encoder
 
 
@@ -32,16 +35,18 @@ class Likelihood(nn.Module):
         self.encoder.eval()
         return self
 
-    def forward(self, **inputs: Tensor) -> dict[str, Tensor]:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """`loss`: the mean of -log p(u) over the batch, divided by the width of u, in nats."""
         with torch.no_grad():
-            u = self.encoder(**inputs)
+            u = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
         with torch.autocast(u.device.type, enabled=False):
             nats = -self.flow.log_prob(u.to(torch.promote_types(u.dtype, torch.float32)))
         return {"loss": nats.mean() / self.flow.width}
 
 
-class LikelihoodObjective:
+class LikelihoodObjective(Encoding):
     """Implements `Objective` for a flow of so many levels, steps a level and hidden units a coupling.
 
     Activation normalisation takes its start from the first batch, so batches are shuffled and whole.
@@ -64,15 +69,12 @@ class LikelihoodObjective:
         self.encoder = SentenceEncoder(
             network.model, network.tokenizer, network.pooling, network.max_length, spec.name, flow
         )
-        self._max_length = min(spec.train.max_length, network.max_length)
+        self.kept: nn.Module = flow
+        super().__init__(network.tokenizer, min(spec.train.max_length, network.max_length))
 
-    def features(self, text: str) -> dict[str, Any]:
-        return dict(
-            self.encoder.tokenizer(text, truncation=True, max_length=self._max_length, return_token_type_ids=False)
-        )
-
-    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        return dict(self.encoder.tokenizer.pad(list(batch), return_tensors="pt"))
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors (len(texts), dim) with the flow as it is now."""
+        return self.encoder.eval().encode(texts)
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """Of held-out texts `log_likelihood`, in nats a dimension, and `uniformity` of z (Wang and Isola 2020)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,16 +14,14 @@ from pydantic import BaseModel
 
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, TrainSpec
+from rbench.train import batches, objectives
 from rbench.train import checkpoints as kept
-from rbench.train import objectives
 from rbench.train.selection import Selection, Selector
 from rbench.train.trainer import Report, Rows, Trainer
 
 log = logging.getLogger("rbench")
 Progress = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and a word about the loss and its parts."""
-HELD_OUT = 0.02
-"""Share of the texts kept from training, to score the result on; 500 at most."""
 
 
 def pretrain(
@@ -76,6 +73,8 @@ def pretrain(
             f"{'not given' if selection is None else f'given ({selection.task})'}."
         )
     module = objectives.find(train.objective)
+    if problem := batches.problem(spec.name, train, len(texts)):
+        raise JobError(problem)
     with _quiet():
         transformers.set_seed(seed)
         objective = module.build(_with_models(module.Options(**train.options), locate), spec, base)
@@ -86,8 +85,6 @@ def pretrain(
             objective.save(out)
             return scores
         chosen, held_out = _hold_out(texts, seed)
-        if not objective.grouped:
-            _check_batch(spec.name, train.batch_size, len(chosen))
         if checkpoints is not None:
             kept.claim(checkpoints, spec, seed, texts, selection.pairs if selection is not None else None)
         selector = None
@@ -127,27 +124,14 @@ def _with_models(options: BaseModel, locate: Callable[[str], Path | str]) -> Bas
 
 def _hold_out(texts: list[str], seed: int) -> tuple[list[str], list[str]]:
     order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed)).tolist()
-    count = min(500, int(HELD_OUT * len(texts)))
+    count = batches.held_out(len(texts))
     return [texts[index] for index in order[count:]], [texts[index] for index in order[:count]]
-
-
-def _check_batch(name: str, batch_size: int, size: int) -> None:
-    """The sentences of a batch are each other's negatives, so a batch must be whole and have two at least."""
-    if batch_size < 2:
-        raise JobError(f"Encoder {name}: a batch of {batch_size} has no negatives; train.batch_size must be 2 or more.")
-    if size < batch_size:
-        raise JobError(
-            f"Encoder {name}: its corpus has {size} sentences to train on, fewer than a batch of {batch_size}; "
-            "take a smaller train.batch_size or a larger corpus."
-        )
 
 
 def _arguments(
     train: TrainSpec, size: int, grouped: bool, folder: Path, save: bool, seed: int, device: str
 ) -> transformers.TrainingArguments:
-    epochs = train.epochs if train.epochs is not None else 1.0
-    batches = math.ceil(size / train.batch_size) if grouped else size // train.batch_size
-    steps = train.steps or math.ceil(epochs * batches)
+    steps = batches.steps(train, size, grouped)
     logging_steps = max(1, steps // 100)
     on_cpu = torch.device(device).type == "cpu"
     return transformers.TrainingArguments(

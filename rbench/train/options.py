@@ -16,6 +16,8 @@ Size = Annotated[float, Field(ge=0)]
 class Contrastive(Strict):
     """What every contrastive objective has."""
 
+    WHOLE_BATCHES: ClassVar[bool] = True
+    """The sentences of a batch are each other's negatives."""
     MODELS: ClassVar[tuple[str, ...]] = ()
     """Options that name further models, whose weights the result depends on."""
 
@@ -23,6 +25,22 @@ class Contrastive(Strict):
     """tau; SimCSE's (Gao et al. 2021, section 3). The RobustSentEmbed papers print none."""
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Dropout while training, in place of the base's own; what is saved has the base's again. None keeps the base's."""
+
+
+class OneStep(Contrastive):
+    """A perturbation of one step along the gradient: the fast gradient method (Miyato et al. 2017)."""
+
+    epsilon: Rate = 1.0
+    """Length of the step, over all numbers of a sentence's words (ours)."""
+    norm: Norm = "l2"
+    """Norm in which the step has that length (ours)."""
+
+
+class AdversarialTerm(OneStep):
+    """A contrastive loss and a second term at the perturbed sentence."""
+
+    weight: Size = 1.0
+    """Weight of the second term (ours)."""
 
 
 class SentenceLevel(Contrastive):

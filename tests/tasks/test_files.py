@@ -13,7 +13,8 @@ from rbench.spec import TaskSpec
 from rbench.tasks import local, split
 
 FOLDER = Path(rbench.tasks.__file__).parent
-FILES = sorted(path for path in FOLDER.glob("*.yaml") if not path.stem.startswith("mini-"))
+CORPORA = sorted(FOLDER / f"{name}.yaml" for name in ("corpus", "wiki1m"))
+FILES = sorted({path for path in FOLDER.glob("*.yaml") if not path.stem.startswith("mini-")} - {*CORPORA})
 ASKED_FOR = {
     "imdb", "mr", "sst2", "yelp", "mrpc", "snli", "mnli_matched", "mnli_mismatched", "ag_news", "dbpedia", "cr", "subj",
     "mpqa", "trec",
@@ -65,3 +66,17 @@ def test_local_layout_stays_in_its_folder_and_never_trains_on_test(path: Path) -
             assert set(layout.splits) == {"train", "validation", "test"}
             bare = {name: {split.source_of(s)[0] for s in sources} for name, sources in layout.splits.items()}
             assert not bare["test"] & (bare["train"] | bare["validation"])
+
+
+@pytest.mark.parametrize("path", CORPORA, ids=lambda path: path.stem)
+def test_a_corpus_has_texts_and_nothing_else(path: Path) -> None:
+    spec = read(path)
+    assert (spec.name, spec.kind, spec.columns, spec.labels) == (path.stem, "unlabelled", ("text",), ())
+    assert spec.title and spec.reference and spec.licence
+    assert spec.local is not None and set(spec.local.splits) == {"train"}
+    assert all(local.SOURCE.fullmatch(source) for layout in local.layouts(spec) for source in layout.sources)
+
+
+def test_the_corpus_of_simcse_is_one_file_of_a_repository() -> None:
+    hub = read(FOLDER / "wiki1m.yaml").hub
+    assert hub is not None and REPO_ID.fullmatch(hub.id) and hub.splits == {"train": "wiki1m_for_simcse.txt"}

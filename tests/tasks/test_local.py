@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec
-from rbench.tasks import TaskData, local, locate_task, open_task
+from rbench.tasks import TaskData, locate_task, open_task
+from rbench.tasks.lines import read
 from tests.tasks.conftest import Write, reviews
 
 
@@ -217,7 +218,7 @@ values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) 
 def test_what_is_written_as_json_lines_is_read_again(rows: list[dict[str, Any]], escaped: bool, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes("\n".join(json.dumps(row, ensure_ascii=escaped) for row in rows).encode())
-    assert list(local.read_jsonl(path)) == list(enumerate(rows, start=1))
+    assert list(read(path)) == list(enumerate(rows, start=1))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
@@ -226,7 +227,7 @@ def test_any_bytes_are_read_or_refused_with_their_place(content: bytes, tmp_path
     path = tmp_path / "rows.jsonl"
     path.write_bytes(content)
     try:
-        rows = list(local.read_jsonl(path))
+        rows = list(read(path))
     except ResourceError as error:
         assert str(error).startswith(f"{path}:")
     else:

@@ -128,6 +128,36 @@ configs:
     assert "'none' not found" in missing["error"] and "--data" in missing["error"]
 
 
+def test_files_of_a_repository_that_datasets_cannot_read(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+    """A repository of files of several kinds, of which one is the corpus."""
+    files = {"wiki.txt": "Erste Zeile.\n\nA second\u2028one.\r\n".encode(), "nli.csv": b"a,b\n", "more.tar": b"\0"}
+    old = hub.add("dataset", "someone/corpora", files)
+    corpus = task("someone/corpora", "main", splits={"train": "wiki.txt"}, columns={}) | {
+        "kind": "unlabelled",
+        "labels": [],
+    }
+    (first,) = opened(hub.env(tmp_path), corpus)
+    assert first["origin"] == f"hub someone/corpora@{old}, wiki.txt"
+    assert first["first"] == {"train": [["train:0", ["Erste Zeile."], None], ["train:1", ["A second\u2028one."], None]]}
+    assert first["before"] == f"hub someone/corpora@{old}, not downloaded yet"
+    assert not any(request.endswith(".csv") for request in hub.requests)
+    (offline,) = opened(hub.env(tmp_path, **OFFLINE), corpus)
+    assert offline == first | {"before": f"hub someone/corpora@{old}, in the cache"}
+    pinned = corpus | {"hub": corpus["hub"] | {"revision": old}}
+    new = hub.add("dataset", "someone/corpora", files | {"wiki.txt": b"Another.\n"})
+    same, other, gone, nowhere = opened(
+        hub.env(tmp_path),
+        pinned,
+        corpus,
+        corpus | {"hub": corpus["hub"] | {"splits": {"train": "no.txt"}}},
+        corpus | {"hub": corpus["hub"] | {"id": "no/where"}},
+    )
+    assert same["fingerprint"] == first["fingerprint"]
+    assert other["origin"].startswith(f"hub someone/corpora@{new}") and other["fingerprint"] != first["fingerprint"]
+    assert "someone/corpora, file no.txt, on the hub" in gone["error"]
+    assert "no dataset no/where" in nowhere["error"]
+
+
 def test_what_is_not_there_is_said_in_a_sentence(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
     commit = hub.add("dataset", "someone/reviews", REVIEWS)
     script = hub.add("dataset", "someone/code", {"code.py": b"raise SystemExit('never run')"})

@@ -1,4 +1,4 @@
-"""The encoder files of what is trained on mini-bert: settings that load, and that training accepts."""
+"""The encoder files of what rbench trains: settings that load, names by one rule, and papers' values where printed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,81 @@ import pytest
 import yaml
 
 import rbench.encoders
+from rbench.load import load_encoder
+from rbench.registry import Registry
 from rbench.spec import EncoderSpec
 from rbench.train import objectives
 
 FOLDER = Path(rbench.encoders.__file__).parent
-OURS = [name for name in objectives.names() if name != "mlm"]
+CONTRASTIVE = ["atcl", "consert", "robustembed", "robustsentembed", "simcse", "uscal", "vadvcse"]
+LARGE = ["bert-base", "roberta-base", "roberta-large"]
+SMALL = ["minilm", "minilm-mlm"]
+PUBLISHED = {f"simcse-{base}" for base in LARGE}
 
 
-@pytest.mark.parametrize("objective", OURS)
-def test_every_objective_has_an_encoder_of_the_embedded_world(objective: str) -> None:
-    data = yaml.safe_load((FOLDER / f"{objective}-mini.yaml").read_text(encoding="utf-8"))
-    spec = EncoderSpec.model_validate(data)
-    fitted = objective in ("whitening", "flow")
-    assert spec.train is not None and spec.base == "mini-bert" and spec.pooling == ("mean" if fitted else "cls")
-    assert (spec.name, spec.train.objective, spec.train.data) == (f"{objective}-mini", objective, "mini-corpus")
+def name_of(objective: str, base: str) -> str:
+    """The rule: `<objective>-<base>`, and `-ours` behind it where a published checkpoint has that name."""
+    name = f"{objective}-{base}"
+    return f"{name}-ours" if name in PUBLISHED else name
+
+
+def read(name: str) -> EncoderSpec:
+    return EncoderSpec.model_validate(yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))
+
+
+def test_what_is_published_is_not_what_is_trained_here() -> None:
+    assert all(read(name).train is None for name in PUBLISHED)
+
+
+@pytest.mark.parametrize("base", ["mini", *SMALL, *LARGE])
+@pytest.mark.parametrize("objective", CONTRASTIVE)
+def test_every_objective_has_an_encoder_on_every_base(objective: str, base: str) -> None:
+    name = name_of(objective, base)
+    spec = load_encoder(name, Registry())
+    assert spec.train is not None
+    assert (spec.name, spec.train.objective) == (name, objective)
+    assert spec.base == ("mini-bert" if base == "mini" else base)
+    assert spec.train.data == ("mini-corpus" if base == "mini" else "corpus" if base in SMALL else "wiki1m")
+    assert spec.pooling == ("mean" if base in SMALL else "cls")
+    assert spec.title and spec.reference and spec.licence and spec.notes
+    assert any("ours" in note.lower() or "authors' repository" in note for note in spec.notes)
+    objectives.find(objective).Options(**spec.train.options)
+
+
+@pytest.mark.parametrize("objective", ["whitening", "flow"])
+def test_what_is_fitted_has_an_encoder_of_the_embedded_world(objective: str) -> None:
+    spec = load_encoder(f"{objective}-mini", Registry())
+    assert spec.train is not None and (spec.base, spec.pooling) == ("mini-bert", "mean")
+    assert (spec.train.objective, spec.train.data) == (objective, "mini-corpus")
     assert spec.title and spec.reference and spec.licence
     objectives.find(objective).Options(**spec.train.options)
+
+
+@pytest.mark.parametrize("base", LARGE)
+def test_robustsentembed_has_the_printed_settings(base: str) -> None:
+    spec = read(name_of("robustsentembed", base))
+    assert spec.train is not None
+    options = objectives.find("robustsentembed").Options(**spec.train.options).model_dump()
+    printed = {"K": 5, "T": 5, "norm": "linf", "rho": 0.5, "lambda1": 1 / 128, "lambda2": 0.005, "alpha": 1e-5}
+    assert {key: options[key] for key in printed} == printed and options["beta"] == 1e-3
+    assert spec.train.epochs == 4 and spec.train.batch_size in (64, 128)
+
+
+@pytest.mark.parametrize(
+    ("base", "batch_size", "learning_rate"),
+    [("bert-base", 64, 3e-5), ("roberta-base", 512, 1e-5), ("roberta-large", 512, 3e-5)],
+)
+def test_simcse_has_the_settings_of_its_repository(base: str, batch_size: int, learning_rate: float) -> None:
+    train = read(name_of("simcse", base)).train
+    assert train is not None
+    assert (train.epochs, train.batch_size, train.learning_rate) == (1, batch_size, learning_rate)
+
+
+def test_vadvcse_has_the_printed_settings() -> None:
+    train = read("vadvcse-bert-base").train
+    assert train is not None
+    options = objectives.find("vadvcse").Options(**train.options).model_dump()
+    assert (options["divergence"], options["head"], options["K"], options["lam"]) == ("js", "batchnorm", 1, 1e-6)
 
 
 def test_options_are_checked_without_torch() -> None:

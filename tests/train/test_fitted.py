@@ -77,7 +77,7 @@ def test_directions_that_do_not_vary_are_never_kept() -> None:
     mean, W, share = whiten(rows, None)
     assert W.shape == (6, 5) and share == pytest.approx(1)
     np.testing.assert_allclose(np.cov(((rows - mean) @ W).T, ddof=0), np.eye(5), atol=1e-4)
-    with pytest.raises(ValueError, match="vary in 5 directions only, and train.options.dim asks for 6"):
+    with pytest.raises(ValueError, match=r"vary in 5 directions only, and train\.options\.dim asks for 6"):
         whiten(rows, 6)
 
 

@@ -1,7 +1,8 @@
 """ConSERT (Yan et al. 2021, sections 3.1 and 3.2): NT-Xent between two augmented views of a sentence, without a head.
 
-Views are made of the word embeddings before positions are added, and special tokens keep theirs (both ours; the paper
-augments the output of the embedding layer). Shuffling words under fixed positions is shuffling positions.
+The paper is not at hand: what is said of it here is from memory. Views are made of the word embeddings before positions
+are added, and special tokens keep theirs (both ours; the paper augments the output of the embedding layer). Shuffling
+words under fixed positions is shuffling positions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pydantic import Field
 
 from rbench.spec import EncoderSpec
 from rbench.spec.words import Rate
-from rbench.train.options import Contrastive, Norm
+from rbench.train.options import OneStep
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,23 +26,20 @@ View = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout", "
 Cut = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Options(Contrastive):
-    """Printed: temperature, the rates, no dropout in the network, shuffle with feature cut-off as the best pair."""
+class Options(OneStep):
+    """The paper's, as we remember them: temperature, rates, no dropout in the network, shuffle with feature cut-off."""
 
     temperature: Rate = 0.1
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = 0.0
-    """The paper takes the network's own dropout away."""
+    """The paper takes the network's own dropout away, as we remember it."""
     views: tuple[View, View] = ("shuffle", "feature-cutoff")
     """How each of the two views is made. `adversarial`: one step up the loss against the other view, which must then be
-    of another kind (the paper has this view with supervision only: ours here)."""
+    of another kind (as we remember it the paper has this view with supervision only: ours here). It takes `epsilon` and
+    `norm`."""
     token_cutoff: Cut = 0.15
     feature_cutoff: Cut = 0.2
     dropout_view: Cut = 0.2
     """Share of the numbers of the embeddings that the view `dropout` sets to zero; nothing is scaled up for it."""
-    epsilon: Rate = 1.0
-    """Length of the adversarial step over a sentence's numbers (ours)."""
-    norm: Norm = "l2"
-    """Norm in which it has that length (ours)."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rbench.spec import EncoderSpec, Strict
 from rbench.spec.words import Positive
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 class Options(Strict):
     """Not printed in the paper; these are the sizes that the authors' released code comes with."""
+
+    WHOLE_BATCHES: ClassVar[bool] = True
+    """Activation normalisation takes its start from the first batch."""
 
     levels: Positive = 3
     """Levels, between which half of the numbers is done with."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from rbench.spec import EncoderSpec, Strict
+from rbench.train.encoding import Encoding
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from torch import Tensor, nn
+    from torch import nn
 
 
 class Options(Strict):
@@ -28,7 +29,7 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Maske
     return MaskedLanguageModelling(options, spec, base)
 
 
-class MaskedLanguageModelling:
+class MaskedLanguageModelling(Encoding):
     """Implements `Objective`."""
 
     grouped = True
@@ -41,24 +42,11 @@ class MaskedLanguageModelling:
 
         assert spec.train is not None
         self._spec = spec
-        self.masked_lm, self.tokenizer = masked_lm(spec, base)
+        self.masked_lm, tokenizer = masked_lm(spec, base)
+        super().__init__(tokenizer, spec.train.max_length)
         collator = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=options.mask)
         self.model = MaskedBatches(MaskedLoss(self.masked_lm), collator)
         self.kept: nn.Module = self.masked_lm
-        self._max_length = spec.train.max_length
-
-    def features(self, text: str) -> dict[str, Any]:
-        encoded = self.tokenizer(
-            text,
-            truncation=True,
-            max_length=self._max_length,
-            return_special_tokens_mask=True,
-            return_token_type_ids=False,
-        )
-        return dict(encoded)
-
-    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        return dict(self.tokenizer.pad(list(batch), return_tensors="pt"))
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors (len(texts), dim) with the encoder's pooling. ResourceError where the network has no such pooling."""

@@ -1,4 +1,7 @@
-"""Unsupervised SimCSE (Gao et al. 2021, sections 3 and 6.3): a sentence twice under dropout is a positive pair."""
+"""Unsupervised SimCSE (Gao et al. 2021, sections 3 and 6.3): a sentence twice under dropout is a positive pair.
+
+The paper is not at hand; V-advCSE (Ko 2024, equation 7), which is, restates the loss.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Options(Contrastive):
-    """Printed: temperature 0.05, dropout 0.1 (the base's), CLS with an MLP that training alone uses."""
+    """The paper's, as we remember them: temperature 0.05, dropout 0.1 (the base's), CLS and, in training, an MLP."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:

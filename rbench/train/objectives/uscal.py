@@ -11,22 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbench.spec import EncoderSpec
-from rbench.spec.words import Rate
-from rbench.train.options import Contrastive, Norm, Size
+from rbench.train.options import AdversarialTerm
 
 if TYPE_CHECKING:
     from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
 
 
-class Options(Contrastive):
+class Options(AdversarialTerm):
     """All values are ours, tau excepted, which is SimCSE's."""
-
-    epsilon: Rate = 1.0
-    """Length of the perturbation, one step along the gradient, over a sentence's numbers (ours)."""
-    norm: Norm = "l2"
-    """Norm in which the step has that length (ours)."""
-    weight: Size = 1.0
-    """Weight of the adversarial term (ours)."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
@@ -37,18 +29,10 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Contr
 
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """L_con(z, z+) + weight L_con(z_adv, z+), z_adv at X + epsilon g / |g|, g the gradient of the first term at X.
-
-    Forward 3, backward 3 and one through the network of one view without the weights: the clean view serves the loss
-    and the perturbation.
-    """
+    """L_con(z, z+) + weight L_con(z_adv, z+); passes as in `with_adversarial_term`."""
     from rbench.train.contrast import info_nce
+    from rbench.train.contrastive import with_adversarial_term
 
-    tau = options.temperature
-    z, z_plus, X_adv = model.attacked(
-        batch, lambda z, z_plus: info_nce(z, [z_plus], z_plus, tau), options.epsilon, options.norm
+    return with_adversarial_term(
+        options, model, batch, lambda z, z_plus, z_adv: info_nce(z_adv, [z_plus], z_plus, options.temperature)
     )
-    z_adv = model.z(X_adv, batch.mask)
-    contrastive = info_nce(z, [z_plus], z_plus, tau)
-    adversarial = options.weight * info_nce(z_adv, [z_plus], z_plus, tau)
-    return {"loss": contrastive + adversarial, "contrastive": contrastive, "adversarial": adversarial}

@@ -1,0 +1,195 @@
+"""`rbench train` and `rbench export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rbench.cli import arguments as a
+from rbench.cli.console import say, tell
+from rbench.cli.verbs import FAILED, app, options_of, verb
+from rbench.errors import JobError
+
+if TYPE_CHECKING:
+    from rbench.api import Trained
+
+TRAIN, ADHOC = "Train", "An encoder of your own"
+
+
+@app.command(
+    rich_help_panel=TRAIN,
+    epilog="Example: [bold]rbench train simcse-mini[/bold]; of your own: [bold]rbench train simcse --base minilm "
+    "--data my.txt --set temperature=0.1 --steps 200 --out my-encoder[/bold]",
+)
+@verb("What is trained so far is kept: the same command goes on from the last checkpoint.")
+def train(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="ENCODER|OBJECTIVE",
+            help="An encoder (rbench list encoders), or with --base and --data an objective (rbench list objectives).",
+        ),
+    ],
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            metavar="NAME",
+            help="What training begins with: an encoder's name, a folder (in --models, or a path), or a hub id.",
+            rich_help_panel=ADHOC,
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="CORPUS|FILE|DIR",
+            help="What to train on: a corpus (rbench list tasks), or a .txt file (one sentence a line) or .jsonl file "
+            "(field text). A folder is searched for corpora, as with other verbs. May be repeated.",
+            rich_help_panel=ADHOC,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="An option of the objective, or batch_size, learning_rate, warmup, weight_decay, max_length, pooling "
+            "and the like. May be repeated.",
+            rich_help_panel=ADHOC,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", min=1, metavar="N", help="So many batches.", rich_help_panel=ADHOC),
+    ] = None,
+    epochs: Annotated[
+        float | None,
+        typer.Option(
+            "--epochs", metavar="N", help="So many times over the corpus. (default: 1)", rich_help_panel=ADHOC
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, metavar="N", help="Seed of the training. (default: 0)", rich_help_panel=ADHOC),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="What to call it. (default: OBJECTIVE-BASE-CORPUS)",
+            rich_help_panel=ADHOC,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Export the result to this new folder.", rich_help_panel=a.WHERE),
+    ] = None,
+    models: a.ModelsOption = None,
+    include: a.IncludeOption = None,
+    device: a.DeviceOption = a.Device.auto,
+    quiet: a.QuietOption = False,
+) -> None:
+    """Train an encoder: one of the registry, or one put together here.
+
+    An encoder of the registry is trained as its file says. Weights are cached by content: a suite that names the
+    encoder finds them, and what a suite has trained is not trained again.
+
+    With an objective, a base and a corpus, trains an encoder that no file holds, and prints the file with which suites
+    find it.
+    """
+    from rbench import api
+    from rbench.cli.bars import watching
+
+    corpus, folders = _told_apart(data or [], include)
+    options = options_of(None, None, folders, models, include, device)
+    with watching(quiet) as progress:
+        try:
+            trained = api.train(
+                what,
+                base=base,
+                data=corpus,
+                settings=settings or (),
+                steps=steps,
+                epochs=epochs,
+                seed=seed,
+                name=name,
+                out=out,
+                options=options,
+                progress=progress,
+            )
+        except JobError as error:
+            tell(f"failed: {error}")
+            raise typer.Exit(FAILED) from error
+    _show(trained)
+
+
+@app.command(
+    rich_help_panel=TRAIN,
+    epilog="Example: [bold]rbench export simcse-mini my-encoder[/bold]",
+)
+@verb("The same command goes on from the last checkpoint, where an encoder was being trained.")
+def export(
+    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="An encoder's name: rbench list encoders.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the encoder that DIR holds.", rich_help_panel=a.HOW)
+    ] = False,
+    data: a.DataOption = None,
+    models: a.ModelsOption = None,
+    include: a.IncludeOption = None,
+    device: a.DeviceOption = a.Device.auto,
+    quiet: a.QuietOption = False,
+) -> None:
+    """Write an encoder as a folder for sentence-transformers.
+
+    The folder holds safetensors weights, the tokenizer and a model card, and loads with SentenceTransformer(DIR), which
+    gives the same vectors: that is checked. An encoder of ours comes from the cache, and is trained first if it is not
+    there. Classifiers that were fine-tuned for an attack are not exported.
+    """
+    from rbench import api
+    from rbench.cli.bars import watching
+
+    options = options_of(None, None, data, models, include, device)
+    with watching(quiet) as progress:
+        try:
+            dim = api.export(encoder, folder, force=force, options=options, progress=progress)
+        except JobError as error:
+            tell(f"failed: {error}")
+            raise typer.Exit(FAILED) from error
+    say(f"{encoder} is in {folder}: {dim} numbers a vector; SentenceTransformer({str(folder)!r}) loads it")
+
+
+def _told_apart(values: list[str], include: list[Path] | None) -> tuple[str | None, list[Path]]:
+    """The corpus among the values of --data, and the folders to search; a corpus's name wins over a folder's."""
+    from rbench.registry import Registry
+    from rbench.search_path import search_path
+
+    known = Registry(search_path(include or (), "RBENCH_INCLUDE")).names("tasks")
+    folders = [value for value in values if value not in known and Path(value).is_dir()]
+    corpora = [value for value in values if value not in folders]
+    if len(corpora) > 1:
+        raise typer.BadParameter(f"one corpus at a time, not {' and '.join(corpora)}", param_hint="--data")
+    return (corpora[0] if corpora else None), [Path(folder) for folder in folders]
+
+
+def _show(trained: Trained) -> None:
+    """Where the weights are, how good, and what to do with them."""
+    root = "" if trained.root == trained.name else f" (made from {trained.root})"
+    scores = ", ".join(f"{s.name} {s.value:.4g}" for s in trained.record.scores if s.value is not None)
+    say(f"{trained.name}{root}: {scores}")
+    say(f"weights: {trained.weights}")
+    if trained.exported is not None:
+        say(f"exported: {trained.exported} (SentenceTransformer loads it)")
+    if not trained.entry:
+        say(f"in a suite: encoders: [{trained.name}]")
+        say(f"to export: rbench export {trained.name} DIR")
+        return
+    say(
+        f"\nFor a suite, or to export it later, save this as INCLUDE/encoders/{trained.name}.yaml and say --include "
+        "INCLUDE; the weights are then found in the cache:\n"
+    )
+    say(trained.entry.rstrip("\n"))

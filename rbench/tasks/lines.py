@@ -1,0 +1,73 @@
+"""Rows from files with one row a line: JSON Lines (`.jsonl`), and plain text (`.txt`), one text a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rbench.errors import ResourceError
+from rbench.registry import nearest
+from rbench.spec import TEXT_FILES
+from rbench.tasks.clean import Row
+
+
+def read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The line number (from 1) and the values by column of each row; blank lines are passed over.
+
+    A line of a `.txt` file is a row with the column `text`.
+
+    Raises:
+        ResourceError: a line that is not UTF-8, or in a `.jsonl` file not JSON or not an object, with `file:line`.
+    """
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise ResourceError(f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start})") from error
+            if text:
+                yield number, {"text": text} if path.suffix == ".txt" else _object(text, f"{path}:{number}")
+
+
+def _object(text: str, place: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ResourceError(f"{place}: not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise ResourceError(f'{place}: a JSON object is wanted, like {{"text": ..., "label": ...}}')
+    return value
+
+
+def corpus(path: Path) -> list[Row]:
+    """The rows of a file that is a corpus by itself. Their ids are their numbers: a file's name is no content.
+
+    Raises:
+        ResourceError: as `read`, and where there is no row.
+    """
+    rows = [Row(f"train:{i}", f"{path}:{line}", values) for i, (line, values) in enumerate(read(path))]
+    if not rows:
+        raise ResourceError(
+            f'{path}: the corpus is empty; expected one text a line, or {{"text": ...}} in a .jsonl file'
+        )
+    return rows
+
+
+def find(name: str, data_path: Sequence[Path]) -> Path:
+    """The corpus file of this name: a path, or one below a data folder.
+
+    Raises:
+        ResourceError: there is none; names files in its place that look like it.
+    """
+    path = Path(name).expanduser()
+    inside = not path.is_absolute() and ".." not in PurePosixPath(name).parts
+    for place in (path, *(root / path for root in data_path if inside)):
+        if place.is_file():
+            return place
+    looked = ", ".join(str(folder) for folder in (path.parent, *(data_path if inside else ())))
+    there = [p.name for p in path.parent.iterdir() if p.suffix in TEXT_FILES] if path.parent.is_dir() else []
+    close = nearest(path.name, there)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    raise ResourceError(f"corpus {name}: there is no such file in {looked}{hint}")

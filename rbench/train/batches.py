@@ -1,0 +1,46 @@
+"""How a corpus becomes batches: what is held out, whether it suffices, how many steps. No torch."""
+
+from __future__ import annotations
+
+import math
+
+from rbench.spec import TrainSpec
+from rbench.train import objectives
+
+HELD_OUT = 0.02
+"""Share of the texts kept from training, to score the result on; 500 at most."""
+
+
+def held_out(texts: int) -> int:
+    """How many of so many texts are not trained on."""
+    return min(500, int(HELD_OUT * texts))
+
+
+def steps(train: TrainSpec, texts: int, grouped: bool) -> int:
+    """Steps that a training on so many texts takes, those held out not counted in.
+
+    Args:
+        grouped: as `Objective.grouped`: the last batch of an epoch may be smaller; else only whole ones are taken.
+    """
+    batches = math.ceil(texts / train.batch_size) if grouped else texts // train.batch_size
+    return train.steps or math.ceil((train.epochs if train.epochs is not None else 1.0) * batches)
+
+
+def whole(train: TrainSpec) -> bool:
+    """Whether a batch must be whole: its sentences are each other's negatives, or a flow starts from their spread."""
+    return bool(getattr(objectives.find(train.objective).Options, "WHOLE_BATCHES", False))
+
+
+def problem(name: str, train: TrainSpec, texts: int) -> str | None:
+    """Why encoder `name` cannot be trained on so many texts, those that will be held out included; None if it can."""
+    if not whole(train):
+        return None
+    size = train.batch_size
+    if size < 2:
+        return f"Encoder {name}: a batch of {size} has no other sentences; train.batch_size must be 2 or more."
+    if (left := texts - held_out(texts)) < size:
+        return (
+            f"Encoder {name}: its corpus has {left} sentences to train on, fewer than a batch of {size}; "
+            "take a smaller train.batch_size or a larger corpus."
+        )
+    return None

@@ -1,0 +1,216 @@
+"""The model card: a README.md with the front matter that the Hugging Face Hub reads, and what the weights come from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+
+from rbench.hub import REPO_ID
+from rbench.spec import EncoderSpec, PretrainJob, Record, TaskSpec
+from rbench.train import batches, objectives
+
+LICENCES = frozenset(
+    [
+        "apache-2.0",
+        "mit",
+        "bsd-2-clause",
+        "bsd-3-clause",
+        "cc0-1.0",
+        "cc-by-3.0",
+        "cc-by-4.0",
+        "cc-by-sa-3.0",
+        "cc-by-sa-4.0",
+        "cc-by-nc-3.0",
+        "cc-by-nc-4.0",
+        "cc-by-nc-sa-3.0",
+        "cc-by-nc-sa-4.0",
+        "gpl-2.0",
+        "gpl-3.0",
+        "lgpl-3.0",
+        "mpl-2.0",
+    ]
+)
+"""Identifiers that the hub knows; any other licence is `other` there, with its name beside it."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a card is made of. Specs are those of jobs or of the registry; of paths they hold the last part alone."""
+
+    encoder: EncoderSpec
+    """The encoder as it is loaded: its pooling, its name."""
+    origin: EncoderSpec
+    """Where the weights come from: what is trained, or what lies in a folder or on the hub."""
+    base: EncoderSpec | None
+    """The registry entry that a trained one began with."""
+    hub_id: str | None
+    """The model on the hub at the bottom of it all."""
+    data: TaskSpec | None
+    record: Record | None
+    """Of the training."""
+    version: str
+    dim: int | None = None
+    max_length: int | None = None
+
+
+def render(about: About) -> str:
+    """The card as markdown. Whatever the entries say of themselves stays inside its YAML value or table cell."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    encoder = about.encoder
+    return environment.get_template("card.md.jinja").render(
+        front=yaml.safe_dump(_front(about), sort_keys=False, allow_unicode=True),
+        name=_cell(encoder.name),
+        title=_cell(encoder.title or about.origin.title or encoder.name),
+        version=about.version,
+        train=about.origin.train,
+        facts=[(label, _cell(value)) for label, value in _facts(about) if value],
+        options=_options(about.origin),
+        scores=_scores(about.record),
+        notes=[_cell(note) for note in dict.fromkeys((*encoder.notes, *about.origin.notes))],
+    )
+
+
+def _front(about: About) -> dict[str, Any]:
+    """The metadata block; see the hub's documentation of model cards."""
+    licence = _licence(about)
+    identifier = licence.lower().replace(" ", "-")
+    front: dict[str, Any] = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
+    front["license"] = identifier if identifier in LICENCES else "other" if licence else "unknown"
+    if front["license"] == "other":
+        front["license_name"] = licence
+    if about.hub_id is not None:
+        front["base_model"] = about.hub_id
+    if about.data is not None and about.data.hub is not None:
+        front["datasets"] = [about.data.hub.id]
+    trained = [about.origin.train.objective] if about.origin.train is not None else []
+    front["tags"] = ["sentence-transformers", "feature-extraction", "sentence-similarity", "rbench", *trained]
+    return front
+
+
+def _licence(about: About) -> str:
+    """The encoder's own, or else that of what its weights come from."""
+    base = about.base.licence if about.base is not None else ""
+    return about.encoder.licence or about.origin.licence or base
+
+
+def _facts(about: About) -> list[tuple[str, str]]:
+    encoder, origin = about.encoder, about.origin
+    size = f", {about.dim} numbers a vector" if about.dim else ""
+    cut = f"; texts are cut at {about.max_length} tokens" if about.max_length else ""
+    facts = [
+        ("made from", origin.name if origin.name != encoder.name else ""),
+        ("pooling", f"{encoder.pooling}{size}, not normalised{cut}"),
+        ("layers", f"the first {encoder.layers}" if encoder.layers else ""),
+        ("licence", _licence(about) or "not stated"),
+        ("reference", encoder.reference or origin.reference),
+    ]
+    if origin.train is None:
+        return [("weights", _weights(origin)), *facts]
+    return [("objective", _objective(origin)), ("base", _base(about)), *facts, *_training(about)]
+
+
+def _weights(origin: EncoderSpec) -> str:
+    return f"{origin.base or origin.name}" + (f" at {origin.revision}" if origin.revision else "")
+
+
+def _objective(origin: EncoderSpec) -> str:
+    assert origin.train is not None
+    said = inspect.getdoc(objectives.find(origin.train.objective)) or ""
+    return f"{origin.train.objective}: {said.partition(chr(10))[0]}".removesuffix(": ")
+
+
+def _base(about: About) -> str:
+    origin, base = about.origin, about.base
+    if origin.base is None:
+        return "none: an architecture with fresh weights"
+    if base is None:
+        return _weights(origin)
+    how = "trained by rbench" if base.train is not None else _weights(base)
+    licence = f", {base.licence}" if base.licence else ""
+    return f"{base.name} ({', '.join(part for part in (base.title, how) if part)}{licence})"
+
+
+def _training(about: About) -> list[tuple[str, str]]:
+    """Data, steps and settings, as the record has them."""
+    train, record = about.origin.train, about.record
+    assert train is not None
+    job = record.job.spec if record is not None else None
+    n = record.counts.get("n", 0) if record is not None else 0
+    facts = [("data", _data(about, n))]
+    if isinstance(job, PretrainJob):
+        facts += [("data fingerprint", job.data_fingerprint), ("base fingerprint", job.base_fingerprint or "")]
+    steps = batches.steps(train, n - batches.held_out(n), not batches.contrastive(train)) if n else train.steps
+    facts += [
+        ("steps", f"{steps:,} planned, {train.batch_size} sentences each, cut at {train.max_length} tokens"),
+        *((name.replace("_", " "), f"{value:,}") for name, value in sorted((record.counts if record else {}).items())),
+        ("learning rate", f"{train.learning_rate:g}, falling linearly to 0, warm-up {train.warmup:.0%} of the steps"),
+        ("weight decay", f"{train.weight_decay:g}"),
+        ("seed", str(record.job.seed if record is not None else train.seed)),
+    ]
+    if record is not None:
+        source = record.provenance
+        facts += [
+            (
+                "trained with",
+                f"rbench {source.rbench}, torch {source.packages.get('torch', 'unknown')}, {source.device}",
+            ),
+            ("weights hash", source.weights_hash or ""),
+        ]
+    return [fact for fact in facts if fact[0] != "n"]
+
+
+def _data(about: About, n: int) -> str:
+    train, data = about.origin.train, about.data
+    assert train is not None
+    said = ", ".join(part for part in (data.title, data.licence) if part) if data is not None else ""
+    return train.data + (f" ({said})" if said else "") + (f", {n:,} sentences" if n else "")
+
+
+def _options(origin: EncoderSpec) -> list[tuple[str, str, str]]:
+    """All options of the objective with their values and defaults; those that differ in bold."""
+    if origin.train is None:
+        return []
+    kind = objectives.find(origin.train.objective).Options
+    values, defaults = kind(**origin.train.options).model_dump(), kind().model_dump()
+    models: Sequence[str] = getattr(kind, "MODELS", ())
+    rows = []
+    for name, value in values.items():
+        shown = _cell(_short(value) if name in models else value)
+        rows.append((name, f"**{shown}**" if value != defaults[name] else shown, _cell(defaults[name])))
+    return rows
+
+
+def _short(value: Any) -> Any:
+    """A model's name; of a path its last part."""
+    text = str(value)
+    return value if value is None or REPO_ID.fullmatch(text) else Path(text).name
+
+
+def _scores(record: Record | None) -> list[tuple[str, str, str]]:
+    if record is None:
+        return []
+    return [
+        (_cell(score.name), "none" if score.value is None else f"{score.value:.4f}", f"{score.n:,}")
+        for score in record.scores
+    ]
+
+
+def _cell(value: Any) -> str:
+    """Text for a table cell or a line of markdown: one line, without what would end the cell or begin HTML."""
+    text = " ".join(str(value).split())
+    for mark in "\\|<>`*[]#":
+        text = text.replace(mark, "\\" + mark)
+    return text.replace("---", "\\-\\-\\-")
