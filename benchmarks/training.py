@@ -1,4 +1,4 @@
-"""What does a training step cost? Steps a second and peak memory of every objective, relative to SimCSE in the same run.
+"""What does a training step cost? Steps a second and peak memory of every objective, and both relative to SimCSE.
 
     python benchmarks/training.py --steps 20
 
