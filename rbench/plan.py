@@ -146,6 +146,16 @@ def registered_base(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> s
     return spec.base if spec.base in encoders and spec.base != spec.name else None
 
 
+def _without_paths(spec: EncoderSpec, models: Mapping[str, str]) -> EncoderSpec:
+    """The spec as its pretrain job holds it: of a further model's path the last part, since its content is a hash."""
+    paths = {option: name for option, name in models.items() if name.startswith(("/", ".", "~"))}
+    if spec.train is None or not paths:
+        return spec
+    short = {option: name.rstrip("/").rpartition("/")[2] for option, name in paths.items()}
+    train = spec.train.model_copy(update={"options": {**spec.train.options, **short}})
+    return spec.model_copy(update={"train": train})
+
+
 def select(plan: Plan, pattern: str | None) -> tuple[Job, ...]:
     """The jobs whose name contains `pattern` (or matches it as a glob), with all that they need.
 
@@ -200,14 +210,14 @@ class _Planner:
         assert spec.train is not None
         base, selected_by = registered_base(spec, facts.encoders), spec.train.select_by
         needed = [self.pretrain(base)] if base is not None else []
-        fingerprints = {}
-        for option, model in facts.models.get(root, {}).items():
+        models, fingerprints = facts.models.get(root, {}), {}
+        for option, model in models.items():
             made = self.pretrain(model) if model in facts.encoders else None
             needed.append(made)
             if made is None:
                 fingerprints[option] = facts.weights[model]
         job = PretrainJob(
-            encoder=spec,
+            encoder=_without_paths(spec, models),
             base_fingerprint=facts.weights.get(root),
             data_fingerprint=facts.data[spec.train.data],
             selection_fingerprint=facts.splits[selected_by, "validation"] if selected_by is not None else None,
