@@ -152,22 +152,23 @@ def _pretrain(
     from rbench.train import pretrain
     from rbench.train.selection import Selection
 
-    train = context.encoders[spec.encoder.name].train
+    own = context.encoders[spec.encoder.name]  # the job's spec holds no paths
+    train = own.train
     assert train is not None
     corpus = context.data(context.tasks[train.data], spec.data_fingerprint)
     texts = [text for example in corpus.split("train") for text in example.texts]
     base: Path | str | None = None
-    if (below := registered_base(spec.encoder, context.encoders)) is not None:
+    if (below := registered_base(own, context.encoders)) is not None:
         base = _model(below, job, context)
-    elif spec.encoder.base is not None:
-        base = _weights_of(spec.encoder.name, context)
+    elif own.base is not None:
+        base = _weights_of(own.name, context)
     selection = None
     if train.select_by is not None:
         assert spec.selection_fingerprint is not None
         data = context.data(context.tasks[train.select_by], spec.selection_fingerprint, "validation")
         selection = Selection(train.select_by, score.Pairs.of(data.split("validation")))
     values = pretrain(
-        spec.encoder,
+        own,
         base,
         texts,
         folder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from scipy.stats import pearsonr, spearmanr
 from rbench import api, mini
 from rbench.cache import WeightCache, default_cache
 from rbench.errors import ResourceError
+from rbench.load import load
 from rbench.prepare import Options, prepare
+from rbench.registry import Registry
 from rbench.spec import Job, Plan, PretrainJob
 from rbench.store import Store
 from tests import tiny
@@ -214,6 +217,8 @@ def test_the_key_of_training_has_the_further_models(place: Path) -> None:
     assert isinstance(job.spec, PretrainJob) and set(job.spec.model_fingerprints) == {"generator"}
     tiny.write_bert(place / "models" / "lm", seed=1)
     assert pretrain("lm").key != job.key
+    paths = {pretrain(str(place / "models" / name)).key for name in ("lm", "../models/lm")}
+    assert len(paths) == 1, "a path is in no key"
     named = pretrain("plain")  # an encoder of the registry that no job makes
     assert isinstance(named.spec, PretrainJob)
     assert named.spec.model_fingerprints == {"generator": named.spec.base_fingerprint}
@@ -275,3 +280,16 @@ def test_a_split_that_is_not_there_or_too_small_is_refused(place: Path) -> None:
         "evaluate: task pairs has no train split here; it has test",
         "encoder toy-cse: select_by: task pairs has no validation split here; it has test",
     ]
+
+
+# -------------------------------------------------------------------------------------------------------------- guide
+
+
+def test_the_suite_of_the_guide_loads_with_the_encoder_of_the_guide(place: Path) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "guide-add-an-encoder.md").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", guide, re.DOTALL))
+    write(place / "mine/encoders/e5-base.yaml", blocks["DIR/encoders/e5-base.yaml"])
+    write(place / "sts.yaml", blocks["sts.yaml"])
+    suite = load("sts.yaml", registry=Registry([place / "mine"])).suite
+    assert [evaluation.label for evaluation in suite.evaluations] == ["stsb", "sickr[split=validation]"]
+    assert [table.metric for table in suite.tables] == ["sts"]

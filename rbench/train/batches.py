@@ -31,6 +31,11 @@ def whole(train: TrainSpec) -> bool:
     return bool(getattr(objectives.find(train.objective).Options, "WHOLE_BATCHES", False))
 
 
+def stepwise(train: TrainSpec) -> bool:
+    """Whether there are steps at all, and not one computation (`Fitted`)."""
+    return bool(getattr(objectives.find(train.objective).Options, "STEPS", True))
+
+
 def problem(name: str, train: TrainSpec, texts: int) -> str | None:
     """Why encoder `name` cannot be trained on so many texts, those that will be held out included; None if it can."""
     if not whole(train):

@@ -152,14 +152,18 @@ def _training(about: About) -> list[tuple[str, str]]:
     facts = [("data", _data(about, n))]
     if isinstance(job, PretrainJob):
         facts += [("data fingerprint", job.data_fingerprint), ("base fingerprint", job.base_fingerprint or "")]
-    steps = batches.steps(train, n - batches.held_out(n), not batches.contrastive(train)) if n else train.steps
+    steps = batches.steps(train, n - batches.held_out(n), not batches.whole(train)) if n else train.steps
     facts += [
-        ("steps", f"{steps:,} planned, {train.batch_size} sentences each, cut at {train.max_length} tokens"),
-        *((name.replace("_", " "), f"{value:,}") for name, value in sorted((record.counts if record else {}).items())),
-        ("learning rate", f"{train.learning_rate:g}, falling linearly to 0, warm-up {train.warmup:.0%} of the steps"),
-        ("weight decay", f"{train.weight_decay:g}"),
-        ("seed", str(record.job.seed if record is not None else train.seed)),
+        (name.replace("_", " "), f"{value:,}") for name, value in sorted((record.counts if record else {}).items())
     ]
+    if batches.stepwise(train):
+        rate = f"{train.learning_rate:g}, falling linearly to 0, warm-up {train.warmup:.0%} of the steps"
+        facts += [
+            ("steps", f"{steps:,} planned, {train.batch_size} sentences each, cut at {train.max_length} tokens"),
+            ("learning rate", rate),
+            ("weight decay", f"{train.weight_decay:g}"),
+        ]
+    facts.append(("seed", str(record.job.seed if record is not None else train.seed)))
     if record is not None:
         source = record.provenance
         facts += [

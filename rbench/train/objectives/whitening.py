@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ Matrix = NDArray[np.float64]
 
 class Options(Strict):
     """Options of the objective."""
+
+    STEPS: ClassVar[bool] = False
 
     dim: Positive | None = None
     """k: keep the k directions of largest variance (the paper has 256 for base models and 384 for large ones). None
