@@ -93,7 +93,7 @@ def test_the_embedded_worlds_vectors_need_no_file() -> None:
     np.testing.assert_allclose(encoder.encode(words[:50]), matrix[:50], atol=1e-6)
 
 
-# ------------------------------------------------------------------------------------------------ a network like others
+# ------------------------------------------------------------------------------------------ a network like any other
 
 
 def classifier(encoder: SentenceEncoder) -> EncoderClassifier:

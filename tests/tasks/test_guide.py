@@ -35,4 +35,4 @@ def test_tasks_of_the_guide(write: Write, tmp_path: Path) -> None:
 def test_encoders_of_the_guide() -> None:
     files = shown("guide-add-an-encoder.md")
     assert {f"encoders/{EncoderSpec.model_validate(value).name}" for value in files.values()} == set(files)
-    assert len(files) == 2
+    assert len(files) == 5

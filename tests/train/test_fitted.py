@@ -21,6 +21,8 @@ from rbench.spec import EncoderSpec
 from rbench.train import layout, objectives, pretrain
 from rbench.train.likelihood import LikelihoodObjective
 from rbench.train.objectives.whitening import whiten
+from tests import tiny
+from tests.tasks.test_guide import shown
 from tests.train import bases
 from tests.train.bases import TEXTS
 
@@ -233,7 +235,7 @@ def test_an_interrupted_flow_goes_on_as_if_nothing_had_been(base: Path, tmp_path
     np.testing.assert_array_equal(first, second)
 
 
-# ------------------------------------------------------------------------------------------------------------- planning
+# ---------------------------------------------------------------------------------------------- planning, and the guide
 
 SUITE = {
     "name": "baselines",
@@ -259,9 +261,24 @@ def test_baselines_are_planned_like_any_encoder() -> None:
     assert type(plan).model_validate_json(plan.model_dump_json()) == plan
 
 
+def test_the_guides_encoders_are_made_as_they_stand_there(base: Path, tmp_path: Path) -> None:
+    specs = {name: EncoderSpec.model_validate(data) for name, data in shown("guide-add-an-encoder.md").items()}
+    vectors = tmp_path / "models" / "my-vectors.txt"
+    vectors.parent.mkdir()
+    generator = np.random.default_rng(0)
+    vectors.write_text("".join(f"{w} {' '.join(map(str, generator.normal(size=3)))}\n" for w in tiny.WORDS))
+    plain, white = specs["encoders/my-vectors"], specs["encoders/my-whitening"]
+    where = encoders.locate(plain, [vectors.parent]).where
+    assert white.base == plain.name and encoders.load(plain, where).dim == 3
+    pretrain(white, where, TEXTS, tmp_path / "white", seed=0)
+    np.testing.assert_allclose(np.cov(loaded(white, tmp_path / "white").encode(TEXTS).T, ddof=0), np.eye(2), atol=1e-3)
+    pretrain(specs["encoders/my-flow"], base, TEXTS, tmp_path / "flow", seed=0)
+    assert loaded(specs["encoders/my-flow"], tmp_path / "flow").dim == 8
+
+
 def test_a_missing_package_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     suite = load_mapping(SUITE, registry=Registry())
-    monkeypatch.setattr("rbench.encoders.locate.flow_missing", lambda: "a flow needs normflows")
+    monkeypatch.setattr("rbench.train.objectives.flow.missing", lambda: "a flow needs normflows")
     with pytest.raises(ResourceError, match="encoder `flow-mini`: a flow needs normflows"):
         prepare_loaded(suite, Options())
 
