@@ -165,7 +165,8 @@ def _prepared(encoder: str, registry: Registry, options: Options, own: Located |
 def _base_hint(own: Located | None, registry: Registry) -> str:
     """A base that is nowhere may be a slip for one of the registry's."""
     base = own.data["base"] if own is not None else None
-    close = nearest(base, registry.names("encoders")) if base is not None and "/" not in base else []
+    known = registry.names("encoders")
+    close = nearest(base, known) if base is not None and "/" not in base and base not in known else []
     return f"\nEncoders of the registry that are called like {base}: {', '.join(close)}." if close else ""
 
 
@@ -176,6 +177,8 @@ def _weights(root: str, prepared: Prepared, options: Options, progress: Progress
     job = _job(root, prepared)
     progress = progress or Silent()
     cache = WeightCache(default_cache())
+    if cache.has(job.key):  # then what it was made from is not needed
+        prepared = dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": (job,)}))
     with tempfile.TemporaryDirectory(prefix="rbench-train-") as folder:
         result = run_prepared(dataclasses.replace(prepared, run=Path(folder)), options, progress)
         if result.failed:

@@ -12,7 +12,7 @@ import jinja2
 import yaml
 
 from rbench.hub import REPO_ID
-from rbench.spec import EncoderSpec, PretrainJob, Record, TaskSpec
+from rbench.spec import EncoderSpec, PretrainJob, Record, TaskSpec, TrainSpec
 from rbench.train import batches, objectives
 
 LICENCES = frozenset(
@@ -103,7 +103,7 @@ def _front(about: About) -> dict[str, Any]:
 def _licence(about: About) -> str:
     """The encoder's own, or else that of what its weights come from."""
     base = about.base.licence if about.base is not None else ""
-    return about.encoder.licence or about.origin.licence or base
+    return " ".join((about.encoder.licence or about.origin.licence or base).split())
 
 
 def _facts(about: About) -> list[tuple[str, str]]:
@@ -152,14 +152,15 @@ def _training(about: About) -> list[tuple[str, str]]:
     facts = [("data", _data(about, n))]
     if isinstance(job, PretrainJob):
         facts += [("data fingerprint", job.data_fingerprint), ("base fingerprint", job.base_fingerprint or "")]
-    steps = batches.steps(train, n - batches.held_out(n), not batches.whole(train)) if n else train.steps
-    facts += [
-        (name.replace("_", " "), f"{value:,}") for name, value in sorted((record.counts if record else {}).items())
-    ]
+    counts = sorted(record.counts.items()) if record is not None else []
+    facts += [(name.replace("_", " "), f"{value:,}") for name, value in counts]
     if batches.stepwise(train):
         rate = f"{train.learning_rate:g}, falling linearly to 0, warm-up {train.warmup:.0%} of the steps"
         facts += [
-            ("steps", f"{steps:,} planned, {train.batch_size} sentences each, cut at {train.max_length} tokens"),
+            (
+                "steps",
+                f"{_steps(train, n)} planned, {train.batch_size} sentences each, cut at {train.max_length} tokens",
+            ),
             ("learning rate", rate),
             ("weight decay", f"{train.weight_decay:g}"),
         ]
@@ -174,6 +175,12 @@ def _training(about: About) -> list[tuple[str, str]]:
             ("weights hash", source.weights_hash or ""),
         ]
     return [fact for fact in facts if fact[0] != "n"]
+
+
+def _steps(train: TrainSpec, n: int) -> str:
+    if not n and train.steps is None:
+        return f"{train.epochs or 1:g} epochs"
+    return f"{batches.steps(train, n - batches.held_out(n), not batches.whole(train)):,}"
 
 
 def _data(about: About, n: int) -> str:
@@ -215,6 +222,6 @@ def _scores(record: Record | None) -> list[tuple[str, str, str]]:
 def _cell(value: Any) -> str:
     """Text for a table cell or a line of markdown: one line, without what would end the cell or begin HTML."""
     text = " ".join(str(value).split())
-    for mark in "\\|<>`*[]#":
+    for mark in "\\|`*[]#":
         text = text.replace(mark, "\\" + mark)
-    return text.replace("---", "\\-\\-\\-")
+    return text.replace("<", "&lt;").replace("---", "\\-\\-\\-")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from rbench import load
 from rbench.cli import app
+from rbench.prepare import Options
 from rbench.registry import Registry
 from rbench.spec import EncoderSpec, TrainSpec
 from tests.train.bases import TEXTS, masked_bert
@@ -66,7 +68,8 @@ def test_its_commands_work(place: Path) -> None:
         assert SentenceTransformer(folder, device="cpu").encode(["a film"]).shape == (1, 8)
 
 
-def test_its_python_works(place: Path) -> None:
+def test_its_python_works(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rbench.training.Options", functools.partial(Options, include=(Path("DIR"),)))
     (code,) = [block for block in blocks("python") if "api" in block]
     exec(code, {})
     assert (place / "my-mini-bert" / "modules.json").is_file()
