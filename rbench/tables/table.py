@@ -56,9 +56,10 @@ MEANING: dict[Metric, Meaning] = {
         "Seconds an example",
         "mean seconds of one process over the examples that were not skipped, batches shared out; they depend on the "
         "machine",
-        "highest",
+        "lowest",
         percent=False,
         digits=2,
+        good="faster",
     ),
     "sts": Meaning(
         "Semantic textual similarity",
