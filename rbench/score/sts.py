@@ -6,9 +6,9 @@
 | pearson  | Pearson's correlation of the same                             | Fisher's z                            |
 
 The interval of Spearman's coefficient is tanh(atanh(r) +- 1.96 se) with se = sqrt((1 + r^2 / 2) / (n - 3)) (Bonett and
-Wright 2000, Psychometrika 65, equation 3 and section 3). Fieller's constant 1.06 in place of 1 + r^2 / 2 is too narrow
-for the strong correlations of good encoders; a bootstrap says the same for these n (the tests hold the two together),
-takes seconds, and moves with its seed. Either covers the choice of pairs and nothing else.
+Wright 2000, Psychometrika 65, pages 23 to 28). Fieller's constant 1.06 in place of 1 + r^2 / 2 is too narrow for the
+strong correlations of good encoders; a bootstrap says the same for these n (the tests hold the two together), takes
+seconds, and moves with its seed. Either covers the choice of pairs and nothing else.
 
 A correlation is not defined, and its score has no value, for fewer than 4 pairs (se needs n > 3) and where the cosines,
 or the gold scores, are all equal: an encoder that says the same of all sentences. At -1 and 1 there is a value and no
