@@ -103,6 +103,18 @@ def test_fingerprints_do_not_depend_on_paths(write, tmp_path: Path) -> None:  # 
     assert [job.key for job in prepare(suite, Options(data=(tmp_path / "two",))).plan.jobs] != keys[0]
 
 
+def test_a_corpus_smaller_than_a_batch_is_told_before_the_run(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "mine" / "encoders").mkdir(parents=True)
+    (tmp_path / "few.txt").write_text("one\ntwo\nthree\n")
+    train = "{objective: simcse, data: few.txt, batch_size: 4, options: {dropout: 0.1}}"
+    (tmp_path / "mine" / "encoders" / "few.yaml").write_text(f"base: mini-bert\ntrain: {train}\n")
+    with pytest.raises(
+        ResourceError, match="Encoder few: its corpus has 3 sentences to train on, fewer than a batch of 4"
+    ):
+        api.run(write(encoders="[few]"), Options(include=(tmp_path / "mine",)))
+    assert not Path("results").exists()
+
+
 def test_doctor_names_what_is_there_and_how_to_get_the_rest(write) -> None:  # type: ignore[no-untyped-def]
     checks = {(check.kind, check.name): check for check in api.doctor()}
     assert checks["task", "mini-nli"].ok

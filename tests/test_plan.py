@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.errors import PlanError
-from rbench.plan import Facts, chain, effective, make_plan, select, trained_root, training_for, weights_source
+from rbench.plan import (
+    Facts,
+    chain,
+    effective,
+    make_plan,
+    portable,
+    select,
+    trained_root,
+    training_for,
+    weights_source,
+)
 from rbench.spec import (
     AttackJob,
     AttackSpec,
@@ -207,6 +217,23 @@ def test_bases_in_a_circle_are_refused() -> None:
         chain("x", around)
     own = {"x": EncoderSpec(name="x", base="x")}  # named like its folder
     assert [spec.name for spec in chain("x", own)] == ["x"]
+
+
+def test_jobs_hold_no_paths() -> None:
+    def spec(base: str, data: str) -> EncoderSpec:
+        return EncoderSpec.model_validate({"name": "x", "base": base, "train": {"objective": "mlm", "data": data}})
+
+    here, there = spec("/home/me/own/", "/home/me/my.txt"), spec("../own", "data/my.txt")
+    assert portable(here) == portable(there) == spec("own", "my.txt")
+    for kept in (spec("org/model", "corpus"), spec("bert-base", "my.txt"), EncoderSpec(name="y", base="org/model")):
+        assert portable(kept) == kept
+
+
+def test_a_base_is_looked_for_under_its_own_name() -> None:
+    """A folder that is called like the encoder (an export of it) is not what it is trained from."""
+    spec = EncoderSpec.model_validate({"name": "x", "base": "org/lm", "train": {"objective": "mlm", "data": "c"}})
+    source = weights_source("x", {"x": spec})
+    assert source is not None and (source.name, source.base, source.train) == ("org/lm", "org/lm", None)
 
 
 @given(st.sampled_from(["swap", "attack/lm/*/seed1", "finetune", "tiny", "*/b/*"]))
