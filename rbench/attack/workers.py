@@ -2,8 +2,8 @@
 
 Several processes with one thread each beat one process with several threads, because what is not matrix arithmetic
 (TextAttack's Python, tokenisation, tagging) then has all the cores too. On two cores,
-TextFooler on 100 texts of MR took 0.32 s a text in one process with two threads and 0.17 s in two with one
-(`benchmarks/scaling.py --parts grid` measures it). Each process holds its own victim and resources.
+TextFooler on 60 texts of MR took 0.28 s a text in one process with two threads and 0.14 s in two with one
+(`benchmarks/scaling.py --parts grid`). Each process holds its own victim and resources.
 """
 
 from __future__ import annotations
