@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ from rbench import api
 from rbench.cli import main
 from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
 from rbench.registry import Registry
-from rbench.spec import Record
+from rbench.spec import EncoderSpec, EvaluateJob, Job, Record, TaskSpec
 from tests.cli.conftest import Api, Shell, outcome
 
 VERBS = ["run", "plan", "table", "attack", "list", "doctor"]
@@ -244,6 +245,18 @@ def test_plan_groups_seeds_and_sums_what_remains(shell: Shell, mock: Api, planne
     assert "results go to results/runs/demo" in result.stdout
 
 
+def test_plan_counts_the_pairs_of_evaluations_apart(shell: Shell, mock: Api, planned: api.Planned) -> None:
+    task = TaskSpec(name="stsb", kind="sts", columns=("a", "b"))
+    spec = EvaluateJob(encoder=EncoderSpec(name="minilm", base="x"), task=task, split="test", data_fingerprint="d")
+    job = Job.make(spec, ("minilm", "stsb"), (), 0)
+    more = {**planned.estimates, job.key: api.Estimate(1379)}
+    mock.answers["plan"] = dataclasses.replace(planned, jobs=(job, *planned.jobs), estimates=more)
+    result = shell("plan", "demo")
+    assert ["evaluate/minilm/stsb", "0", "0/1", "1,379"] in [line.split() for line in result.stdout.splitlines()]
+    assert "7 jobs, 1 done; to do: 1 evaluate, 2 finetune, 3 attack" in result.stdout
+    assert "to evaluate: 1,379 pairs\nto attack: 300 examples, about 36,000 model queries" in result.stdout
+
+
 def test_a_dry_run_prints_the_plan_and_runs_nothing(shell: Shell, mock: Api, planned: api.Planned) -> None:
     mock.answers["plan"] = planned
     dry, plan = shell("run", "demo", "--dry-run"), shell("plan", "demo")
@@ -252,7 +265,6 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(shell: Shell, mock: Api, pla
 
 
 def test_a_finished_plan_says_so(shell: Shell, mock: Api, planned: api.Planned) -> None:
-    import dataclasses
 
     mock.answers["plan"] = dataclasses.replace(planned, done=frozenset(job.key for job in planned.jobs))
     assert "6 jobs, 6 done; to do: nothing" in shell("plan", "demo").stdout
