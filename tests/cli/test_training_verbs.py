@@ -355,7 +355,7 @@ def test_the_card_says_what_is_behind_an_encoder(shell: Shell, mine: Path, texts
         assert {"sentence-transformers", "robustembed"} <= set(front["tags"]) and "base_model" not in front
         for part in (
             "robustembed: RobustEmbed (Asl et al. 2023)",
-            "toy (Toy, trained by rbench, MIT)",
+            "toy (Toy; trained by rbench; licence: MIT)",
             "my texts.txt (a file of texts), 80 sentences",
             record["job"]["spec"]["data_fingerprint"],
             "2 planned, 8 sentences each",
