@@ -182,6 +182,7 @@ AD_HOC = ["--base", "mini-bert", "--data", "mini-corpus"]
         (["simcse"], "simcse is an objective: --base and --data missing"),
         (["simcse", "--data", "mini-corpus"], "--base missing"),
         (["simcse-mini", "--steps", "4"], "rbench train simcse --base mini-bert --data mini-corpus"),
+        (["minilm", "--steps", "4"], "train it further: rbench train OBJECTIVE --base minilm"),
         (["simcse-mini", "--set", "K=1", "--seed", "3"], "--seed, --set would make it another"),
         (["simcse", *AD_HOC, "--set", "temprature=1"], '--set temprature=1: unknown option of simcse or key of its '
          'training "temprature"; did you mean temperature'),
