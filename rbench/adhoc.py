@@ -69,8 +69,13 @@ def _another(what: str, given: Given, registry: Registry) -> str:
     """An entry with other settings is another encoder; the command for that one."""
     spec = load_encoder(what, registry)
     flags = ", ".join(given.flags)
+    if spec.train is None:
+        return (
+            f"{what} is an encoder, and none that is trained by itself: {flags} say nothing about it. "
+            f"To train it further: rbench train OBJECTIVE --base {what} --data CORPUS; see rbench list objectives."
+        )
     start = f"{what} is an encoder of the registry, trained as its file says; {flags} would make it another"
-    if spec.train is None or spec.base is None:
+    if spec.base is None:
         return f"{start}. Leave that out, or name an objective: {', '.join(objectives.names())}."
     return f"{start}. That one: rbench train {spec.train.objective} --base {spec.base} --data {spec.train.data} ..."
 

@@ -139,8 +139,7 @@ def _base(about: About) -> str:
     if base is None:
         return _weights(origin)
     how = "trained by rbench" if base.train is not None else _weights(base)
-    licence = f", {base.licence}" if base.licence else ""
-    return f"{base.name} ({', '.join(part for part in (base.title, how) if part)}{licence})"
+    return base.name + _said(base.title, base.licence, how)
 
 
 def _training(about: About) -> list[tuple[str, str]]:
@@ -186,8 +185,15 @@ def _steps(train: TrainSpec, n: int) -> str:
 def _data(about: About, n: int) -> str:
     train, data = about.origin.train, about.data
     assert train is not None
-    said = ", ".join(part for part in (data.title, data.licence) if part) if data is not None else ""
-    return train.data + (f" ({said})" if said else "") + (f", {n:,} sentences" if n else "")
+    said = _said(data.title, data.licence) if data is not None else ""
+    return f"{train.data}{said}" + (f", {n:,} sentences" if n else "")
+
+
+def _said(title: str, licence: str, *more: str) -> str:
+    """What is known of a base or a corpus, in brackets behind its name."""
+    parts = (title, *more, f"licence: {licence}" if licence else "")
+    known = "; ".join(part for part in parts if part)
+    return f" ({known})" if known else ""
 
 
 def _options(origin: EncoderSpec) -> list[tuple[str, str, str]]:

@@ -182,6 +182,7 @@ AD_HOC = ["--base", "mini-bert", "--data", "mini-corpus"]
         (["simcse"], "simcse is an objective: --base and --data missing"),
         (["simcse", "--data", "mini-corpus"], "--base missing"),
         (["simcse-mini", "--steps", "4"], "rbench train simcse --base mini-bert --data mini-corpus"),
+        (["minilm", "--steps", "4"], "train it further: rbench train OBJECTIVE --base minilm"),
         (["simcse-mini", "--set", "K=1", "--seed", "3"], "--seed, --set would make it another"),
         (["simcse", *AD_HOC, "--set", "temprature=1"], '--set temprature=1: unknown option of simcse or key of its '
          'training "temprature"; did you mean temperature'),
@@ -355,7 +356,7 @@ def test_the_card_says_what_is_behind_an_encoder(shell: Shell, mine: Path, texts
         assert {"sentence-transformers", "robustembed"} <= set(front["tags"]) and "base_model" not in front
         for part in (
             "robustembed: RobustEmbed (Asl et al. 2023)",
-            "toy (Toy, trained by rbench, MIT)",
+            "toy (Toy; trained by rbench; licence: MIT)",
             "my texts.txt (a file of texts), 80 sentences",
             record["job"]["spec"]["data_fingerprint"],
             "2 planned, 8 sentences each",
