@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rbench import encoders
+from rbench import attack, encoders
 from rbench.attack import Victim
 from rbench.encoders import static
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.locate import locate
+from rbench.encoders.locate import EMBEDDED, locate
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
+from rbench.finetune import clean, probe
 from rbench.inference import backends
 from rbench.mini.lexical import word_vectors
-from rbench.spec import EncoderSpec
+from rbench.spec import EncoderSpec, Training
+from tests import tiny
+from tests.attack import world
 
 WORDS = ["the", "film", "was", "n't", "good", ".", "a", "o", "d", "do", "é", "3"]
 MATRIX = np.random.default_rng(0).normal(size=(len(WORDS), 4)).astype(np.float32)
@@ -125,6 +129,36 @@ def test_gradients_reach_the_words_and_nothing_else(encoder: SentenceEncoder) ->
     slope = Victim(classifier(encoder), "v", backend="torch").get_grad("the film zzz")
     assert slope["ids"].shape == (1, 3) and np.abs(slope["gradient"][0]).sum() == 0
     assert (np.abs(slope["gradient"][1:]).sum(axis=1) > 0).all()
+
+
+@pytest.mark.parametrize("strategy", [clean, probe])
+def test_it_is_fine_tuned_and_probed(strategy: Any) -> None:
+    random = np.random.default_rng(1)
+    network, tokenizer = static.build(tiny.WORDS, random.normal(size=(len(tiny.WORDS), 16)).astype(np.float32))
+    encoder = SentenceEncoder(network, tokenizer, "mean")
+    before = network.embeddings.weight.detach().clone()
+    training = Training(epochs=4, learning_rate=5e-2, batch_size=16)
+    _, scores = strategy.run(
+        encoder, tiny.data(), training, strategy.Options(), seed=0, device="cpu", progress=lambda *_: None
+    )
+    assert scores["validation_accuracy"] > 0.85
+    assert torch.equal(network.embeddings.weight[:2], torch.zeros(2, 16)), "padding and [CLS] are nothing, and stay so"
+    assert torch.equal(network.embeddings.weight, before) == (strategy is probe)
+
+
+@pytest.mark.parametrize("name", ["pwws", "geometry"])
+def test_it_is_attacked(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    mini = encoders.load(EncoderSpec(name="mini-static", word_vectors="mini", pooling="mean"), EMBEDDED)
+    victim = Victim(classifier(mini), "static", max_length=64, backend="torch")
+    path = world.ROOT / "attacks" / "geometry.py" if name == "geometry" else None
+    resources = world.resources(world.write_bert(tmp_path / "lm", seed=1, head=True))
+    built = attack.build(world.spec(name), victim, resources, world.SINGLE, path=path)
+    examples = world.examples(world.SINGLE, victim, 6)
+    outcomes = list(attack.run(lambda: built, examples, spec=world.spec(name), task=world.SINGLE, seed=0))
+    assert [outcome.error for outcome in outcomes if outcome.status == "errored"] == []
+    tried = [outcome for outcome in outcomes if outcome.status in ("succeeded", "failed")]
+    assert len(tried) == 5 and all(outcome.num_queries > 3 for outcome in tried)
 
 
 # ------------------------------------------------------------------------------------------------------ finding them

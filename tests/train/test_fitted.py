@@ -15,9 +15,10 @@ from rbench import encoders
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.load import load_mapping
+from rbench.plan import effective
 from rbench.prepare import Options, prepare_loaded
 from rbench.registry import Registry
-from rbench.spec import EncoderSpec
+from rbench.spec import EncoderSpec, Job, Record
 from rbench.train import layout, objectives, pretrain
 from rbench.train.likelihood import LikelihoodObjective
 from rbench.train.objectives.whitening import whiten
@@ -259,6 +260,20 @@ def test_baselines_are_planned_like_any_encoder() -> None:
     assert needs["finetune/mini-static/mini-sentiment/clean/seed0"] == []
     assert needs["finetune/flow-mini/mini-sentiment/clean/seed0"] == ["pretrain/flow-mini/seed0"]
     assert type(plan).model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_an_encoder_over_word_vectors_is_loaded_from_them() -> None:
+    vectors = EncoderSpec(name="vectors", word_vectors="mine.txt", pooling="mean")
+    short = EncoderSpec(name="short", base="vectors", pooling="mean", max_length=9)
+    spec = effective("short", {"vectors": vectors, "short": short})
+    assert (spec.name, spec.base, spec.word_vectors, spec.max_length) == ("short", None, "mine.txt", 9)
+    assert EncoderSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+def test_encoders_without_word_vectors_have_the_keys_they_had() -> None:
+    records = (Path(__file__).parents[2] / "results" / "reference" / "table1-local" / "finetune").rglob("record.json")
+    job = Record.model_validate_json(next(records).read_text(encoding="utf-8")).job
+    assert Job.make(job.spec, job.parts, job.needs, job.seed).key == job.key
 
 
 def test_the_guides_encoders_are_made_as_they_stand_there(base: Path, tmp_path: Path) -> None:
