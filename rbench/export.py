@@ -75,10 +75,13 @@ def write(
         ResourceError: the weights cannot be read.
     """
     from rbench import encoders
+    from rbench.train import layout
 
     check_place(folder, force=force)
     check_spec(spec)
     encoder = encoders.load(spec, where)
+    if reason := layout.obstacle(encoder):
+        raise PlanError(f"encoder {spec.name} cannot be exported: {reason}")
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".rbench-export-", dir=folder.parent) as name:
@@ -100,9 +103,7 @@ def _save(encoder: SentenceEncoder, folder: Path) -> None:
 
     # transformers would note where the weights came from, which is a path on this machine.
     encoder.model.config._name_or_path = ""
-    encoder.model.save_pretrained(folder, safe_serialization=True)
-    encoder.tokenizer.save_pretrained(folder)
-    layout.write(folder, pooling=encoder.pooling, dim=encoder.dim, max_length=encoder.max_length)
+    layout.save(folder, encoder)
 
 
 def _compare(encoder: SentenceEncoder, folder: Path) -> None:

@@ -184,6 +184,7 @@ def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, probl
     from rbench.encoders.locate import locate
 
     weights = {}
+    missing: dict[str, list[str]] = {}
     for name in encoders:
         source = weights_source(name, encoders)
         if source is None:
@@ -191,7 +192,9 @@ def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, probl
         try:
             weights[name] = locate(source, options.models).fingerprint
         except ResourceError as error:
-            problems.append(str(error))
+            missing.setdefault(str(error), []).extend([name] if name != source.name else [])
+    for problem, users in missing.items():
+        problems.append(f"{problem} (The base of {', '.join(users)}.)" if users else problem)
     return weights
 
 

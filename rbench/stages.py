@@ -149,7 +149,7 @@ def _cached(
 def _pretrain(
     job: Job, spec: PretrainJob, context: Context, folder: Path
 ) -> tuple[tuple[Score, ...], dict[str, int], str]:
-    from rbench.train import pretrain
+    from rbench.train import batches, pretrain
     from rbench.train.selection import Selection
 
     own = context.encoders[spec.encoder.name]  # the job's spec holds no paths
@@ -167,6 +167,7 @@ def _pretrain(
         assert spec.selection_fingerprint is not None
         data = context.data(context.tasks[train.select_by], spec.selection_fingerprint, "validation")
         selection = Selection(train.select_by, score.Pairs.of(data.split("validation")))
+    n_pairs = len(selection.pairs) if selection is not None else 0
     values = pretrain(
         own,
         base,
@@ -179,8 +180,10 @@ def _pretrain(
         locate=lambda name: _model(name, job, context),
         selection=selection,
     )
-    sizes = {} if selection is None else dict.fromkeys(selection.score_names, len(selection.pairs))
-    scores = tuple(Score(name=name, value=value, n=sizes.get(name, len(texts))) for name, value in values.items())
+    # Texts, or pairs, that a score was computed on: those held out, unless it is of the training itself.
+    rest = batches.held_out(len(texts)) if batches.stepwise(train) else len(texts)
+    sizes = {"loss": len(texts) - rest} | dict.fromkeys(selection.score_names if selection else (), n_pairs)
+    scores = tuple(Score(name=name, value=value, n=sizes.get(name, rest)) for name, value in values.items())
     return scores, {"n": len(texts)}, spec.data_fingerprint
 
 

@@ -262,7 +262,8 @@ def test_everything_missing_is_said_at_once_and_before_any_work(place: Path) -> 
     with pytest.raises(ResourceError) as caught:
         api.run("s.yaml", options(place))
     message = str(caught.value)
-    for missing in ("task `stsb`", "task `pairs`", "`toy-rse`", "toy-rse: train.options.generator: encoder `org/lm`"):
+    generator = "toy-rse: train.options.generator: encoder `org/lm`"
+    for missing in ("task `stsb`", "task `pairs`", "(The base of toy-rse.)", generator):
         assert missing in message
     assert not Path("results").exists()
 

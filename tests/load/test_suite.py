@@ -353,7 +353,11 @@ def test_everything_wrong_is_told_at_once(world: World) -> None:
             "kind: single\ncolumns: [a]\nlocal: {split: {}}\n",
             'unknown key "split"; did you mean splits',
         ),
-        ("encoders/plain.yaml", "pooling: mean\n", "an encoder has either a `base` or an `architecture`"),
+        (
+            "encoders/plain.yaml",
+            "pooling: mean\n",
+            "an encoder has either a `base`, or an `architecture`, or `word_vectors`",
+        ),
         (
             "encoders/plain.yaml",
             "base: x\npooling: men\n",

@@ -158,7 +158,7 @@ def test_bad_settings_say_what_to_change(base: Path, tmp_path: Path) -> None:
         (fitted("whitening", base, steps=5), TEXTS, "takes no steps; leave out train.steps"),
         (fitted("whitening", base), TEXTS[:8], "Encoder tiny: its corpus has 8 sentences, too few"),
         (fitted("whitening", base, options={"dim": 9}), TEXTS, "options.dim is 9"),
-        (fitted("flow", base, batch_size=1), TEXTS, "train.batch_size is at least 2"),
+        (fitted("flow", base, batch_size=1), TEXTS, "batch_size must be 2 or more"),
         (fitted("flow", base, options={"levels": 4}), TEXTS, "Encoder tiny: .*fewer levels"),
         (fitted("flow", base), TEXTS[:5], "fewer than a batch"),
     ):
@@ -216,7 +216,7 @@ def test_the_encoder_below_a_flow_is_frozen_and_without_dropout(base: Path) -> N
     assert all(parameter.grad is None for parameter in built.model.encoder.parameters())
     assert any(parameter.grad is not None for parameter in built.model.flow.parameters())
     with torch.no_grad():
-        vectors = built.model.encoder(**batch)
+        vectors = built.model.encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
         assert first.item() == pytest.approx(-built.model.flow.log_prob(vectors).mean().item() / 8, rel=1e-5)
 
 
