@@ -144,7 +144,7 @@ class EncoderSpec(Named):
     @model_validator(mode="after")
     def _has_an_origin(self) -> EncoderSpec:
         if sum(origin is not None for origin in (self.base, self.architecture, self.word_vectors)) != 1:
-            raise ValueError("an encoder has either a `base`, or an `architecture`, or `word_vectors`")
+            raise ValueError("an encoder has either a `base` or an `architecture` or `word_vectors`")
         if self.architecture is not None and self.train is None:
             raise ValueError("an encoder with an `architecture` of its own needs `train`")
         if self.word_vectors is not None and (self.pooling != "mean" or self.layers is not None):

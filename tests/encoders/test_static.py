@@ -158,7 +158,7 @@ def test_it_is_attacked(name: str, tmp_path: Path) -> None:
     outcomes = list(attack.run(lambda: built, examples, spec=world.spec(name), task=world.SINGLE, seed=0))
     assert [outcome.error for outcome in outcomes if outcome.status == "errored"] == []
     tried = [outcome for outcome in outcomes if outcome.status in ("succeeded", "failed")]
-    assert len(tried) == 5 and all(outcome.num_queries > 3 for outcome in tried)
+    assert len(tried) == 5 and any(outcome.num_words_changed for outcome in tried)
 
 
 # ------------------------------------------------------------------------------------------------------ finding them

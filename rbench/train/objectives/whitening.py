@@ -44,8 +44,8 @@ class Whitening:
 
         train = spec.train
         assert train is not None
-        if train.epochs is not None or train.steps is not None:
-            raise JobError(f"Encoder {spec.name}: whitening takes no steps; leave out train.steps and train.epochs.")
+        if said := [key for key in ("steps", "epochs", "select_by") if getattr(train, key) is not None]:
+            raise JobError(f"Encoder {spec.name}: whitening takes no steps; leave out train.{said[0]}.")
         self._name, self._options, self._train = spec.name, options, train
         self.encoder = sentence_encoder(spec, base)
 
