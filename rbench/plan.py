@@ -129,6 +129,8 @@ def portable(spec: EncoderSpec) -> EncoderSpec:
     changes: dict[str, Any] = {}
     if spec.base is not None and _is_path(spec.base):
         changes["base"] = _last(spec.base)
+    if spec.word_vectors is not None and _is_path(spec.word_vectors):
+        changes["word_vectors"] = _last(spec.word_vectors)
     if (train := spec.train) is not None:
         options = {k: _last(v) if isinstance(v, str) and _is_path(v) else v for k, v in train.options.items()}
         data = _last(train.data) if is_text_file(train.data) else train.data

@@ -17,8 +17,8 @@ class Flow(Transform):
 
     As Glow (Kingma and Dhariwal 2018): in each of `levels` levels `depth` steps of activation normalisation,
     permutation and coupling; after each level but the last the second half of the numbers goes to z as it is. As the
-    paper has it, couplings are additive and permutations random and fixed, where Glow's are affine and learned. The
-    network in a coupling has two hidden layers of `hidden` units, with ReLU.
+    paper has it (from memory), couplings are additive and permutations random and fixed, where Glow's are affine and
+    learned. The network in a coupling has two hidden layers of `hidden` units, with ReLU.
 
     Args:
         width: length of the vectors, and of z; at least 2 ** levels.

@@ -356,7 +356,7 @@ def test_everything_wrong_is_told_at_once(world: World) -> None:
         (
             "encoders/plain.yaml",
             "pooling: mean\n",
-            "an encoder has either a `base`, or an `architecture`, or `word_vectors`",
+            "an encoder has either a `base` or an `architecture` or `word_vectors`",
         ),
         (
             "encoders/plain.yaml",

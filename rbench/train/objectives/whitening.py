@@ -17,6 +17,9 @@ from rbench.errors import JobError
 from rbench.spec import EncoderSpec, Strict
 from rbench.spec.words import Positive
 
+BLOCK = 10_000
+"""Vectors that are in float64 at once."""
+
 log = logging.getLogger("rbench")
 Matrix = NDArray[np.float64]
 
@@ -27,7 +30,7 @@ class Options(Strict):
     STEPS: ClassVar[bool] = False
 
     dim: Positive | None = None
-    """k: keep the k directions of largest variance (the paper has 256 for base models and 384 for large ones). None
+    """k: keep the k directions of largest variance (from memory, the paper has 256 for base models and 384 for large ones). None
     keeps every direction in which the corpus varies."""
 
 
@@ -110,9 +113,12 @@ def whiten(vectors: NDArray[Any], k: int | None) -> tuple[Matrix, Matrix, float]
             f"its corpus has {count} sentences, too few for whitening to {needed} dimensions; take a larger corpus, or "
             "set train.options.dim below the number of sentences"
         )
-    exact = vectors.astype(np.float64)
-    mean = exact.mean(axis=0)
-    variances, U = np.linalg.eigh((exact - mean).T @ (exact - mean) / count)
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    covariance = np.zeros((dim, dim))
+    for start in range(0, count, BLOCK):  # a copy of all in float64 would take twice their memory
+        apart = vectors[start : start + BLOCK] - mean
+        covariance += apart.T @ apart / count
+    variances, U = np.linalg.eigh(covariance)
     variances, U = variances[::-1], U[:, ::-1]
     floor = variances[0] * (dim * float(np.finfo(np.float32).eps)) ** 2
     rank = int((variances > max(floor, 0.0)).sum())
