@@ -30,8 +30,8 @@ class Options(Strict):
     STEPS: ClassVar[bool] = False
 
     dim: Positive | None = None
-    """k: keep the k directions of largest variance (from memory, the paper has 256 for base models and 384 for large ones). None
-    keeps every direction in which the corpus varies."""
+    """k: keep the k directions of largest variance (the paper has 256 for base models and 384 for large ones, as we
+    remember it). None keeps every direction in which the corpus varies."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Whitening:
