@@ -41,7 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_its_encoder_file_has_every_key_of_train_that_it_should(place: Path) -> None:
-    (text,) = blocks("yaml")
+    text, _suite = blocks("yaml")
     name = re.match(r"# DIR/(encoders/\S+\.yaml)\n", text)
     assert name is not None
     (place / "DIR" / name.group(1)).write_text(text)
@@ -52,6 +52,23 @@ def test_its_encoder_file_has_every_key_of_train_that_it_should(place: Path) -> 
     result = CliRunner().invoke(app, ["train", "simcse-films", "--include", "DIR", "--device", "cpu"])
     assert result.exit_code == 0, result.output
     assert "simcse-films: loss" in result.stdout
+
+
+def test_its_suite_has_the_encoders_that_it_names(tmp_path: Path) -> None:
+    _file, text = blocks("yaml")
+    (tmp_path / "temperatures.yaml").write_text(text)
+    loaded = load.load(tmp_path / "temperatures.yaml", registry=Registry())
+    assert loaded.suite.encoders == (
+        "simcse-mini",
+        "simcse-mini[temperature=0.1]",
+        "simcse-mini[select_by=mini-sts,steps=100,temperature=0.1]",
+    )
+    assert all(loaded.encoders[label].train is not None for label in loaded.suite.encoders)
+    named = re.findall(r"`((?:robustsentembed|vadvcse)?-(?:figure|table)\d)`", GUIDE)
+    assert len(named) == 8 and all(
+        load.load(f"{family}{name}" if name[0] == "-" else name, registry=Registry())
+        for family, name in zip(["robustsentembed"] * 5 + ["vadvcse"] * 3, named, strict=True)
+    )
 
 
 def test_its_commands_work(place: Path) -> None:
