@@ -62,19 +62,8 @@ def pretrain(
         JobError: there is nothing to train on, or too little; the loss became infinite or no number; there is nothing
             to select by, or no step could be selected.
     """
-    train = spec.train
-    if train is None or not texts:
-        raise JobError(
-            f"Encoder {spec.name} cannot be trained: " + ("no texts." if train else "its file has no `train`.")
-        )
-    if (train.select_by is None) != (selection is None):
-        raise JobError(
-            f"Encoder {spec.name}: train.select_by is {train.select_by}, and pairs to select by were "
-            f"{'not given' if selection is None else f'given ({selection.task})'}."
-        )
+    train = _checked(spec, texts, selection)
     module = objectives.find(train.objective)
-    if problem := batches.problem(spec.name, train, len(texts)):
-        raise JobError(problem)
     with _quiet():
         transformers.set_seed(seed)
         objective = module.build(_with_models(module.Options(**train.options), locate), spec, base)
@@ -85,16 +74,17 @@ def pretrain(
             objective.save(out)
             return scores
         chosen, held_out = _hold_out(texts, seed)
-        if checkpoints is not None:
-            kept.claim(checkpoints, spec, seed, texts, selection.pairs if selection is not None else None)
         selector = None
         if selection is not None:
             selector = Selector(selection, objective, every=train.select_every, patience=train.patience, name=spec.name)
+        last = None
+        if checkpoints is not None:
+            kept.claim(checkpoints, spec, seed, texts, selection.pairs if selection is not None else None)
+            last = kept.last_good(checkpoints)
+        save = checkpoints is not None
         trainer = Trainer(
             model=objective.model,
-            args=_arguments(
-                train, len(chosen), objective.grouped, checkpoints or out, checkpoints is not None, seed, device
-            ),
+            args=_arguments(train, len(chosen), objective.grouped, checkpoints or out, save, seed, device),
             train_dataset=Rows(chosen, objective.features, objective.grouped),
             data_collator=objective.collate,
             name=spec.name,
@@ -102,17 +92,33 @@ def pretrain(
         )
         trainer.add_callback(Report(progress, selector))
         trainer.remove_callback(transformers.PrinterCallback)
-        last = kept.last_good(checkpoints) if checkpoints is not None else None
         trainer.run(last)
-        loss = trainer.mean_loss()
+        scores = {"loss": trainer.mean_loss()}
         selected = selector.restore() if selector is not None else {}
-        scores = objective.scores(held_out) | selected
+        scores |= objective.scores(held_out) | selected
         if trainer.is_world_process_zero():
             objective.save(out)
             if checkpoints is not None:
                 kept.discard(checkpoints)
-    log.info("trained %s for %d steps: loss %.3f", spec.name, trainer.state.global_step, loss)
-    return {"loss": loss, **scores}
+    log.info("trained %s for %d steps: loss %.3f", spec.name, trainer.state.global_step, scores["loss"])
+    return scores
+
+
+def _checked(spec: EncoderSpec, texts: list[str], selection: Selection | None) -> TrainSpec:
+    """`spec.train`, once it is clear that it can be followed."""
+    train = spec.train
+    if train is None or not texts:
+        raise JobError(
+            f"Encoder {spec.name} cannot be trained: " + ("no texts." if train else "its file has no `train`.")
+        )
+    if (train.select_by is None) != (selection is None):
+        raise JobError(
+            f"Encoder {spec.name}: train.select_by is {train.select_by}, and pairs to select by were "
+            f"{'not given' if selection is None else f'given ({selection.task})'}."
+        )
+    if problem := batches.problem(spec.name, train, len(texts)):
+        raise JobError(problem)
+    return train
 
 
 def _with_models(options: BaseModel, locate: Callable[[str], Path | str]) -> BaseModel:
