@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench import encoders
+from rbench import encoders, export
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.errors import JobError, ResourceError, SuiteError
+from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.load import load_mapping
 from rbench.plan import effective
 from rbench.prepare import Options, prepare_loaded
@@ -123,6 +123,20 @@ def test_a_whitened_encoder_is_a_sentence_transformer(pooling: str, base: Path, 
     np.testing.assert_allclose(np.cov(white.T, ddof=0), np.eye(5), atol=1e-3)
     np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-3)
     layout.check_encoder("it", ours)
+
+
+def test_a_whitening_is_exported_and_a_flow_is_not(whitened: Path, base: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    spec = fitted("whitening", base).model_copy(update={"train": None})
+    dim = export.write(spec, whitened, tmp_path / "white", lambda folder: None)
+    theirs = SentenceTransformer(str(tmp_path / "white"), device="cpu").encode(QUERIES)
+    assert theirs.shape == (len(QUERIES), dim)
+    np.testing.assert_allclose(encoders.load(spec, whitened).encode(QUERIES), theirs, atol=1e-5)
+    pretrain(fitted("flow", base, steps=1), base, TEXTS, tmp_path / "flow", seed=0)
+    with pytest.raises(PlanError, match="cannot be exported: a flow follows its pooling"):
+        export.write(spec, tmp_path / "flow", tmp_path / "out", lambda folder: None)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_network_stays_as_it_is(whitened: Path, base: Path) -> None:
