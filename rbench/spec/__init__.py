@@ -39,10 +39,12 @@ from rbench.spec.suite import (
     Evaluation,
     EvaluationOptions,
     ResourceChoice,
+    StrategyNeeds,
     Suite,
     TableSpec,
 )
 from rbench.spec.words import (
+    IN_DOMAIN,
     SCHEMA_VERSION,
     TEXT_FILES,
     AttackMetric,
@@ -65,6 +67,7 @@ from rbench.spec.words import (
 
 __all__ = [
     "CONTRAST",
+    "IN_DOMAIN",
     "SCHEMA_VERSION",
     "TEXT_FILES",
     "AttackJob",
@@ -106,6 +109,7 @@ __all__ = [
     "Split",
     "Stage",
     "Status",
+    "StrategyNeeds",
     "Strict",
     "Suite",
     "TableSpec",
