@@ -30,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "tasks": {"spec", "registry", "mini", "hub"},
     "resources": {"spec", "registry", "mini", "encoders", "hub", "inference", "vectors"},
     "train": {"spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap"},
+    "evaluate": {"spec", "encoders", "tasks", "score"},
     "finetune": {"spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap"},
     "attack": {
         *("spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "inference", "vectors")
