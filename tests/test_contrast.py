@@ -18,14 +18,22 @@ from rbench.spec import ContrastJob, EvaluateJob, Job, Plan, Record
 from rbench.store import Store
 from tests import tiny
 
-TASK = "kind: single\ncolumns: [text]\nlabels: [bad, good]\ncontrast: films-edited\ntraining: {learning_rate: 5.0e-3, epochs: 2}\n"
+TASK = """\
+kind: single
+columns: [text]
+labels: [bad, good]
+contrast: films-edited
+training: {learning_rate: 5.0e-3, epochs: 2}
+"""
 SET = """\
 task: films
 local: films-edited/test
 original: {text: before, label: was}
 perturbed: {text: after, label: "is"}
 """
-SUITE = "encoders: [toy]\ntasks: [films]\nevaluate: [contrast]\nfinetune: [clean, probe]\nseeds: [0, 1]\nresources: mini\n"
+SUITE = (
+    "encoders: [toy]\ntasks: [films]\nevaluate: [contrast]\nfinetune: [clean, probe]\nseeds: [0, 1]\nresources: mini\n"
+)
 
 
 @pytest.fixture
@@ -63,7 +71,15 @@ def edits(place: Path, n: int = 30, leak: str | None = None) -> None:
         for kind, table in (("turned", opposite), ("kept", kin)):
             after = " ".join(table.get(word, word) for word in example.texts[0].split())
             label = 1 - example.label if kind == "turned" else example.label
-            rows.append({"pair_id": f"{i}-{kind}", "before": example.texts[0], "after": after, "was": example.label, "is": label})
+            rows.append(
+                {
+                    "pair_id": f"{i}-{kind}",
+                    "before": example.texts[0],
+                    "after": after,
+                    "was": example.label,
+                    "is": label,
+                }
+            )
     if leak is not None:
         rows.append({"pair_id": "leak", "before": leak, "after": f"{leak} and", "was": 1, "is": 0})
     lines(place / "data/films-edited/test.jsonl", rows)
@@ -140,7 +156,9 @@ def check(store: Store, job: Job) -> None:
     assert record.provenance.weights_hash and record.provenance.dataset_fingerprint
     predictions = store.predictions(job)
     assert len(predictions) == 90 and sum(one.original for one in predictions) == 30
-    assert not any(word in json.dumps([one.model_dump() for one in predictions]) for word in ("film", "good")), "no texts"
+    assert not any(word in json.dumps([one.model_dump() for one in predictions]) for word in ("film", "good")), (
+        "no texts"
+    )
     said = {one.example_id: one.prediction == one.label for one in predictions}
     assert [said[row["pair_id"]] for row in rows] == [ok for _, ok, _ in after]
 
@@ -166,10 +184,15 @@ def test_the_embedded_world_has_contrast_sets(place: Path) -> None:
 def test_an_edit_that_is_cut_off_is_counted(place: Path) -> None:
     # Eight tokens: of six words and two special ones, the last edited words are cut.
     long = [{"pair_id": "x", "before": "the film was a good story and dull", "was": 1}]
-    lines(place / "data/films-edited/test.jsonl", [{**row, "after": "the film was a good story and fine", "is": 0} for row in long])
+    lines(
+        place / "data/films-edited/test.jsonl",
+        [{**row, "after": "the film was a good story and fine", "is": 0} for row in long],
+    )
     result = api.run("suite.yaml", options(place, overrides=("training.max_length=8", "seeds=0", "finetune=probe")))
     assert not result.failed
-    job = prepare("suite.yaml", options(place, overrides=("training.max_length=8", "seeds=0", "finetune=probe"))).plan.jobs[-1]
+    job = prepare(
+        "suite.yaml", options(place, overrides=("training.max_length=8", "seeds=0", "finetune=probe"))
+    ).plan.jobs[-1]
     counts = record_of(Store(result.run), job).counts
     assert (counts["texts_cut"], counts["edits_read_as_original"]) == (2, 1)
     assert "1 edits that it reads as their original" in result.tables[0]

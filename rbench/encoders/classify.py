@@ -56,7 +56,9 @@ def classify(
             batch = padded([encoded[i] for i in chosen]).to(victim.device)
             logits = victim(**batch).logits
             if not bool(torch.isfinite(logits).all()):
-                raise JobError("the victim's logits are not finite numbers: its fine-tuning diverged; lower learning_rate")
+                raise JobError(
+                    "the victim's logits are not finite numbers: its fine-tuning diverged; lower learning_rate"
+                )
             labels[chosen] = logits.argmax(-1).cpu().numpy()
             if progress is not None:
                 progress(len(chosen))

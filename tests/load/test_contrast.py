@@ -12,7 +12,9 @@ local: TASK-edited/test
 original: {text: before, label: was}
 perturbed: {text: after, label: "is"}
 """
-PAIRS = SET.replace("{text: before", "{premise: p, hypothesis: before").replace("{text: after", "{premise: p, hypothesis: after")
+PAIRS = SET.replace("{text: before", "{premise: p, hypothesis: before").replace(
+    "{text: after", "{premise: p, hypothesis: after"
+)
 
 
 @pytest.fixture
@@ -69,8 +71,14 @@ def test_contrast_stands_beside_sts_tasks(edited: World) -> None:
             "my.yaml:3:28: contrast set pairs-edited is of the task pairs, not among the suite's `tasks`",
         ),
         ("tasks: reviews\nevaluate: [contrast: {sets: x}]\n", 'my.yaml:3:23: unknown key "sets"; did you mean set?'),
-        ("tasks: reviews\nevaluate: [contrats]\n", 'my.yaml:3:12: unknown evaluation "contrats"; did you mean contrast?'),
-        ("tasks: reviews\nevaluate: [contrast, contrast]\n", "my.yaml:3:22: `evaluate` lists contrast twice; remove one"),
+        (
+            "tasks: reviews\nevaluate: [contrats]\n",
+            'my.yaml:3:12: unknown evaluation "contrats"; did you mean contrast?',
+        ),
+        (
+            "tasks: reviews\nevaluate: [contrast, contrast]\n",
+            "my.yaml:3:22: `evaluate` lists contrast twice; remove one",
+        ),
         (
             "tasks: reviews\ntables: [{metric: contrast}]\n",
             "my.yaml:3:19: a table of contrast needs `evaluate: [contrast]`, which this suite has not",
@@ -96,10 +104,26 @@ def test_who_has_a_contrast_set_is_said(edited: World) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("text: before", "txt: before", "contrast/edited.yaml:3:12: unknown column of reviews \"txt\"; did you mean text?"),
-        ("{text: before, label: was}", "{text: before}", "contrast/edited.yaml:3:11: `original` does not say which column is the task's `label`"),
-        ("local: TASK-edited/test\n", "", "contrast/edited.yaml:1:1: a contrast set has either a `local` file or a `generator`"),
-        ("task: TASK", "task: pairs", "my.yaml:2:9: contrast set edited is of the task pairs, not reviews, which names it"),
+        (
+            "text: before",
+            "txt: before",
+            'contrast/edited.yaml:3:12: unknown column of reviews "txt"; did you mean text?',
+        ),
+        (
+            "{text: before, label: was}",
+            "{text: before}",
+            "contrast/edited.yaml:3:11: `original` does not say which column is the task's `label`",
+        ),
+        (
+            "local: TASK-edited/test\n",
+            "",
+            "contrast/edited.yaml:1:1: a contrast set has either a `local` file or a `generator`",
+        ),
+        (
+            "task: TASK",
+            "task: pairs",
+            "my.yaml:2:9: contrast set edited is of the task pairs, not reviews, which names it",
+        ),
     ],
 )
 def test_a_set_that_does_not_fit_its_task_is_refused(edited: World, old: str, new: str, message: str) -> None:

@@ -75,5 +75,5 @@ def test_rows_are_deterministic_and_a_caller_cannot_change_them() -> None:
 
 
 def test_other_generators_are_refused() -> None:
-    with pytest.raises(ResourceError, match="mini-topic.*mini-sentiment, mini-nli"):
+    with pytest.raises(ResourceError, match=r"mini-topic.*mini-sentiment, mini-nli"):
         mini.contrast_rows("mini-topic")

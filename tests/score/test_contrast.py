@@ -13,7 +13,8 @@ from rbench.score.contrast import effective
 from rbench.spec import Prediction, Score
 
 BUNDLES = st.lists(
-    st.builds(Judged, st.booleans(), st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6).map(tuple)), max_size=12
+    st.builds(Judged, st.booleans(), st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6).map(tuple)),
+    max_size=12,
 )
 
 

@@ -132,10 +132,21 @@ def test_a_set_without_a_leak_changes_no_fingerprint(leaking: Path, write: Write
 
 
 def test_a_set_that_is_not_there_says_where_it_comes_from(tmp_path: Path) -> None:
-    for look in (lambda: open_contrast(spec(source="a paper"), TASK, [tmp_path]), lambda: locate_contrast(spec(source="a paper"), [tmp_path])):
+    for look in (
+        lambda: open_contrast(spec(source="a paper"), TASK, [tmp_path]),
+        lambda: locate_contrast(spec(source="a paper"), [tmp_path]),
+    ):
         with pytest.raises(ResourceError) as caught:
             look()
-        for words in ("`asked`", str(tmp_path), "asked/test.jsonl", "on the hub", "published as a paper", "--data", "q2"):
+        for words in (
+            "`asked`",
+            str(tmp_path),
+            "asked/test.jsonl",
+            "on the hub",
+            "published as a paper",
+            "--data",
+            "q2",
+        ):
             assert words in str(caught.value)
 
 
@@ -177,6 +188,9 @@ def test_every_file_is_a_contrast_set_of_a_task_that_names_one(path: Path) -> No
 
 def test_the_papers_four_tasks_have_contrast_sets() -> None:
     registry = Registry()
-    named = {name: yaml.safe_load(registry.path("tasks", name).read_text()).get("contrast") for name in ("imdb", "snli", "perspectrum", "boolq")}
+    named = {
+        name: yaml.safe_load(registry.path("tasks", name).read_text()).get("contrast")
+        for name in ("imdb", "snli", "perspectrum", "boolq")
+    }
     assert named == {name: f"contrast_{name}" for name in named}
     assert "contrast_imdb_cad" in registry.names("contrast")
