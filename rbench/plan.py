@@ -8,7 +8,7 @@ machine, and resuming is the difference between a plan's keys and the store's.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -205,18 +205,21 @@ def registered_base(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> s
     return spec.base if spec.base in encoders and spec.base != spec.name else None
 
 
-def select(plan: Plan, pattern: str | None) -> tuple[Job, ...]:
-    """The jobs whose name contains `pattern` (or matches it as a glob), with all that they need.
+def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:
+    """The jobs whose name contains one of `patterns` (or matches it as a glob), with all that they need.
 
-    Raises PlanError where nothing matches.
+    Without a pattern all jobs. Raises PlanError for a pattern that no job matches.
     """
-    if pattern is None:
+    if not patterns:
         return plan.jobs
-    glob = pattern if any(c in pattern for c in "*?") else f"*{pattern}*"
-    chosen = {job.key for job in plan.jobs if fnmatch.fnmatchcase(job.name, glob)}
-    if not chosen:
-        examples = ", ".join(job.name for job in plan.jobs[-3:])
-        raise PlanError(f"--only {pattern}: no job matches. Job names look like {examples}")
+    chosen: set[str] = set()
+    for pattern in patterns:
+        glob = pattern if any(c in pattern for c in "*?") else f"*{pattern}*"
+        matches = {job.key for job in plan.jobs if fnmatch.fnmatchcase(job.name, glob)}
+        if not matches:
+            examples = ", ".join(job.name for job in plan.jobs[-3:])
+            raise PlanError(f"--only {pattern}: no job matches. Job names look like {examples}")
+        chosen |= matches
     by_key = {job.key: job for job in plan.jobs}
     queue = list(chosen)
     while queue:

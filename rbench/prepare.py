@@ -25,7 +25,8 @@ class Options:
 
     profile: str | None = None
     overrides: tuple[str, ...] = ()
-    only: str | None = None
+    only: tuple[str, ...] = ()
+    """Patterns of job names: the jobs that match one of them, and what they need; all jobs where there is none."""
     limit: int | None = None
     out: Path | None = None
     data: tuple[Path, ...] = ()
