@@ -18,6 +18,8 @@ from rbench.spec import (
     AttackJob,
     AttackSpec,
     Choice,
+    ContrastJob,
+    ContrastSpec,
     EncoderSpec,
     EvaluateJob,
     Evaluation,
@@ -58,10 +60,13 @@ class Facts:
     """What an encoder's objective asks of a resource profile of its own, and content hashes of it by kind."""
     strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
     """What fine-tuning strategies ask for, by label."""
+    contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
+    """The contrast sets that victims are evaluated on, with their content hashes, by task."""
 
 
 def make_plan(suite: Suite, facts: Facts) -> Plan:
-    """All jobs of `suite`: pretraining first, then evaluations, which are quick, then fine-tuning, then attacks.
+    """All jobs of `suite`: pretraining first, then evaluations, which are quick, then fine-tuning, then attacks; contrast
+    sets come right after the victim that they are for.
 
     Raises PlanError where a split is smaller than `num_examples` asks for; all such splits are named at once.
     """
@@ -77,6 +82,8 @@ def make_plan(suite: Suite, facts: Facts) -> Plan:
             for encoder in suite.encoders:
                 for strategy in suite.finetune:
                     victim = planner.finetune(encoder, task, strategy, seed)
+                    for job in planner.contrast(victim, encoder, task, strategy, seed):
+                        jobs[job.key] = job
                     for attack in suite.attacks:
                         job = planner.attack(victim, encoder, task, strategy, attack.label, seed)
                         jobs[job.key] = job
@@ -364,6 +371,20 @@ class _Planner:
         parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
         needs = (victim.key, below.key) if below is not None else (victim.key,)
         return self._keep(Job.make(job, parts, tuple(dict.fromkeys(needs)), seed))
+
+    def contrast(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
+        """The evaluations of one victim on the contrast sets of its task."""
+        made = []
+        for spec, fingerprint in self.facts.contrast.get(task, ()):
+            job = ContrastJob(
+                encoder=encoder,
+                strategy=strategy,
+                task=self.facts.tasks[task],
+                contrast=spec,
+                data_fingerprint=fingerprint,
+            )
+            made.append(self._keep(Job.make(job, (encoder, task, strategy.label, spec.name), (victim.key,), seed)))
+        return made
 
     def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
         """Content hashes of what a profile has, as far as no job makes it."""

@@ -16,7 +16,7 @@ from rbench.score.sts import FEWEST
 from rbench.spec import EncoderSpec, Plan, ResourceProfile, Suite, TaskSpec
 
 if TYPE_CHECKING:
-    from rbench.tasks import TaskData
+    from rbench.tasks import ContrastData, TaskData
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Prepared:
     plan: Plan
     run: Path
     data: Mapping[str, TaskData]
+    contrast: Mapping[str, tuple[ContrastData, ...]]
+    """The contrast sets that victims are evaluated on, by task."""
     notes: list[str]
 
 
@@ -71,7 +73,8 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     """`prepare` for a suite that is loaded already; raises PlanError and ResourceError as that does."""
     encoders, tasks = loaded.encoders, loaded.tasks
     problems: list[str] = []
-    data = _open_tasks(tasks, options, problems)
+    contrast = _open_contrast(loaded, options, problems)
+    data = _open_tasks(tasks, contrast, options, problems)
     problems += _too_small(loaded, data)
     splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
@@ -93,6 +96,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         resource_weights=resources,
         training=training,
         strategies=loaded.strategies,
+        contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
     )
     noted = (*loaded.suite.tasks, *(evaluation.task for evaluation in loaded.suite.evaluations))
     return Prepared(
@@ -100,7 +104,11 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         plan=make_plan(loaded.suite, facts),
         run=options.out or default_run(loaded.suite, options.profile),
         data=data,
-        notes=[note for name in dict.fromkeys(noted) for note in _data_notes(data[name])],
+        contrast=contrast,
+        notes=[
+            *(note for name in dict.fromkeys(noted) for note in _data_notes(data[name])),
+            *(note for sets in contrast.values() for one in sets for note in _contrast_notes(one)),
+        ],
     )
 
 
@@ -118,13 +126,36 @@ def _limited(suite: Suite, limit: int) -> Suite:
     return suite.model_copy(update={"num_examples": cut_to})
 
 
-def _open_tasks(tasks: Mapping[str, TaskSpec], options: Options, problems: list[str]) -> dict[str, TaskData]:
+def _open_contrast(
+    loaded: loading.Loaded, options: Options, problems: list[str]
+) -> dict[str, tuple[ContrastData, ...]]:
+    """The contrast sets that victims are evaluated on, by task."""
+    from rbench.tasks import open_contrast
+
+    found: dict[str, tuple[ContrastData, ...]] = {}
+    for task, sets in loaded.contrast.items():
+        for spec in sets:
+            try:
+                made = open_contrast(spec, loaded.tasks[task], options.data)
+            except ResourceError as error:
+                problems.append(str(error))
+                continue
+            found[task] = (*found.get(task, ()), made)
+    return found
+
+
+def _open_tasks(
+    tasks: Mapping[str, TaskSpec],
+    contrast: Mapping[str, tuple[ContrastData, ...]],
+    options: Options,
+    problems: list[str],
+) -> dict[str, TaskData]:
     from rbench.tasks import open_task
 
     data = {}
     for name, spec in tasks.items():
         try:
-            data[name] = open_task(spec, options.data)
+            data[name] = open_task(spec, options.data, [one.reserved for one in contrast.get(name, ())])
         except ResourceError as error:
             problems.append(str(error))
     return data
@@ -254,4 +285,11 @@ def _data_notes(data: TaskData) -> list[str]:
     sizes = ", ".join(f"{split} {rows}" for split, rows in data.sizes.items())
     notes = [f"{data.spec.name}: {data.origin} ({sizes})"]
     notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items() if rows)
+    return notes
+
+
+def _contrast_notes(data: ContrastData) -> list[str]:
+    counts = data.counts
+    notes = [f"{data.spec.name}: {data.origin} ({counts['bundles']} bundles, {counts['edits']} edits)"]
+    notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items())
     return notes

@@ -18,7 +18,7 @@ from typing import Literal, get_args
 from tabulate import tabulate
 
 from rbench.errors import StoreError
-from rbench.spec import EvaluationMetric
+from rbench.spec import Metric
 from rbench.tables.table import MEANING, Entry, Number, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
@@ -81,12 +81,18 @@ def _grid(table: Table, intervals: bool, escape: Callable[[str], str], bold: Cal
 def _caption(table: Table) -> str:
     meaning = MEANING[table.metric]
     if table.layout == "full":
-        evaluated = table.metric in get_args(EvaluationMetric)
-        return "Every evaluation; correlations ×100" if evaluated else "Every metric of every attack job; shares in %"
+        return _WHOLE.get(table.metric, "Every metric of every attack job; shares in %")
     unit = f", {meaning.unit}" if meaning.percent else ""
     better = "lower" if meaning.best == "lowest" else "higher"
     bold = f"; bold: the {meaning.best} {meaning.among}" if any(number.best for number in _numbers(table)) else ""
     return f"{meaning.title}{unit} {meaning.arrow} ({better} is {meaning.good}{bold})"
+
+
+_WHOLE: dict[Metric, str] = {
+    "sts": "Every evaluation; correlations ×100",
+    "contrast": "Every evaluation on a contrast set; shares in %",
+}
+"""What the layout `full` of an evaluation is called."""
 
 
 def _numbers(table: Table) -> list[Number]:

@@ -1,6 +1,7 @@
 """A table before it is written down: entries at full precision, notes, and what the metrics are called.
 
-Attack metrics are in `rbench.score.attack`, correlations of evaluations in `rbench.score.sts`.
+Attack metrics are in `rbench.score.attack`, correlations of evaluations in `rbench.score.sts`, shares of contrast
+sets in `rbench.score.contrast`.
 
 Nothing here is rounded or escaped; `formats` does that.
 """
@@ -69,6 +70,14 @@ MEANING: dict[Metric, Meaning] = {
         unit="×100",
         stored="Correlations are in -1..1.",
         undefined="fewer than 4 pairs, or cosines that are all equal",
+        good="better",
+        among="of each column",
+    ),
+    "contrast": Meaning(
+        "Contrast sets",
+        "accuracy of fine-tuned encoders on test examples and on small edits of them that mostly change the label",
+        "highest",
+        undefined="no such text in the contrast set",
         good="better",
         among="of each column",
     ),
