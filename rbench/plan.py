@@ -17,6 +17,7 @@ from rbench.spec import (
     IN_DOMAIN,
     AttackJob,
     AttackSpec,
+    BuildJob,
     Choice,
     ContrastJob,
     ContrastSpec,
@@ -60,6 +61,8 @@ class Facts:
     """What an encoder's objective asks of a resource profile of its own, and content hashes of it by kind."""
     strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
     """What fine-tuning strategies ask for, by label."""
+    building: Mapping[str, Choice] = field(default_factory=dict)
+    """What is to be built, by label, with all options."""
     contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
     """The contrast sets that victims are evaluated on, with their content hashes, by task."""
 
@@ -87,8 +90,11 @@ def make_plan(suite: Suite, facts: Facts) -> Plan:
                     for attack in suite.attacks:
                         job = planner.attack(victim, encoder, task, strategy, attack.label, seed)
                         jobs[job.key] = job
-                    if not suite.attacks:
+                    if not suite.attacks and not suite.build:
                         jobs[victim.key] = victim
+                for choice in suite.build:
+                    job = planner.build(encoder, task, choice, seed)
+                    jobs[job.key] = job
     return Plan(suite=suite, jobs=tuple(_by_stage(planner.with_needs(jobs))))
 
 
@@ -385,6 +391,20 @@ class _Planner:
             )
             made.append(self._keep(Job.make(job, (encoder, task, strategy.label, spec.name), (victim.key,), seed)))
         return made
+
+    def build(self, encoder: str, task: str, choice: Choice, seed: int) -> Job:
+        """The job that makes something of a trained encoder, which loading has made sure that it is."""
+        facts, below = self.facts, self.pretrain(encoder, task)
+        assert below is not None
+        what = facts.building[choice.label]
+        job = BuildJob(
+            encoder=encoder,
+            what=what,
+            task=facts.tasks[task],
+            data_fingerprint=facts.splits[task, what.options["split"]],
+        )
+        # What its training needed is needed again: the masked LM, for one.
+        return self._keep(Job.make(job, (encoder, task, choice.label), (below.key, *below.needs), seed))
 
     def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
         """Content hashes of what a profile has, as far as no job makes it."""

@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "resources": {"spec", "registry", "mini", "encoders", "hub", "inference", "vectors"},
     "train": {"spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap"},
     "finetune": {"spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap"},
+    "build": {"spec", "train", "tasks", "geometry"},
     "attack": {
         *("spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "inference", "vectors")
     },

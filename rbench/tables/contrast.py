@@ -110,9 +110,7 @@ def contrasts(store: Store) -> Contrasts:
     return Contrasts(plan, there, tuple(sets), cells, records)
 
 
-def _cell(
-    victim: tuple[str, str], of: tuple[str, str], jobs: Sequence[Job], records: Mapping[str, Record]
-) -> Cell:
+def _cell(victim: tuple[str, str], of: tuple[str, str], jobs: Sequence[Job], records: Mapping[str, Record]) -> Cell:
     ordered = tuple(sorted(jobs, key=lambda job: job.seed))
     found = (records.get(job.key) for job in ordered)
     return Cell(*victim, *of, ordered, tuple(r for r in found if r is not None and r.status == "complete"))
@@ -227,7 +225,10 @@ def _set_notes(found: Contrasts, of: tuple[str, str]) -> list[str]:
     counts = record.counts if record is not None else {}
     told = [f"{name}: {_sizes(counts)}."] if counts else []
     there = [record.counts for cell in cells for record in cell.records]
-    unseen = {"texts longer than the victim reads": "texts_cut", "edits that it reads as their original": "edits_read_as_original"}
+    unseen = {
+        "texts longer than the victim reads": "texts_cut",
+        "edits that it reads as their original": "edits_read_as_original",
+    }
     if any(counts.get(key) for counts in there for key in unseen.values()):
         spans = (f"{spanned(counts.get(key, 0) for counts in there)} {what}" for what, key in unseen.items())
         told.append(f"{name}: {', '.join(spans)}.")
@@ -239,6 +240,10 @@ def _sizes(counts: Mapping[str, int]) -> str:
     kept = counts.get("edits_label_kept", 0)
     parts += [f"{kept} edits keep the label"] if kept else []
     parts += [f"{n} {reason}" for reason, n in counts.items() if reason.startswith("rows left out") and n]
-    out = [f"{counts[f'{split}_kept_out']} of {split}" for split in ("train", "validation") if counts.get(f"{split}_kept_out")]
+    out = [
+        f"{counts[f'{split}_kept_out']} of {split}"
+        for split in ("train", "validation")
+        if counts.get(f"{split}_kept_out")
+    ]
     parts += [f"rows kept out of training for it: {', '.join(out)}"] if out else []
     return "; ".join(parts)

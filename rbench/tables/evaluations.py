@@ -62,7 +62,9 @@ def evaluated(store: Store) -> Evaluated:
         for encoder, evaluation in [job.parts]
     }
     if not jobs:
-        raise StoreError(f"{store.root} has no table of evaluations: suite {plan.suite.name} has no STS task under `evaluate`.")
+        raise StoreError(
+            f"{store.root} has no table of evaluations: suite {plan.suite.name} has no STS task under `evaluate`."
+        )
     return Evaluated(
         plan,
         in_order(plan.suite.encoders, (encoder for encoder, _ in jobs)),
