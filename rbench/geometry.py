@@ -295,9 +295,9 @@ class _Run:
             leaf = z.requires_grad_()
             with torch.enable_grad():
                 losses = self.loss(leaf, [batch[k].row for k in places])
-            if losses.shape != (len(places),):
-                raise ValueError(f"the loss of {len(places)} texts must be as many numbers, got {tuple(losses.shape)}")
-            return torch.autograd.grad(losses.sum(), leaf)[0]
+                if losses.shape != (len(places),):
+                    raise ValueError(f"the loss of {len(places)} texts must be as many numbers, not {losses.shape}")
+                return torch.autograd.grad(losses.sum(), leaf)[0]
 
         table = self.steady.encoder.model.get_input_embeddings()  # type: ignore[union-attr, operator]
         found = slopes(self.steady, _read, table, rows_of(encoded), direction, pad=self.pad, device=self.device)

@@ -90,7 +90,7 @@ class TableSpec(Strict):
     """A table that a suite prints when it is done."""
 
     metric: Metric = "asr"
-    layout: Literal["paper", "full"] = "paper"
+    layout: Literal["paper", "by-task", "full"] = "paper"
 
 
 class Suite(Strict):
