@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -76,8 +77,11 @@ class Translator:
             raise JobError(f"{where} is a model of type {kind}; back-translation takes MarianMT models.")
         try:
             self.model: Any = MarianMTModel.from_pretrained(folder).float().eval().to(device)
-            self.tokenizer: Any = MarianTokenizer.from_pretrained(folder)
-        except (OSError, ValueError, KeyError, AssertionError) as error:
+            with warnings.catch_warnings():
+                # It recommends a package for a normalisation that it does not do.
+                warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
+                self.tokenizer: Any = MarianTokenizer.from_pretrained(folder)
+        except Exception as error:  # transformers and sentencepiece raise a dozen kinds for one fact: unreadable files
             raise JobError(f"{where} cannot be read as a MarianMT model with its tokenizer: {error}") from error
         self._beams = beams
         self._limit = min(self.tokenizer.model_max_length, self.model.config.max_position_embeddings)

@@ -106,7 +106,7 @@ def test_queue_momentum_and_loss_are_those_of_equation_1(similarity: str, output
         before = copy.deepcopy(built.model)
         expected = slow.loss(before, texts, Backwards()(before, texts)[0])
         out = step(built, texts)
-        assert float(out["loss"]) == pytest.approx(expected, rel=1e-9)
+        assert out["loss"].item() == pytest.approx(expected, rel=1e-9)
         optimizer.zero_grad()
         out["loss"].backward()
         optimizer.step()
