@@ -1,9 +1,9 @@
 """Adversarial fine-tuning (ADV in the ADCL paper): each batch with Geometry examples made against the model as it is.
 
 "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models", section 4.4
-and appendix F. After `clean_epochs` epochs on clean examples come those that the task's or suite's `training.epochs`
-counts (3 in the paper). In these, N examples of a batch become 2N: the examples, and the same with words replaced by
-the Geometry search (`rbench.geometry`), under the same labels; the loss is the mean cross-entropy over all.
+and appendix F. After `clean_epochs` epochs on clean examples come `epochs` adversarial ones. In these, N examples of a
+batch become 2N: the examples, and the same with words replaced by the Geometry search (`rbench.geometry`), under the
+same labels; the loss is the mean cross-entropy over all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class Options(Strict):
     """What may be set. Values without a remark are the paper's (appendix F)."""
 
     clean_epochs: Count = 1
-    """Epochs on clean examples alone, before those that `training.epochs` counts."""
+    """Epochs on clean examples alone, before the adversarial ones."""
+    epochs: Positive | None = None
+    """Adversarial epochs (3 in the paper, on every task); None: as many as `training.epochs` says."""
     max_words: Positive = 10
     """K: at most so many words replaced in one text (the paper has 15 for IMDB)."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.4
@@ -97,6 +99,8 @@ def run(
         unknown=options.unknown,
         projection=options.projection,
     )
+    if options.epochs is not None:
+        training = training.model_copy(update={"epochs": options.epochs})
     tally = Tally()
     examples = sample_split(data, "train", training.max_train, seed)
     victim, scores = tune(
