@@ -1,6 +1,7 @@
 """A table before it is written down: entries at full precision, notes, and what the metrics are called.
 
-Attack metrics are in `rbench.score.attack`, correlations of evaluations in `rbench.score.sts`.
+Attack metrics are in `rbench.score.attack`, correlations of evaluations in `rbench.score.sts`, shares of contrast
+sets in `rbench.score.contrast`.
 
 Nothing here is rounded or escaped; `formats` does that.
 """
@@ -72,6 +73,15 @@ MEANING: dict[Metric, Meaning] = {
         good="better",
         among="of each column",
     ),
+    "positives": Meaning("Hard positives", "texts with words replaced so that the contrastive loss rises", "highest"),
+    "contrast": Meaning(
+        "Contrast sets",
+        "accuracy of fine-tuned encoders on test examples and on small edits of them that mostly change the label",
+        "highest",
+        undefined="no such text in the contrast set",
+        good="better",
+        among="of each column",
+    ),
 }
 
 
@@ -95,7 +105,19 @@ class Number:
         return cls(score.value, meaning.percent, score.n, score.low, score.high, digits=meaning.digits, **more)
 
 
-Entry = str | int | Number | None
+@dataclass(frozen=True)
+class Marked:
+    """A text of which some pieces are marked, in a colour where there are colours."""
+
+    pieces: tuple[tuple[str, bool], ...]
+    colour: Literal["red", "blue"]
+
+    @property
+    def text(self) -> str:
+        return "".join(piece for piece, _ in self.pieces)
+
+
+Entry = str | int | Number | Marked | None
 
 
 @dataclass(frozen=True)
