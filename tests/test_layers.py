@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "geometry": {"spec", "encoders", "inference", "resources", "wordswap"},
     "train": {"spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
     "finetune": {"spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
+    "build": {"spec", "train", "tasks", "geometry"},
     "attack": {
         *("spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "inference", "vectors")
     },
