@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -308,7 +308,7 @@ class _Run:
             raise JobError(DIVERGED)
         return Gradients(vectors, directions, norms)
 
-    def _norms(self, encoded: object, k: int, sentence: Sentence, slope: Slope) -> Tensor:
+    def _norms(self, encoded: Any, k: int, sentence: Sentence, slope: Slope) -> Tensor:
         spans = self.parts.placed(*sentence)
         owners = pieces_to_words(encoded["offset_mapping"][k], encoded.sequence_ids(k), spans)
         return word_norms(slope.embeddings.unsqueeze(0), [owners], [len(spans)])[0]
@@ -340,7 +340,7 @@ class _Run:
             raise JobError(DIVERGED)
         return z
 
-    def _tokens(self, batch: list[Sentence], **more: bool):
+    def _tokens(self, batch: list[Sentence], **more: bool) -> Any:
         columns = [self.parts.columns(*sentence) for sentence in batch]
         texts = [text if len(text) > 1 else text[0] for text in columns]
         return self.tokenizer(texts, truncation=True, max_length=self.max_length, return_attention_mask=False, **more)

@@ -87,7 +87,8 @@ class Hardening(transformers.Trainer):  # type: ignore[misc]
 
         def log_odds(z: Tensor, places: list[int]) -> Tensor:
             logits, own = victim.head(z).float(), labels[places].unsqueeze(1)
-            return logits.scatter(1, own, -math.inf).logsumexp(dim=1) - logits.gather(1, own).squeeze(1)
+            odds: Tensor = logits.scatter(1, own, -math.inf).logsumexp(dim=1) - logits.gather(1, own).squeeze(1)
+            return odds
 
         def errs(z: Tensor, places: list[int]) -> list[bool]:
             wrong: list[bool] = (victim.head(z).argmax(dim=1) != labels[places]).tolist()

@@ -74,7 +74,7 @@ def accuracy(victim: EncoderClassifier, texts: list[tuple[str, ...]], examples: 
 
 
 def test_it_withstands_the_search_better_than_clean_fine_tuning() -> None:
-    found, training = data(160), Training(epochs=3, learning_rate=3e-3, batch_size=32)
+    found, training = data(160, test=30), Training(epochs=3, learning_rate=3e-3, batch_size=32)
     tests, kept, under = found.split("test"), [], []
     for seed in (0, 1):
         longer = training.model_copy(update={"epochs": 4})
