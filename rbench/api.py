@@ -227,7 +227,7 @@ def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache)
 def _write_tables(prepared: Prepared) -> list[str]:
     """The suite's tables in every format under RUN/tables; returned as markdown."""
     suite = prepared.plan.suite
-    asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.contrast}
+    asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.contrast, "positives": suite.build}
     wanted_tables = [wanted for wanted in suite.tables if asked.get(wanted.metric, suite.attacks)]
     if not wanted_tables:
         return []

@@ -25,7 +25,8 @@ class Options:
 
     profile: str | None = None
     overrides: tuple[str, ...] = ()
-    only: str | None = None
+    only: tuple[str, ...] = ()
+    """Patterns of job names: the jobs that match one of them, and what they need; all jobs where there is none."""
     limit: int | None = None
     out: Path | None = None
     data: tuple[Path, ...] = ()
@@ -75,7 +76,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     contrast = _open_contrast(loaded, options, problems)
     data = _open_tasks(tasks, contrast, options, problems)
     problems += _too_small(loaded, data)
-    splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data)
+    splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
     _check_packages(encoders, problems)
     resources = _locate_resources(loaded, options, problems)
@@ -95,6 +96,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         resource_weights=resources,
         training=training,
         strategies=loaded.strategies,
+        building=loaded.building,
         contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
     )
     noted = (*loaded.suite.tasks, *(evaluation.task for evaluation in loaded.suite.evaluations))
@@ -184,6 +186,21 @@ def _trained_on(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> dict[tu
     """Fingerprints of the training splits whose texts in-domain encoders are trained on."""
     tasks = [name for name in loaded.suite.tasks if name in data] if loaded.in_domain else []
     return {(name, "train"): data[name].split_fingerprint("train") for name in tasks}
+
+
+def _built_of(
+    loaded: loading.Loaded, data: Mapping[str, TaskData], problems: list[str]
+) -> dict[tuple[str, str], str]:
+    """Fingerprints of the splits of whose texts something is built."""
+    found = {}
+    for what in loaded.building.values():
+        split = what.options["split"]
+        for task in (name for name in loaded.suite.tasks if name in data):
+            if split in data[task].sizes:
+                found[task, split] = data[task].split_fingerprint(split)
+            else:
+                problems.append(f"build: task {task} has no {split} split here; it has {', '.join(data[task].sizes)}")
+    return found
 
 
 def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from rbench.progress import Progress
 from rbench.spec import (
     IN_DOMAIN,
     AttackJob,
+    BuildJob,
     ContrastJob,
     ContrastSpec,
     EncoderSpec,
@@ -127,6 +128,8 @@ def run_job(job: Job, context: Context) -> Record:
             record = _attack(job, spec, context, source)
         elif isinstance(spec, ContrastJob):
             record = _contrast(job, spec, context, source)
+        elif isinstance(spec, BuildJob):
+            record = _build(job, spec, context, source)
         else:
             record = _evaluate(job, spec, context, source)
     except Exception as error:
@@ -363,6 +366,43 @@ def _kept_out(job: Job, spec: ContrastJob, context: Context) -> dict[str, int]:
     dropped = context.data(spec.task, trained.data_fingerprint).dropped
     reasons = {split: f"{split}: also in {spec.contrast.name}" for split in ("train", "validation")}
     return {f"{split}_kept_out": dropped.get(reason, 0) for split, reason in reasons.items()}
+
+
+# ------------------------------------------------------------------------------------------------ things to be looked at
+
+
+def _build(job: Job, spec: BuildJob, context: Context, source: Callable[..., Provenance]) -> Record:
+    from rbench.build import thing
+
+    trained = context.plan.job(job.needs[0])
+    assert isinstance(trained.spec, PretrainJob)
+    module = thing(spec.what.name)
+    options = module.Options.model_validate(spec.what.options)
+    folder = context.cache.folder(trained.key)
+    built = module.run(
+        _own(trained.spec, context),
+        folder,
+        context.data(spec.task, spec.data_fingerprint, options.split),
+        options,
+        seed=job.seed,
+        device=context.device,
+        resources=_resources(trained.spec.resources, job, context),
+    )
+    known = {outcome.example_id for outcome in context.store.outcomes(job)}
+    for outcome in built.outcomes:
+        if outcome.example_id not in known:  # a run that was killed here makes them again, the same
+            context.store.append(job, outcome)
+    return Record(
+        job=job,
+        status="complete",
+        scores=built.scores,
+        counts=built.counts,
+        provenance=source(
+            dataset_fingerprint=spec.data_fingerprint,
+            weights_hash=weights_hash(folder),
+            resources=trained.spec.resource_fingerprints,
+        ),
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- attacks

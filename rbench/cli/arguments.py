@@ -79,11 +79,11 @@ SetOption = Annotated[
     ),
 ]
 OnlyOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--only",
         metavar="PATTERN",
-        help="Only jobs whose name contains this (* and ? match anything), and what they need.",
+        help="Only jobs whose name contains this (* and ? match anything), and what they need. May be repeated.",
         rich_help_panel=WHAT,
     ),
 ]

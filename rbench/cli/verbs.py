@@ -316,7 +316,7 @@ def options_of(
     include: list[Path] | None,
     device: a.Device,
     *,
-    only: str | None = None,
+    only: list[str] | None = None,
     limit: int | None = None,
     out: Path | None = None,
     fresh: bool = False,
@@ -326,7 +326,7 @@ def options_of(
     return api.Options(
         profile=profile,
         overrides=tuple(overrides or ()),
-        only=only,
+        only=tuple(only or ()),
         limit=limit,
         out=out,
         data=search_path(data or (), "RBENCH_DATA"),

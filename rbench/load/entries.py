@@ -406,8 +406,13 @@ def check_module(
 
 def needs_of(package: str, name: str) -> tuple[ResourceKind, ...]:
     """The resources that a module of a package of rbench says that it NEEDS; importing it loads no torch."""
-    needs: tuple[ResourceKind, ...] = getattr(importlib.import_module(f"rbench.{package}.{name}"), "NEEDS", ())
+    needs: tuple[ResourceKind, ...] = getattr(module_of(package, name), "NEEDS", ())
     return needs
+
+
+def module_of(package: str, name: str) -> ModuleType:
+    """A module of a package of rbench that `modules` has."""
+    return importlib.import_module(f"rbench.{package}.{name}")
 
 
 def modules(package: str) -> list[str]:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from rbench.errors import SuiteError
 from rbench.load.check import check
-from rbench.load.entries import Entries, check_module, needs_of
+from rbench.load.entries import Entries, check_module, module_of, modules, needs_of
 from rbench.load.places import Located, Problems, describe, parse, read, shown
 from rbench.registry import Registry, unknown
 from rbench.spec import (
@@ -64,6 +64,8 @@ class Loaded:
     models: dict[str, dict[str, str]]
     training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]]
     strategies: dict[str, StrategyNeeds]
+    building: dict[str, Choice]
+    """What is to be built, by label, with all options: also those that the suite leaves to their defaults."""
     contrast: dict[str, tuple[ContrastSpec, ...]]
 
     @property
@@ -152,6 +154,7 @@ def _load(
             entries.evaluation(choice.name, choice.place)
             check(EvaluationOptions, choice.options, problems)
     contrast = _contrast(merged, entries, problems)
+    building = {choice.label: _building(merged, choice, entries, problems) for choice in _choices(merged, "build")}
     resources = _resources(merged, entries, strategies.values())
     _check_purpose(merged, problems)
     _check_repeats(merged, problems)
@@ -169,6 +172,7 @@ def _load(
         models=entries.models,
         training_resources=entries.training_resources,
         strategies=strategies,
+        building={label: choice for label, choice in building.items() if choice is not None},
         contrast=contrast,
     )
 
@@ -364,6 +368,23 @@ def _named_sets(
     return [(named, tasks[name], (name,)) for name, named in loaded.items() if named is not None]
 
 
+def _building(merged: Located, choice: _Chosen, entries: Entries, problems: Problems) -> Choice | None:
+    """One thing to build, with all options; None where it is wrong, or an encoder is none that it can be made of."""
+    made = check_module("build", "thing to build", choice.name, choice.place, choice.options, problems)
+    if made is None:
+        return None
+    objectives = module_of("build", choice.name).OBJECTIVES
+    for encoder in _choices(merged, "encoders"):
+        spec = entries.encoders.get(encoder.label)
+        while spec is not None and spec.train is None:
+            spec = entries.encoders.get(spec.base or "") if spec.base != spec.name else None
+        objective = spec.train.objective if spec is not None and spec.train is not None else None
+        if objective not in objectives and encoder.label in entries.encoders:
+            message = f"`build: {choice.name}` is of encoders that are trained by {' or '.join(objectives)}"
+            problems.add(encoder.place, f"{message}; {encoder.label} is not")
+    return Choice(name=choice.name, options=made.model_dump(mode="json"))
+
+
 def _resources(merged: Located, entries: Entries, strategies: Iterable[StrategyNeeds]) -> ResourceProfile | None:
     """The suite's resource profile; None where it is wrong, which is then among the problems."""
     needed = {kind for spec in entries.attacks.values() for kind in spec.needs}
@@ -390,6 +411,9 @@ def _check_purpose(merged: Located, problems: Problems) -> None:
         problems.add(merged.at(("tasks",)), "`tasks`: expected at least 1 of them, found a list")
     there = {"sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
     needs = {"sts": "`evaluate`, a list of STS tasks", CONTRAST: f"`evaluate: [{CONTRAST}]`"}
+    for name in modules("build"):
+        there[name] = {choice.name for choice in _choices(merged, "build")} & {name}
+        needs[name] = f"`build: [{name}]`"
     for i, table in enumerate(merged.data["tables"] if isinstance(merged.data.get("tables"), list) else ()):
         metric = table.get("metric") if isinstance(table, dict) else None
         if metric in needs and not there[metric] and evaluate != []:
@@ -399,8 +423,8 @@ def _check_purpose(merged: Located, problems: Problems) -> None:
 
 def _check_repeats(merged: Located, problems: Problems) -> None:
     """A name that stands twice in a list would make the same cells twice."""
-    for key in ("encoders", "tasks", "attacks", "evaluate", "finetune", "seeds"):
-        chosen = key in ("encoders", "attacks", "evaluate", "finetune")
+    for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds"):
+        chosen = key in ("encoders", "attacks", "evaluate", "build", "finetune")
         labels = (
             [(c.place, _evaluated(c) if key == "evaluate" else c.label) for c in _choices(merged, key)]
             if chosen

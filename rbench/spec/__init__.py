@@ -22,6 +22,7 @@ from rbench.spec.entries import (
 )
 from rbench.spec.jobs import (
     AttackJob,
+    BuildJob,
     ContrastJob,
     EvaluateJob,
     FinetuneJob,
@@ -73,6 +74,7 @@ __all__ = [
     "AttackJob",
     "AttackMetric",
     "AttackSpec",
+    "BuildJob",
     "Choice",
     "ContrastJob",
     "ContrastOptions",

@@ -96,6 +96,18 @@ class ContrastJob(Strict):
     """Content of the contrast set."""
 
 
+class BuildJob(Strict):
+    """Make something of an encoder that a job trains, on texts of a task."""
+
+    stage: Literal["build"] = "build"
+    encoder: str
+    what: Choice
+    """A module of `rbench.build`, with all of its options."""
+    task: TaskSpec
+    data_fingerprint: str
+    """Content of the split that the options name."""
+
+
 def _kind(spec: Any) -> str:
     """Which of the types below a job's spec is: its stage, and of evaluations what is measured."""
     stage, measure = (
@@ -104,13 +116,14 @@ def _kind(spec: Any) -> str:
     return f"{stage} {measure}" if measure is not None else str(stage)
 
 
-AnyJob = PretrainJob | FinetuneJob | AttackJob | EvaluateJob | ContrastJob
+AnyJob = PretrainJob | FinetuneJob | AttackJob | EvaluateJob | ContrastJob | BuildJob
 JobSpec = Annotated[
     Annotated[PretrainJob, Tag("pretrain")]
     | Annotated[FinetuneJob, Tag("finetune")]
     | Annotated[AttackJob, Tag("attack")]
     | Annotated[EvaluateJob, Tag("evaluate")]
-    | Annotated[ContrastJob, Tag("evaluate contrast")],
+    | Annotated[ContrastJob, Tag("evaluate contrast")]
+    | Annotated[BuildJob, Tag("build")],
     Discriminator(_kind),
 ]
 

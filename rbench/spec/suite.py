@@ -126,6 +126,8 @@ class Suite(Strict):
     evaluate: tuple[Choice, ...] = ()
     """STS tasks on which the encoders are scored as they are, each with `EvaluationOptions`; `contrast`, with
     `ContrastOptions`, for contrast sets on which the victims are."""
+    build: tuple[Choice, ...] = ()
+    """What is made of each encoder on each task, to be looked at: modules of `rbench.build`, with their Options."""
     finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name="clean"),)
     seeds: Annotated[tuple[Count, ...], Field(min_length=1)] = (0,)
     num_examples: NumExamples | dict[str, NumExamples] = 1000
@@ -145,7 +147,7 @@ class Suite(Strict):
         if not isinstance(value, Mapping):
             return value
         value = dict(value)
-        for key in ("encoders", "tasks", "attacks", "evaluate", "finetune", "seeds", "tables", "notes"):
+        for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds", "tables", "notes"):
             if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):
                 value[key] = [value[key]]
         if isinstance(encoders := value.get("encoders"), list | tuple):
@@ -153,6 +155,7 @@ class Suite(Strict):
         if "tables" not in value:
             asked = _names(value.get("evaluate"))
             shown = {"asr": value.get("attacks"), "sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
+            shown |= {name: [name] for name in sorted(_names(value.get("build")))}
             value["tables"] = [{"metric": metric} for metric, there in shown.items() if there]
         return value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,6 +50,10 @@ class TaskData:
         if name not in self.examples:
             raise ResourceError(f"task `{self.spec.name}` has no {name} split; it has {', '.join(self.examples)}")
         return list(self.examples[name])
+
+    def with_train(self, examples: Sequence[Example]) -> TaskData:
+        """The same task with other training examples; the fingerprint stays that of what was opened."""
+        return replace(self, examples={**self.examples, "train": examples})
 
     def split_fingerprint(self, name: str) -> str:
         """Hash of the examples of one split; ResourceError as for `split`."""

@@ -89,7 +89,6 @@ def pretrain(
         selector = None
         if selection is not None:
             selector = Selector(selection, objective, every=train.select_every, patience=train.patience, name=spec.name)
-        _prepare(objective, chosen, prepared, progress)
         last = None
         if checkpoints is not None:
             kept.claim(checkpoints, spec, seed, texts, selection.pairs if selection is not None else None)
@@ -103,6 +102,8 @@ def pretrain(
             name=spec.name,
             selector=selector,
         )
+        # The Trainer has put the model where it is trained, which is where an objective does its work.
+        _prepare(objective, chosen, prepared, progress)
         trainer.add_callback(Report(progress, selector))
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.run(last)

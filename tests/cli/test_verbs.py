@@ -72,8 +72,7 @@ def test_run_hands_over_every_option(shell: Shell, mock: Api, tmp_path: Path) ->
     result = shell(
         *("run", "quickstart", "--profile", "local", "--set", "seeds=[1, 2]", "--set", "num_examples=3"),
         *(
-            "--only",
-            "pwws",
+            *("--only", "pwws", "--only", "bae"),
             "--limit",
             "7",
             "--out",
@@ -92,7 +91,7 @@ def test_run_hands_over_every_option(shell: Shell, mock: Api, tmp_path: Path) ->
     assert options == api.Options(
         profile="local",
         overrides=("seeds=[1, 2]", "num_examples=3"),
-        only="pwws",
+        only=("pwws", "bae"),
         limit=7,
         out=tmp_path / "out",
         data=(tmp_path / "a", tmp_path / "b"),

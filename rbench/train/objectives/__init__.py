@@ -28,7 +28,8 @@ class Objective(Protocol):
     """What the loop needs to train an encoder and to keep it."""
 
     model: nn.Module
-    """Takes a collated batch as keywords and returns `loss` and, under the paper's names, the parts it is the sum of.
+    """Takes a collated batch as keywords and returns `loss` and, under the paper's names, the parts it is the sum of,
+    or what else is to be seen of a step in the progress.
 
     Whatever is drawn by chance is drawn here, from torch's global generator, so that a resumed run draws the same.
     """
