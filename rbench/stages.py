@@ -368,7 +368,7 @@ def _kept_out(job: Job, spec: ContrastJob, context: Context) -> dict[str, int]:
     return {f"{split}_kept_out": dropped.get(reason, 0) for split, reason in reasons.items()}
 
 
-# ------------------------------------------------------------------------------------------------ things to be looked at
+# ----------------------------------------------------------------------------------------------- things to be looked at
 
 
 def _build(job: Job, spec: BuildJob, context: Context, source: Callable[..., Provenance]) -> Record:
