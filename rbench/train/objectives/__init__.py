@@ -92,8 +92,8 @@ class ObjectiveModule(Protocol):
     """What a module in this package exports.
 
     `missing`, where it has one, says which package it lacks here. One that edits words has `NEEDS`, kinds of resources,
-    `resources: ResourceChoice` among its Options, and a `build` that takes `resources=` beside the rest. Scores that are
-    not of held-out texts are in `COUNTED`, with the score that says of how many things they are.
+    `resources: ResourceChoice` among its Options, and a `build` that takes `resources=` beside the rest. Scores that
+    are not of held-out texts are in `COUNTED`, with the score that says of how many things they are.
     """
 
     Options: type[BaseModel]
