@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rbench.tasks import TaskData
 
 NEEDS = ("masked_lm", "word_vectors", "stopwords")
+COUNTED = dict.fromkeys(("words_replaced", "fooled", "adversarial_texts"), "adversarial_texts")
 
 
 class Options(Strict):
@@ -80,8 +81,8 @@ def run(
     """Fine-tune on the task's training split; the encoder's weights are changed in place.
 
     Returns the victim and its scores, all in 0..1 but `best_epoch`: those of clean fine-tuning, and of the adversarial
-    examples of the last epoch `words_replaced`, the mean share of words replaced (of the columns that may change), and
-    `fooled`, the share on which the model erred when they were made.
+    examples of the last epoch `words_replaced`, the mean share of words replaced (of the columns that may change),
+    `fooled`, the share on which the model erred when they were made, and `adversarial_texts`, how many there were.
     Raises JobError where training diverges, ResourceError where a resource cannot be loaded, SuiteError where `protect`
     names a column that the task does not have.
     """
@@ -122,4 +123,4 @@ def run(
         keep=options.keep,
         note=tally.text,
     )
-    return victim, scores | tally.scores()
+    return victim, scores | tally.scores() | {"adversarial_texts": float(tally.texts)}

@@ -7,7 +7,7 @@ masked language models, sentence encoders and gradients all go through here; not
 
 from __future__ import annotations
 
-from rbench.inference.backends import BACKENDS, steady, usable
+from rbench.inference.backends import BACKENDS, steady
 from rbench.inference.memo import Memo
 from rbench.inference.network import Network, Row, rows_of
 from rbench.inference.pool import Batched, clock, run
@@ -25,5 +25,4 @@ __all__ = [
     "run",
     "slopes",
     "steady",
-    "usable",
 ]

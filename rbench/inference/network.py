@@ -50,6 +50,8 @@ class Network:
         name: for messages.
         shown: what a row is in a message; its number of tokens where the text is not known.
         backend: one of `backends.BACKENDS`, or "auto": the one that a short measurement finds fastest.
+        step: lengths are rounded up to a multiple of this; None: `STEP`. More than 1 makes batches larger for a little
+            padding, and answers depend on what they are batched with, by rounding.
     """
 
     def __init__(
@@ -62,10 +64,11 @@ class Network:
         shown: Callable[[Row], str] = lambda row: f"a text of {len(row[0])} tokens",
         device: str = "cpu",
         backend: str = "auto",
+        step: int | None = None,
     ) -> None:
         self.name, self.shown, self.device, self.pad = name, shown, torch.device(device), pad
         kind = self.device.type
-        self.max_rows, self.max_tokens, self.step = MAX_ROWS[kind], MAX_TOKENS[kind], STEP[kind]
+        self.max_rows, self.max_tokens, self.step = MAX_ROWS[kind], MAX_TOKENS[kind], step or STEP[kind]
         self.rows_read = 0
         """Rows that the network has seen so far."""
         self.backend, self._call = backends.ready(module, read, device=self.device, wanted=backend)

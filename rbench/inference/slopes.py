@@ -36,11 +36,12 @@ def slopes(
     *,
     pad: tuple[int, int] = (0, 0),
     device: torch.device,
+    step: int | None = None,
 ) -> list[Slope]:
-    """Answers and gradients for `rows`, batched as `Network` does it: without padding on a CPU.
+    """Answers and gradients for `rows`, batched as `Network` does it: without padding on a CPU unless `step` says so.
 
-    A row's gradients do not depend on what it is batched with where `module` is `rbench.inference.steady`. No
-    parameter's `.grad` is written.
+    Without padding a row's gradients do not depend on what it is batched with where `module` is
+    `rbench.inference.steady`. No parameter's `.grad` is written.
 
     Args:
         module, read: as `Network` takes them; `read(module, **inputs)` gives (n, dim).
@@ -52,7 +53,7 @@ def slopes(
         JobError: one text alone does not fit into the GPU's memory.
     """
     found: list[Slope | None] = [None] * len(rows)
-    step = STEP[device.type]
+    step = step or STEP[device.type]
 
     def fill(places: list[int]) -> None:
         inputs = tensors([rows[i] for i in places], pad, step, device)

@@ -191,7 +191,8 @@ def test_a_seed_decides_the_outcome_and_epochs_come_after_the_clean_ones() -> No
     again, same = run(found, SHORT)
     assert scores == same
     assert all(torch.equal(a, b) for a, b in zip(victim.parameters(), again.parameters(), strict=True))
-    assert set(scores) == {"validation_accuracy", "best_epoch", "words_replaced", "fooled"}
+    assert set(scores) == {"validation_accuracy", "best_epoch", "words_replaced", "fooled", "adversarial_texts"}
+    assert scores["adversarial_texts"] == 32
     assert scores["best_epoch"] in (2, 3)
     assert 0 < scores["words_replaced"] <= 0.4
     steps = [text for text in told if "replaced" in text]
