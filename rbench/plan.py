@@ -107,11 +107,11 @@ def _by_stage(jobs: list[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: rank[job.key])
 
 
-def training_for(suite: Suite, task: TaskSpec) -> Training:
-    """The task's training defaults under the suite's overrides, for all tasks and then for this one."""
+def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
+    """The task's training defaults under the suite's overrides, for all tasks, then for this one, then a strategy's."""
     general = {k: v for k, v in suite.training.items() if k in Training.model_fields}
     own: Any = suite.training.get(task.name, {})
-    return Training.model_validate({**task.training.model_dump(), **general, **own})
+    return Training.model_validate({**task.training.model_dump(), **general, **own, **(strategy or {})})
 
 
 def chain(name: str, encoders: Mapping[str, EncoderSpec]) -> list[EncoderSpec]:
@@ -326,13 +326,15 @@ class _Planner:
         below = self.pretrain(encoder, task)
         asked = self.facts.strategies.get(strategy.label, StrategyNeeds())
         profile = self.facts.resources.only(asked.resources) if asked.resources else None
-        training = training_for(self.suite, self.facts.tasks[task])
+        # A victim that is attacked for its strategy's sake is trained as that says, and stands in no suite.
+        overrides = asked.training if strategy.label in self.facts.strategies else strategy.options
+        training = training_for(self.suite, self.facts.tasks[task], overrides)
         needed = [below, self._behind(profile, task)]
         if asked.attack is not None:
-            clean = Choice(name="clean")
+            clean = Choice(name="clean", options=dict(overrides))
             victim = self.finetune(encoder, task, clean, seed)
             size = self.facts.sizes[task]["train"]
-            n = min(size, training.max_train or size)
+            n = training.train_rows(size)
             needed.append(self.attack(victim, encoder, task, clean, asked.attack, seed, n))
         job = FinetuneJob(
             encoder=portable(effective(encoder, self.facts.encoders)),

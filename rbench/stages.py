@@ -274,7 +274,8 @@ def _finetune(
         encoder,
         data,
         spec.training,
-        module.Options.model_validate(spec.strategy.options),
+        # What else its options say is in spec.training.
+        module.Options(**{k: v for k, v in spec.strategy.options.items() if k in module.Options.model_fields}),
         seed=job.seed,
         device=context.device,
         progress=context.progress.update,

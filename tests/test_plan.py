@@ -36,6 +36,7 @@ from rbench.spec import (
     TaskSpec,
     Training,
     TrainSpec,
+    content_key,
 )
 
 MLM = TrainSpec(objective="mlm", data="corpus", steps=10)
@@ -347,3 +348,50 @@ def test_a_strategy_on_generated_texts_needs_an_attack_on_what_the_clean_victim_
     assert plan.jobs[2].needs == (plan.jobs[1].key,) and plan.jobs[1].needs == (plan.jobs[0].key,)
     fewer = make_plan(planned.model_copy(update={"training": {"max_train": 2}}), facts(strategies=needs)).jobs[1].spec
     assert isinstance(fewer, AttackJob) and fewer.num_examples == 2
+
+
+# ------------------------------------------------------------------------------------------- training by strategy
+
+
+def test_a_strategy_may_say_how_it_is_trained() -> None:
+    tenth = {"clean": {"train_share": 0.1, "learning_rate": 1e-4}}
+    label = "clean[learning_rate=0.0001,train_share=0.1]"
+    needs = {"clean": StrategyNeeds(), label: StrategyNeeds(training=tenth["clean"])}
+    half = {"a": {"train_share": 0.5}}
+    asked = suite(finetune=["clean", tenth], tasks=["a"], encoders=["lm"], seeds=[0], training=half)
+    jobs = {job.parts[2]: job for job in make_plan(asked, facts(strategies=needs)).jobs if job.stage == "finetune"}
+    found = {name: job.spec.training for name, job in jobs.items() if isinstance(job.spec, FinetuneJob)}
+    assert found == {"clean": Training(train_share=0.5), label: Training(train_share=0.1, learning_rate=1e-4)}
+    alone = make_plan(suite(finetune=["clean"], tasks=["a"], training=half), facts())
+    assert jobs["clean"].key == key_of(alone, "finetune/lm/a/clean/seed0"), "another strategy beside it changes nothing"
+
+
+def test_the_victim_of_adversarial_texts_is_trained_as_their_strategy_says() -> None:
+    label = "gen[train_share=0.4]"
+    needs = {label: StrategyNeeds(attack="swap", training={"train_share": 0.4})}
+    asked = suite(finetune=[{"gen": {"train_share": 0.4}}], tasks=["a"], encoders=["lm"], attacks=[], seeds=[0])
+    plan = make_plan(asked, facts(strategies=needs))
+    clean, attack, _ = plan.jobs
+    assert isinstance(clean.spec, FinetuneJob) and clean.spec.training.train_share == 0.4
+    assert isinstance(attack.spec, AttackJob) and attack.spec.num_examples == 2, "0.4 of 5 rows"
+
+
+@pytest.mark.parametrize(
+    ("training", "rows"),
+    [
+        ({}, 200),
+        ({"max_train": 50}, 50),
+        ({"max_train": 900}, 200),
+        ({"train_share": 0.1}, 20),
+        ({"train_share": 0.1, "max_train": 5}, 5),
+        ({"train_share": 1e-4}, 1),
+        ({"train_share": 1}, 200),
+    ],
+)
+def test_rows_that_are_trained_on(training: dict[str, Any], rows: int) -> None:
+    assert Training(**training).train_rows(200) == rows
+
+
+def test_a_share_of_all_rows_is_no_other_job() -> None:
+    assert content_key(Training()) == content_key(Training(train_share=None))
+    assert content_key(Training(train_share=0.5)) != content_key(Training())

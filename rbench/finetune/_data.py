@@ -9,6 +9,7 @@ import numpy as np
 from rbench.errors import JobError
 
 if TYPE_CHECKING:
+    from rbench.spec import Training
     from rbench.tasks import Example, TaskData
 
 
@@ -19,6 +20,11 @@ def sample_split(data: TaskData, split: str, limit: int | None, seed: int) -> li
         return examples
     chosen = np.random.Generator(np.random.PCG64(seed)).permutation(len(examples))[:limit]
     return [examples[i] for i in np.sort(chosen)]
+
+
+def training_sample(data: TaskData, training: Training, seed: int) -> list[Example]:
+    """The training examples that `training` asks for: all of them, or a seeded sample in their original order."""
+    return sample_split(data, "train", training.train_rows(len(data.split("train"))), seed)
 
 
 def encode_split(

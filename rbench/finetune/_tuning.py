@@ -54,7 +54,10 @@ def tune(
     victim = EncoderClassifier(encoder, num_labels=len(data.spec.labels), max_length=training.max_length)
     train, validation = (
         encode_split(data, split, encoder.tokenizer, victim.max_length, limit=limit, seed=seed)
-        for split, limit in (("train", training.max_train), ("validation", training.max_validation))
+        for split, limit in (
+            ("train", training.train_rows(len(data.split("train")))),
+            ("validation", training.max_validation),
+        )
     )
     accuracies: list[float] = []
     with tempfile.TemporaryDirectory(prefix="rbench-finetune-") as folder:

@@ -88,7 +88,7 @@ def run(
     """
     from functools import partial
 
-    from rbench.finetune._data import sample_split
+    from rbench.finetune._data import training_sample
     from rbench.finetune._hardening import Hardening, Tally
     from rbench.finetune._tuning import tune
     from rbench.geometry import Geometry
@@ -103,7 +103,7 @@ def run(
     if options.epochs is not None:
         training = training.model_copy(update={"epochs": options.epochs})
     tally = Tally()
-    examples = sample_split(data, "train", training.max_train, seed)
+    examples = training_sample(data, training, seed)
     victim, scores = tune(
         encoder,
         data,

@@ -53,14 +53,14 @@ def run(
     Raises JobError where an example that is trained on has no outcome.
     """
     from rbench.finetune import clean
-    from rbench.finetune._data import sample_split
+    from rbench.finetune._data import training_sample
 
-    chosen = sample_split(data, "train", training.max_train, seed)
+    chosen = training_sample(data, training, seed)
     made = _adversarial(chosen, generated, options)
     victim, scores = clean.run(
         encoder,
         data.with_train([*chosen, *made]),
-        training.model_copy(update={"max_train": None}),
+        training.model_copy(update={"max_train": None, "train_share": None}),
         clean.Options(),
         seed=seed,
         device=device,

@@ -45,14 +45,17 @@ def run(
     from sklearn.linear_model import LogisticRegression
 
     from rbench.encoders.classifier import EncoderClassifier
-    from rbench.finetune._data import gold, sample_split
+    from rbench.finetune._data import gold, sample_split, training_sample
 
     encoder.to(device).eval()
     steps = len(options.c) + 2
     vectors: dict[str, np.ndarray] = {}
     labels: dict[str, np.ndarray] = {}
-    for done, (split, limit) in enumerate((("train", training.max_train), ("validation", training.max_validation))):
-        examples = sample_split(data, split, limit, seed)
+    chosen = {
+        "train": training_sample(data, training, seed),
+        "validation": sample_split(data, "validation", training.max_validation, seed),
+    }
+    for done, (split, examples) in enumerate(chosen.items()):
         vectors[split] = _vectors(encoder, examples, training.max_length)
         labels[split] = np.array([gold(example) for example in examples])
         progress(done + 1, steps, f"{split}: {len(examples)} vectors")

@@ -320,14 +320,29 @@ def _choices(located: Located, key: str) -> Iterator[_Chosen]:
 
 def _strategy(choice: _Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:
     """What a fine-tuning strategy asks for, once its options are checked and the attack that they name is loaded."""
-    made = check_module("finetune", "finetune strategy", choice.name, choice.place, choice.options, problems)
-    if made is None:
+    own, training = _split(choice, problems)
+    made = check_module("finetune", "finetune strategy", choice.name, choice.place, own, problems)
+    if made is None or check(Training, training, problems) is None:
         return StrategyNeeds()
     attack: Choice | None = getattr(made, "attack", None)
     if attack is not None:
         place = choice.options.at(("attack",)) if "attack" in choice.options.data else choice.place
         entries.attack(attack.name, Located(attack.options, {(): place}), attack.label, place)
-    return StrategyNeeds(resources=needs_of("finetune", choice.name), attack=attack.label if attack else None)
+    return StrategyNeeds(
+        resources=needs_of("finetune", choice.name), attack=attack.label if attack else None, training=training.data
+    )
+
+
+def _split(choice: _Chosen, problems: Problems) -> tuple[Located, Located]:
+    """A strategy's own options, and those keys of `training` that it may set too; what is neither is a problem."""
+    if choice.name not in modules("finetune"):
+        return choice.options, Located({})
+    own = {*module_of("finetune", choice.name).Options.model_fields}
+    training = {*Training.model_fields} - own
+    for key in choice.options.data:
+        if key not in own | training:
+            problems.add(choice.options.key_at((key,)), unknown(f"option of {choice.name}", key, own | training))
+    return choice.options.only(own), choice.options.only(training)
 
 
 def _contrast(merged: Located, entries: Entries, problems: Problems) -> dict[str, tuple[ContrastSpec, ...]]:

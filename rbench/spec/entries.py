@@ -33,13 +33,21 @@ class Training(Strict):
     max_length: Annotated[int, Field(ge=8, le=4096)] = 128
     max_train: Positive | None = None
     """Use at most this many training rows (a seeded sample); None means all."""
+    train_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Use this share of the training rows (a seeded sample, at least one row), and at most `max_train` of them."""
     max_validation: Positive | None = 2000
     """Choose the best epoch on at most this many validation rows."""
     group_by_length: bool = False
     """Batches of texts of like length, shuffled: on a CPU, padding is what short texts spend their time on."""
 
     def idle(self) -> frozenset[str]:
-        return frozenset() if self.group_by_length else frozenset({"group_by_length"})
+        unused = {"group_by_length": self.group_by_length, "train_share": self.train_share}
+        return frozenset(name for name, value in unused.items() if not value)
+
+    def train_rows(self, rows: int) -> int:
+        """How many of a task's training rows are used."""
+        wanted = rows if self.train_share is None else max(1, round(self.train_share * rows))
+        return min(wanted, self.max_train or wanted)
 
 
 class HubData(Strict):

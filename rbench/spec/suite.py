@@ -40,6 +40,8 @@ class StrategyNeeds(Strict):
     resources: tuple[ResourceKind, ...] = ()
     attack: str | None = None
     """Label of the attack whose adversarial texts of the training split it trains on."""
+    training: dict[str, Any] = {}
+    """What its options say of training, over what the task and the suite say."""
 
 
 def _label(value: Any) -> Any:

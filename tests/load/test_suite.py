@@ -231,7 +231,11 @@ def test_a_long_override_is_shortened(world: World) -> None:
     ("old", "new", "message"),
     [
         ("\nseeds:", "\nseed:", 'my.yaml:11:1: unknown key "seed"; did you mean seeds?'),
-        ("\nseeds:", "\nzzzzzzz:", 'my.yaml:11:1: unknown key "zzzzzzz"; valid are: attacks, claims, encoders, '),
+        (
+            "\nseeds:",
+            "\nzzzzzzz:",
+            'my.yaml:11:1: unknown key "zzzzzzz"; valid are: attacks, build, claims, encoders, ',
+        ),
         ("seeds: [0, 1]", "seeds: [0, 1.5]", "my.yaml:11:12: `seeds[1]`: expected a whole number, found 1.5"),
         ("seeds: [0, 1]", "seeds: [0, -1]", "my.yaml:11:12: `seeds[1]`: expected a number of at least 0, found -1"),
         ("seeds: [0, 1]", "seeds: [0, true]", "my.yaml:11:12: `seeds[1]`: expected a whole number, found true"),
@@ -277,7 +281,11 @@ def test_a_long_override_is_shortened(world: World) -> None:
             "finetune: [probe: {c: [0]}]\nresources: world",
             "my.yaml:14:24: `c[0]`: expected a number above 0",
         ),
-        ("resources: world", "finetune: [probe: {d: 1}]\nresources: world", 'my.yaml:14:20: unknown key "d"'),
+        (
+            "resources: world",
+            "finetune: [probe: {d: 1}]\nresources: world",
+            'my.yaml:14:20: unknown option of probe "d"',
+        ),
         (
             "resources: world",
             "evaluate: sts\nresources: world",
@@ -585,3 +593,33 @@ def test_the_catalogue_names_title_reference_and_origin(world: World) -> None:
     assert (attacks["code"].title, attacks["words"].reference) == ("Code", "Jin et al.")
     (suite,) = (entry for entry in loading.catalogue("suites", registry) if entry.name == "named")
     assert suite.title == "A suite that is right [profiles: small, large]"
+
+
+# ------------------------------------------------------------------------------------------- training by strategy
+
+
+def test_a_strategy_may_set_what_training_may(world: World) -> None:
+    world.change(
+        "resources: world",
+        "finetune: [clean, clean: {train_share: 0.1}, probe: {c: [1.0], max_train: 9}]\nresources: world",
+    )
+    loaded = world.load()
+    assert {label: needs.training for label, needs in loaded.strategies.items()} == {
+        "clean": {},
+        "clean[train_share=0.1]": {"train_share": 0.1},
+        "probe[c=[1.0],max_train=9]": {"max_train": 9},
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("train_shar: 0.1", 'unknown option of clean "train_shar"; did you mean train_share'),
+        ("train_share: 2", "`train_share`: expected a number of at most 1.0, found 2"),
+        ("epochs: few", '`epochs`: expected a whole number, found "few"'),
+    ],
+)
+def test_what_a_strategy_may_not_set_is_told_with_its_place(world: World, option: str, message: str) -> None:
+    world.change("resources: world", f"finetune:\n  - clean: {{{option}}}\nresources: world")
+    line = world.error()
+    assert line.startswith("my.yaml:15:") and message in line
