@@ -1,0 +1,284 @@
+"""The edits (`rbench.train.edits`) of a whole corpus: made once, by several processes, and kept in a file.
+
+Tagging and looking words up take nearly all of the time and are shared out; drawing is done here. The processes start
+anew (they are not forked from one that has PyTorch's threads), import no torch, and are over when the file is written.
+
+The file is one JSON line a distinct text and a last line that says what it is of. Its name is a hash of all that decides
+its content: texts, options, seed, the hashes of thesaurus and tagger, and the code. Another corpus is another file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rbench.errors import JobError
+from rbench.resources import locate
+from rbench.resources.lexical import open_tagger
+from rbench.resources.thesaurus import Related, open_thesaurus
+from rbench.spec import ResourceKind, ResourceProfile
+from rbench.train.edits import Edit, EditOptions, Editor, Tagged, Type, tagged, types
+
+NEEDS: tuple[ResourceKind, ...] = ("synonyms", "pos_tagger")
+CHUNK = 250
+"""Texts that a process is given at a time."""
+FEW = 2000
+"""Up to so many texts one process does sooner than others start."""
+Progress = Callable[[int, int, str], None]
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Which thesaurus and tagger, in a form that reaches another process."""
+
+    thesaurus: str
+    tagger: str
+    fingerprint: str
+    """Of the data behind both."""
+    folders: tuple[str, ...]
+    """Where NLTK looks for it."""
+
+    @classmethod
+    def of(cls, profile: ResourceProfile, models_path: Sequence[Path] = ()) -> Lexicon:
+        """Raises ResourceError where something is missing, or the synonyms are a list without antonyms."""
+        import nltk
+
+        from rbench.resources.locate import loader
+
+        found = locate(profile, NEEDS, models_path)
+        sources = [getattr(profile, kind) for kind in NEEDS]
+        kinds = [loader(kind, source) for kind, source in zip(NEEDS, sources, strict=True)]
+        open_thesaurus(kinds[0])
+        marks = "\n".join(found[kind].fingerprint for kind in NEEDS)
+        return cls(kinds[0], kinds[1], marks, tuple(map(str, nltk.data.path)))
+
+
+@dataclass
+class Counts:
+    """What was replaced in a corpus."""
+
+    texts: int = 0
+    words: int = 0
+    synonyms: int = 0
+    """Words replaced in x_syn."""
+    antonyms: int = 0
+    """Words replaced in x_ant by antonyms."""
+    strangers: int = 0
+    """Words replaced in x_ant by words of the corpus."""
+    without_synonym: int = 0
+    """Texts of which x_syn is the text itself."""
+    without_antonym: int = 0
+    """Texts whose x_ant has no antonym."""
+    without_either: int = 0
+    """Texts of which x_ant is the text itself."""
+    synonym_rate: float = field(default=0.0)
+    antonym_rate: float = field(default=0.0)
+
+    def add(self, found: Tagged, synonymous: Edit, contrary: Edit) -> None:
+        """Count one text's."""
+        self.texts += 1
+        self.words += found.words
+        self.synonyms += len(synonymous.spans)
+        self.antonyms += contrary.antonyms
+        self.strangers += len(contrary.spans) - contrary.antonyms
+        self.without_synonym += not synonymous.spans
+        self.without_antonym += not contrary.antonyms
+        self.without_either += not contrary.spans
+
+    @property
+    def synonym_share(self) -> float:
+        """Share of words replaced in x_syn."""
+        return self.synonyms / max(1, self.words)
+
+    @property
+    def antonym_share(self) -> float:
+        """Share of words replaced in x_ant."""
+        return (self.antonyms + self.strangers) / max(1, self.words)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.synonym_share:.1%} of words replaced in x_syn and {self.antonym_share:.1%} in x_ant (antonyms "
+            f"{self.antonyms / max(1, self.words):.1%}); of {self.texts} texts {self.without_synonym} have no x_syn, "
+            f"{self.without_antonym} no antonym, {self.without_either} no x_ant"
+        )
+
+
+class Edits:
+    """(x_syn, x_ant) by text, read from the file as they are asked for; `counts` of all of them."""
+
+    def __init__(self, path: Path, texts: Sequence[str], address: str) -> None:
+        """ValueError where the file is not whole, or of something else."""
+        self._file = path.open("rb")
+        offsets, end = [0], b""
+        for end in self._file:
+            offsets.append(offsets[-1] + len(end))
+        said = json.loads(end or b"{}")
+        if said.get("address") != address or len(offsets) != len(texts) + 2:
+            raise ValueError(f"{path} is damaged")
+        self.counts = Counts(**said["counts"])
+        self._offsets = dict(zip(texts, offsets, strict=False))
+
+    def __getitem__(self, text: str) -> tuple[Edit, Edit]:
+        self._file.seek(self._offsets[text])
+        same, other = json.loads(self._file.readline())
+        return _edit(*same), _edit(*other)
+
+
+def of_corpus(
+    texts: Sequence[str],
+    folder: Path,
+    lexicon: Lexicon,
+    options: EditOptions,
+    seed: int,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> Edits:
+    """The edits of all of `texts`, from `folder` where they lie there already.
+
+    Args:
+        progress: told how many texts are tagged.
+        workers: processes; None: one a core where the corpus is worth them.
+
+    Raises:
+        JobError: a process died.
+    """
+    distinct = sorted(set(texts))
+    address = _address(distinct, lexicon, options, seed)
+    path = folder / f"edits-{address[:16]}.jsonl"
+    with suppress(FileNotFoundError, ValueError, TypeError):
+        return Edits(path, distinct, address)
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = Counts()
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".part", delete=False) as file:
+        try:
+            for one in generate(distinct, lexicon, options, seed, counts, progress, workers):
+                file.write(json.dumps([[e.text, e.spans, e.antonyms] for e in one]) + "\n")
+            file.write(json.dumps({"address": address, "counts": asdict(counts)}) + "\n")
+            file.close()
+            os.replace(file.name, path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+    return Edits(path, distinct, address)
+
+
+def generate(
+    texts: Sequence[str],
+    lexicon: Lexicon,
+    options: EditOptions,
+    seed: int,
+    counts: Counts,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> Iterator[tuple[Edit, Edit]]:
+    """(x_syn, x_ant) of each text in turn; `counts` counts them."""
+    count = workers or (_cores() if len(texts) > FEW else 1)
+    with _Pool(min(count, -(-len(texts) // CHUNK)), lexicon) as pool:
+        found: list[Tagged] = []
+        for part in pool.map(_tag, texts):
+            found += part
+            if progress is not None:
+                progress(len(found), len(texts), "texts tagged for edits")
+        occurring = types(texts, found)
+        kinds = sorted(occurring)
+        table = dict(zip(kinds, (one for part in pool.map(_look_up, kinds) for one in part), strict=True))
+    editor = Editor(options, seed, table, occurring, texts, found)
+    counts.synonym_rate, counts.antonym_rate = editor.synonym_rate, editor.antonym_rate
+    for text, one in zip(texts, found, strict=True):
+        edits = editor.edit(text, one)
+        counts.add(one, *edits)
+        yield edits
+
+
+def _address(texts: Sequence[str], lexicon: Lexicon, options: EditOptions, seed: int) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+    root = Path(__file__).resolve().parent.parent
+    code = ("train/edits.py", "train/edited.py", "resources/thesaurus.py", "resources/lexical.py", "mini/thesaurus.py")
+    said = {
+        "texts": digest.hexdigest(),
+        "options": options.model_dump(),
+        "seed": seed,
+        "lexicon": [lexicon.thesaurus, lexicon.tagger, lexicon.fingerprint],
+        "packages": {name: version(name) for name in ("nltk", "lemminflect")},
+        "code": [hashlib.sha256((root / name).read_bytes()).hexdigest() for name in code],
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _edit(text: str, spans: Sequence[Sequence[int]], antonyms: int) -> Edit:
+    return Edit(text, tuple((start, end) for start, end in spans), antonyms)
+
+
+# ------------------------------------------------------------------------------------------------------- processes
+
+
+class _Pool:
+    """Maps over chunks: here, or in several processes."""
+
+    def __init__(self, count: int, lexicon: Lexicon) -> None:
+        self._executor: ProcessPoolExecutor | None = None
+        if count < 2:
+            _begin(lexicon, here=True)
+            return
+        context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+        self._executor = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(lexicon,))
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=error[0] is None, cancel_futures=True)
+        _lexicon.clear()
+
+    def map(self, function: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterator[list[R]]:
+        """function(chunk) of each chunk of `items`, in order."""
+        chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+        try:
+            yield from (map if self._executor is None else self._executor.map)(function, chunks)
+        except BrokenProcessPool as error:
+            raise JobError(
+                "a process that edits sentences ended without a word; it may have run out of memory"
+            ) from error
+
+
+_lexicon: dict[str, Any] = {}
+"""What a process has opened: its thesaurus and its tagger."""
+
+
+def _begin(lexicon: Lexicon, *, here: bool = False) -> None:
+    if not here:
+        import nltk
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+        nltk.data.path[:] = lexicon.folders
+    _lexicon.update(thesaurus=open_thesaurus(lexicon.thesaurus), tagger=open_tagger(lexicon.tagger))
+
+
+def _tag(texts: Sequence[str]) -> list[Tagged]:
+    return [tagged(text, _lexicon["tagger"]) for text in texts]
+
+
+def _look_up(kinds: Sequence[Type]) -> list[Related]:
+    return [_lexicon["thesaurus"](word, tag) for word, tag in kinds]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

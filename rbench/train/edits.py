@@ -1,0 +1,265 @@
+"""The edits of CLINE (Wang et al. 2021, section 3.1): a sentence that says the same, and one that says another thing.
+
+Replaceable are verbs, nouns, adjectives and adverbs by their universal tag, but for auxiliaries and `not`, which taggers
+with finer tags tell apart, and for capitalised words within a sentence, which are names. x_syn puts a synonym, a hypernym
+or another inflection in the place of a word, each kind equally often where the word has it (ours). x_ant puts antonyms
+where there are any, and elsewhere words drawn from the corpus: as often as they occur there under the same tag, so that
+rarity does not give them away (ours), and never a word that the thesaurus relates to the one they replace.
+
+The paper replaces about 40% and 20% of tokens. Here the share is of words, which are tokens with a letter or a digit, and
+of the whole corpus: a sentence may have fewer words that can be replaced, then others make up for it (`rate`). Where a
+word can be replaced at all, one is. Sentences are drawn for by themselves, by a generator seeded with (seed, sentence).
+
+No torch, no files, no processes: `rbench.train.edited` has those.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from array import array
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from rbench.resources.thesaurus import TAGS, Related
+from rbench.spec.words import Positive, Share, Strict
+
+T = TypeVar("T")
+Type = tuple[str, str]
+"""A lower-case word and its universal tag."""
+_TOKEN = re.compile(
+    r"<\w+>|\w+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|re|ve|ll)\b|\w+(?:[-.]\w+|['’](?!(?:s|m|d|re|ve|ll)\b)\w+)*|[^\w\s]",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
+_AUXILIARIES = frozenset(
+    "am is are was were be been being have has had having do does did doing done can could may might must shall should "
+    "will would ca wo sha ai need dare ought cannot not".split()
+)
+_TRIES = 50
+
+
+class EditOptions(Strict):
+    """How much is replaced, and by what."""
+
+    synonym_share: Share = 0.4
+    """Share of words replaced in x_syn, over the corpus: "about 40%"."""
+    antonym_share: Share = 0.2
+    """Share of words replaced in x_ant: "about 20%"."""
+    nearest: Positive = 3
+    """A replacement is one of so many first of its kind: thesauri begin with a word's most frequent sense (ours)."""
+
+
+class Place(NamedTuple):
+    """A replaceable word: text[start:end], and its universal tag."""
+
+    start: int
+    end: int
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """What there is to replace in a text: the number of its words, and three numbers a place, packed (`places`)."""
+
+    words: int
+    packed: array[int]
+
+    def places(self) -> Iterator[Place]:
+        """The places, in the order of the text."""
+        numbers = iter(self.packed)
+        return (Place(start, end, TAGS[tag]) for start, end, tag in zip(numbers, numbers, numbers, strict=True))
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edited text; `spans` are where its replacements stand in it, `antonyms` how many of them are antonyms."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+    antonyms: int = 0
+
+
+def tagged(text: str, tagger: Callable[[Sequence[str]], Sequence[tuple[str, str]]]) -> Tagged:
+    """The words of `text` that may be replaced, by what `tagger` says of its tokens in context."""
+    tokens = list(_TOKEN.finditer(text))
+    packed, words, begins = array("I"), 0, True
+    for token, (word, tag) in zip(tokens, tagger([token[0] for token in tokens]), strict=True):
+        named = word[0].isupper() and not begins
+        if tag in TAGS and not named and _WORD.fullmatch(word) and word.lower() not in _AUXILIARIES:
+            packed.extend((token.start(), token.end(), TAGS.index(tag)))
+        if any(map(str.isalnum, word)):
+            words, begins = words + 1, False
+        elif word in ".!?":
+            begins = True
+    return Tagged(words, packed)
+
+
+def types(texts: Sequence[str], found: Sequence[Tagged]) -> Counter[Type]:
+    """How often each replaceable word occurs under each tag."""
+    return Counter(
+        (text[place.start : place.end].lower(), place.tag)
+        for text, one in zip(texts, found, strict=True)
+        for place in one.places()
+    )
+
+
+def rate(share: float, words: Sequence[int], most: Sequence[int]) -> float:
+    """The least q in 0..1 with which `share` of all words are replaced; 1 where even that is too little.
+
+    Args:
+        words: how many words a sentence has.
+        most: how many of them can be replaced: `expected(q, n, m)` are.
+    """
+    n, m = np.asarray(words, dtype=float), np.asarray(most, dtype=float)
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        q = (low + high) / 2
+        low, high = (low, q) if np.clip(q * n, np.minimum(1, m), m).sum() >= share * n.sum() else (q, high)
+    return high
+
+
+def expected(q: float, words: int, most: int) -> float:
+    """How many words are replaced on average: q of them, at least one, at most as many as can be."""
+    return float(min(max(q * words, 1), most))
+
+
+class Editor:
+    """Makes x_syn and x_ant of the sentences of one corpus.
+
+    Args:
+        options: what is replaced.
+        seed: of all draws.
+        table: what the thesaurus says of every type of the corpus.
+        counts: how often each type occurs, from which words are drawn.
+        texts, found: the corpus, for the two rates.
+    """
+
+    def __init__(
+        self,
+        options: EditOptions,
+        seed: int,
+        table: Mapping[Type, Related],
+        counts: Mapping[Type, int],
+        texts: Sequence[str],
+        found: Sequence[Tagged],
+    ) -> None:
+        self._options, self._seed, self._table = options, seed, table
+        self._same = {kind for kind, related in table.items() if _kinds(related)}
+        self._drawn = {tag: _Distribution(tag, counts) for tag in TAGS}
+        self._other = {kind for kind, related in table.items() if related.antonyms or self._drawn[kind[1]].size > 1}
+        able = [self._able(text, one) for text, one in zip(texts, found, strict=True)]
+        words = [one.words for one in found]
+        self.synonym_rate = rate(options.synonym_share, words, [same for same, _ in able])
+        self.antonym_rate = rate(options.antonym_share, words, [other for _, other in able])
+
+    def _able(self, text: str, found: Tagged) -> tuple[int, int]:
+        """How many words of a text can be replaced in x_syn and in x_ant."""
+        kinds = [_kind(text, place) for place in found.places()]
+        return sum(kind in self._same for kind in kinds), sum(kind in self._other for kind in kinds)
+
+    def edit(self, text: str, found: Tagged) -> tuple[Edit, Edit]:
+        """(x_syn, x_ant); the text itself, without spans, where nothing can be replaced."""
+        chance = random.Random(f"{self._seed}\0{text}")  # of it only random(), which no version of Python changes
+        places = [(place, _kind(text, place)) for place in found.places()]
+        same = _shuffled([one for one in places if one[1] in self._same], chance)
+        synonyms = {
+            place: self._synonym(kind, chance)
+            for place, kind in same[: _count(self.synonym_rate, found.words, len(same), chance)]
+        }
+        other = _shuffled([one for one in places if one[1] in self._other], chance)
+        other.sort(key=lambda one: not self._table[one[1]].antonyms)  # stable: antonyms first, in the order drawn
+        antonyms: dict[Place, str] = {}
+        count, opposite = _count(self.antonym_rate, found.words, len(other), chance), 0
+        for place, kind in other:
+            if len(antonyms) == count:
+                break
+            nearest = self._table[kind].antonyms[: self._options.nearest]
+            word = _choice(nearest, chance) if nearest else self._stranger(kind, chance)
+            if word is not None:
+                antonyms[place], opposite = word, opposite + bool(nearest)
+        return _replaced(text, synonyms), _replaced(text, antonyms, opposite)
+
+    def _synonym(self, kind: Type, chance: random.Random) -> str:
+        return _choice(_choice(_kinds(self._table[kind]), chance)[: self._options.nearest], chance)
+
+    def _stranger(self, kind: Type, chance: random.Random) -> str | None:
+        """A word of the corpus with the same tag that is not related to this one; None after many in vain."""
+        own = {kind[0], *self._table[kind].all}
+        for _ in range(_TRIES):
+            word = self._drawn[kind[1]].draw(chance)
+            if own.isdisjoint((word, *self._table[word, kind[1]].forms)):
+                return word
+        return None
+
+
+class _Distribution:
+    """The words of a tag, as often as they occur."""
+
+    def __init__(self, tag: str, counts: Mapping[Type, int]) -> None:
+        self._words = sorted(word for word, own in counts if own == tag)
+        self._sums = list(accumulate(counts[word, tag] for word in self._words))
+        self.size = len(self._words)
+
+    def draw(self, chance: random.Random) -> str:
+        return self._words[bisect(self._sums, int(chance.random() * self._sums[-1]))]
+
+
+def marks(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[int]:
+    """delta_t of equation 4: 1 for a token that shares a character with a replacement, so for each of its pieces.
+
+    Args:
+        offsets: where each token of the edited text stands in it, (0, 0) for special tokens.
+        spans: `Edit.spans`.
+    """
+    found, at = [], 0
+    for start, end in offsets:
+        while start < end and at < len(spans) and spans[at][1] <= start:
+            at += 1
+        found.append(int(start < end and at < len(spans) and spans[at][0] < end))
+    return found
+
+
+def _kind(text: str, place: Place) -> Type:
+    return text[place.start : place.end].lower(), place.tag
+
+
+def _kinds(related: Related) -> list[tuple[str, ...]]:
+    return [words for words in (related.synonyms, related.hypernyms, related.forms) if words]
+
+
+def _count(q: float, words: int, most: int, chance: random.Random) -> int:
+    """`expected`, rounded up as often as keeps the mean."""
+    mean = expected(q, words, most)
+    return int(mean) + (chance.random() < mean - int(mean))
+
+
+def _choice(items: Sequence[T], chance: random.Random) -> T:
+    return items[int(chance.random() * len(items))]
+
+
+def _shuffled(items: list[T], chance: random.Random) -> list[T]:
+    return [item for _, _, item in sorted((chance.random(), at, item) for at, item in enumerate(items))]
+
+
+def _replaced(text: str, words: Mapping[Place, str], antonyms: int = 0) -> Edit:
+    parts, spans, at, length = [], [], 0, 0
+    for place in sorted(words):
+        kept, word = text[at : place.start], _cased(words[place], text[place.start : place.end])
+        start = length + len(kept)
+        parts += [kept, word]
+        spans.append((start, start + len(word)))
+        at, length = place.end, start + len(word)
+    return Edit("".join((*parts, text[at:])), tuple(spans), antonyms)
+
+
+def _cased(word: str, like: str) -> str:
+    if like.isupper():
+        return word.upper()
+    return word[0].upper() + word[1:] if like[0].isupper() else word
