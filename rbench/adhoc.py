@@ -10,9 +10,9 @@ from typing import Any
 
 from rbench.errors import SuiteError
 from rbench.load import load_encoder
-from rbench.load.places import Located, Problems, parse
+from rbench.load.places import Located, Problems, parse, read
 from rbench.registry import NAME, Registry, unknown
-from rbench.spec import TrainSpec, is_text_file
+from rbench.spec import IN_DOMAIN, TrainSpec, is_text_file
 from rbench.train import objectives
 
 OF_ENCODER = ("pooling", "layers", "revision")
@@ -49,6 +49,8 @@ def entry(what: str, given: Given, registry: Registry) -> Located | None:
     encoders, known = registry.names("encoders"), objectives.names()
     ad_hoc = given.base is not None or given.data is not None
     if what in encoders and not (ad_hoc and what in known):
+        if given.flags == ["--data"] and (located := _in_domain(what, given, registry)) is not None:
+            return located
         if given.flags:
             raise SuiteError(_another(what, given, registry))
         return None
@@ -63,6 +65,19 @@ def entry(what: str, given: Given, registry: Registry) -> Located | None:
     if given.steps is not None and given.epochs is not None:
         raise SuiteError("--steps and --epochs exclude each other")
     return _put_together(what, given, registry)
+
+
+def _in_domain(what: str, given: Given, registry: Registry) -> Located | None:
+    """An encoder that a suite trains on the texts of each task, trained on those of one; None where it is not such."""
+    spec = load_encoder(what, registry)
+    if spec.train is None or spec.train.data != IN_DOMAIN:
+        return None
+    problems = Problems()
+    data = _corpus(str(given.data), registry, problems)
+    name = f"{what}-{Path(data).stem}"
+    located = read(registry.path("encoders", what), problems)
+    problems.raise_any()
+    return located.put(("name",), Located(name, {(): "--data"})).put(("train", "data"), Located(data, {(): "--data"}))
 
 
 def _another(what: str, given: Given, registry: Registry) -> str:

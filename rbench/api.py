@@ -104,6 +104,7 @@ def _estimate(job: Job, prepared: Prepared) -> Estimate | None:
     if not isinstance(spec, AttackJob):
         return None
     words = _mean_words(prepared.data[spec.task.name], spec.attack.protect.get(spec.task.kind, ()))
+    # Training texts are taken to be as long as test texts.
     return Estimate(spec.num_examples, round(spec.num_examples * words * spec.attack.queries_per_word))
 
 

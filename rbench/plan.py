@@ -14,8 +14,10 @@ from typing import Any
 
 from rbench.errors import PlanError
 from rbench.spec import (
+    IN_DOMAIN,
     AttackJob,
     AttackSpec,
+    Choice,
     EncoderSpec,
     EvaluateJob,
     Evaluation,
@@ -24,6 +26,7 @@ from rbench.spec import (
     Plan,
     PretrainJob,
     ResourceProfile,
+    StrategyNeeds,
     Suite,
     TaskSpec,
     Training,
@@ -51,6 +54,10 @@ class Facts:
     """Content hash by task and split, for splits of which nothing else of the task is used."""
     resource_weights: Mapping[str, str] = field(default_factory=dict)
     """Content hash by resource kind, for resources that are not made by a job."""
+    training: Mapping[str, tuple[ResourceProfile, Mapping[str, str]]] = field(default_factory=dict)
+    """What an encoder's objective asks of a resource profile of its own, and content hashes of it by kind."""
+    strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
+    """What fine-tuning strategies ask for, by label."""
 
 
 def make_plan(suite: Suite, facts: Facts) -> Plan:
@@ -69,15 +76,22 @@ def make_plan(suite: Suite, facts: Facts) -> Plan:
         for task in suite.tasks:
             for encoder in suite.encoders:
                 for strategy in suite.finetune:
-                    victim = planner.finetune(encoder, task, strategy.label, seed)
+                    victim = planner.finetune(encoder, task, strategy, seed)
                     for attack in suite.attacks:
-                        for job in planner.attack(victim, encoder, task, strategy.label, attack.label, seed):
-                            jobs[job.key] = job
+                        job = planner.attack(victim, encoder, task, strategy, attack.label, seed)
+                        jobs[job.key] = job
                     if not suite.attacks:
                         jobs[victim.key] = victim
-    needed = planner.with_needs(jobs)
+    return Plan(suite=suite, jobs=tuple(_by_stage(planner.with_needs(jobs))))
+
+
+def _by_stage(jobs: list[Job]) -> list[Job]:
+    """The jobs stage by stage, none before one that it needs: a fine-tuning on adversarial texts comes with attacks."""
     order = {"pretrain": 0, "evaluate": 1, "finetune": 2, "build": 3, "attack": 4}
-    return Plan(suite=suite, jobs=tuple(sorted(needed, key=lambda job: order[job.stage])))
+    rank: dict[str, int] = {}
+    for job in jobs:
+        rank[job.key] = max([order[job.stage], *(rank[key] for key in job.needs)])
+    return sorted(jobs, key=lambda job: rank[job.key])
 
 
 def training_for(suite: Suite, task: TaskSpec) -> Training:
@@ -132,10 +146,16 @@ def portable(spec: EncoderSpec) -> EncoderSpec:
     if spec.word_vectors is not None and _is_path(spec.word_vectors):
         changes["word_vectors"] = _last(spec.word_vectors)
     if (train := spec.train) is not None:
-        options = {k: _last(v) if isinstance(v, str) and _is_path(v) else v for k, v in train.options.items()}
+        options = {k: _portable(v) for k, v in train.options.items()}
         data = _last(train.data) if is_text_file(train.data) else train.data
         changes["train"] = train.model_copy(update={"data": data, "options": options})
     return spec.model_copy(update=changes)
+
+
+def _portable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _portable(v) for k, v in value.items()}
+    return _last(value) if isinstance(value, str) and _is_path(value) else value
 
 
 def _is_path(name: str) -> bool:
@@ -150,6 +170,17 @@ def trained_root(name: str, encoders: Mapping[str, EncoderSpec]) -> str | None:
     """Name of the encoder whose pretrain job makes the weights of `name`; None where they come from folder or hub."""
     last = chain(name, encoders)[-1]
     return last.name if last.train is not None else None
+
+
+def in_domain_for(spec: EncoderSpec, task: str | None) -> EncoderSpec:
+    """The encoder as it is trained on the texts of one task; PlanError where there is none."""
+    assert spec.train is not None
+    if task is None:
+        raise PlanError(
+            f"encoder {spec.name} is trained on the texts of the task that it is fine-tuned on (data: {IN_DOMAIN}), "
+            f"and here it is used without one. Name a corpus: {{{spec.name}: {{data: CORPUS}}}}; a task is one too."
+        )
+    return spec.model_copy(update={"train": spec.train.model_copy(update={"data": task})})
 
 
 def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec | None:
@@ -219,30 +250,48 @@ class _Planner:
     def _keep(self, job: Job) -> Job:
         return self.made.setdefault(job.key, job)
 
-    def pretrain(self, name: str) -> Job | None:
-        """The job that makes the weights under encoder `name`, or None where they exist already."""
+    def pretrain(self, name: str, task: str | None = None) -> Job | None:
+        """The job that makes the weights under encoder `name`, or None where they exist already.
+
+        Args:
+            task: what it will be fine-tuned on, on whose training texts an in-domain encoder is trained; PlanError
+                where such a one has none.
+        """
         root = trained_root(name, self.facts.encoders)
         if root is None:
             return None
         facts, spec = self.facts, self.facts.encoders[root]
+        in_domain = spec.train is not None and spec.train.data == IN_DOMAIN
+        spec = in_domain_for(spec, task) if in_domain else spec
         assert spec.train is not None
+        data = facts.splits[spec.train.data, "train"] if in_domain else facts.data[spec.train.data]
         base, selected_by = registered_base(spec, facts.encoders), spec.train.select_by
-        needed = [self.pretrain(base)] if base is not None else []
+        needed = [self.pretrain(base, task)] if base is not None else []
         fingerprints = {}
         for option, model in facts.models.get(root, {}).items():
-            made = self.pretrain(model) if model in facts.encoders else None
+            made = self.pretrain(model, task) if model in facts.encoders else None
             needed.append(made)
             if made is None:
                 fingerprints[option] = facts.weights[model]
+        profile, hashes = facts.training.get(root, (None, {}))
+        needed.append(self._behind(profile, task))
         job = PretrainJob(
             encoder=portable(spec),
             base_fingerprint=facts.weights.get(root),
-            data_fingerprint=facts.data[spec.train.data],
+            data_fingerprint=data,
             selection_fingerprint=facts.splits[selected_by, "validation"] if selected_by is not None else None,
             model_fingerprints=fingerprints,
+            resources=profile,
+            resource_fingerprints=dict(hashes),
         )
         needs = tuple(dict.fromkeys(below.key for below in needed if below is not None))
-        return self._keep(Job.make(job, (root,), needs, spec.train.seed))
+        parts = (root, spec.train.data) if in_domain else (root,)
+        return self._keep(Job.make(job, parts, needs, spec.train.seed))
+
+    def _behind(self, profile: ResourceProfile | None, task: str | None = None) -> Job | None:
+        """The job that trains the masked LM of a profile, where that is an encoder of ours."""
+        lm = profile.masked_lm if profile is not None else None
+        return self.pretrain(lm.name, task) if lm is not None and lm.kind == "encoder" and lm.name else None
 
     def evaluate(self, encoder: str, evaluation: Evaluation) -> Job:
         """The job that scores an encoder on one split of a task; nothing is left to chance, so its seed is 0."""
@@ -256,43 +305,67 @@ class _Planner:
         )
         return self._keep(Job.make(job, (encoder, evaluation.label), (below.key,) if below else (), 0))
 
-    def finetune(self, encoder: str, task: str, strategy: str, seed: int) -> Job:
+    def finetune(self, encoder: str, task: str, strategy: Choice, seed: int) -> Job:
         """The job that makes the victim: encoder + head, fine-tuned on the task with one strategy and seed."""
-        below = self.pretrain(encoder)
-        choice = next(c for c in self.suite.finetune if c.label == strategy)
+        below = self.pretrain(encoder, task)
+        asked = self.facts.strategies.get(strategy.label, StrategyNeeds())
+        profile = self.facts.resources.only(asked.resources) if asked.resources else None
+        training = training_for(self.suite, self.facts.tasks[task])
+        needed = [below, self._behind(profile, task)]
+        if asked.attack is not None:
+            clean = Choice(name="clean")
+            victim = self.finetune(encoder, task, clean, seed)
+            size = self.facts.sizes[task]["train"]
+            n = min(size, training.max_train or size)
+            needed.append(self.attack(victim, encoder, task, clean, asked.attack, seed, n))
         job = FinetuneJob(
             encoder=portable(effective(encoder, self.facts.encoders)),
             encoder_fingerprint=None if below else self.facts.weights[encoder],
-            strategy=choice,
+            strategy=strategy,
             task=self.facts.tasks[task],
             data_fingerprint=self.facts.data[task],
-            training=training_for(self.suite, self.facts.tasks[task]),
+            training=training,
+            resources=profile,
+            resource_fingerprints=self._hashes(profile),
         )
-        return self._keep(Job.make(job, (encoder, task, strategy), (below.key,) if below else (), seed))
+        needs = tuple(dict.fromkeys(one.key for one in needed if one is not None))
+        return self._keep(Job.make(job, (encoder, task, strategy.label), needs, seed))
 
-    def attack(self, victim: Job, encoder: str, task: str, strategy: str, attack: str, seed: int) -> list[Job]:
-        """The attack on one victim (one job; a list because attacks may come to need jobs of their own)."""
+    def attack(
+        self,
+        victim: Job,
+        encoder: str,
+        task: str,
+        strategy: Choice,
+        attack: str,
+        seed: int,
+        training_texts: int | None = None,
+    ) -> Job:
+        """The attack on one victim; on so many of the texts that it was trained on, where a number is given."""
         spec, facts = self.facts.attacks[attack], self.facts
         wanted = self.suite.examples_for(task)
-        kept = {kind: getattr(facts.resources, kind) for kind in spec.needs}
-        profile = ResourceProfile(name=facts.resources.name, **kept)
-        needs = [victim.key]
-        lm = profile.masked_lm
-        if lm is not None and lm.kind == "encoder" and lm.name is not None:
-            below = self.pretrain(lm.name)
-            if below is not None:
-                needs.append(below.key)
+        profile = facts.resources.only(spec.needs)
+        below = self._behind(profile, task)
+        n = facts.sizes[task]["test"] if wanted == "all" else wanted
         job = AttackJob(
             encoder=encoder,
-            strategy=victim.spec.strategy if isinstance(victim.spec, FinetuneJob) else self.suite.finetune[0],
+            strategy=strategy,
             task=facts.tasks[task],
             data_fingerprint=facts.data[task],
             attack=spec,
             resources=profile,
-            resource_fingerprints={k: v for k, v in sorted(facts.resource_weights.items()) if k in kept},
-            num_examples=facts.sizes[task]["test"] if wanted == "all" else wanted,
+            resource_fingerprints=self._hashes(profile),
+            num_examples=n if training_texts is None else training_texts,
+            split="test" if training_texts is None else "train",
         )
-        return [self._keep(Job.make(job, (encoder, task, strategy, attack), tuple(dict.fromkeys(needs)), seed))]
+        parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
+        needs = (victim.key, below.key) if below is not None else (victim.key,)
+        return self._keep(Job.make(job, parts, tuple(dict.fromkeys(needs)), seed))
+
+    def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
+        """Content hashes of what a profile has, as far as no job makes it."""
+        found = sorted(self.facts.resource_weights.items())
+        return {kind: value for kind, value in found if profile is not None and getattr(profile, kind) is not None}
 
     def with_needs(self, jobs: Mapping[str, Job]) -> list[Job]:
         """`jobs` and all that they need, each after its needs, in order of first use."""

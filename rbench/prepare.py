@@ -13,7 +13,7 @@ from rbench.errors import ResourceError
 from rbench.plan import Facts, make_plan, weights_source
 from rbench.registry import Registry
 from rbench.score.sts import FEWEST
-from rbench.spec import EncoderSpec, Plan, Suite, TaskSpec
+from rbench.spec import EncoderSpec, Plan, ResourceProfile, Suite, TaskSpec
 
 if TYPE_CHECKING:
     from rbench.tasks import TaskData
@@ -71,11 +71,12 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     encoders, tasks = loaded.encoders, loaded.tasks
     problems: list[str] = []
     data = _open_tasks(tasks, options, problems)
-    problems += _too_small(encoders, data)
-    splits = _scored_splits(loaded, data, problems)
+    problems += _too_small(loaded, data)
+    splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
     _check_packages(encoders, problems)
     resources = _locate_resources(loaded, options, problems)
+    training = _locate_training(loaded, options, problems)
     if problems:
         raise ResourceError("\n".join(dict.fromkeys(problems)))
     facts = Facts(
@@ -89,6 +90,8 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         models=loaded.models,
         splits=splits,
         resource_weights=resources,
+        training=training,
+        strategies=loaded.strategies,
     )
     noted = (*loaded.suite.tasks, *(evaluation.task for evaluation in loaded.suite.evaluations))
     return Prepared(
@@ -146,6 +149,12 @@ def _scored_splits(
     return found
 
 
+def _trained_on(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> dict[tuple[str, str], str]:
+    """Fingerprints of the training splits whose texts in-domain encoders are trained on."""
+    tasks = [name for name in loaded.suite.tasks if name in data] if loaded.in_domain else []
+    return {(name, "train"): data[name].split_fingerprint("train") for name in tasks}
+
+
 def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, str]:
     """Fingerprints by name of the further models that training needs, those that are encoders of the registry left out
     (they are located as such)."""
@@ -163,16 +172,16 @@ def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]
     return found
 
 
-def _too_small(encoders: Mapping[str, EncoderSpec], data: Mapping[str, TaskData]) -> list[str]:
+def _too_small(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> list[str]:
     """What is wrong with corpora that were found: fewer sentences than a batch."""
     from rbench.train import batches
 
     return [
         wrong
-        for name, spec in encoders.items()
+        for name, spec in loaded.encoders.items()
         if spec.train is not None
-        and spec.train.data in data
-        and (wrong := batches.problem(name, spec.train, _texts(data[spec.train.data])))
+        for corpus in (loaded.suite.tasks if name in loaded.in_domain else (spec.train.data,))
+        if corpus in data and (wrong := batches.problem(name, spec.train, _texts(data[corpus])))
     ]
 
 
@@ -210,8 +219,10 @@ def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[s
     from rbench import resources
 
     users: dict[Any, list[str]] = {}
-    for label, spec in loaded.attacks.items():
-        for kind in spec.needs:
+    asked = [(label, spec.needs) for label, spec in loaded.attacks.items()]
+    asked += [(label, needs.resources) for label, needs in loaded.strategies.items()]
+    for label, kinds in asked:
+        for kind in kinds:
             users.setdefault(kind, []).append(label)
     try:
         found = resources.locate(loaded.resources, users, options.models)
@@ -219,6 +230,23 @@ def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[s
         problems.append(str(error))
         return {}
     return {kind: located.fingerprint for kind, located in found.items()}
+
+
+def _locate_training(
+    loaded: loading.Loaded, options: Options, problems: list[str]
+) -> dict[str, tuple[ResourceProfile, dict[str, str]]]:
+    """What encoders' objectives ask of resource profiles of their own, with its content hashes."""
+    from rbench import resources
+
+    asked = {}
+    for name, (profile, needs) in loaded.training_resources.items():
+        try:
+            found = resources.locate(profile, dict.fromkeys(needs, (f"encoder {name}",)), options.models)
+        except ResourceError as error:
+            problems.append(str(error))
+            continue
+        asked[name] = (profile, {str(kind): located.fingerprint for kind, located in found.items()})
+    return asked
 
 
 def _data_notes(data: TaskData) -> list[str]:

@@ -23,9 +23,10 @@ import rbench
 from rbench import cards, provenance, score
 from rbench.cache import WeightCache, weights_hash
 from rbench.errors import JobError, RbenchError
-from rbench.plan import registered_base, trained_root, weights_source
+from rbench.plan import in_domain_for, registered_base, trained_root, weights_source
 from rbench.progress import Progress
 from rbench.spec import (
+    IN_DOMAIN,
     AttackJob,
     EncoderSpec,
     EvaluateJob,
@@ -142,7 +143,8 @@ def _cached(
             provenance=source(dataset_fingerprint=fingerprint, weights_hash=weights_hash(entry.folder)),
         )
         if isinstance(job.spec, PretrainJob):
-            cards.write(entry.folder, job.spec.encoder.name, context.encoders, context.tasks, record)
+            own = _own(job.spec, context)
+            cards.write(entry.folder, own.name, {**context.encoders, own.name: own}, context.tasks, record)
         return entry.publish(record)
 
 
@@ -152,10 +154,11 @@ def _pretrain(
     from rbench.train import batches, pretrain
     from rbench.train.selection import Selection
 
-    own = context.encoders[spec.encoder.name]  # the job's spec holds no paths
+    own = _own(spec, context)
     train = own.train
     assert train is not None
-    corpus = context.data(context.tasks[train.data], spec.data_fingerprint)
+    split: Split | None = "train" if context.encoders[own.name] is not own else None
+    corpus = context.data(context.tasks[train.data], spec.data_fingerprint, split)
     texts = [text for example in corpus.split("train") for text in example.texts]
     base: Path | str | None = None
     if (below := registered_base(own, context.encoders)) is not None:
@@ -179,12 +182,30 @@ def _pretrain(
         checkpoints=context.cache.root / "checkpoints" / job.key,
         locate=lambda name: _model(name, job, context),
         selection=selection,
+        resources=_resources(spec.resources, job, context),
+        prepared=context.cache.root / "prepared",
     )
     # Texts, or pairs, that a score was computed on: those held out, unless it is of the training itself.
     rest = batches.held_out(len(texts)) if batches.stepwise(train) else len(texts)
     sizes = {"loss": len(texts) - rest} | dict.fromkeys(selection.score_names if selection else (), n_pairs)
     scores = tuple(Score(name=name, value=value, n=sizes.get(name, rest)) for name, value in values.items())
     return scores, {"n": len(texts)}, spec.data_fingerprint
+
+
+def _own(spec: PretrainJob, context: Context) -> EncoderSpec:
+    """The encoder with its paths, of which the job's spec holds none; an in-domain one with its task's corpus."""
+    own = context.encoders[spec.encoder.name]
+    assert own.train is not None and spec.encoder.train is not None
+    return in_domain_for(own, spec.encoder.train.data) if own.train.data == IN_DOMAIN else own
+
+
+def _resources(profile: ResourceProfile | None, job: Job, context: Context) -> Any:
+    """What a training asks of a profile, loaded as it is asked for; None where it asks for nothing."""
+    if profile is None:
+        return None
+    from rbench.resources import Resources
+
+    return Resources(profile, context.models_path, device=context.device, trained=_trained(job, context))
 
 
 def _model(name: str, job: Job, context: Context) -> Path | str:
@@ -216,6 +237,11 @@ def _finetune(
     data = context.data(spec.task, spec.data_fingerprint)
     encoder = encoders.load(spec.encoder, _model(spec.encoder.name, job, context), device=context.device)
     module = strategy(spec.strategy.name)
+    asked: dict[str, Any] = {}
+    if spec.resources is not None:
+        asked["resources"] = _resources(spec.resources, job, context)
+    if (attack := _attack_on_train(job, context)) is not None:
+        asked["generated"] = context.store.outcomes(attack)
     victim, scores = module.run(
         encoder,
         data,
@@ -224,6 +250,7 @@ def _finetune(
         seed=job.seed,
         device=context.device,
         progress=context.progress.update,
+        **asked,
     )
     context.progress.note(f"{job.name}: validation accuracy {scores['validation_accuracy']:.3f}")
     victim.save(
@@ -242,6 +269,12 @@ def _finetune(
         {"n": n, **sizes},
         data.fingerprint,
     )
+
+
+def _attack_on_train(job: Job, context: Context) -> Job | None:
+    """The job whose adversarial texts a fine-tuning trains on, where it does."""
+    needed = (context.plan.job(key) for key in job.needs)
+    return next((below for below in needed if isinstance(below.spec, AttackJob)), None)
 
 
 def _weights_of(name: str, context: Context) -> Path | str:
@@ -297,7 +330,12 @@ def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Exampl
 
 def _attack(job: Job, spec: AttackJob, context: Context, source: Callable[..., Provenance]) -> Record:
     data = context.data(spec.task, spec.data_fingerprint)
-    chosen = sample(data.split("test"), spec.num_examples, job.seed, spec.task.name)
+    if spec.split == "train":
+        from rbench.finetune import sample_split
+
+        chosen = sample_split(data, "train", spec.num_examples, job.seed)
+    else:
+        chosen = sample(data.split(spec.split), spec.num_examples, job.seed, spec.task.name)
     cell = _cell(job, spec, context)
     outcomes = {outcome.example_id: outcome for outcome in context.store.outcomes(job)}
     context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))

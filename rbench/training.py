@@ -27,7 +27,7 @@ from rbench.plan import effective, trained_root, weights_source
 from rbench.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.registry import Registry, nearest, unknown
-from rbench.spec import Job, PretrainJob, Record
+from rbench.spec import IN_DOMAIN, Job, PretrainJob, Record
 from rbench.store import Store
 from rbench.train import objectives as modules
 
@@ -154,6 +154,11 @@ def _prepared(encoder: str, registry: Registry, options: Options, own: Located |
     suite = {"name": "train", "encoders": [encoder], "tasks": ["mini-sentiment"], "resources": "mini"}
     made: Mapping[str, Located] = {encoder: own} if own is not None else {}
     loaded = loading.load_mapping(suite, registry=registry, origin="rbench train", own=made)
+    if (root := trained_root(encoder, loaded.encoders)) in loaded.in_domain:
+        raise PlanError(
+            f"encoder {root} is trained on the texts of the task that it is fine-tuned on (data: {IN_DOMAIN}); say on "
+            f"which task's, or name a corpus: rbench train {root} --data TASK. A suite takes each of its tasks in turn."
+        )
     try:
         prepared = prepare_loaded(loaded, options)
     except ResourceError as error:

@@ -14,6 +14,7 @@ from rbench.plan import (
     Facts,
     chain,
     effective,
+    in_domain_for,
     make_plan,
     portable,
     select,
@@ -30,6 +31,7 @@ from rbench.spec import (
     PretrainJob,
     ResourceProfile,
     Source,
+    StrategyNeeds,
     Suite,
     TaskSpec,
     Training,
@@ -259,3 +261,82 @@ def test_an_encoder_trained_from_a_folder_of_its_own_name_has_that_for_its_base(
     assert (job.needs, job.spec.base_fingerprint) == ((), "w")
     source = weights_source("x", own)
     assert source is not None and (source.base, source.train) == ("x", None)
+
+
+IN_DOMAIN = EncoderSpec(name="in", base="lm", train=TrainSpec(objective="simcse", data="in-domain"))
+
+
+def test_an_in_domain_encoder_is_trained_once_a_task_on_its_training_texts() -> None:
+    encoders = {**ENCODERS, "in": IN_DOMAIN, "in-mean": EncoderSpec(name="in-mean", base="in", pooling="mean")}
+    known = facts(
+        encoders=encoders, weights={"in": "w"}, splits={("a", "train"): "train of a", ("b", "train"): "train of b"}
+    )
+    plan = make_plan(suite(encoders=["in", "in-mean"], attacks=["swap"]), known)
+    pretrain = {job.name: job for job in plan.jobs if job.stage == "pretrain"}
+    assert set(pretrain) == {"pretrain/in/a/seed0", "pretrain/in/b/seed0"}
+    for task, job in zip("ab", pretrain.values(), strict=True):
+        assert isinstance(job.spec, PretrainJob)
+        assert job.spec.data_fingerprint == f"train of {task}"
+        assert job.spec.encoder.train is not None and job.spec.encoder.train.data == task
+        victims = [one for one in plan.jobs if one.stage == "finetune" and one.parts[1] == task]
+        assert {one.needs for one in victims} == {(job.key,)}
+        # The same as one that names the task as its corpus, had that the same texts.
+        named = in_domain_for(IN_DOMAIN, task)
+        other = make_plan(
+            suite(encoders=["in"], tasks=[task], attacks=["swap"]),
+            facts(encoders={**ENCODERS, "in": named}, weights={"in": "w"}, data={task: f"train of {task}"}),
+        )
+        assert job.key in {one.key for one in other.jobs}
+
+
+def test_an_in_domain_encoder_without_a_task_is_refused() -> None:
+    sts = TaskSpec(name="sim", kind="sts", columns=("sentence1", "sentence2"))
+    known = facts(
+        encoders={"in": IN_DOMAIN}, weights={"in": "w"}, tasks={"sim": sts}, splits={("sim", "test"): "scored"}
+    )
+    with pytest.raises(PlanError, match=r"encoder in is trained on the texts of the task .* \{in: \{data: CORPUS\}\}"):
+        make_plan(Suite(name="s", encoders=("in",), evaluate=("sim",)), known)  # type: ignore[arg-type]
+
+
+def test_resources_of_a_training_are_in_its_key_and_their_masked_lm_among_its_needs() -> None:
+    encoders = {"tiny": ENCODERS["tiny"], "word": EncoderSpec(name="word", base="lm", train=MLM)}
+
+    def word(**training: Any) -> tuple[Plan, Any]:
+        known = facts(encoders={**encoders, "lm": ENCODERS["lm"]}, **training)
+        plan = make_plan(suite(encoders=["word"], attacks=[], tasks=["a"], seeds=[0]), known)
+        return plan, next(job for job in plan.jobs if job.parts == ("word",))
+
+    plan, asking = word(training={"word": (PROFILE, {"synonyms": "s"})}, weights={"word": "w"})
+    _, other = word(training={"word": (PROFILE, {"synonyms": "t"})}, weights={"word": "w"})
+    _, plain = word(weights={"word": "w"})
+    assert len({asking.key, other.key, plain.key}) == 3
+    assert [plan.job(key).name for key in asking.needs] == ["pretrain/tiny/seed0"] and not plain.needs
+
+
+def test_a_strategy_gets_the_resources_that_it_needs_and_no_others() -> None:
+    needs = {"words": StrategyNeeds(resources=("masked_lm", "stopwords"))}
+    plan = make_plan(suite(encoders=["lm"], finetune=["clean", "words"]), facts(strategies=needs))
+    by_strategy = {job.parts[2]: job for job in plan.jobs if job.stage == "finetune"}
+    clean, words = by_strategy["clean"].spec, by_strategy["words"].spec
+    assert isinstance(clean, FinetuneJob) and isinstance(words, FinetuneJob)
+    assert clean.resources is None and words.resources is not None
+    assert (words.resources.masked_lm, words.resources.synonyms) == (PROFILE.masked_lm, None)
+    assert words.resource_fingerprints == {"stopwords": "t"}
+    assert "pretrain/tiny/seed0" in {plan.job(key).name for key in by_strategy["words"].needs}
+
+
+def test_a_strategy_on_generated_texts_needs_an_attack_on_what_the_clean_victim_was_trained_on() -> None:
+    needs = {"gen": StrategyNeeds(attack="swap")}
+    planned = suite(encoders=["lm"], tasks=["a"], finetune=["gen"], attacks=["swap"], seeds=[3])
+    plan = make_plan(planned, facts(strategies=needs))
+    assert names(plan) == [
+        "finetune/lm/a/clean/seed3",
+        "attack/lm/a/clean/swap/train/seed3",
+        "finetune/lm/a/gen/seed3",
+        "attack/lm/a/gen/swap/seed3",
+    ]
+    made = plan.jobs[1].spec
+    assert isinstance(made, AttackJob) and (made.split, made.num_examples) == ("train", 5)
+    assert plan.jobs[2].needs == (plan.jobs[1].key,) and plan.jobs[1].needs == (plan.jobs[0].key,)
+    fewer = make_plan(planned.model_copy(update={"training": {"max_train": 2}}), facts(strategies=needs)).jobs[1].spec
+    assert isinstance(fewer, AttackJob) and fewer.num_examples == 2

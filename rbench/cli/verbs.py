@@ -191,7 +191,8 @@ def table(
             "--layout",
             callback=a.one_of("layout", a.LAYOUTS),
             metavar="NAME",
-            help="paper: attacks and encoders down, tasks across; full: one row a cell.",
+            help="paper: attacks and encoders down, tasks across; by-task: tasks and encoders down, attacks across; "
+            "full: one row a cell.",
         ),
     ] = "paper",
     intervals: Annotated[

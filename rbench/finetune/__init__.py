@@ -2,6 +2,10 @@
 
 A strategy module exports `Options` (pydantic, checked when the suite loads) and
 `run(encoder, data, training, options, *, seed, device, progress) -> (EncoderClassifier, scores)`.
+
+One that edits words also exports `NEEDS`, kinds of resources, and is given `resources=`, those of the suite's profile.
+One whose options have an `attack` is given `generated=`: the outcomes of that attack on a cleanly fine-tuned victim,
+one for each text that it is going to be trained on.
 """
 
 from __future__ import annotations
@@ -9,6 +13,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from types import ModuleType
+
+from rbench.finetune._data import sample_split
+
+__all__ = ["Progress", "sample_split", "strategy"]
 
 Progress = Callable[[int, int, str], None]
 """Called with (steps done, steps in all, a short text) as fine-tuning goes on."""

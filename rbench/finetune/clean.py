@@ -83,6 +83,7 @@ def _arguments(folder: str, training: Training, seed: int, device: str) -> Any:
         warmup_ratio=training.warmup,
         weight_decay=training.weight_decay,
         lr_scheduler_type="linear",
+        group_by_length=training.group_by_length,
         eval_strategy="epoch",
         save_strategy="epoch",
         save_total_limit=1,

@@ -18,6 +18,7 @@ from rbench.load.places import Located, Problems, Where, read, shown
 from rbench.load.recipes import recipes
 from rbench.registry import Kind, Registry, load_module, nearest, unknown
 from rbench.spec import (
+    IN_DOMAIN,
     AttackSpec,
     EncoderSpec,
     LocalData,
@@ -67,6 +68,7 @@ class Entries:
         self.attacks: dict[str, AttackSpec] = {}
         self.attack_files: dict[str, Path] = {}
         self.models: dict[str, dict[str, str]] = {}
+        self.training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]] = {}
         self._seen: set[tuple[str, str]] = set()
 
     def task(self, name: str, place: str) -> None:
@@ -142,9 +144,11 @@ class Entries:
         options = located.sub("train", "options") if "options" in located.data["train"] else Located({})
         place = located.at(("train", "objective"))
         made = check_module("train.objectives", "objective", train.objective, place, options, self.problems)
-        self.corpus(train.data, located.at(("train", "data")))
+        if train.data != IN_DOMAIN:
+            self.corpus(train.data, located.at(("train", "data")))
         if train.select_by is not None:
             self.evaluation(train.select_by, located.at(("train", "select_by")), "task to select by")
+        self._training_resources(spec.name, train, made, options, above)
         self.models[spec.name] = {}
         for option in getattr(made, "MODELS", ()):
             model = getattr(made, option)
@@ -155,6 +159,19 @@ class Entries:
                 place = located.at(("train", "options", option))
                 self.encoder(model, place, above)
                 self._whole(model, place)
+
+    def _training_resources(
+        self, name: str, train: TrainSpec, made: BaseModel | None, options: Located, above: tuple[str, ...]
+    ) -> None:
+        """What an objective that edits words asks: its `resources`, as far as its module says that it NEEDS them."""
+        needs = needs_of("train.objectives", train.objective) if made is not None else ()
+        choice: ResourceChoice | None = getattr(made, "resources", None)
+        if not needs or choice is None:
+            return
+        chosen = options.sub("resources") if "resources" in options.data else options
+        profile = self.resources(choice, chosen, needs, above)
+        if profile is not None:
+            self.training_resources[name] = profile.only(needs), needs
 
     def _whole(self, name: str, place: str) -> None:
         """A model that serves with all of its layers cannot be an encoder that leaves some out as it is loaded."""
@@ -188,11 +205,15 @@ class Entries:
         return found
 
     def resources(
-        self, choice: ResourceChoice, chosen: Located, needed: Collection[str] = RESOURCE_KINDS
+        self,
+        choice: ResourceChoice,
+        chosen: Located,
+        needed: Collection[str] = RESOURCE_KINDS,
+        above: tuple[str, ...] = (),
     ) -> ResourceProfile | None:
         """The profile with single resources replaced; an encoder of ours that serves as one that is `needed` is loaded.
 
-        `chosen` is where the choice stands.
+        `chosen` is where the choice stands, `above` the encoders whose training asks for it.
         """
         path = self._path("resources", choice.profile, chosen.at(("profile",)))
         located = self._named(path, choice.profile) if path is not None else None
@@ -208,7 +229,8 @@ class Entries:
         for kind in RESOURCE_KINDS:
             source: Source | None = getattr(profile, kind)
             if kind in needed and source is not None and source.kind == "encoder" and source.name is not None:
-                self.encoder(source.name, chosen.at((kind,)) if kind in replaced else located.at((kind, "name")))
+                place = chosen.at((kind,)) if kind in replaced else located.at((kind, "name"))
+                self.encoder(source.name, place, above)
         return profile
 
     def _replacement(self, kind: ResourceKind, name: str, place: str) -> Source | None:
@@ -342,6 +364,12 @@ def check_module(
         return check(kind, options, problems)
     problems.add(place, unknown(what, name, valid))
     return None
+
+
+def needs_of(package: str, name: str) -> tuple[ResourceKind, ...]:
+    """The resources that a module of a package of rbench says that it NEEDS; importing it loads no torch."""
+    needs: tuple[ResourceKind, ...] = getattr(importlib.import_module(f"rbench.{package}.{name}"), "NEEDS", ())
+    return needs
 
 
 def modules(package: str) -> list[str]:

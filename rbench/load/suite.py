@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,17 +13,20 @@ from pydantic import ValidationError
 
 from rbench.errors import SuiteError
 from rbench.load.check import check
-from rbench.load.entries import Entries, check_module
+from rbench.load.entries import Entries, check_module, needs_of
 from rbench.load.places import Located, Problems, describe, parse, read, shown
 from rbench.registry import Registry, unknown
 from rbench.spec import (
+    IN_DOMAIN,
     AttackSpec,
     Choice,
     EncoderSpec,
     Evaluation,
     EvaluationOptions,
     ResourceChoice,
+    ResourceKind,
     ResourceProfile,
+    StrategyNeeds,
     Suite,
     TaskSpec,
     Training,
@@ -43,7 +46,8 @@ class Loaded:
     `encoders` holds the suite's own, their bases, and those that serve as a resource or in training; `tasks` also
     those of `evaluate`, the corpora that encoders are trained on, and what their steps are selected by. `attacks` goes
     by label (`bertattack[max_words=10]`), `attack_files` by the plain name of those attacks that are Python files.
-    `models` are the further models that an encoder's objective names, by encoder and option.
+    `models` are the further models that an encoder's objective names, by encoder and option; `training_resources` what
+    it asks of a resource profile of its own, by encoder, and which kinds those are. `strategies` go by label.
     """
 
     suite: Suite
@@ -54,6 +58,13 @@ class Loaded:
     resources: ResourceProfile
     attack_files: dict[str, Path]
     models: dict[str, dict[str, str]]
+    training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]]
+    strategies: dict[str, StrategyNeeds]
+
+    @property
+    def in_domain(self) -> list[str]:
+        """The encoders that are trained on the texts of each task that they are fine-tuned on."""
+        return [name for name, spec in self.encoders.items() if spec.train is not None and spec.train.data == IN_DOMAIN]
 
 
 def load(
@@ -130,19 +141,28 @@ def _load(
             problems.add(place, f"task {name} has no labels (its kind is {task.kind}): there is nothing to classify")
     for choice in _choices(merged, "attacks"):
         entries.attack(choice.name, choice.options, choice.label, choice.place)
-    for choice in _choices(merged, "finetune"):
-        check_module("finetune", "finetune strategy", choice.name, choice.place, choice.options, problems)
+    strategies = {choice.label: _strategy(choice, entries, problems) for choice in _choices(merged, "finetune")}
     for choice in _choices(merged, "evaluate"):
         entries.evaluation(choice.name, choice.place)
         check(EvaluationOptions, choice.options, problems)
-    resources = _resources(merged, entries)
+    resources = _resources(merged, entries, strategies.values())
     _check_purpose(merged, problems)
     _check_repeats(merged, problems)
     _check_maps(merged, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # else there was a problem
-    found = (entries.encoders, entries.tasks, entries.attacks, resources, entries.attack_files, entries.models)
-    return Loaded(suite, path, *found)
+    return Loaded(
+        suite=suite,
+        path=path,
+        encoders=entries.encoders,
+        tasks=entries.tasks,
+        attacks=entries.attacks,
+        resources=resources,
+        attack_files=entries.attack_files,
+        models=entries.models,
+        training_resources=entries.training_resources,
+        strategies=strategies,
+    )
 
 
 # ------------------------------------------------------------------------------------------ profiles and overrides
@@ -286,9 +306,22 @@ def _choices(located: Located, key: str) -> Iterator[_Chosen]:
             yield _Chosen(name, Choice(name=name, options=options.data).label, place, options)
 
 
-def _resources(merged: Located, entries: Entries) -> ResourceProfile | None:
+def _strategy(choice: _Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:
+    """What a fine-tuning strategy asks for, once its options are checked and the attack that they name is loaded."""
+    made = check_module("finetune", "finetune strategy", choice.name, choice.place, choice.options, problems)
+    if made is None:
+        return StrategyNeeds()
+    attack: Choice | None = getattr(made, "attack", None)
+    if attack is not None:
+        place = choice.options.at(("attack",)) if "attack" in choice.options.data else choice.place
+        entries.attack(attack.name, Located(attack.options, {(): place}), attack.label, place)
+    return StrategyNeeds(resources=needs_of("finetune", choice.name), attack=attack.label if attack else None)
+
+
+def _resources(merged: Located, entries: Entries, strategies: Iterable[StrategyNeeds]) -> ResourceProfile | None:
     """The suite's resource profile; None where it is wrong, which is then among the problems."""
     needed = {kind for spec in entries.attacks.values() for kind in spec.needs}
+    needed |= {kind for strategy in strategies for kind in strategy.resources}
     if "resources" not in merged.data:
         return entries.resources(Suite.model_fields["resources"].default, Located({}, {(): merged.at()}), needed)
     located = merged.sub("resources")

@@ -21,8 +21,9 @@ from rbench.spec.entries import (
 )
 from rbench.spec.jobs import AttackJob, EvaluateJob, FinetuneJob, Job, JobSpec, Plan, PretrainJob, content_key
 from rbench.spec.results import Outcome, Provenance, Record, Score
-from rbench.spec.suite import Choice, Evaluation, EvaluationOptions, ResourceChoice, Suite, TableSpec
+from rbench.spec.suite import Choice, Evaluation, EvaluationOptions, ResourceChoice, StrategyNeeds, Suite, TableSpec
 from rbench.spec.words import (
+    IN_DOMAIN,
     SCHEMA_VERSION,
     TEXT_FILES,
     AttackMetric,
@@ -44,6 +45,7 @@ from rbench.spec.words import (
 )
 
 __all__ = [
+    "IN_DOMAIN",
     "SCHEMA_VERSION",
     "TEXT_FILES",
     "AttackJob",
@@ -81,6 +83,7 @@ __all__ = [
     "Split",
     "Stage",
     "Status",
+    "StrategyNeeds",
     "Strict",
     "Suite",
     "TableSpec",

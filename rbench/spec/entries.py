@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -34,6 +35,11 @@ class Training(Strict):
     """Use at most this many training rows (a seeded sample); None means all."""
     max_validation: Positive | None = 2000
     """Choose the best epoch on at most this many validation rows."""
+    group_by_length: bool = False
+    """Batches of texts of like length, shuffled: on a CPU, padding is what short texts spend their time on."""
+
+    def idle(self) -> frozenset[str]:
+        return frozenset() if self.group_by_length else frozenset({"group_by_length"})
 
 
 class HubData(Strict):
@@ -197,3 +203,7 @@ class ResourceProfile(Named):
     sentence_encoder: Source | None = None
     pos_tagger: Source | None = None
     stopwords: Source | None = None
+
+    def only(self, kinds: Collection[ResourceKind]) -> ResourceProfile:
+        """The profile with these kinds alone: what the others are makes no difference to who does not ask for them."""
+        return ResourceProfile(name=self.name, **{kind: getattr(self, kind) for kind in kinds})

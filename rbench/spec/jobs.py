@@ -26,10 +26,12 @@ class PretrainJob(Strict):
     """Content of the validation split of `encoder.train.select_by`."""
     model_fingerprints: dict[str, str] = {}
     """Content of the further models that the objective's options name, by option; not of those that a job trains."""
+    resources: ResourceProfile | None = None
+    """What an objective that edits words asks: those resources of the profile that it needs."""
+    resource_fingerprints: dict[str, str] = {}
 
     def idle(self) -> frozenset[str]:
-        unused = {"selection_fingerprint": self.selection_fingerprint, "model_fingerprints": self.model_fingerprints}
-        return frozenset(name for name, value in unused.items() if not value)
+        return _empty(self, "selection_fingerprint", "model_fingerprints", "resources", "resource_fingerprints")
 
 
 class FinetuneJob(Strict):
@@ -42,10 +44,16 @@ class FinetuneJob(Strict):
     task: TaskSpec
     data_fingerprint: str
     training: Training
+    resources: ResourceProfile | None = None
+    """What a strategy that edits words asks: those resources of the suite's profile that it needs."""
+    resource_fingerprints: dict[str, str] = {}
+
+    def idle(self) -> frozenset[str]:
+        return _empty(self, "resources", "resource_fingerprints")
 
 
 class AttackJob(Strict):
-    """Attack one victim with one attack on a seeded sample of the task's test split."""
+    """Attack one victim with one attack on a seeded sample of a split of the task."""
 
     stage: Literal["attack"] = "attack"
     encoder: str
@@ -56,6 +64,11 @@ class AttackJob(Strict):
     resources: ResourceProfile
     resource_fingerprints: dict[str, str]
     num_examples: Positive
+    split: Split = "test"
+    """`train` where the adversarial texts are to be trained on: then the sample is the one that is trained on."""
+
+    def idle(self) -> frozenset[str]:
+        return frozenset({"split"}) if self.split == "test" else frozenset()
 
 
 class EvaluateJob(Strict):
@@ -121,6 +134,11 @@ class Plan(Strict):
             if job.key == key:
                 return job
         raise KeyError(key)
+
+
+def _empty(spec: Strict, *names: str) -> frozenset[str]:
+    """Those of the fields that hold nothing."""
+    return frozenset(name for name in names if not getattr(spec, name))
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from rbench.spec.words import Count, Metric, NumExamples, Split, Strict
+from rbench.spec.words import Count, Metric, NumExamples, ResourceKind, Split, Strict
 
 
 class Choice(Strict):
@@ -32,6 +32,14 @@ class Choice(Strict):
         if not self.options:
             return self.name
         return self.name + "[" + ",".join(f"{k}={v}" for k, v in sorted(self.options.items())) + "]"
+
+
+class StrategyNeeds(Strict):
+    """What a fine-tuning strategy asks for, by what its module and its options say."""
+
+    resources: tuple[ResourceKind, ...] = ()
+    attack: str | None = None
+    """Label of the attack whose adversarial texts of the training split it trains on."""
 
 
 def _label(value: Any) -> Any:
@@ -82,7 +90,7 @@ class TableSpec(Strict):
     """A table that a suite prints when it is done."""
 
     metric: Metric = "asr"
-    layout: Literal["paper", "full"] = "paper"
+    layout: Literal["paper", "by-task", "full"] = "paper"
 
 
 class Suite(Strict):

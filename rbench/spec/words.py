@@ -24,6 +24,8 @@ Rate = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
+IN_DOMAIN = "in-domain"
+"""In the place of a corpus: the training texts of the task that the encoder is going to be fine-tuned on."""
 TEXT_FILES = (".txt", ".jsonl")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import get_args
 
+from rbench.errors import StoreError
 from rbench.score import METRICS
 from rbench.spec import AttackMetric, EvaluationMetric, Metric
 from rbench.store import Store
 from rbench.tables import evaluations, layouts
 from rbench.tables.aggregate import grid
+from rbench.tables.by_task import by_task
 from rbench.tables.formats import unknown
 from rbench.tables.frame import results_frame
 from rbench.tables.table import Layout, Table
@@ -32,12 +34,14 @@ def attack_table(store: Store, metric: AttackMetric = "asr", layout: str = "pape
     if metric not in METRICS:
         raise unknown("metric", metric, METRICS)
     _check_layout(layout)
-    return {"paper": layouts.paper, "full": layouts.full}[layout](grid(store), metric)
+    return {"paper": layouts.paper, "by-task": by_task, "full": layouts.full}[layout](grid(store), metric)
 
 
 def evaluation_table(store: Store, metric: EvaluationMetric = "sts", layout: str = "paper") -> Table:
     """The table of an evaluation metric; StoreError as for `build`."""
     _check_layout(layout)
+    if layout == "by-task":
+        raise StoreError("the layout by-task shows attacks; evaluations have the layouts paper and full")
     return {"paper": evaluations.paper, "full": evaluations.full}[layout](evaluations.evaluated(store), metric)
 
 

@@ -106,7 +106,7 @@ def grid(store: Store) -> Grid:
     records = {record.job.key: record for record in store.records(plan)}
     runs: dict[tuple[str, str, str, str], list[Run]] = {}
     for job in plan.jobs:
-        if isinstance(job.spec, AttackJob):
+        if isinstance(job.spec, AttackJob) and job.spec.split == "test":
             encoder, task, finetune, attack = job.parts
             record = records.get(job.key)
             tally = Tally.of_record(record) if record is not None and record.status == "complete" else None

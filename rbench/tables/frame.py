@@ -53,7 +53,7 @@ def results_frame(store: Store) -> pd.DataFrame:
     rows = [
         _row(job.spec, job.parts[-1], job.parts[2], job.seed, outcome)
         for job in plan_of(store).jobs
-        if isinstance(job.spec, AttackJob)
+        if isinstance(job.spec, AttackJob) and job.spec.split == "test"
         for outcome in store.outcomes(job)
     ]
     return pd.DataFrame(rows, columns=list(_DTYPES)).astype(_DTYPES)

@@ -3,6 +3,7 @@
 paper   rows are attack x encoder (x fine-tuning strategy), columns are tasks and their average. The most robust entry
         of each attack and column is best; no best and no average where one of the entries is missing. Beside ASR stands
         the oracle-valid ASR, for tasks that have an oracle.
+by-task as Table 1 of the ADCL paper, in `by_task`.
 full    one row an (attack, encoder, finetune, task, seed) with every metric but seconds, which are the machine's.
 """
 
@@ -65,8 +66,8 @@ def paper(grid: Grid, metric: AttackMetric) -> Table:
         header=(*header, *(["Avg."] if len(tasks) > 1 else [])),
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
-        cells=tuple(_paper_cell(cell, metric) for cell in grid.cells.values() if cell.task in tasks),
-        notes=notes(grid, tasks, (*_definitions({kind for _, kind in columns}), sizes(grid, metric, tasks))),
+        cells=tuple(described(cell, metric) for cell in grid.cells.values() if cell.task in tasks),
+        notes=notes(grid, tasks, (*definitions({kind for _, kind in columns}), sizes(grid, metric, tasks))),
         interval=interval_note(grid, metric),
     )
 
@@ -98,7 +99,7 @@ def full(grid: Grid, metric: AttackMetric) -> Table:
         rows=tuple(rows),
         groups=frozenset(groups),
         cells=tuple(cells),
-        notes=notes(grid, grid.tasks, (*_definitions(shown), "n: all examples but the errored ones.")),
+        notes=notes(grid, grid.tasks, (*definitions(shown), "n: all examples but the errored ones.")),
         interval="Wilson 95% intervals; of queries and words perturbed, Student's t 95% intervals of the mean.",
     )
 
@@ -124,11 +125,13 @@ def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str,
     return found
 
 
-def _definitions(metrics: Collection[AttackMetric]) -> list[str]:
+def definitions(metrics: Collection[AttackMetric]) -> list[str]:
+    """One note a metric: what it is."""
     return [f"{MEANING[metric].title}: {MEANING[metric].definition}." for metric in _FULL if metric in metrics]
 
 
-def _paper_cell(cell: Cell, metric: AttackMetric) -> dict[str, Any]:
+def described(cell: Cell, metric: AttackMetric) -> dict[str, Any]:
+    """A cell for programs: its names, the metric with n and interval, what stands beside it."""
     score, pooled = cell.score(metric), cell.pooled
     return {
         "attack": cell.attack,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from rbench.spec import Metric, Score
 
-Layout = Literal["paper", "full"]
+Layout = Literal["paper", "by-task", "full"]
 
 
 @dataclass(frozen=True)

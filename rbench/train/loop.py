@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import transformers
@@ -18,6 +20,9 @@ from rbench.train import batches, objectives
 from rbench.train import checkpoints as kept
 from rbench.train.selection import Selection, Selector
 from rbench.train.trainer import Report, Rows, Trainer
+
+if TYPE_CHECKING:
+    from rbench.resources import Resources
 
 log = logging.getLogger("rbench")
 Progress = Callable[[int, int, str], None]
@@ -36,6 +41,8 @@ def pretrain(
     checkpoints: Path | None = None,
     locate: Callable[[str], Path | str] = str,
     selection: Selection | None = None,
+    resources: Resources | None = None,
+    prepared: Path | None = None,
 ) -> dict[str, float]:
     """Train the encoder that `spec.train` describes on `texts` and write it to `out` as a transformers folder.
 
@@ -53,6 +60,9 @@ def pretrain(
             same call after an interruption goes on from the last one.
         locate: makes a folder or hub id of a model's name among the options (`MODELS` of the objective's `Options`).
         selection: what `spec.train.select_by` names; the encoder of the best step is written, not that of the last.
+        resources: for an objective that edits words, those that its module says it `NEEDS`.
+        prepared: a folder for what an objective makes of the texts before the first step, kept from one run to the
+            next; a temporary one where it is None.
 
     Returns:
         Scores: `loss`, the mean of the training loss; the objective's own on held-out texts; with a selection, the step
@@ -66,7 +76,9 @@ def pretrain(
     module = objectives.find(train.objective)
     with _quiet():
         transformers.set_seed(seed)
-        objective = module.build(_with_models(module.Options(**train.options), locate), spec, base)
+        options = _with_models(module.Options(**train.options), locate)
+        more = {"resources": resources} if objectives.needs(train.objective) else {}
+        objective = module.build(options, spec, base, **more)
         if isinstance(objective, objectives.Fitted):
             if selection is not None:
                 raise JobError(f"Encoder {spec.name}: {train.objective} takes no steps; leave out train.select_by.")
@@ -77,6 +89,7 @@ def pretrain(
         selector = None
         if selection is not None:
             selector = Selector(selection, objective, every=train.select_every, patience=train.patience, name=spec.name)
+        _prepare(objective, chosen, prepared, progress)
         last = None
         if checkpoints is not None:
             kept.claim(checkpoints, spec, seed, texts, selection.pairs if selection is not None else None)
@@ -102,6 +115,14 @@ def pretrain(
                 kept.discard(checkpoints)
     log.info("trained %s for %d steps: loss %.3f", spec.name, trainer.state.global_step, scores["loss"])
     return scores
+
+
+def _prepare(objective: objectives.Objective, texts: list[str], folder: Path | None, progress: Progress | None) -> None:
+    """What an objective makes of its texts before it is trained. It may not touch what is left to chance later."""
+    if not isinstance(objective, objectives.Prepared):
+        return
+    with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory(prefix="rbench-prepared-") as temporary:
+        objective.prepare(texts, folder or Path(temporary), progress)
 
 
 def _checked(spec: EncoderSpec, texts: list[str], selection: Selection | None) -> TrainSpec:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from rbench.spec import EncoderSpec
+    from rbench.spec import ResourceKind
 
 
 class Objective(Protocol):
@@ -75,11 +75,27 @@ class Fitted(Protocol):
         ...
 
 
+@runtime_checkable
+class Prepared(Protocol):
+    """An `Objective` that makes something of its texts before the first step."""
+
+    def prepare(self, texts: Sequence[str], folder: Path, progress: Callable[[int, int, str], None] | None) -> None:
+        """Make it, or find it in `folder`, which several runs share: by content, and written whole or not at all.
+
+        `texts` are those trained on, in the order in which they are given in any run. JobError where it cannot be made.
+        """
+        ...
+
+
 class ObjectiveModule(Protocol):
-    """What a module in this package exports; `missing`, where it has one, says which package it lacks here."""
+    """What a module in this package exports.
+
+    `missing`, where it has one, says which package it lacks here. One that edits words has `NEEDS`, kinds of resources,
+    `resources: ResourceChoice` among its Options, and a `build` that takes `resources=` beside the rest.
+    """
 
     Options: type[BaseModel]
-    build: Callable[[Any, EncoderSpec, str | Path | None], Objective | Fitted]
+    build: Callable[..., Objective | Fitted]
 
 
 def names() -> list[str]:
@@ -93,6 +109,12 @@ def find(name: str) -> ObjectiveModule:
         raise SuiteError(f"There is no training objective {name!r}; there are {', '.join(names())}.")
     module: Any = importlib.import_module(f"{__name__}.{name}")
     return module  # type: ignore[no-any-return]
+
+
+def needs(name: str) -> tuple[ResourceKind, ...]:
+    """The resources that the objective asks for."""
+    kinds: tuple[ResourceKind, ...] = getattr(find(name), "NEEDS", ())
+    return kinds
 
 
 def missing(name: str) -> str:

@@ -1,0 +1,60 @@
+"""The layout of Table 1 of the ADCL paper: a row a task, encoder and fine-tuning strategy, all attacks side by side.
+
+Columns are the clean accuracy, the success rate of each attack, and the words that it replaced. In each task and column
+the most robust entry is best, as in the paper, which has fewer successes and more words replaced for that.
+"""
+
+from __future__ import annotations
+
+from rbench.spec import AttackMetric
+from rbench.tables.aggregate import Cell, Grid
+from rbench.tables.columns import mark_best
+from rbench.tables.layouts import definitions, described
+from rbench.tables.notes import interval_note, notes, sizes
+from rbench.tables.table import Entry, Number, Table
+
+SHOWN: tuple[AttackMetric, ...] = ("clean", "asr", "perturbed")
+
+
+def by_task(grid: Grid, metric: AttackMetric) -> Table:
+    """The table; `metric` is what `value` means in the cells for programs, whatever is shown."""
+    columns: list[tuple[str, AttackMetric]] = [("", "clean")]
+    columns += [(attack, kind) for kind in ("asr", "perturbed") for attack in grid.attacks]  # type: ignore[misc]
+    several = len(grid.finetunes) > 1
+    rows: list[tuple[Entry, ...]] = []
+    groups: list[int] = []
+    for task in grid.tasks:
+        names = [
+            (encoder, finetune)
+            for encoder in grid.encoders
+            for finetune in grid.finetunes
+            if any((attack, encoder, finetune, task) in grid.cells for attack in grid.attacks)
+        ]
+        numbers = [[_number(grid, attack, *name, task, kind) for attack, kind in columns] for name in names]
+        marked = mark_best(numbers, [kind for _, kind in columns]) if numbers else []
+        groups += [len(rows)] if names else []
+        for (encoder, finetune), entries in zip(names, marked, strict=True):
+            rows.append((task, encoder, *([finetune] if several else []), *entries))
+    titles = {"asr": "ASR", "perturbed": "words"}
+    header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Clean"]
+    header += [f"{titles[kind]} {attack}" for attack, kind in columns[1:]]
+    return Table(
+        metric=metric,
+        layout="by-task",
+        header=tuple(header),
+        rows=tuple(rows),
+        groups=frozenset(groups[1:]),
+        cells=tuple(described(cell, metric) for cell in grid.cells.values()),
+        notes=notes(grid, grid.tasks, (*definitions(SHOWN), sizes(grid, "asr", grid.tasks))),
+        interval=interval_note(grid, "asr"),
+    )
+
+
+def _number(grid: Grid, attack: str, encoder: str, finetune: str, task: str, kind: AttackMetric) -> Number | None:
+    """An entry. Every attack has the same examples before it, so the clean accuracy is that of the first."""
+    attacks = (attack,) if attack else grid.attacks
+    cells: list[Cell] = [grid.cells[key] for one in attacks if (key := (one, encoder, finetune, task)) in grid.cells]
+    there = next((cell for cell in cells if cell.present), None)
+    if there is None:
+        return None
+    return Number.of(there.score(kind), kind, seed_sd=there.seed_sd(kind), partial=there.partial)
