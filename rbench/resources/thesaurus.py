@@ -1,9 +1,9 @@
 """What a thesaurus knows of a word: synonyms, hypernyms, antonyms and other inflections.
 
-In WordNet synonymy holds between the words of a synset, hypernymy between synsets, and antonymy between two words in one
-sense each; nothing else is taken for an antonym here, not the opposite of a similar word either. WordNet lists base forms:
-lemminflect's dictionary takes a word to its base form, and what was found there to the word's inflection. lemminflect's
-guesses at words that its dictionary lacks are not asked for (they come from a pickle). Imports no torch.
+In WordNet synonymy holds between the words of a synset, hypernymy between synsets, and antonymy between two words in
+one sense each; nothing else is taken for an antonym here, not the opposite of a similar word either. WordNet lists base
+forms: lemminflect's dictionary takes a word to its base form, and what was found there to the word's inflection. Its
+guesses at words that the dictionary lacks are not asked for (they come from a pickle). Imports no torch.
 """
 
 from __future__ import annotations
@@ -71,17 +71,18 @@ def related(
     return Related(same, kept(hypernyms, (*opposite, *same)), opposite, kept(forms, (*opposite, *same)))
 
 
-def open_thesaurus(kind: str) -> Thesaurus:
-    """The thesaurus behind a source of synonyms of this kind: `wordnet` or `mini`.
-
-    Raises:
-        ResourceError: another kind, which lists synonyms and no antonyms.
-    """
+def check(kind: str) -> None:
+    """ResourceError where a source of synonyms of this kind lists synonyms alone."""
     if kind not in ("wordnet", "mini"):
         raise ResourceError(
             "synonyms: antonyms are asked for, and a list of synonyms has none; take a profile whose synonyms are "
             "WordNet's (`synonyms: {kind: wordnet}`), or the embedded world's on its own corpora"
         )
+
+
+def open_thesaurus(kind: str) -> Thesaurus:
+    """The thesaurus behind a source of synonyms of this kind, `wordnet` or `mini`; ResourceError as `check`."""
+    check(kind)
     return wordnet_thesaurus() if kind == "wordnet" else mini_thesaurus()
 
 

@@ -1,10 +1,10 @@
 """The edits (`rbench.train.edits`) of a whole corpus: made once, by several processes, and kept in a file.
 
-Tagging and looking words up take nearly all of the time and are shared out; drawing is done here. The processes start
-anew (they are not forked from one that has PyTorch's threads), import no torch, and are over when the file is written.
+Tagging and looking words up take nearly all of the time and are shared out; drawing is done by this one. The processes
+start anew (they are not forked from one that has PyTorch's threads), import no torch, and end when the words are known.
 
-The file is one JSON line a distinct text and a last line that says what it is of. Its name is a hash of all that decides
-its content: texts, options, seed, the hashes of thesaurus and tagger, and the code. Another corpus is another file.
+The file is one JSON line a distinct text and a last line that says what it is of. Its name is a hash of all that
+decides its content: texts, options, seed, hashes of the thesaurus' and the tagger's data, their packages, this code.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from typing import Any, TypeVar
 from rbench.errors import JobError
 from rbench.resources import locate
 from rbench.resources.lexical import open_tagger
-from rbench.resources.thesaurus import Related, open_thesaurus
+from rbench.resources.thesaurus import Related, check, open_thesaurus
 from rbench.spec import ResourceKind, ResourceProfile
 from rbench.train.edits import Edit, EditOptions, Editor, Tagged, Type, tagged, types
 
 NEEDS: tuple[ResourceKind, ...] = ("synonyms", "pos_tagger")
 CHUNK = 250
 """Texts that a process is given at a time."""
-FEW = 2000
-"""Up to so many texts one process does sooner than others start."""
+FEW = 5000
+"""Up to so many texts one process does as soon as several, which each open WordNet for themselves."""
 Progress = Callable[[int, int, str], None]
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,7 +63,7 @@ class Lexicon:
         found = locate(profile, NEEDS, models_path)
         sources = [getattr(profile, kind) for kind in NEEDS]
         kinds = [loader(kind, source) for kind, source in zip(NEEDS, sources, strict=True)]
-        open_thesaurus(kinds[0])
+        check(kinds[0])
         marks = "\n".join(found[kind].fingerprint for kind in NEEDS)
         return cls(kinds[0], kinds[1], marks, tuple(map(str, nltk.data.path)))
 
@@ -119,23 +119,19 @@ class Counts:
 
 
 class Edits:
-    """(x_syn, x_ant) by text, read from the file as they are asked for; `counts` of all of them."""
+    """(x_syn, x_ant) by text: a file in memory, half a gigabyte for a million sentences; `counts` of all of them."""
 
     def __init__(self, path: Path, texts: Sequence[str], address: str) -> None:
         """ValueError where the file is not whole, or of something else."""
-        self._file = path.open("rb")
-        offsets, end = [0], b""
-        for end in self._file:
-            offsets.append(offsets[-1] + len(end))
-        said = json.loads(end or b"{}")
-        if said.get("address") != address or len(offsets) != len(texts) + 2:
+        lines = path.read_bytes().splitlines()
+        said = json.loads(lines[-1]) if lines else None
+        if not isinstance(said, dict) or said.get("address") != address or len(lines) != len(texts) + 1:
             raise ValueError(f"{path} is damaged")
         self.counts = Counts(**said["counts"])
-        self._offsets = dict(zip(texts, offsets, strict=False))
+        self._lines = dict(zip(texts, lines, strict=False))
 
     def __getitem__(self, text: str) -> tuple[Edit, Edit]:
-        self._file.seek(self._offsets[text])
-        same, other = json.loads(self._file.readline())
+        same, other = json.loads(self._lines[text])
         return _edit(*same), _edit(*other)
 
 
@@ -160,7 +156,7 @@ def of_corpus(
     distinct = sorted(set(texts))
     address = _address(distinct, lexicon, options, seed)
     path = folder / f"edits-{address[:16]}.jsonl"
-    with suppress(FileNotFoundError, ValueError, TypeError):
+    with suppress(FileNotFoundError, ValueError):
         return Edits(path, distinct, address)
     folder.mkdir(parents=True, exist_ok=True)
     counts = Counts()
@@ -170,7 +166,7 @@ def of_corpus(
                 file.write(json.dumps([[e.text, e.spans, e.antonyms] for e in one]) + "\n")
             file.write(json.dumps({"address": address, "counts": asdict(counts)}) + "\n")
             file.close()
-            os.replace(file.name, path)
+            Path(file.name).replace(path)
         except BaseException:
             Path(file.name).unlink(missing_ok=True)
             raise

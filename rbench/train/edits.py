@@ -1,14 +1,14 @@
 """The edits of CLINE (Wang et al. 2021, section 3.1): a sentence that says the same, and one that says another thing.
 
-Replaceable are verbs, nouns, adjectives and adverbs by their universal tag, but for auxiliaries and `not`, which taggers
-with finer tags tell apart, and for capitalised words within a sentence, which are names. x_syn puts a synonym, a hypernym
-or another inflection in the place of a word, each kind equally often where the word has it (ours). x_ant puts antonyms
-where there are any, and elsewhere words drawn from the corpus: as often as they occur there under the same tag, so that
-rarity does not give them away (ours), and never a word that the thesaurus relates to the one they replace.
+Replaceable are verbs, nouns, adjectives and adverbs by their universal tag, but for auxiliaries and `not`, which
+taggers with finer tags tell apart, and for capitalised words within a sentence, which are names. x_syn puts a synonym,
+a hypernym or another inflection in the place of a word, each kind equally often where the word has it (ours). x_ant
+puts antonyms where there are any, and elsewhere words drawn from the corpus: as often as they occur there under the
+same tag, so that rarity does not give them away (ours), and never one that the thesaurus relates to the word.
 
-The paper replaces about 40% and 20% of tokens. Here the share is of words, which are tokens with a letter or a digit, and
-of the whole corpus: a sentence may have fewer words that can be replaced, then others make up for it (`rate`). Where a
-word can be replaced at all, one is. Sentences are drawn for by themselves, by a generator seeded with (seed, sentence).
+The paper replaces about 40% and 20% of tokens. Here the share is of words (tokens with a letter or a digit) and of the
+whole corpus: where a sentence has too few words that can be replaced, others make up for it (`rate`). Where a word can
+be replaced at all, one is. Each sentence has draws of its own, by a generator seeded with (seed, sentence).
 
 No torch, no files, no processes: `rbench.train.edited` has those.
 """
@@ -33,14 +33,18 @@ from rbench.spec.words import Positive, Share, Strict
 T = TypeVar("T")
 Type = tuple[str, str]
 """A lower-case word and its universal tag."""
+_CLITIC = r"['’](?:s|m|d|re|ve|ll)\b"
 _TOKEN = re.compile(
-    r"<\w+>|\w+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|re|ve|ll)\b|\w+(?:[-.]\w+|['’](?!(?:s|m|d|re|ve|ll)\b)\w+)*|[^\w\s]",
-    re.IGNORECASE,
+    rf"<\w+>|\w+(?=n['’]t\b)|n['’]t\b|{_CLITIC}|\w+(?:[-.]\w+|(?!{_CLITIC})['’]\w+)*|``|''|[^\w\s]", re.IGNORECASE
 )
+"""As treebanks have it (do n't, film 's); the second to last are words, with what joins their parts."""
 _WORD = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
 _AUXILIARIES = frozenset(
-    "am is are was were be been being have has had having do does did doing done can could may might must shall should "
-    "will would ca wo sha ai need dare ought cannot not".split()
+    [
+        *("am", "is", "are", "was", "were", "be", "been", "being", "ai", "have", "has", "had", "having"),
+        *("do", "does", "did", "doing", "done", "can", "ca", "cannot", "could", "may", "might", "must", "shall"),
+        *("sha", "should", "will", "wo", "would", "ought", "need", "dare", "not"),
+    ]
 )
 _TRIES = 50
 
@@ -211,18 +215,20 @@ class _Distribution:
         return self._words[bisect(self._sums, int(chance.random() * self._sums[-1]))]
 
 
-def marks(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """delta_t of equation 4: 1 for a token that shares a character with a replacement, so for each of its pieces.
+def marks(offsets: Sequence[tuple[int, int]], special: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
+    """delta_t of equation 4: 1 for a token within a replacement, so for each piece of a replaced word; else 0.
 
     Args:
-        offsets: where each token of the edited text stands in it, (0, 0) for special tokens.
+        offsets: where each token of the edited text stands in it. A token that is the space before a word, as byte-level
+            pairs may have it, is a piece of that word: it stands at its first letter and is empty.
+        special: 1 for tokens that stand nowhere.
         spans: `Edit.spans`.
     """
     found, at = [], 0
-    for start, end in offsets:
-        while start < end and at < len(spans) and spans[at][1] <= start:
+    for (start, end), nowhere in zip(offsets, special, strict=True):
+        while not nowhere and at < len(spans) and spans[at][1] <= start:
             at += 1
-        found.append(int(start < end and at < len(spans) and spans[at][0] < end))
+        found.append(int(not nowhere and at < len(spans) and spans[at][0] < max(end, start + 1)))
     return found
 
 

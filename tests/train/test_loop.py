@@ -25,7 +25,7 @@ from tests import tiny
 from tests.train import bases
 from tests.train.bases import TEXTS
 
-CONTRASTIVE = [name for name in objectives.names() if name not in ("mlm", "whitening", "flow")]
+CONTRASTIVE = [name for name in objectives.names() if name not in ("mlm", "cline", "whitening", "flow")]
 QUERIES = ["the film was good and the plot seemed dull", "a story", "awful"]
 
 
