@@ -23,12 +23,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from rbench.errors import JobError
 from rbench.resources import locate
-from rbench.resources.lexical import open_tagger
-from rbench.resources.thesaurus import Related, check, open_thesaurus
+from rbench.resources.lexical import Tags, open_tagger
+from rbench.resources.thesaurus import Related, Thesaurus, check, open_thesaurus
 from rbench.spec import ResourceKind, ResourceProfile
 from rbench.train.edits import Edit, EditOptions, Editor, Tagged, Type, tagged, types
 
@@ -50,14 +50,12 @@ class Lexicon:
     tagger: str
     fingerprint: str
     """Of the data behind both."""
-    folders: tuple[str, ...]
-    """Where NLTK looks for it."""
+    folders: tuple[str, ...] = ()
+    """Where NLTK looks for it, if it is NLTK's."""
 
     @classmethod
     def of(cls, profile: ResourceProfile, models_path: Sequence[Path] = ()) -> Lexicon:
         """Raises ResourceError where something is missing, or the synonyms are a list without antonyms."""
-        import nltk
-
         from rbench.resources.locate import loader
 
         found = locate(profile, NEEDS, models_path)
@@ -65,6 +63,10 @@ class Lexicon:
         kinds = [loader(kind, source) for kind, source in zip(NEEDS, sources, strict=True)]
         check(kinds[0])
         marks = "\n".join(found[kind].fingerprint for kind in NEEDS)
+        if kinds == ["mini", "mini"]:
+            return cls("mini", "mini", marks)
+        import nltk
+
         return cls(kinds[0], kinds[1], marks, tuple(map(str, nltk.data.path)))
 
 
@@ -231,9 +233,11 @@ class _Pool:
     def __init__(self, count: int, lexicon: Lexicon) -> None:
         self._executor: ProcessPoolExecutor | None = None
         if count < 2:
-            _begin(lexicon, here=True)
+            _Here.use(lexicon)
             return
         context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+        if context.get_start_method() == "forkserver":
+            context.set_forkserver_preload([__name__])
         self._executor = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(lexicon,))
 
     def __enter__(self) -> _Pool:
@@ -242,7 +246,6 @@ class _Pool:
     def __exit__(self, *error: Any) -> None:
         if self._executor is not None:
             self._executor.shutdown(wait=error[0] is None, cancel_futures=True)
-        _lexicon.clear()
 
     def map(self, function: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterator[list[R]]:
         """function(chunk) of each chunk of `items`, in order."""
@@ -255,25 +258,43 @@ class _Pool:
             ) from error
 
 
-_lexicon: dict[str, Any] = {}
-"""What a process has opened: its thesaurus and its tagger."""
+class _Here:
+    """What a process has opened: each when it is first asked for, so that what is wrong is said where it is asked."""
+
+    lexicon: Lexicon
+    _opened: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def use(cls, lexicon: Lexicon) -> None:
+        cls.lexicon = lexicon
+        cls._opened = {}
+
+    @classmethod
+    def tagger(cls) -> Callable[[Sequence[str]], Tags]:
+        return cls._opened.get("tagger") or cls._opened.setdefault("tagger", open_tagger(cls.lexicon.tagger))
+
+    @classmethod
+    def thesaurus(cls) -> Thesaurus:
+        return cls._opened.get("words") or cls._opened.setdefault("words", open_thesaurus(cls.lexicon.thesaurus))
 
 
-def _begin(lexicon: Lexicon, *, here: bool = False) -> None:
-    if not here:
+def _begin(lexicon: Lexicon) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    if lexicon.folders:
         import nltk
 
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
         nltk.data.path[:] = lexicon.folders
-    _lexicon.update(thesaurus=open_thesaurus(lexicon.thesaurus), tagger=open_tagger(lexicon.tagger))
+    _Here.use(lexicon)
 
 
 def _tag(texts: Sequence[str]) -> list[Tagged]:
-    return [tagged(text, _lexicon["tagger"]) for text in texts]
+    tagger = _Here.tagger()
+    return [tagged(text, tagger) for text in texts]
 
 
 def _look_up(kinds: Sequence[Type]) -> list[Related]:
-    return [_lexicon["thesaurus"](word, tag) for word, tag in kinds]
+    thesaurus = _Here.thesaurus()
+    return [thesaurus(word, tag) for word, tag in kinds]
 
 
 def _cores() -> int:

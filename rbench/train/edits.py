@@ -219,8 +219,8 @@ def marks(offsets: Sequence[tuple[int, int]], special: Sequence[int], spans: Seq
     """delta_t of equation 4: 1 for a token within a replacement, so for each piece of a replaced word; else 0.
 
     Args:
-        offsets: where each token of the edited text stands in it. A token that is the space before a word, as byte-level
-            pairs may have it, is a piece of that word: it stands at its first letter and is empty.
+        offsets: where each token of the edited text stands in it. A token that is the space before a word, as
+            byte-level pairs may have it, is a piece of that word: it stands at its first letter and is empty.
         special: 1 for tokens that stand nowhere.
         spans: `Edit.spans`.
     """
