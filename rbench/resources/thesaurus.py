@@ -104,25 +104,26 @@ def mini_thesaurus() -> Thesaurus:
     return look_up
 
 
-def wordnet_thesaurus(wordnet: Any = None) -> Thesaurus:
+def wordnet_thesaurus(reader: Any = None) -> Thesaurus:
     """WordNet's answers, all senses of a word in WordNet's order, which is that of their frequency.
 
     A past tense that may also be a participle is taken for a past tense ("opened"); what cannot be inflected like the
     word is left out.
 
     Args:
-        wordnet: in place of NLTK's corpus reader, one with the same methods.
+        reader: in place of NLTK's corpus reader, one with the same methods.
     """
-    if wordnet is None:
+    if reader is None:
         from nltk.corpus import wordnet
 
         wordnet.ensure_loaded()
+        reader = wordnet
 
     @lru_cache(maxsize=1 << 16)
     def look_up(word: str, tag: str) -> Related:
         if tag not in TAGS:
             return Related()
-        senses, lemma, form = _senses(wordnet, word.lower(), tag)
+        senses, lemma, form = _senses(reader, word.lower(), tag)
         synsets = [sense.synset() for sense in senses]
         above = [up for synset in synsets for up in (*synset.hypernyms(), *synset.instance_hypernyms())]
 
@@ -141,7 +142,7 @@ def wordnet_thesaurus(wordnet: Any = None) -> Thesaurus:
     return look_up
 
 
-def _senses(wordnet: Any, word: str, tag: str) -> tuple[list[Any], str, str]:
+def _senses(reader: Any, word: str, tag: str) -> tuple[list[Any], str, str]:
     """WordNet's lemma objects of the base form, the base form, and the Penn tag of the word among its forms."""
     import lemminflect
 
@@ -150,7 +151,7 @@ def _senses(wordnet: Any, word: str, tag: str) -> tuple[list[Any], str, str]:
         spellings = _spellings(lemma, tag)
         found = [penn for penn in _FORMS[tag] if word in spellings.get(penn, ())]
         form = found[0] if found else _FORMS[tag][0] if lemma == word else None
-        if form is not None and (senses := wordnet.lemmas(lemma, _POS[tag])):
+        if form is not None and (senses := reader.lemmas(lemma, _POS[tag])):
             return senses, lemma, form
     return [], next(iter(bases), word), _FORMS[tag][0]
 

@@ -11,35 +11,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
-import os
-import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import cache, partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
 
-from rbench.errors import JobError
 from rbench.resources import locate
-from rbench.resources.lexical import Tags, open_tagger
-from rbench.resources.thesaurus import Related, Thesaurus, check, open_thesaurus
+from rbench.resources.lexical import open_tagger
+from rbench.resources.thesaurus import Related, check, open_thesaurus
 from rbench.spec import ResourceKind, ResourceProfile
-from rbench.train.edits import Edit, EditOptions, Editor, Tagged, Type, tagged, types
+from rbench.train.edits import Edit, EditOptions, Editor
+from rbench.train.places import Tagged, Type, tagged, types
+from rbench.train.processes import CHUNK, Pool, cores
 
 NEEDS: tuple[ResourceKind, ...] = ("synonyms", "pos_tagger")
-CHUNK = 250
-"""Texts that a process is given at a time."""
 FEW = 5000
 """Up to so many texts one process does as soon as several, which each open WordNet for themselves."""
 Progress = Callable[[int, int, str], None]
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -185,16 +177,17 @@ def generate(
     workers: int | None = None,
 ) -> Iterator[tuple[Edit, Edit]]:
     """(x_syn, x_ant) of each text in turn; `counts` counts them."""
-    count = workers or (_cores() if len(texts) > FEW else 1)
-    with _Pool(min(count, -(-len(texts) // CHUNK)), lexicon) as pool:
+    count = min(workers or (cores() if len(texts) > FEW else 1), -(-len(texts) // CHUNK))
+    with Pool(count, __name__, _begin, lexicon.folders) as pool:
         found: list[Tagged] = []
-        for part in pool.map(_tag, texts):
+        for part in pool.map(partial(_tag, lexicon.tagger), texts):
             found += part
             if progress is not None:
                 progress(len(found), len(texts), "texts tagged for edits")
         occurring = types(texts, found)
         kinds = sorted(occurring)
-        table = dict(zip(kinds, (one for part in pool.map(_look_up, kinds) for one in part), strict=True))
+        looked_up = chain.from_iterable(pool.map(partial(_look_up, lexicon.thesaurus), kinds))
+        table = dict(zip(kinds, looked_up, strict=True))
     editor = Editor(options, seed, table, occurring, texts, found)
     counts.synonym_rate, counts.antonym_rate = editor.synonym_rate, editor.antonym_rate
     for text, one in zip(texts, found, strict=True):
@@ -208,7 +201,8 @@ def _address(texts: Sequence[str], lexicon: Lexicon, options: EditOptions, seed:
     for text in texts:
         digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
     root = Path(__file__).resolve().parent.parent
-    code = ("train/edits.py", "train/edited.py", "resources/thesaurus.py", "resources/lexical.py", "mini/thesaurus.py")
+    own = [f"train/{name}.py" for name in ("edits", "edited", "places")]
+    code = (*own, "resources/thesaurus.py", "resources/lexical.py", "mini/thesaurus.py")
     said = {
         "texts": digest.hexdigest(),
         "options": options.model_dump(),
@@ -224,78 +218,22 @@ def _edit(text: str, spans: Sequence[Sequence[int]], antonyms: int) -> Edit:
     return Edit(text, tuple((start, end) for start, end in spans), antonyms)
 
 
-# ------------------------------------------------------------------------------------------------------- processes
+_tagger, _thesaurus = cache(open_tagger), cache(open_thesaurus)
+"""Opened where they are first asked for, so that what is wrong is said by the call and not by the process's end."""
 
 
-class _Pool:
-    """Maps over chunks: here, or in several processes."""
-
-    def __init__(self, count: int, lexicon: Lexicon) -> None:
-        self._executor: ProcessPoolExecutor | None = None
-        if count < 2:
-            _Here.use(lexicon)
-            return
-        context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-        if context.get_start_method() == "forkserver":
-            context.set_forkserver_preload([__name__])
-        self._executor = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(lexicon,))
-
-    def __enter__(self) -> _Pool:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(wait=error[0] is None, cancel_futures=True)
-
-    def map(self, function: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterator[list[R]]:
-        """function(chunk) of each chunk of `items`, in order."""
-        chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
-        try:
-            yield from (map if self._executor is None else self._executor.map)(function, chunks)
-        except BrokenProcessPool as error:
-            raise JobError(
-                "a process that edits sentences ended without a word; it may have run out of memory"
-            ) from error
-
-
-class _Here:
-    """What a process has opened: each when it is first asked for, so that what is wrong is said where it is asked."""
-
-    lexicon: Lexicon
-    _opened: ClassVar[dict[str, Any]] = {}
-
-    @classmethod
-    def use(cls, lexicon: Lexicon) -> None:
-        cls.lexicon = lexicon
-        cls._opened = {}
-
-    @classmethod
-    def tagger(cls) -> Callable[[Sequence[str]], Tags]:
-        return cls._opened.get("tagger") or cls._opened.setdefault("tagger", open_tagger(cls.lexicon.tagger))
-
-    @classmethod
-    def thesaurus(cls) -> Thesaurus:
-        return cls._opened.get("words") or cls._opened.setdefault("words", open_thesaurus(cls.lexicon.thesaurus))
-
-
-def _begin(lexicon: Lexicon) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    if lexicon.folders:
+def _begin(folders: tuple[str, ...]) -> None:
+    if folders:
         import nltk
 
-        nltk.data.path[:] = lexicon.folders
-    _Here.use(lexicon)
+        nltk.data.path[:] = folders
 
 
-def _tag(texts: Sequence[str]) -> list[Tagged]:
-    tagger = _Here.tagger()
+def _tag(kind: str, texts: Sequence[str]) -> list[Tagged]:
+    tagger = _tagger(kind)
     return [tagged(text, tagger) for text in texts]
 
 
-def _look_up(kinds: Sequence[Type]) -> list[Related]:
-    thesaurus = _Here.thesaurus()
-    return [thesaurus(word, tag) for word, tag in kinds]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _look_up(kind: str, types: Sequence[Type]) -> list[Related]:
+    thesaurus = _thesaurus(kind)
+    return [thesaurus(word, tag) for word, tag in types]

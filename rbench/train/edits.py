@@ -1,10 +1,9 @@
 """The edits of CLINE (Wang et al. 2021, section 3.1): a sentence that says the same, and one that says another thing.
 
-Replaceable are verbs, nouns, adjectives and adverbs by their universal tag, but for auxiliaries and `not`, which
-taggers with finer tags tell apart, and for capitalised words within a sentence, which are names. x_syn puts a synonym,
-a hypernym or another inflection in the place of a word, each kind equally often where the word has it (ours). x_ant
-puts antonyms where there are any, and elsewhere words drawn from the corpus: as often as they occur there under the
-same tag, so that rarity does not give them away (ours), and never one that the thesaurus relates to the word.
+`rbench.train.places` has the words that may be replaced. x_syn puts a synonym, a hypernym or another inflection in the
+place of a word, each kind equally often where the word has it (ours). x_ant puts antonyms where there are any, and
+elsewhere words drawn from the corpus: as often as they occur there under the same tag, so that rarity does not give
+them away (ours), and never one that the thesaurus relates to the word.
 
 The paper replaces about 40% and 20% of tokens. Here the share is of words (tokens with a letter or a digit) and of the
 whole corpus: where a sentence has too few words that can be replaced, others make up for it (`rate`). Where a word can
@@ -16,36 +15,19 @@ No torch, no files, no processes: `rbench.train.edited` has those.
 from __future__ import annotations
 
 import random
-import re
-from array import array
 from bisect import bisect
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from rbench.resources.thesaurus import TAGS, Related
 from rbench.spec.words import Positive, Share, Strict
+from rbench.train.places import Place, Tagged, Type
 
 T = TypeVar("T")
-Type = tuple[str, str]
-"""A lower-case word and its universal tag."""
-_CLITIC = r"['’](?:s|m|d|re|ve|ll)\b"
-_TOKEN = re.compile(
-    rf"<\w+>|\w+(?=n['’]t\b)|n['’]t\b|{_CLITIC}|\w+(?:[-.]\w+|(?!{_CLITIC})['’]\w+)*|``|''|[^\w\s]", re.IGNORECASE
-)
-"""As treebanks have it (do n't, film 's); the second to last are words, with what joins their parts."""
-_WORD = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
-_AUXILIARIES = frozenset(
-    [
-        *("am", "is", "are", "was", "were", "be", "been", "being", "ai", "have", "has", "had", "having"),
-        *("do", "does", "did", "doing", "done", "can", "ca", "cannot", "could", "may", "might", "must", "shall"),
-        *("sha", "should", "will", "wo", "would", "ought", "need", "dare", "not"),
-    ]
-)
 _TRIES = 50
 
 
@@ -60,27 +42,6 @@ class EditOptions(Strict):
     """A replacement is one of so many first of its kind: thesauri begin with a word's most frequent sense (ours)."""
 
 
-class Place(NamedTuple):
-    """A replaceable word: text[start:end], and its universal tag."""
-
-    start: int
-    end: int
-    tag: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tagged:
-    """What there is to replace in a text: the number of its words, and three numbers a place, packed (`places`)."""
-
-    words: int
-    packed: array[int]
-
-    def places(self) -> Iterator[Place]:
-        """The places, in the order of the text."""
-        numbers = iter(self.packed)
-        return (Place(start, end, TAGS[tag]) for start, end, tag in zip(numbers, numbers, numbers, strict=True))
-
-
 @dataclass(frozen=True)
 class Edit:
     """An edited text; `spans` are where its replacements stand in it, `antonyms` how many of them are antonyms."""
@@ -88,30 +49,6 @@ class Edit:
     text: str
     spans: tuple[tuple[int, int], ...]
     antonyms: int = 0
-
-
-def tagged(text: str, tagger: Callable[[Sequence[str]], Sequence[tuple[str, str]]]) -> Tagged:
-    """The words of `text` that may be replaced, by what `tagger` says of its tokens in context."""
-    tokens = list(_TOKEN.finditer(text))
-    packed, words, begins = array("I"), 0, True
-    for token, (word, tag) in zip(tokens, tagger([token[0] for token in tokens]), strict=True):
-        named = word[0].isupper() and not begins
-        if tag in TAGS and not named and _WORD.fullmatch(word) and word.lower() not in _AUXILIARIES:
-            packed.extend((token.start(), token.end(), TAGS.index(tag)))
-        if any(map(str.isalnum, word)):
-            words, begins = words + 1, False
-        elif word in ".!?":
-            begins = True
-    return Tagged(words, packed)
-
-
-def types(texts: Sequence[str], found: Sequence[Tagged]) -> Counter[Type]:
-    """How often each replaceable word occurs under each tag."""
-    return Counter(
-        (text[place.start : place.end].lower(), place.tag)
-        for text, one in zip(texts, found, strict=True)
-        for place in one.places()
-    )
 
 
 def rate(share: float, words: Sequence[int], most: Sequence[int]) -> float:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rbench import mini
-from rbench.errors import JobError, ResourceError
+from rbench.errors import ResourceError
 from rbench.load import load_resources
 from rbench.registry import Registry
 from rbench.spec import ResourceProfile, Source
@@ -120,22 +119,10 @@ def test_processes_make_what_one_makes(full: Path) -> None:
     assert told == sorted(told) and told[-1] == len(texts) and len(told) > 1
 
 
-class Codes:
-    """Cut into pieces, each of them is an exit code."""
-
-    def __len__(self) -> int:
-        return 3
-
-    def __getitem__(self, part: slice) -> int:
-        return 9
-
-
 def test_what_goes_wrong_in_a_process_is_an_error_here() -> None:
     with pytest.raises(ResourceError, match="a list of synonyms has none"):
         lost = dataclasses.replace(LEXICON, thesaurus="folder")
         list(edited.generate(TEXTS, lost, EditOptions(), 0, Counts(), workers=2))
-    with pytest.raises(JobError, match="ended without a word"), edited._Pool(2, LEXICON) as pool:
-        list(pool.map(os._exit, Codes()))  # type: ignore[arg-type]
 
 
 def test_what_was_replaced_is_counted() -> None:
