@@ -9,7 +9,11 @@ import numpy as np
 import torch
 import transformers
 
+from rbench.load import load_resources
+from rbench.registry import Registry
+from rbench.resources import Resources
 from rbench.spec import EncoderSpec
+from rbench.train import objectives
 from tests import tiny
 
 TEXTS = [tiny.sentence(np.random.default_rng(i), i % 2) for i in range(80)]
@@ -58,6 +62,11 @@ def masked_roberta(folder: Path) -> Path:
     transformers.RobertaForMaskedLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def resources(objective: str) -> Resources | None:
+    """The embedded world's for an objective that edits words."""
+    return Resources(load_resources("mini", Registry())) if objectives.needs(objective) else None
 
 
 def spec(objective: str, base: Path, pooling: str = "cls", **train: Any) -> EncoderSpec:

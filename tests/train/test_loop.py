@@ -152,21 +152,33 @@ def stop_at(step: int) -> Any:
     return progress
 
 
-@pytest.mark.parametrize(("name", "stop"), [("mlm", 14), ("simcse", 5), ("robustsentembed", 14), ("consert", 20)])
+@pytest.mark.parametrize(
+    ("name", "stop"), [("mlm", 14), ("simcse", 5), ("robustsentembed", 14), ("consert", 20), ("cline", 14)]
+)
 def test_a_run_interrupted_and_resumed_ends_with_the_same_weights(
     name: str, stop: int, base: Path, tmp_path: Path
 ) -> None:
     spec = bases.spec(name, base, steps=24)  # 79 texts in batches of 8: more than two epochs
-    whole = pretrain(spec, base, TEXTS, tmp_path / "whole", seed=3)
+    needed = bases.resources(name)
+    whole = pretrain(spec, base, TEXTS, tmp_path / "whole", seed=3, resources=needed)
     folder = tmp_path / "checkpoints"
     with pytest.raises(Interrupted):
-        pretrain(spec, base, TEXTS, tmp_path / "out", seed=3, progress=stop_at(stop), checkpoints=folder)
+        pretrain(
+            spec, base, TEXTS, tmp_path / "out", seed=3, progress=stop_at(stop), checkpoints=folder, resources=needed
+        )
     last = checkpoints.last_good(folder)
     assert last is not None and 0 < int(last.name.rpartition("-")[2]) < stop
     assert len(list(folder.glob("checkpoint-*"))) <= 2
     seen: list[int] = []
     resumed = pretrain(
-        spec, base, TEXTS, tmp_path / "out", seed=3, progress=lambda done, *_: seen.append(done), checkpoints=folder
+        spec,
+        base,
+        TEXTS,
+        tmp_path / "out",
+        seed=3,
+        progress=lambda done, _, text: seen.append(done) if "tagged" not in text else None,
+        checkpoints=folder,
+        resources=needed,
     )
     assert seen[0] == int(last.name.rpartition("-")[2]) + 1, "it went on, and did not begin again"
     assert same(tmp_path / "whole", tmp_path / "out")
