@@ -22,7 +22,18 @@ from rbench.plan import select, trained_root, weights_source
 from rbench.prepare import Options, Prepared, prepare, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.registry import Registry
-from rbench.spec import AttackJob, EvaluateJob, Job, Metric, Outcome, Plan, Record, Strict
+from rbench.spec import (
+    CONTRAST,
+    AttackJob,
+    ContrastJob,
+    EvaluateJob,
+    Job,
+    Metric,
+    Outcome,
+    Plan,
+    Record,
+    Strict,
+)
 from rbench.store import Store
 from rbench.training import Trained, export, objectives, train
 
@@ -36,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a job will cost: examples to attack and, roughly, model queries; pairs to encode, and no queries."""
+    """What a job will cost: examples to attack and, roughly, model queries; or texts to encode or classify."""
 
     examples: int
     queries: int = 0
@@ -101,6 +112,9 @@ def _estimate(job: Job, prepared: Prepared) -> Estimate | None:
     spec = job.spec
     if isinstance(spec, EvaluateJob):
         return Estimate(prepared.data[spec.task.name].sizes[spec.split])
+    if isinstance(spec, ContrastJob):
+        sets = prepared.contrast[spec.task.name]
+        return Estimate(next(data.texts for data in sets if data.spec.name == spec.contrast.name))
     if not isinstance(spec, AttackJob):
         return None
     words = _mean_words(prepared.data[spec.task.name], spec.attack.protect.get(spec.task.kind, ()))
@@ -160,6 +174,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
                 tasks=prepared.loaded.tasks,
                 resources=prepared.loaded.resources,
                 attack_files=prepared.loaded.attack_files,
+                contrast=prepared.loaded.contrast,
                 data_path=options.data,
                 models_path=options.models,
                 device=device,
@@ -212,7 +227,7 @@ def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache)
 def _write_tables(prepared: Prepared) -> list[str]:
     """The suite's tables in every format under RUN/tables; returned as markdown."""
     suite = prepared.plan.suite
-    asked = {"sts": suite.evaluate}
+    asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.contrast, "positives": suite.build}
     wanted_tables = [wanted for wanted in suite.tables if asked.get(wanted.metric, suite.attacks)]
     if not wanted_tables:
         return []
@@ -299,7 +314,7 @@ def doctor(options: Options | None = None) -> list[Check]:
     """Every resource profile, data set and encoder: present, where, or exactly how to get it."""
     from rbench import resources
     from rbench.encoders.locate import locate
-    from rbench.tasks import locate_task
+    from rbench.tasks import locate_contrast, locate_task
 
     options = options or Options()
     registry = Registry(options.include)
@@ -314,6 +329,12 @@ def doctor(options: Options | None = None) -> list[Check]:
             checks.append(Check(kind="task", name=name, ok=True, where=where))
         except ResourceError as error:
             checks.append(Check(kind="task", name=name, ok=False, remedy=str(error)))
+    for name in registry.names("contrast"):
+        try:
+            where = locate_contrast(loading.load_contrast(name, registry), options.data)
+            checks.append(Check(kind="contrast set", name=name, ok=True, where=where))
+        except ResourceError as error:
+            checks.append(Check(kind="contrast set", name=name, ok=False, remedy=str(error)))
     encoders = {name: loading.load_encoder(name, registry) for name in registry.names("encoders")}
     for name in encoders:
         source = weights_source(name, encoders)

@@ -8,7 +8,7 @@ machine, and resuming is the difference between a plan's keys and the store's.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,10 @@ from rbench.spec import (
     IN_DOMAIN,
     AttackJob,
     AttackSpec,
+    BuildJob,
     Choice,
+    ContrastJob,
+    ContrastSpec,
     EncoderSpec,
     EvaluateJob,
     Evaluation,
@@ -58,10 +61,15 @@ class Facts:
     """What an encoder's objective asks of a resource profile of its own, and content hashes of it by kind."""
     strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
     """What fine-tuning strategies ask for, by label."""
+    building: Mapping[str, Choice] = field(default_factory=dict)
+    """What is to be built, by label, with all options."""
+    contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
+    """The contrast sets that victims are evaluated on, with their content hashes, by task."""
 
 
 def make_plan(suite: Suite, facts: Facts) -> Plan:
-    """All jobs of `suite`: pretraining first, then evaluations, which are quick, then fine-tuning, then attacks.
+    """All jobs of `suite`: pretraining first, then evaluations, which are quick, then fine-tuning, then attacks;
+    contrast sets come right after the victim that they are for.
 
     Raises PlanError where a split is smaller than `num_examples` asks for; all such splits are named at once.
     """
@@ -77,11 +85,16 @@ def make_plan(suite: Suite, facts: Facts) -> Plan:
             for encoder in suite.encoders:
                 for strategy in suite.finetune:
                     victim = planner.finetune(encoder, task, strategy, seed)
+                    for job in planner.contrast(victim, encoder, task, strategy, seed):
+                        jobs[job.key] = job
                     for attack in suite.attacks:
                         job = planner.attack(victim, encoder, task, strategy, attack.label, seed)
                         jobs[job.key] = job
-                    if not suite.attacks:
+                    if not suite.attacks and not suite.build:
                         jobs[victim.key] = victim
+                for choice in suite.build:
+                    job = planner.build(encoder, task, choice, seed)
+                    jobs[job.key] = job
     return Plan(suite=suite, jobs=tuple(_by_stage(planner.with_needs(jobs))))
 
 
@@ -205,18 +218,21 @@ def registered_base(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> s
     return spec.base if spec.base in encoders and spec.base != spec.name else None
 
 
-def select(plan: Plan, pattern: str | None) -> tuple[Job, ...]:
-    """The jobs whose name contains `pattern` (or matches it as a glob), with all that they need.
+def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:
+    """The jobs whose name contains one of `patterns` (or matches it as a glob), with all that they need.
 
-    Raises PlanError where nothing matches.
+    Without a pattern all jobs. Raises PlanError for a pattern that no job matches.
     """
-    if pattern is None:
+    if not patterns:
         return plan.jobs
-    glob = pattern if any(c in pattern for c in "*?") else f"*{pattern}*"
-    chosen = {job.key for job in plan.jobs if fnmatch.fnmatchcase(job.name, glob)}
-    if not chosen:
-        examples = ", ".join(job.name for job in plan.jobs[-3:])
-        raise PlanError(f"--only {pattern}: no job matches. Job names look like {examples}")
+    chosen: set[str] = set()
+    for pattern in patterns:
+        glob = pattern if any(c in pattern for c in "*?") else f"*{pattern}*"
+        matches = {job.key for job in plan.jobs if fnmatch.fnmatchcase(job.name, glob)}
+        if not matches:
+            examples = ", ".join(job.name for job in plan.jobs[-3:])
+            raise PlanError(f"--only {pattern}: no job matches. Job names look like {examples}")
+        chosen |= matches
     by_key = {job.key: job for job in plan.jobs}
     queue = list(chosen)
     while queue:
@@ -361,6 +377,34 @@ class _Planner:
         parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
         needs = (victim.key, below.key) if below is not None else (victim.key,)
         return self._keep(Job.make(job, parts, tuple(dict.fromkeys(needs)), seed))
+
+    def contrast(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
+        """The evaluations of one victim on the contrast sets of its task."""
+        made = []
+        for spec, fingerprint in self.facts.contrast.get(task, ()):
+            job = ContrastJob(
+                encoder=encoder,
+                strategy=strategy,
+                task=self.facts.tasks[task],
+                contrast=spec,
+                data_fingerprint=fingerprint,
+            )
+            made.append(self._keep(Job.make(job, (encoder, task, strategy.label, spec.name), (victim.key,), seed)))
+        return made
+
+    def build(self, encoder: str, task: str, choice: Choice, seed: int) -> Job:
+        """The job that makes something of a trained encoder, which loading has made sure that it is."""
+        facts, below = self.facts, self.pretrain(encoder, task)
+        assert below is not None
+        what = facts.building[choice.label]
+        job = BuildJob(
+            encoder=encoder,
+            what=what,
+            task=facts.tasks[task],
+            data_fingerprint=facts.splits[task, what.options["split"]],
+        )
+        # What its training needed is needed again: the masked LM, for one.
+        return self._keep(Job.make(job, (encoder, task, choice.label), (below.key, *below.needs), seed))
 
     def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
         """Content hashes of what a profile has, as far as no job makes it."""

@@ -16,7 +16,7 @@ from rbench.score.sts import FEWEST
 from rbench.spec import EncoderSpec, Plan, ResourceProfile, Suite, TaskSpec
 
 if TYPE_CHECKING:
-    from rbench.tasks import TaskData
+    from rbench.tasks import ContrastData, TaskData
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Options:
 
     profile: str | None = None
     overrides: tuple[str, ...] = ()
-    only: str | None = None
+    only: tuple[str, ...] = ()
+    """Patterns of job names: the jobs that match one of them, and what they need; all jobs where there is none."""
     limit: int | None = None
     out: Path | None = None
     data: tuple[Path, ...] = ()
@@ -50,6 +51,8 @@ class Prepared:
     plan: Plan
     run: Path
     data: Mapping[str, TaskData]
+    contrast: Mapping[str, tuple[ContrastData, ...]]
+    """The contrast sets that victims are evaluated on, by task."""
     notes: list[str]
 
 
@@ -70,9 +73,10 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     """`prepare` for a suite that is loaded already; raises PlanError and ResourceError as that does."""
     encoders, tasks = loaded.encoders, loaded.tasks
     problems: list[str] = []
-    data = _open_tasks(tasks, options, problems)
+    contrast = _open_contrast(loaded, options, problems)
+    data = _open_tasks(tasks, contrast, options, problems)
     problems += _too_small(loaded, data)
-    splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data)
+    splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
     _check_packages(encoders, problems)
     resources = _locate_resources(loaded, options, problems)
@@ -92,6 +96,8 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         resource_weights=resources,
         training=training,
         strategies=loaded.strategies,
+        building=loaded.building,
+        contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
     )
     noted = (*loaded.suite.tasks, *(evaluation.task for evaluation in loaded.suite.evaluations))
     return Prepared(
@@ -99,7 +105,11 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         plan=make_plan(loaded.suite, facts),
         run=options.out or default_run(loaded.suite, options.profile),
         data=data,
-        notes=[note for name in dict.fromkeys(noted) for note in _data_notes(data[name])],
+        contrast=contrast,
+        notes=[
+            *(note for name in dict.fromkeys(noted) for note in _data_notes(data[name])),
+            *(note for sets in contrast.values() for one in sets for note in _contrast_notes(one)),
+        ],
     )
 
 
@@ -117,13 +127,36 @@ def _limited(suite: Suite, limit: int) -> Suite:
     return suite.model_copy(update={"num_examples": cut_to})
 
 
-def _open_tasks(tasks: Mapping[str, TaskSpec], options: Options, problems: list[str]) -> dict[str, TaskData]:
+def _open_contrast(
+    loaded: loading.Loaded, options: Options, problems: list[str]
+) -> dict[str, tuple[ContrastData, ...]]:
+    """The contrast sets that victims are evaluated on, by task."""
+    from rbench.tasks import open_contrast
+
+    found: dict[str, tuple[ContrastData, ...]] = {}
+    for task, sets in loaded.contrast.items():
+        for spec in sets:
+            try:
+                made = open_contrast(spec, loaded.tasks[task], options.data)
+            except ResourceError as error:
+                problems.append(str(error))
+                continue
+            found[task] = (*found.get(task, ()), made)
+    return found
+
+
+def _open_tasks(
+    tasks: Mapping[str, TaskSpec],
+    contrast: Mapping[str, tuple[ContrastData, ...]],
+    options: Options,
+    problems: list[str],
+) -> dict[str, TaskData]:
     from rbench.tasks import open_task
 
     data = {}
     for name, spec in tasks.items():
         try:
-            data[name] = open_task(spec, options.data)
+            data[name] = open_task(spec, options.data, [one.reserved for one in contrast.get(name, ())])
         except ResourceError as error:
             problems.append(str(error))
     return data
@@ -153,6 +186,19 @@ def _trained_on(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> dict[tu
     """Fingerprints of the training splits whose texts in-domain encoders are trained on."""
     tasks = [name for name in loaded.suite.tasks if name in data] if loaded.in_domain else []
     return {(name, "train"): data[name].split_fingerprint("train") for name in tasks}
+
+
+def _built_of(loaded: loading.Loaded, data: Mapping[str, TaskData], problems: list[str]) -> dict[tuple[str, str], str]:
+    """Fingerprints of the splits of whose texts something is built."""
+    found = {}
+    for what in loaded.building.values():
+        split = what.options["split"]
+        for task in (name for name in loaded.suite.tasks if name in data):
+            if split in data[task].sizes:
+                found[task, split] = data[task].split_fingerprint(split)
+            else:
+                problems.append(f"build: task {task} has no {split} split here; it has {', '.join(data[task].sizes)}")
+    return found
 
 
 def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, str]:
@@ -253,4 +299,11 @@ def _data_notes(data: TaskData) -> list[str]:
     sizes = ", ".join(f"{split} {rows}" for split, rows in data.sizes.items())
     notes = [f"{data.spec.name}: {data.origin} ({sizes})"]
     notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items() if rows)
+    return notes
+
+
+def _contrast_notes(data: ContrastData) -> list[str]:
+    counts = data.counts
+    notes = [f"{data.spec.name}: {data.origin} ({counts['bundles']} bundles, {counts['edits']} edits)"]
+    notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items())
     return notes

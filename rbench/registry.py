@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, get_args
 
 from rbench.errors import SuiteError
 
-Kind = Literal["suites", "attacks", "tasks", "encoders", "resources"]
+Kind = Literal["suites", "attacks", "tasks", "encoders", "resources", "contrast"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ONE: dict[Kind, str] = {
     "suites": "suite",
@@ -28,6 +28,7 @@ ONE: dict[Kind, str] = {
     "tasks": "task",
     "encoders": "encoder",
     "resources": "resource profile",
+    "contrast": "contrast set",
 }
 """What one file of a kind is called in messages."""
 
@@ -45,7 +46,7 @@ class Root(NamedTuple):
 
 
 class Registry:
-    """Finds suites, attacks, tasks, encoders and resource profiles by name; earlier folders hide later ones.
+    """Finds suites, attacks, tasks, encoders, resource profiles and contrast sets by name; earlier folders hide later.
 
     Raises SuiteError where an included folder does not exist or holds none of the sub-folders.
     """

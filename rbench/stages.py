@@ -28,6 +28,9 @@ from rbench.progress import Progress
 from rbench.spec import (
     IN_DOMAIN,
     AttackJob,
+    BuildJob,
+    ContrastJob,
+    ContrastSpec,
     EncoderSpec,
     EvaluateJob,
     FinetuneJob,
@@ -43,7 +46,7 @@ from rbench.spec import (
     TaskSpec,
 )
 from rbench.store import Store
-from rbench.tasks import Example, TaskData, open_task
+from rbench.tasks import ContrastData, Example, TaskData, open_contrast, open_task
 
 log = logging.getLogger("rbench")
 
@@ -59,6 +62,8 @@ class Context:
     tasks: Mapping[str, TaskSpec]
     resources: ResourceProfile
     attack_files: Mapping[str, Path]
+    contrast: Mapping[str, tuple[ContrastSpec, ...]]
+    """The contrast sets that victims are evaluated on, by task: no victim is trained on what is in them."""
     data_path: tuple[Path, ...]
     models_path: tuple[Path, ...]
     device: str
@@ -69,9 +74,20 @@ class Context:
 
     def data(self, task: TaskSpec, fingerprint: str, split: Split | None = None) -> TaskData:
         """The task's rows; JobError where they (or, given a split, its) are no longer those that were planned."""
-        data: TaskData = self.keep(f"data:{task.name}", task.name, lambda: open_task(task, self.data_path))
+        data: TaskData = self.keep(f"data:{task.name}", task.name, lambda: self._read(task))
         if (data.fingerprint if split is None else data.split_fingerprint(split)) != fingerprint:
             raise JobError(f"the data of {task.name} changed while the run was under way; run the command again")
+        return data
+
+    def _read(self, task: TaskSpec) -> TaskData:
+        sets = (self.contrast_data(spec, task) for spec in self.contrast.get(task.name, ()))
+        return open_task(task, self.data_path, [data.reserved for data in sets])
+
+    def contrast_data(self, spec: ContrastSpec, task: TaskSpec) -> ContrastData:
+        """The bundles of a contrast set."""
+        data: ContrastData = self.keep(
+            f"contrast:{spec.name}", spec.name, lambda: open_contrast(spec, task, self.data_path)
+        )
         return data
 
     def keep(self, slot: str, key: str, make: Callable[[], Any]) -> Any:
@@ -110,6 +126,10 @@ def run_job(job: Job, context: Context) -> Record:
             record = _cached(job, context, lambda folder: _finetune(job, spec, context, folder), source)
         elif isinstance(spec, AttackJob):
             record = _attack(job, spec, context, source)
+        elif isinstance(spec, ContrastJob):
+            record = _contrast(job, spec, context, source)
+        elif isinstance(spec, BuildJob):
+            record = _build(job, spec, context, source)
         else:
             record = _evaluate(job, spec, context, source)
     except Exception as error:
@@ -151,7 +171,7 @@ def _cached(
 def _pretrain(
     job: Job, spec: PretrainJob, context: Context, folder: Path
 ) -> tuple[tuple[Score, ...], dict[str, int], str]:
-    from rbench.train import batches, pretrain
+    from rbench.train import batches, objectives, pretrain
     from rbench.train.selection import Selection
 
     own = _own(spec, context)
@@ -188,8 +208,16 @@ def _pretrain(
     # Texts, or pairs, that a score was computed on: those held out, unless it is of the training itself.
     rest = batches.held_out(len(texts)) if batches.stepwise(train) else len(texts)
     sizes = {"loss": len(texts) - rest} | dict.fromkeys(selection.score_names if selection else (), n_pairs)
-    scores = tuple(Score(name=name, value=value, n=sizes.get(name, rest)) for name, value in values.items())
+    scores = _scores(values, sizes, rest, objectives.counted(train.objective))
     return scores, {"n": len(texts)}, spec.data_fingerprint
+
+
+def _scores(
+    values: Mapping[str, float], sizes: Mapping[str, int], rest: int, counted: Mapping[str, str]
+) -> tuple[Score, ...]:
+    """Scores with the number of things that each is of: of those `counted`, as the score of the other name says."""
+    sizes = {**sizes, **{name: int(values[of]) for name, of in counted.items() if of in values}}
+    return tuple(Score(name=name, value=value, n=sizes.get(name, rest)) for name, value in values.items())
 
 
 def _own(spec: PretrainJob, context: Context) -> EncoderSpec:
@@ -265,7 +293,7 @@ def _finetune(
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
     n = min(data.sizes["validation"], spec.training.max_validation or 10**9)
     return (
-        tuple(Score(name=name, value=value, n=n) for name, value in scores.items()),
+        _scores(scores, {}, n, getattr(module, "COUNTED", {})),
         {"n": n, **sizes},
         data.fingerprint,
     )
@@ -314,6 +342,73 @@ def _evaluate(job: Job, spec: EvaluateJob, context: Context, source: Callable[..
         provenance=source(
             dataset_fingerprint=spec.data_fingerprint,
             weights_hash=spec.encoder_fingerprint or weights_hash(context.cache.folder(job.needs[0])),
+        ),
+    )
+
+
+def _contrast(job: Job, spec: ContrastJob, context: Context, source: Callable[..., Provenance]) -> Record:
+    from rbench.encoders.classifier import EncoderClassifier
+    from rbench.evaluate import on_contrast
+
+    (own,) = (one for one in context.contrast[spec.task.name] if one.name == spec.contrast.name)
+    data = context.contrast_data(own, spec.task)
+    if data.fingerprint != spec.data_fingerprint:
+        raise JobError(f"{own.name} changed while the run was under way; run the command again")
+    folder = context.cache.folder(job.needs[0])
+    victim, _ = EncoderClassifier.load(folder, context.device)
+    found = on_contrast(victim, data, context.progress.update)
+    context.store.write_predictions(job, found.predictions)
+    return Record(
+        job=job,
+        status="complete",
+        scores=found.scores,
+        counts=found.counts | _kept_out(job, spec, context),
+        provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=weights_hash(folder)),
+    )
+
+
+def _kept_out(job: Job, spec: ContrastJob, context: Context) -> dict[str, int]:
+    """How many rows the victim was not trained on, or its epoch not chosen by, because of the contrast set."""
+    trained = context.plan.job(job.needs[0]).spec
+    assert isinstance(trained, FinetuneJob)
+    dropped = context.data(spec.task, trained.data_fingerprint).dropped
+    reasons = {split: f"{split}: also in {spec.contrast.name}" for split in ("train", "validation")}
+    return {f"{split}_kept_out": dropped.get(reason, 0) for split, reason in reasons.items()}
+
+
+# ----------------------------------------------------------------------------------------------- things to be looked at
+
+
+def _build(job: Job, spec: BuildJob, context: Context, source: Callable[..., Provenance]) -> Record:
+    from rbench.build import thing
+
+    trained = context.plan.job(job.needs[0])
+    assert isinstance(trained.spec, PretrainJob)
+    module = thing(spec.what.name)
+    options = module.Options.model_validate(spec.what.options)
+    folder = context.cache.folder(trained.key)
+    built = module.run(
+        _own(trained.spec, context),
+        folder,
+        context.data(spec.task, spec.data_fingerprint, options.split),
+        options,
+        seed=job.seed,
+        device=context.device,
+        resources=_resources(trained.spec.resources, job, context),
+    )
+    known = {outcome.example_id for outcome in context.store.outcomes(job)}
+    for outcome in built.outcomes:
+        if outcome.example_id not in known:  # a run that was killed here makes them again, the same
+            context.store.append(job, outcome)
+    return Record(
+        job=job,
+        status="complete",
+        scores=built.scores,
+        counts=built.counts,
+        provenance=source(
+            dataset_fingerprint=spec.data_fingerprint,
+            weights_hash=weights_hash(folder),
+            resources=trained.spec.resource_fingerprints,
         ),
     )
 

@@ -4,6 +4,7 @@
     RUN/.lock                                                      held by the process that runs it
     RUN/<stage>/<readable parts>/seed<k>-<key8>/record.json        written once, when the job is over
     RUN/<stage>/<readable parts>/seed<k>-<key8>/outcomes.jsonl     one line an attacked example, appended as it happens
+    RUN/<stage>/<readable parts>/seed<k>-<key8>/predictions.jsonl  one line a text of a contrast set, written at once
 
 A process may be killed at any moment. A record is there whole or not at all; of the outcomes at most the last line is
 torn, and that example is simply attacked again. Each line and each record names the job that it belongs to, so two jobs
@@ -18,7 +19,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from hashlib import sha256
@@ -29,7 +30,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from rbench.errors import StoreError
-from rbench.spec import SCHEMA_VERSION, Job, Outcome, Plan, Record, Stage, Strict
+from rbench.spec import SCHEMA_VERSION, Job, Outcome, Plan, Prediction, Record, Stage, Strict
 
 _LOCK_FILES = {".lock", ".lock.holder"}
 _UNSAFE = re.compile(r"[^A-Za-z0-9._=,+-]")
@@ -165,6 +166,30 @@ class Store:
             outcome = _parse(line, f"{path}:{number}", job)
             found.setdefault(outcome.example_id, outcome)
         return list(found.values())
+
+    # ------------------------------------------------------------------------------------------------- predictions
+
+    def write_predictions(self, job: Job, predictions: Sequence[Prediction]) -> None:
+        """Keep what a victim said of each text of an evaluation, whole; an older one of the same job is replaced."""
+        self._check_owner(job)
+        lines = (json.dumps({"job": job.key, **one.model_dump()}) for one in predictions)
+        _write(self.folder(job) / "predictions.jsonl", "\n".join(lines))
+
+    def predictions(self, job: Job) -> list[Prediction]:
+        """What `write_predictions` kept; nothing where the job has not come so far."""
+        path = self.folder(job) / "predictions.jsonl"
+        text = _read(path)
+        found = []
+        for number, line in enumerate((text or "").splitlines(), start=1):
+            try:
+                values = json.loads(line)
+                key = values.pop("job")
+                found.append(Prediction.model_validate(values))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                what = f"{path}:{number} is not a prediction ({_first(error)})"
+                raise StoreError(f"{what}. Delete the record beside it, and the job runs again.") from error
+            _same_job(f"{path}:{number}", key, job)
+        return found
 
     def _check_owner(self, job: Job) -> None:
         """Refuse a folder that holds the record of another job, before anything in it is overwritten."""

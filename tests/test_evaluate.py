@@ -242,7 +242,7 @@ def test_a_generator_that_a_job_trains_is_trained_and_used(place: Path, monkeypa
 
     real = loop.pretrain
     monkeypatch.setattr(loop, "pretrain", pretrain)
-    result = api.run("s.yaml", options(place, models=(place / "models",), only="pretrain"))
+    result = api.run("s.yaml", options(place, models=(place / "models",), only=("pretrain",)))
     assert not result.failed
     plan = Store(result.run).plan()
     assert plan is not None

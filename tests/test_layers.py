@@ -29,8 +29,11 @@ ALLOWED: dict[str, set[str]] = {
     "encoders": {"spec", "registry", "mini", "hub", "vectors"},
     "tasks": {"spec", "registry", "mini", "hub"},
     "resources": {"spec", "registry", "mini", "encoders", "hub", "inference", "vectors"},
-    "train": {"spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap"},
-    "finetune": {"spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap"},
+    "geometry": {"spec", "encoders", "inference", "resources", "wordswap"},
+    "train": {"spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
+    "evaluate": {"spec", "encoders", "tasks", "score"},
+    "finetune": {"spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
+    "build": {"spec", "train", "tasks", "geometry"},
     "attack": {
         *("spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "inference", "vectors")
     },

@@ -241,7 +241,7 @@ def test_a_base_is_looked_for_under_its_own_name() -> None:
 @given(st.sampled_from(["swap", "attack/lm/*/seed1", "finetune", "tiny", "*/b/*"]))
 def test_select_takes_what_matches_and_what_that_needs(pattern: str) -> None:
     plan = make_plan(suite(), facts())
-    chosen = select(plan, pattern)
+    chosen = select(plan, [pattern])
     keys = {job.key for job in chosen}
     assert all(need in keys for job in chosen for need in job.needs)
     assert any(pattern.strip("*").split("*")[0] in job.name for job in chosen)
@@ -250,7 +250,14 @@ def test_select_takes_what_matches_and_what_that_needs(pattern: str) -> None:
 
 def test_select_refuses_a_pattern_without_a_match() -> None:
     with pytest.raises(PlanError, match="--only pwss: no job matches"):
-        select(make_plan(suite(), facts()), "pwss")
+        select(make_plan(suite(), facts()), ["swap", "pwss"])
+
+
+def test_select_takes_what_matches_any_of_several_patterns() -> None:
+    plan = make_plan(suite(), facts())
+    both = {job.key for pattern in ("*/a/*", "pretrain") for job in select(plan, [pattern])}
+    assert {job.key for job in select(plan, ["*/a/*", "pretrain"])} == both
+    assert select(plan, ()) == plan.jobs
 
 
 def test_an_encoder_trained_from_a_folder_of_its_own_name_has_that_for_its_base() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +10,7 @@ import transformers
 
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.spec import TaskSpec
-from rbench.tasks import Example
+from rbench.tasks import Example, TaskData
 
 GOOD = ["good", "fine", "great", "lovely"]
 BAD = ["bad", "poor", "awful", "dull"]
@@ -52,8 +50,8 @@ def sentence(rng: np.random.Generator, label: int) -> str:
     return " ".join(words)
 
 
-def data(train: int = 200, validation: int = 60, test: int = 60, *, pairs: bool = False) -> Any:
-    """A task in memory with the interface of TaskData: label 1 where the deciding word is good."""
+def data(train: int = 200, validation: int = 60, test: int = 60, *, pairs: bool = False) -> TaskData:
+    """A task in memory: label 1 where the deciding word is good."""
     rng = np.random.default_rng(0)
     sizes = {"train": train, "validation": validation, "test": test}
     splits = {}
@@ -66,4 +64,4 @@ def data(train: int = 200, validation: int = 60, test: int = 60, *, pairs: bool 
         splits[split] = rows
     columns = ("premise", "hypothesis") if pairs else ("text",)
     spec = TaskSpec(name="tiny", kind="nli" if pairs else "single", columns=columns, labels=("bad", "good"))
-    return SimpleNamespace(spec=spec, sizes=sizes, fingerprint="f", dropped={}, split=splits.__getitem__)
+    return TaskData(spec, "memory", "f", {}, {}, {}, splits)

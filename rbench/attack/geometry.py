@@ -15,7 +15,6 @@ of a candidate's sentence vector is therefore known from the victim's answer, wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from torch import Tensor, nn
 
-from rbench.attack.gradients import Labelled
+from rbench.attack.gradients import Labelled, at_logits
 from rbench.attack.substitutes import WordSwapMaskedWords, substitution_attack, swaps, word_spans
 from rbench.errors import JobError
 from rbench.inference import rows_of
@@ -67,13 +66,13 @@ class VictimGradients:
         found = self.victim.slopes(Labelled(row, label) for row, label in zip(rows_of(encoded), labels, strict=True))
         logits = torch.stack([slope.logits for slope in found]).double()
         target = torch.tensor(labels).unsqueeze(1)
-        at_logits = logits.scatter(1, target, -math.inf).softmax(dim=1).scatter(1, target, -1.0)
+        towards = at_logits(logits, target)
         norms = []
         for k, (text, slope) in enumerate(zip(texts, found, strict=True)):
             owners = pieces_to_words(encoded["offset_mapping"][k], encoded.sequence_ids(k), word_spans(text))
             norms += word_norms(slope.embeddings.unsqueeze(0), [owners], [text.num_words])
         weight = self.classifier.head.weight.detach().double().cpu()
-        return Look(logits.log_softmax(dim=1), at_logits, (at_logits @ weight).norm(dim=1), norms)
+        return Look(logits.log_softmax(dim=1), towards, (towards @ weight).norm(dim=1), norms)
 
 
 class GeometrySearch(SearchMethod):  # type: ignore[misc]

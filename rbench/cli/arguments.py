@@ -40,6 +40,7 @@ class Listable(StrEnum):
     attacks = "attacks"
     suites = "suites"
     resources = "resources"
+    contrast = "contrast"
     objectives = "objectives"
 
 
@@ -78,11 +79,11 @@ SetOption = Annotated[
     ),
 ]
 OnlyOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--only",
         metavar="PATTERN",
-        help="Only jobs whose name contains this (* and ? match anything), and what they need.",
+        help="Only jobs whose name contains this (* and ? match anything), and what they need. May be repeated.",
         rich_help_panel=WHAT,
     ),
 ]
@@ -130,8 +131,8 @@ IncludeOption = Annotated[
         metavar="DIR",
         exists=True,
         file_okay=False,
-        help="A folder of your own with suites/, attacks/, tasks/, encoders/ or resources/. May be repeated; "
-        "also RBENCH_INCLUDE=DIR:DIR.",
+        help="A folder of your own with suites/, attacks/, tasks/, encoders/, resources/ or contrast/. May be "
+        "repeated; also RBENCH_INCLUDE=DIR:DIR.",
         rich_help_panel=WHERE,
     ),
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from rbench.cli.console import print_table, say, tell
+from rbench.spec import AttackJob, ContrastJob, EvaluateJob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,10 +32,15 @@ def plan(planned: Planned) -> None:
         stages[job.stage] = stages.get(job.stage, 0) + 1
     remaining = ", ".join(f"{n} {stage}" for stage, n in stages.items()) or "nothing"
     say(f"{len(planned.jobs)} jobs, {done} done; to do: {remaining}")
-    costs = [(job.stage, planned.estimates[job.key]) for job in left if job.key in planned.estimates]
-    examples, pairs = (sum(cost.examples for stage, cost in costs if stage == one) for one in ("attack", "evaluate"))
+    costs = [(job.spec, planned.estimates[job.key]) for job in left if job.key in planned.estimates]
+    pairs, texts, examples = (
+        sum(cost.examples for spec, cost in costs if isinstance(spec, kind))
+        for kind in (EvaluateJob, ContrastJob, AttackJob)
+    )
     if pairs:
         say(f"to evaluate: {pairs:,} pairs")
+    if texts:
+        say(f"to classify: {texts:,} texts of contrast sets")
     if examples:
         say(f"to attack: {examples:,} examples, about {_about(sum(cost.queries for _, cost in costs))} model queries")
     for note in planned.notes:

@@ -176,7 +176,8 @@ def table(
             metavar="NAME",
             help="asr: attack success rate; queries: model queries an attacked example; aua: accuracy under attack; "
             "clean: accuracy before it; perturbed: share of words changed; seconds: time an attacked example took; "
-            "oracle_asr: successes that keep the true label (mini tasks); sts: Spearman correlations of evaluations.",
+            "oracle_asr: successes that keep the true label (mini tasks); sts: Spearman correlations of evaluations; "
+            "contrast: accuracy on contrast sets, and consistency.",
         ),
     ] = "asr",
     fmt: Annotated[
@@ -264,7 +265,10 @@ def attack(
 def list_(
     kind: Annotated[
         a.Listable,
-        typer.Argument(metavar="KIND", help="encoders, tasks, attacks, suites, resources or objectives (of training)."),
+        typer.Argument(
+            metavar="KIND",
+            help="encoders, tasks, attacks, suites, resources, contrast (sets) or objectives (of training).",
+        ),
     ],
     include: a.IncludeOption = None,
 ) -> None:
@@ -312,7 +316,7 @@ def options_of(
     include: list[Path] | None,
     device: a.Device,
     *,
-    only: str | None = None,
+    only: list[str] | None = None,
     limit: int | None = None,
     out: Path | None = None,
     fresh: bool = False,
@@ -322,7 +326,7 @@ def options_of(
     return api.Options(
         profile=profile,
         overrides=tuple(overrides or ()),
-        only=only,
+        only=tuple(only or ()),
         limit=limit,
         out=out,
         data=search_path(data or (), "RBENCH_DATA"),

@@ -27,6 +27,11 @@ TOKENIZER_FILES = (
     "sentencepiece.bpe.model",
     "spm.model",
     "tokenizer.model",
+    # Of translation models, which train no encoder but make its positives.
+    "source.spm",
+    "target.spm",
+    "target_vocab.json",
+    "generation_config.json",
 )
 
 TRANSFORM, TRANSFORM_ABOUT = "transform", "rbench.json"

@@ -11,5 +11,18 @@ from rbench.inference.backends import BACKENDS, steady
 from rbench.inference.memo import Memo
 from rbench.inference.network import Network, Row, rows_of
 from rbench.inference.pool import Batched, clock, run
+from rbench.inference.slopes import Slope, slopes
 
-__all__ = ["BACKENDS", "Batched", "Memo", "Network", "Row", "clock", "rows_of", "run", "steady"]
+__all__ = [
+    "BACKENDS",
+    "Batched",
+    "Memo",
+    "Network",
+    "Row",
+    "Slope",
+    "clock",
+    "rows_of",
+    "run",
+    "slopes",
+    "steady",
+]

@@ -114,6 +114,8 @@ class _OneDnnLinear(_Linear):
 def _with(linear: type[_Linear], module: nn.Module) -> nn.Module:
     """The same network, its weights shared, with other linear layers."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    tokenizers = (getattr(part, "tokenizer", None) for part in module.modules())
+    shared |= {id(tokenizer): tokenizer for tokenizer in tokenizers if tokenizer is not None}
     twin = copy.deepcopy(module, shared)
     for name, layer in list(twin.named_modules()):
         if type(layer) is nn.Linear:

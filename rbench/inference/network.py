@@ -50,6 +50,8 @@ class Network:
         name: for messages.
         shown: what a row is in a message; its number of tokens where the text is not known.
         backend: one of `backends.BACKENDS`, or "auto": the one that a short measurement finds fastest.
+        step: lengths are rounded up to a multiple of this; None: `STEP`. More than 1 makes batches larger for a little
+            padding, and answers depend on what they are batched with, by rounding.
     """
 
     def __init__(
@@ -62,10 +64,11 @@ class Network:
         shown: Callable[[Row], str] = lambda row: f"a text of {len(row[0])} tokens",
         device: str = "cpu",
         backend: str = "auto",
+        step: int | None = None,
     ) -> None:
         self.name, self.shown, self.device, self.pad = name, shown, torch.device(device), pad
         kind = self.device.type
-        self.max_rows, self.max_tokens, self.step = MAX_ROWS[kind], MAX_TOKENS[kind], STEP[kind]
+        self.max_rows, self.max_tokens, self.step = MAX_ROWS[kind], MAX_TOKENS[kind], step or STEP[kind]
         self.rows_read = 0
         """Rows that the network has seen so far."""
         self.backend, self._call = backends.ready(module, read, device=self.device, wanted=backend)
@@ -77,26 +80,14 @@ class Network:
             JobError: it did not give one entry a row, or one row alone does not fit into the GPU's memory.
         """
         answers: list[Tensor | None] = [None] * len(rows)
-        for places in self._batches(rows):
+        for places in batches(rows, self.max_rows, self.max_tokens, self.step):
             for place, answer in zip(places, self._whole([rows[i] for i in places]), strict=True):
                 answers[place] = answer
         return [answer for answer in answers if answer is not None]
 
-    def _batches(self, rows: Sequence[Row]) -> Iterator[list[int]]:
-        """Places of rows that go together: of one width, at most `max_rows` and `max_tokens` (one row at least)."""
-        widths: dict[int, list[int]] = defaultdict(list)
-        for place, (ids, _) in enumerate(rows):
-            widths[-(-len(ids) // self.step) * self.step].append(place)
-        for width, places in sorted(widths.items()):
-            most = max(1, min(self.max_rows, self.max_tokens // max(1, width)))
-            while places:
-                size = next(size for size in SIZES if size <= min(most, len(places)))
-                yield places[:size]
-                places = places[size:]
-
     def _whole(self, rows: list[Row]) -> list[Tensor]:
         try:
-            answers = self._call(self._inputs(rows))
+            answers = self._call(tensors(rows, self.pad, self.step, self.device))
         except torch.cuda.OutOfMemoryError as error:
             return self._halved(rows, error)
         self.rows_read += len(rows)
@@ -121,16 +112,34 @@ class Network:
         self.max_rows = max(1, min(self.max_rows - 1, half))
         return self._whole(rows[:half]) + self._whole(rows[half:])
 
-    def _inputs(self, rows: list[Row]) -> dict[str, Tensor]:
-        width = -(-max(len(ids) for ids, _ in rows) // self.step) * self.step
-        ids = np.full((len(rows), width), self.pad[0], dtype=np.int64)
-        mask = np.zeros((len(rows), width), dtype=np.int64)
-        types = np.full((len(rows), width), self.pad[1], dtype=np.int64)
-        for i, (row, kinds) in enumerate(rows):
-            ids[i, : len(row)], mask[i, : len(row)] = row, 1
-            if kinds is not None:
-                types[i, : len(row)] = kinds
-        inputs = {"input_ids": ids, "attention_mask": mask}
-        if rows[0][1] is not None:
-            inputs["token_type_ids"] = types
-        return {name: torch.from_numpy(values).to(self.device) for name, values in inputs.items()}
+
+def batches(rows: Sequence[Row], max_rows: int, max_tokens: int, step: int) -> Iterator[list[int]]:
+    """Places of rows that go together: of one width, at most `max_rows` and `max_tokens` (one row at least).
+
+    Widths are lengths rounded up to a multiple of `step`.
+    """
+    widths: dict[int, list[int]] = defaultdict(list)
+    for place, (ids, _) in enumerate(rows):
+        widths[-(-len(ids) // step) * step].append(place)
+    for width, places in sorted(widths.items()):
+        most = max(1, min(max_rows, max_tokens // max(1, width)))
+        while places:
+            size = next(size for size in SIZES if size <= min(most, len(places)))
+            yield places[:size]
+            places = places[size:]
+
+
+def tensors(rows: Sequence[Row], pad: tuple[int, int], step: int, device: torch.device) -> dict[str, Tensor]:
+    """Inputs of a network, (rows, width) each, padded to the longest row's length rounded up as `batches` does."""
+    width = -(-max(len(ids) for ids, _ in rows) // step) * step
+    ids = np.full((len(rows), width), pad[0], dtype=np.int64)
+    mask = np.zeros((len(rows), width), dtype=np.int64)
+    types = np.full((len(rows), width), pad[1], dtype=np.int64)
+    for i, (row, kinds) in enumerate(rows):
+        ids[i, : len(row)], mask[i, : len(row)] = row, 1
+        if kinds is not None:
+            types[i, : len(row)] = kinds
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if rows[0][1] is not None:
+        inputs["token_type_ids"] = types
+    return {name: torch.from_numpy(values).to(device) for name, values in inputs.items()}

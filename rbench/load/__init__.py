@@ -1,6 +1,7 @@
 """YAML -> specs. Everything is checked here, before anything runs, and every error names its place.
 
-`load` gives a suite with all that it names; `load_task`, `load_encoder`, `load_resources` and `load_attack` the pieces.
+`load` gives a suite with all that it names; `load_task`, `load_encoder`, `load_contrast`, `load_resources` and
+`load_attack` the pieces.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from rbench.load.places import Located, Problems
 from rbench.load.recipes import recipes
 from rbench.load.suite import Loaded, find_suite, load, load_mapping
 from rbench.registry import Registry
-from rbench.spec import AttackSpec, Choice, EncoderSpec, ResourceChoice, ResourceProfile, TaskSpec
+from rbench.spec import AttackSpec, Choice, ContrastSpec, EncoderSpec, ResourceChoice, ResourceProfile, TaskSpec
 
 __all__ = [
     "Listed",
@@ -21,6 +22,7 @@ __all__ = [
     "find_suite",
     "load",
     "load_attack",
+    "load_contrast",
     "load_encoder",
     "load_mapping",
     "load_resources",
@@ -35,6 +37,14 @@ def load_task(name: str, registry: Registry, *, place: str = "task") -> TaskSpec
     entries.task(name, place)
     entries.problems.raise_any()
     return entries.tasks[name]
+
+
+def load_contrast(name: str, registry: Registry, *, place: str = "contrast set") -> ContrastSpec:
+    """The contrast set of this name; SuiteError as for `load_task`."""
+    entries = Entries(registry, Problems())
+    entries.contrast_set(name, place)
+    entries.problems.raise_any()
+    return entries.contrast[name]
 
 
 def load_encoder(name: str, registry: Registry, *, place: str = "encoder") -> EncoderSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_args
@@ -18,8 +18,10 @@ from rbench.load.places import Located, Problems, Where, read, shown
 from rbench.load.recipes import recipes
 from rbench.registry import Kind, Registry, load_module, nearest, unknown
 from rbench.spec import (
+    CONTRAST,
     IN_DOMAIN,
     AttackSpec,
+    ContrastSpec,
     EncoderSpec,
     LocalData,
     Named,
@@ -67,6 +69,7 @@ class Entries:
         self.encoders: dict[str, EncoderSpec] = {}
         self.attacks: dict[str, AttackSpec] = {}
         self.attack_files: dict[str, Path] = {}
+        self.contrast: dict[str, ContrastSpec] = {}
         self.models: dict[str, dict[str, str]] = {}
         self.training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]] = {}
         self._seen: set[tuple[str, str]] = set()
@@ -79,6 +82,37 @@ class Entries:
             spec = check(TaskSpec, located, self.problems) if located else None
             if spec is not None:
                 self.tasks[name] = spec
+
+    def contrast_set(self, name: str, place: str) -> ContrastSpec | None:
+        """Load a contrast set into `contrast`, then its task; None where something is wrong with either."""
+        path = self._path("contrast", name, place)
+        if path is not None and self._first("contrast set", name):
+            located = self._named(path, name)
+            spec = check(ContrastSpec, located, self.problems) if located else None
+            if spec is not None and located is not None:
+                self.task(spec.task, located.at(("task",)))
+                if (task := self.tasks.get(spec.task)) is not None and self._fits(spec, task, located):
+                    self.contrast[name] = spec
+        return self.contrast.get(name)
+
+    def _fits(self, spec: ContrastSpec, task: TaskSpec, located: Located) -> bool:
+        """Whether a contrast set has the columns of its task; if not, that is among the problems."""
+        before = len(self.problems.lines)
+        wanted = {*task.columns, "label"}
+        for side in ("original", "perturbed"):
+            given: dict[str, str] = getattr(spec, side)
+            for missing in sorted(wanted - set(given)):
+                message = f"`{side}` does not say which column is the task's `{missing}`"
+                self.problems.add(located.at((side,)), message)
+            for key in sorted(set(given) - wanted):
+                self.problems.add(located.key_at((side, key)), unknown(f"column of {task.name}", key, wanted))
+        for key in sorted(set(spec.shares) - set(task.columns)):
+            self.problems.add(located.key_at(("shares", key)), unknown(f"column of {task.name}", key, task.columns))
+        return len(self.problems.lines) == before
+
+    def tasks_with_contrast(self) -> list[str]:
+        """The names of tasks that name a contrast set; files with faults are passed over."""
+        return self._tasks_where(lambda data: data.get("contrast") is not None)
 
     def corpus(self, name: str, place: str) -> None:
         """Load what an encoder is trained on into `tasks`: a task, or a file of texts, which needs no YAML file."""
@@ -185,7 +219,8 @@ class Entries:
     def evaluation(self, name: str, place: str, what: str = "evaluation") -> None:
         """Load an STS task, on whose scores encoders are evaluated; `what` it is called where there is none."""
         if name not in self.registry.names("tasks"):
-            self.problems.add(place, unknown(what, name, self._sts_tasks()))
+            known = [*self._sts_tasks(), *([CONTRAST] if what == "evaluation" else [])]
+            self.problems.add(place, unknown(what, name, known))
             return
         self.task(name, place)
         task = self.tasks.get(name)
@@ -195,13 +230,16 @@ class Entries:
 
     def _sts_tasks(self) -> list[str]:
         """The names of tasks that have scores; files with faults are passed over, they are told where they are used."""
+        return self._tasks_where(lambda data: data.get("kind") == "sts")
+
+    def _tasks_where(self, asked: Callable[[Mapping[str, Any]], bool]) -> list[str]:
         found = []
         for name in self.registry.names("tasks"):
             try:
-                kind = read(self.registry.path("tasks", name), Problems()).data.get("kind")
+                data = read(self.registry.path("tasks", name), Problems()).data
             except SuiteError:
                 continue
-            found += [name] if kind == "sts" else []
+            found += [name] if asked(data) else []
         return found
 
     def resources(
@@ -368,8 +406,13 @@ def check_module(
 
 def needs_of(package: str, name: str) -> tuple[ResourceKind, ...]:
     """The resources that a module of a package of rbench says that it NEEDS; importing it loads no torch."""
-    needs: tuple[ResourceKind, ...] = getattr(importlib.import_module(f"rbench.{package}.{name}"), "NEEDS", ())
+    needs: tuple[ResourceKind, ...] = getattr(module_of(package, name), "NEEDS", ())
     return needs
+
+
+def module_of(package: str, name: str) -> ModuleType:
+    """A module of a package of rbench that `modules` has."""
+    return importlib.import_module(f"rbench.{package}.{name}")
 
 
 def modules(package: str) -> list[str]:

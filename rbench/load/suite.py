@@ -13,13 +13,16 @@ from pydantic import ValidationError
 
 from rbench.errors import SuiteError
 from rbench.load.check import check
-from rbench.load.entries import Entries, check_module, needs_of
+from rbench.load.entries import Entries, check_module, module_of, modules, needs_of
 from rbench.load.places import Located, Problems, describe, parse, read, shown
 from rbench.registry import Registry, unknown
 from rbench.spec import (
+    CONTRAST,
     IN_DOMAIN,
     AttackSpec,
     Choice,
+    ContrastOptions,
+    ContrastSpec,
     EncoderSpec,
     Evaluation,
     EvaluationOptions,
@@ -44,10 +47,11 @@ class Loaded:
     """A suite as it will run, profile and overrides applied, and the specs of everything that it names.
 
     `encoders` holds the suite's own, their bases, and those that serve as a resource or in training; `tasks` also
-    those of `evaluate`, the corpora that encoders are trained on, and what their steps are selected by. `attacks` goes
-    by label (`bertattack[max_words=10]`), `attack_files` by the plain name of those attacks that are Python files.
-    `models` are the further models that an encoder's objective names, by encoder and option; `training_resources` what
-    it asks of a resource profile of its own, by encoder, and which kinds those are. `strategies` go by label.
+    those of `evaluate`, the corpora that encoders are trained on, and what their steps are selected by. `attacks`
+    goes by label (`bertattack[max_words=10]`), `attack_files` by the plain name of those attacks that are Python
+    files. `models` are the further models that an encoder's objective names, by encoder and option;
+    `training_resources` what it asks of a resource profile of its own, by encoder, and which kinds those are.
+    `strategies` go by label. `contrast` are the contrast sets that victims are evaluated on, by task.
     """
 
     suite: Suite
@@ -60,6 +64,9 @@ class Loaded:
     models: dict[str, dict[str, str]]
     training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]]
     strategies: dict[str, StrategyNeeds]
+    building: dict[str, Choice]
+    """What is to be built, by label, with all options: also those that the suite leaves to their defaults."""
+    contrast: dict[str, tuple[ContrastSpec, ...]]
 
     @property
     def in_domain(self) -> list[str]:
@@ -143,8 +150,11 @@ def _load(
         entries.attack(choice.name, choice.options, choice.label, choice.place)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in _choices(merged, "finetune")}
     for choice in _choices(merged, "evaluate"):
-        entries.evaluation(choice.name, choice.place)
-        check(EvaluationOptions, choice.options, problems)
+        if choice.name != CONTRAST:
+            entries.evaluation(choice.name, choice.place)
+            check(EvaluationOptions, choice.options, problems)
+    contrast = _contrast(merged, entries, problems)
+    building = {choice.label: _building(merged, choice, entries, problems) for choice in _choices(merged, "build")}
     resources = _resources(merged, entries, strategies.values())
     _check_purpose(merged, problems)
     _check_repeats(merged, problems)
@@ -162,6 +172,8 @@ def _load(
         models=entries.models,
         training_resources=entries.training_resources,
         strategies=strategies,
+        building={label: choice for label, choice in building.items() if choice is not None},
+        contrast=contrast,
     )
 
 
@@ -318,6 +330,61 @@ def _strategy(choice: _Chosen, entries: Entries, problems: Problems) -> Strategy
     return StrategyNeeds(resources=needs_of("finetune", choice.name), attack=attack.label if attack else None)
 
 
+def _contrast(merged: Located, entries: Entries, problems: Problems) -> dict[str, tuple[ContrastSpec, ...]]:
+    """The contrast sets that `evaluate` means, by task of the suite; each once, however often it is named."""
+    tasks = {name: place for place, name in _names(merged, "tasks")}
+    found: dict[str, dict[str, ContrastSpec]] = {}
+    for choice in _choices(merged, "evaluate"):
+        options = check(ContrastOptions, choice.options, problems) if choice.name == CONTRAST else None
+        if options is None:
+            continue
+        if options.set is None:
+            named = _named_sets(choice, entries, tasks, problems)
+        else:
+            named = [(options.set, choice.options.at(("set",)), tuple(tasks))]
+        for name, place, meant in named:
+            spec = entries.contrast_set(name, place)
+            if spec is not None and spec.task not in meant:
+                where = (
+                    "not among the suite's `tasks`" if options.set is not None else f"not {meant[0]}, which names it"
+                )
+                problems.add(place, f"contrast set {name} is of the task {spec.task}, {where}")
+            elif spec is not None:
+                found.setdefault(spec.task, {})[name] = spec
+    return {task: tuple(sets.values()) for task, sets in found.items()}
+
+
+def _named_sets(
+    choice: _Chosen, entries: Entries, tasks: Mapping[str, str], problems: Problems
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """The contrast sets that the suite's tasks name, with each task's place and name; a task without is a problem."""
+    loaded = {name: entries.tasks[name].contrast for name in tasks if name in entries.tasks}
+    if without := [name for name, named in loaded.items() if named is None]:
+        problems.add(
+            choice.place,
+            f"there is no contrast set of {', '.join(without)}; there is of {', '.join(entries.tasks_with_contrast())}."
+            " To evaluate some of the suite's tasks alone, name their sets: {contrast: {set: NAME}}",
+        )
+    return [(named, tasks[name], (name,)) for name, named in loaded.items() if named is not None]
+
+
+def _building(merged: Located, choice: _Chosen, entries: Entries, problems: Problems) -> Choice | None:
+    """One thing to build, with all options; None where it is wrong, or an encoder is none that it can be made of."""
+    made = check_module("build", "thing to build", choice.name, choice.place, choice.options, problems)
+    if made is None:
+        return None
+    objectives = module_of("build", choice.name).OBJECTIVES
+    for encoder in _choices(merged, "encoders"):
+        spec = entries.encoders.get(encoder.label)
+        while spec is not None and spec.train is None:
+            spec = entries.encoders.get(spec.base or "") if spec.base != spec.name else None
+        objective = spec.train.objective if spec is not None and spec.train is not None else None
+        if objective not in objectives and encoder.label in entries.encoders:
+            message = f"`build: {choice.name}` is of encoders that are trained by {' or '.join(objectives)}"
+            problems.add(encoder.place, f"{message}; {encoder.label} is not")
+    return Choice(name=choice.name, options=made.model_dump(mode="json"))
+
+
 def _resources(merged: Located, entries: Entries, strategies: Iterable[StrategyNeeds]) -> ResourceProfile | None:
     """The suite's resource profile; None where it is wrong, which is then among the problems."""
     needed = {kind for spec in entries.attacks.values() for kind in spec.needs}
@@ -333,25 +400,31 @@ def _resources(merged: Located, entries: Entries, strategies: Iterable[StrategyN
 
 
 def _check_purpose(merged: Located, problems: Problems) -> None:
-    """A suite says what encoders are fine-tuned on, unless it only evaluates them; and prints what it asks for."""
+    """A suite says what encoders are fine-tuned on, unless it only scores them; and it prints what it asks for."""
     attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
+    asked = {choice.name for choice in _choices(merged, "evaluate")}
+    only_scored = evaluate and CONTRAST not in asked and not attacks
     if tasks is None and "tasks" not in merged.data:
-        if attacks or not evaluate:
+        if not only_scored:
             problems.add(merged.at(), "`tasks` is missing")
-    elif tasks == [] and (attacks or not evaluate):
+    elif tasks == [] and not only_scored:
         problems.add(merged.at(("tasks",)), "`tasks`: expected at least 1 of them, found a list")
-    if "evaluate" in merged.data or not isinstance(merged.data.get("tables"), list):
-        return
-    for i, table in enumerate(merged.data["tables"]):
-        if isinstance(table, dict) and table.get("metric") == "sts":
+    there = {"sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
+    needs = {"sts": "`evaluate`, a list of STS tasks", CONTRAST: f"`evaluate: [{CONTRAST}]`"}
+    for name in modules("build"):
+        there[name] = {choice.name for choice in _choices(merged, "build")} & {name}
+        needs[name] = f"`build: [{name}]`"
+    for i, table in enumerate(merged.data["tables"] if isinstance(merged.data.get("tables"), list) else ()):
+        metric = table.get("metric") if isinstance(table, dict) else None
+        if metric in needs and not there[metric] and evaluate != []:
             place = merged.at(("tables", i, "metric"))
-            problems.add(place, "a table of sts needs `evaluate`, a list of STS tasks, which this suite has not")
+            problems.add(place, f"a table of {metric} needs {needs[metric]}, which this suite has not")
 
 
 def _check_repeats(merged: Located, problems: Problems) -> None:
     """A name that stands twice in a list would make the same cells twice."""
-    for key in ("encoders", "tasks", "attacks", "evaluate", "finetune", "seeds"):
-        chosen = key in ("encoders", "attacks", "evaluate", "finetune")
+    for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds"):
+        chosen = key in ("encoders", "attacks", "evaluate", "build", "finetune")
         labels = (
             [(c.place, _evaluated(c) if key == "evaluate" else c.label) for c in _choices(merged, key)]
             if chosen

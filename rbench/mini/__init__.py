@@ -10,10 +10,12 @@ import json
 from functools import cache
 
 from rbench.errors import ResourceError
+from rbench.mini.contrast import EDITED
+from rbench.mini.contrast import contrast_rows as _contrast
 from rbench.mini.generators import SIZES, Row, generate
 from rbench.mini.oracle import oracle
 
-__all__ = ["GENERATORS", "Row", "fingerprint", "oracle", "rows", "splits"]
+__all__ = ["EDITED", "GENERATORS", "Row", "contrast_rows", "fingerprint", "oracle", "rows", "splits"]
 
 GENERATORS = tuple(SIZES)
 """Names of the generators, as `generator:` in a task file."""
@@ -34,6 +36,21 @@ def rows(generator: str, split: str) -> list[Row]:
     if split not in splits(generator):
         raise ResourceError(f"{generator} has no split {split!r}; it has {', '.join(SIZES[generator])}.")
     return [dict(row) for row in _generated(generator)[split]]
+
+
+def contrast_rows(generator: str) -> list[Row]:
+    """The contrast set of a generated task, a row for each edit; see `rbench.mini.contrast`. Deterministic.
+
+    ResourceError for a generator whose test rows are not edited.
+    """
+    if generator not in EDITED:
+        raise ResourceError(f"The embedded world edits no test rows of {generator!r}; it does of {', '.join(EDITED)}.")
+    return [dict(row) for row in _edited(generator)]
+
+
+@cache
+def _edited(generator: str) -> list[Row]:
+    return _contrast(generator, _generated(generator))
 
 
 @cache

@@ -20,7 +20,7 @@ import re
 from rbench.mini.lexicon import Concept, Form, load
 from rbench.mini.meaning import Clause, Sentence, Thing
 
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)")
 _TRANSITIVE = frozenset({"judge", "affect", "act", "meet"})
 
@@ -31,7 +31,7 @@ class _NotOfTheLanguage(Exception):
 
 def words_of(text: str) -> list[str]:
     """The words of a text in lower case, without punctuation."""
-    return [word.lower() for word in _WORD.findall(text)]
+    return [word.lower() for word in WORD.findall(text)]
 
 
 def read(text: str) -> tuple[Sentence, ...] | None:

@@ -50,13 +50,23 @@ class MaskedLM:
     Args:
         device: where `model` is.
         backend: what computes it, one of `rbench.inference.BACKENDS` or "auto".
+        step: as `rbench.inference.Network`.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, name: str, *, device: str = "cpu", backend: str = "auto") -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        name: str,
+        *,
+        device: str = "cpu",
+        backend: str = "auto",
+        step: int | None = None,
+    ) -> None:
         if tokenizer.mask_token_id is None:
             raise ResourceError(f"masked LM {name}: its tokenizer has no mask token")
         self.model, self.tokenizer, self.name = model, tokenizer, name
-        self.device, self._backend = device, backend
+        self.device, self._backend, self._step = device, backend, step
         self.memo: Memo[tuple[Any, ...], Any] = Memo(CACHE_BYTES, _bytes)
         self.ranked: Batched[Question, Ranked] = Batched(self._rank)
         """The answers to questions; several attacks share a batch."""
@@ -87,6 +97,10 @@ class MaskedLM:
             )
         return cls(model.float().eval().to(device), tokenizer, folder.name, device=device, backend=backend)
 
+    def padded(self, step: int) -> MaskedLM:
+        """The same model, read in batches whose lengths are rounded up to a multiple of `step`."""
+        return MaskedLM(self.model, self.tokenizer, self.name, device=self.device, backend=self._backend, step=step)
+
     def rows(self, texts: Sequence[str], max_length: int) -> list[Row]:
         """Token ids of texts, cut at `max_length`."""
         return rows_of(self.tokenizer(list(texts), max_length=max_length, truncation=True)) if texts else []
@@ -96,7 +110,13 @@ class MaskedLM:
         """Rows -> the last states (tokens, dim) of each, or logits where it is unknown which layer makes them."""
         pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
         return Network(
-            self._body, self._first, pad=pad, name=f"masked LM {self.name}", device=self.device, backend=self._backend
+            self._body,
+            self._first,
+            pad=pad,
+            name=f"masked LM {self.name}",
+            device=self.device,
+            backend=self._backend,
+            step=self._step,
         )
 
     @cached_property

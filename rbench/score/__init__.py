@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_scores
+from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_score
 from rbench.score.statistics import Sample, spread, wilson
 from rbench.score.sts import Pairs, cosines, sts_scores
 
 __all__ = [
     "METRICS",
+    "SCORES",
     "SHARES",
+    "Judged",
     "Pairs",
     "Sample",
     "Tally",
     "attack_counts",
     "attack_scores",
+    "contrast_scores",
     "cosines",
+    "judged",
+    "mean_score",
     "spread",
     "sts_scores",
     "wilson",

@@ -58,8 +58,11 @@ class Sample(NamedTuple):
         return self.mean - half, self.mean + half
 
 
-def wilson(count: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Wilson's score interval (Wilson 1927) of the share `count / n`, within 0..1; None where n = 0."""
+def wilson(count: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+    """Wilson's score interval (Wilson 1927) of the share `count / n`, within 0..1; None where n = 0.
+
+    Neither need be whole: observations in clusters count for fewer than there are.
+    """
     if n == 0:
         return None
     z2 = float(ndtri((1 + confidence) / 2)) ** 2

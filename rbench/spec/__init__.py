@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rbench.spec.entries import (
     AttackSpec,
+    ContrastSpec,
     EncoderSpec,
     HubData,
     LocalData,
@@ -19,9 +20,30 @@ from rbench.spec.entries import (
     TrainSpec,
     Unsplit,
 )
-from rbench.spec.jobs import AttackJob, EvaluateJob, FinetuneJob, Job, JobSpec, Plan, PretrainJob, content_key
-from rbench.spec.results import Outcome, Provenance, Record, Score
-from rbench.spec.suite import Choice, Evaluation, EvaluationOptions, ResourceChoice, StrategyNeeds, Suite, TableSpec
+from rbench.spec.jobs import (
+    AttackJob,
+    BuildJob,
+    ContrastJob,
+    EvaluateJob,
+    FinetuneJob,
+    Job,
+    JobSpec,
+    Plan,
+    PretrainJob,
+    content_key,
+)
+from rbench.spec.results import Outcome, Prediction, Provenance, Record, Score
+from rbench.spec.suite import (
+    CONTRAST,
+    Choice,
+    ContrastOptions,
+    Evaluation,
+    EvaluationOptions,
+    ResourceChoice,
+    StrategyNeeds,
+    Suite,
+    TableSpec,
+)
 from rbench.spec.words import (
     IN_DOMAIN,
     SCHEMA_VERSION,
@@ -45,13 +67,18 @@ from rbench.spec.words import (
 )
 
 __all__ = [
+    "CONTRAST",
     "IN_DOMAIN",
     "SCHEMA_VERSION",
     "TEXT_FILES",
     "AttackJob",
     "AttackMetric",
     "AttackSpec",
+    "BuildJob",
     "Choice",
+    "ContrastJob",
+    "ContrastOptions",
+    "ContrastSpec",
     "Count",
     "EncoderSpec",
     "EvaluateJob",
@@ -70,6 +97,7 @@ __all__ = [
     "Plan",
     "Pooling",
     "Positive",
+    "Prediction",
     "PretrainJob",
     "Provenance",
     "Rate",

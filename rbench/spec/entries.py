@@ -86,7 +86,7 @@ class LocalData(Strict):
 class TaskSpec(Named):
     """A data set with a prediction target. `columns` are the text columns in the order in which they are encoded."""
 
-    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"hub", "local", "training"}
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"hub", "local", "training", "contrast"}
     # Where the rows came from does not matter to a job: their content does, and its hash is part of the job.
 
     kind: TaskKind
@@ -98,6 +98,39 @@ class TaskSpec(Named):
     generator: str | None = None
     """Name of a generator in rbench.mini; such a task needs neither hub nor folder."""
     training: Training = Training()
+    contrast: str | None = None
+    """The contrast set of this task that `evaluate: [contrast]` means."""
+
+
+class ContrastSpec(Named):
+    """A contrast set (Gardner et al. 2020): test examples of a task, with small edits that mostly change the label.
+
+    Its file has a row for each pair of an original and an edit. `original` and `perturbed` say, for each column of
+    the task and for `label`, which of the file's columns that is, or a text with columns in braces
+    (`{title} -- {passage}`). Rows of one original are one bundle.
+    """
+
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"local", "source", "original", "perturbed", "id", "shares"}
+
+    task: str
+    source: str = ""
+    """Where the rows were published, for those who have to get them."""
+    local: str | None = None
+    """`<folder>/<file stem>` below a data folder."""
+    generator: str | None = None
+    """Name of a generator in rbench.mini whose test rows are edited; such a set needs no file."""
+    original: dict[str, str]
+    perturbed: dict[str, str]
+    id: str = "pair_id"
+    """The file's column with a pair's name."""
+    shares: dict[str, tuple[str, ...]] = {}
+    """Rows are not trained on whose column has one of these texts of the set; without it, rows that are in the set."""
+
+    @model_validator(mode="after")
+    def _has_an_origin(self) -> ContrastSpec:
+        if (self.local is None) == (self.generator is None):
+            raise ValueError("a contrast set has either a `local` file or a `generator`")
+        return self
 
 
 class TrainSpec(Strict):

@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Discriminator, Tag
 
-from rbench.spec.entries import AttackSpec, EncoderSpec, Named, ResourceProfile, TaskSpec, Training
+from rbench.spec.entries import AttackSpec, ContrastSpec, EncoderSpec, Named, ResourceProfile, TaskSpec, Training
 from rbench.spec.suite import Choice, Suite
 from rbench.spec.words import SCHEMA_VERSION, Count, Positive, Split, Stage, Strict
 
@@ -83,7 +83,49 @@ class EvaluateJob(Strict):
     """Content of the split alone."""
 
 
-JobSpec = Annotated[PretrainJob | FinetuneJob | AttackJob | EvaluateJob, Field(discriminator="stage")]
+class ContrastJob(Strict):
+    """Classify a contrast set with one victim: an evaluation too, of what fine-tuning made."""
+
+    stage: Literal["evaluate"] = "evaluate"
+    measure: Literal["contrast"] = "contrast"
+    encoder: str
+    strategy: Choice
+    task: TaskSpec
+    contrast: ContrastSpec
+    data_fingerprint: str
+    """Content of the contrast set."""
+
+
+class BuildJob(Strict):
+    """Make something of an encoder that a job trains, on texts of a task."""
+
+    stage: Literal["build"] = "build"
+    encoder: str
+    what: Choice
+    """A module of `rbench.build`, with all of its options."""
+    task: TaskSpec
+    data_fingerprint: str
+    """Content of the split that the options name."""
+
+
+def _kind(spec: Any) -> str:
+    """Which of the types below a job's spec is: its stage, and of evaluations what is measured."""
+    stage, measure = (
+        (spec.get(k) if isinstance(spec, Mapping) else getattr(spec, k, None)) for k in ("stage", "measure")
+    )
+    return f"{stage} {measure}" if measure is not None else str(stage)
+
+
+AnyJob = PretrainJob | FinetuneJob | AttackJob | EvaluateJob | ContrastJob | BuildJob
+JobSpec = Annotated[
+    Annotated[PretrainJob, Tag("pretrain")]
+    | Annotated[FinetuneJob, Tag("finetune")]
+    | Annotated[AttackJob, Tag("attack")]
+    | Annotated[EvaluateJob, Tag("evaluate")]
+    | Annotated[ContrastJob, Tag("evaluate contrast")]
+    | Annotated[BuildJob, Tag("build")],
+    Discriminator(_kind),
+]
 
 
 class Job(Strict):
@@ -112,7 +154,7 @@ class Job(Strict):
     @classmethod
     def make(
         cls,
-        spec: PretrainJob | FinetuneJob | AttackJob | EvaluateJob,
+        spec: AnyJob,
         parts: tuple[str, ...],
         needs: tuple[str, ...],
         seed: int,

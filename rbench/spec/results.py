@@ -34,6 +34,18 @@ class Outcome(Strict):
     error: str | None = None
 
 
+class Prediction(Strict):
+    """What a victim said of one text of an evaluation. Ids alone: many texts may not be passed on."""
+
+    bundle: str
+    """Id of the bundle that the text is in."""
+    example_id: str
+    original: bool
+    """Whether it is the bundle's original, not an edit of it."""
+    label: int
+    prediction: int
+
+
 class Score(Strict):
     """A number with its n and its 95% interval."""
 
@@ -44,6 +56,8 @@ class Score(Strict):
     high: float | None = None
     sd: float | None = None
     """Sample standard deviation of the values behind a mean, so that means can be pooled; None for a share."""
+    units: float | None = None
+    """How many independent observations say as much as the n of a share, which may come in clusters."""
 
 
 class Provenance(Strict):

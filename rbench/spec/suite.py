@@ -50,6 +50,16 @@ def _label(value: Any) -> Any:
         return value
 
 
+def _names(entries: Any) -> set[str]:
+    """The names in plain data that is a list of names with options; what is neither is for pydantic to judge."""
+    labels = (_label(entry) for entry in entries) if isinstance(entries, list | tuple) else ()
+    return {label.partition("[")[0] for label in labels if isinstance(label, str)}
+
+
+CONTRAST: Literal["contrast"] = "contrast"
+"""Under `evaluate` not a task, but the contrast sets of the suite's tasks."""
+
+
 class EvaluationOptions(Strict):
     """What may be said of an entry under `evaluate`."""
 
@@ -67,6 +77,13 @@ class Evaluation(EvaluationOptions):
         """The name under which it stands in tables and folders: `stsb`, `stsb[split=validation]`."""
         said = self.model_dump(exclude={"task"}, exclude_defaults=True)
         return Choice(name=self.task, options=said).label
+
+
+class ContrastOptions(Strict):
+    """What may be said of `contrast` under `evaluate`."""
+
+    set: str | None = None
+    """A contrast set by name, evaluated on its task alone; None: of every task of the suite the set that it names."""
 
 
 class ResourceChoice(Strict):
@@ -107,7 +124,10 @@ class Suite(Strict):
     tasks: tuple[str, ...] = ()
     attacks: tuple[Choice, ...] = ()
     evaluate: tuple[Choice, ...] = ()
-    """STS tasks on which the encoders are scored as they are, each with `EvaluationOptions`."""
+    """STS tasks on which the encoders are scored as they are, each with `EvaluationOptions`; `contrast`, with
+    `ContrastOptions`, for contrast sets on which the victims are."""
+    build: tuple[Choice, ...] = ()
+    """What is made of each encoder on each task, to be looked at: modules of `rbench.build`, with their Options."""
     finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name="clean"),)
     seeds: Annotated[tuple[Count, ...], Field(min_length=1)] = (0,)
     num_examples: NumExamples | dict[str, NumExamples] = 1000
@@ -127,20 +147,23 @@ class Suite(Strict):
         if not isinstance(value, Mapping):
             return value
         value = dict(value)
-        for key in ("encoders", "tasks", "attacks", "evaluate", "finetune", "seeds", "tables", "notes"):
+        for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds", "tables", "notes"):
             if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):
                 value[key] = [value[key]]
         if isinstance(encoders := value.get("encoders"), list | tuple):
             value["encoders"] = [_label(encoder) for encoder in encoders]
         if "tables" not in value:
-            shown = {"asr": value.get("attacks"), "sts": value.get("evaluate")}
+            asked = _names(value.get("evaluate"))
+            shown = {"asr": value.get("attacks"), "sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
+            shown |= {name: [name] for name in sorted(_names(value.get("build")))}
             value["tables"] = [{"metric": metric} for metric, there in shown.items() if there]
         return value
 
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
-        """`evaluate`, read. Raises ValueError where options are wrong, which loading has ruled out."""
-        return tuple(Evaluation.model_validate({**choice.options, "task": choice.name}) for choice in self.evaluate)
+        """The STS tasks under `evaluate`. Raises ValueError where options are wrong, which loading has ruled out."""
+        scored = (choice for choice in self.evaluate if choice.name != CONTRAST)
+        return tuple(Evaluation.model_validate({**choice.options, "task": choice.name}) for choice in scored)
 
     def examples_for(self, task: str) -> int | Literal["all"]:
         """How many examples of `task` are attacked."""

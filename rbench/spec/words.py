@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 SCHEMA_VERSION = 1
 
 Stage = Literal["pretrain", "finetune", "attack", "evaluate", "build"]
-TaskKind = Literal["single", "nli", "paraphrase", "sts", "unlabelled"]
+TaskKind = Literal["single", "nli", "pair", "paraphrase", "sts", "unlabelled"]
 Pooling = Literal["cls", "cls+mlp", "mean", "first-last-mean"]
 Status = Literal["succeeded", "failed", "skipped", "errored"]
 ResourceKind = Literal["word_vectors", "synonyms", "masked_lm", "sentence_encoder", "pos_tagger", "stopwords"]
 Split = Literal["train", "validation", "test"]
 AttackMetric = Literal["asr", "queries", "aua", "clean", "perturbed", "oracle_asr", "seconds"]
-EvaluationMetric = Literal["sts"]
+EvaluationMetric = Literal["sts", "contrast", "positives"]
 Metric = Literal[AttackMetric, EvaluationMetric]
 NumExamples = Annotated[int, Field(ge=1)] | Literal["all"]
 Count = Annotated[int, Field(ge=0)]

@@ -8,7 +8,7 @@ from rbench.errors import StoreError
 from rbench.score import METRICS
 from rbench.spec import AttackMetric, EvaluationMetric, Metric
 from rbench.store import Store
-from rbench.tables import evaluations, layouts
+from rbench.tables import contrast, evaluations, layouts, positives
 from rbench.tables.aggregate import grid
 from rbench.tables.by_task import by_task
 from rbench.tables.formats import unknown
@@ -24,7 +24,7 @@ def build(store: Store, metric: Metric = "asr", layout: str = "paper") -> Table:
     """
     if metric not in get_args(Metric):
         raise unknown("metric", metric, get_args(Metric))
-    if metric == "sts":
+    if metric == "sts" or metric == "contrast" or metric == "positives":
         return evaluation_table(store, metric, layout)
     return attack_table(store, metric, layout)
 
@@ -42,6 +42,10 @@ def evaluation_table(store: Store, metric: EvaluationMetric = "sts", layout: str
     _check_layout(layout)
     if layout == "by-task":
         raise StoreError("the layout by-task shows attacks; evaluations have the layouts paper and full")
+    if metric == "positives":
+        return {"paper": positives.paper, "full": positives.full}[layout](store)
+    if metric == "contrast":
+        return {"paper": contrast.paper, "full": contrast.full}[layout](contrast.contrasts(store))
     return {"paper": evaluations.paper, "full": evaluations.full}[layout](evaluations.evaluated(store), metric)
 
 

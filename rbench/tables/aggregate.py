@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rbench.errors import StoreError
 from rbench.score import Tally, spread
-from rbench.spec import AttackJob, AttackMetric, Job, Plan, Record, Score
+from rbench.spec import CONTRAST, AttackJob, AttackMetric, ContrastJob, Job, Plan, Record, Score
 from rbench.store import Store
 
 
@@ -112,7 +112,9 @@ def grid(store: Store) -> Grid:
             tally = Tally.of_record(record) if record is not None and record.status == "complete" else None
             runs.setdefault((attack, encoder, finetune, task), []).append(Run(job, record, tally))
     if not runs:
-        hint = " Its evaluations are in the table --metric sts." if plan.suite.evaluate else ""
+        there = {"sts": plan.suite.evaluations, CONTRAST: [j for j in plan.jobs if isinstance(j.spec, ContrastJob)]}
+        named = " and ".join(metric for metric, found in there.items() if found)
+        hint = f" Its evaluations are in the table --metric {named}." if named else ""
         raise StoreError(f"{store.root} has no attack table: suite {plan.suite.name} asks for no attacks.{hint}")
     suite = plan.suite
     orders = (

@@ -19,7 +19,7 @@ SHOWN: tuple[AttackMetric, ...] = ("clean", "asr", "perturbed")
 def by_task(grid: Grid, metric: AttackMetric) -> Table:
     """The table; `metric` is what `value` means in the cells for programs, whatever is shown."""
     columns: list[tuple[str, AttackMetric]] = [("", "clean")]
-    columns += [(attack, kind) for kind in ("asr", "perturbed") for attack in grid.attacks]  # type: ignore[misc]
+    columns += [(attack, kind) for kind in ("asr", "perturbed") for attack in grid.attacks]
     several = len(grid.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
     groups: list[int] = []

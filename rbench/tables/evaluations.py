@@ -1,4 +1,4 @@
-"""Tables of evaluations: how well encoders do without being fine-tuned or attacked.
+"""Tables of STS evaluations: how well encoders do without being fine-tuned or attacked.
 
 paper   encoders down, evaluations across, and their average. The best entry of each column is bold; no best and no
         average where one of the entries is missing.
@@ -62,7 +62,9 @@ def evaluated(store: Store) -> Evaluated:
         for encoder, evaluation in [job.parts]
     }
     if not jobs:
-        raise StoreError(f"{store.root} has no table of evaluations: suite {plan.suite.name} has no `evaluate`.")
+        raise StoreError(
+            f"{store.root} has no table of evaluations: suite {plan.suite.name} has no STS task under `evaluate`."
+        )
     return Evaluated(
         plan,
         in_order(plan.suite.encoders, (encoder for encoder, _ in jobs)),

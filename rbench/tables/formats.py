@@ -18,8 +18,8 @@ from typing import Literal, get_args
 from tabulate import tabulate
 
 from rbench.errors import StoreError
-from rbench.spec import EvaluationMetric
-from rbench.tables.table import MEANING, Entry, Number, Table
+from rbench.spec import Metric
+from rbench.tables.table import MEANING, Entry, Marked, Number, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
 _ABSENT, _PARTIAL, _UNDEFINED = "–", "†", "n/a"
@@ -59,7 +59,13 @@ def number(entry: Number, intervals: bool = False) -> str:
     return text
 
 
-def _grid(table: Table, intervals: bool, escape: Callable[[str], str], bold: Callable[[str], str]) -> list[list[str]]:
+def _grid(
+    table: Table,
+    intervals: bool,
+    escape: Callable[[str], str],
+    bold: Callable[[str], str],
+    colour: Callable[[str, str], str] = lambda text, _: text,
+) -> list[list[str]]:
     """All entries as text. A name that repeats the one above it, in the first columns, is left out in paper layout."""
 
     def text(entry: Entry) -> str:
@@ -68,6 +74,10 @@ def _grid(table: Table, intervals: bool, escape: Callable[[str], str], bold: Cal
         if isinstance(entry, Number):
             shown = escape(number(entry, intervals))
             return bold(shown) if entry.best else shown
+        if isinstance(entry, Marked):
+            return "".join(
+                colour(bold(escape(piece)), entry.colour) if marked else escape(piece) for piece, marked in entry.pieces
+            )
         return escape(str(entry))
 
     rows = [[text(entry) for entry in row] for row in table.rows]
@@ -80,13 +90,21 @@ def _grid(table: Table, intervals: bool, escape: Callable[[str], str], bold: Cal
 
 def _caption(table: Table) -> str:
     meaning = MEANING[table.metric]
+    if table.metric == "positives":
+        return f"{meaning.title}: {meaning.definition}"
     if table.layout == "full":
-        evaluated = table.metric in get_args(EvaluationMetric)
-        return "Every evaluation; correlations ×100" if evaluated else "Every metric of every attack job; shares in %"
+        return _WHOLE.get(table.metric, "Every metric of every attack job; shares in %")
     unit = f", {meaning.unit}" if meaning.percent else ""
     better = "lower" if meaning.best == "lowest" else "higher"
     bold = f"; bold: the {meaning.best} {meaning.among}" if any(number.best for number in _numbers(table)) else ""
     return f"{meaning.title}{unit} {meaning.arrow} ({better} is {meaning.good}{bold})"
+
+
+_WHOLE: dict[Metric, str] = {
+    "sts": "Every evaluation; correlations ×100",
+    "contrast": "Every evaluation on a contrast set; shares in %",
+}
+"""What the layout `full` of an evaluation is called."""
 
 
 def _numbers(table: Table) -> list[Number]:
@@ -102,7 +120,12 @@ def _footnotes(table: Table, intervals: bool) -> list[str]:
         f"{_UNDEFINED}: {MEANING[table.metric].undefined}.": any(number.value is None for number in numbers),
     }
     shown = [sign for sign, there in signs.items() if there]
-    return [*table.notes, *shown, *([table.interval] if intervals else [])]
+    return [*table.notes, *shown, *([table.interval] if intervals and table.interval else [])]
+
+
+def _texts(table: Table) -> bool:
+    """Whether there are texts with marks in the table."""
+    return any(isinstance(entry, Marked) for row in table.rows for entry in row)
 
 
 def _left(table: Table) -> int:
@@ -121,7 +144,7 @@ def _markdown(table: Table, intervals: bool) -> str:
         headers=[markdown_escape(name) for name in table.header],
         tablefmt="pipe",
         disable_numparse=True,
-        colalign=["left"] * left + ["right"] * (len(table.header) - left),
+        colalign=["left"] * left + ["left" if _texts(table) else "right"] * (len(table.header) - left),
     )
     notes = "\n".join(f"- {markdown_escape(note)}" for note in _footnotes(table, intervals))
     return f"**{markdown_escape(_caption(table))}**\n\n{body}\n\n{notes}"
@@ -172,18 +195,26 @@ def _latex_character(char: str) -> str:
 
 def _latex(table: Table, intervals: bool) -> str:
     left = _left(table)
-    rows = _grid(table, intervals, latex_escape, lambda text: rf"\textbf{{{text}}}")
+    rows = _grid(
+        table,
+        intervals,
+        latex_escape,
+        lambda text: rf"\textbf{{{text}}}",
+        lambda text, colour: rf"\textcolor{{{colour}}}{{{text}}}",
+    )
+    coloured = _texts(table)
+    column = r"p{0.6\linewidth}" if coloured else "r"
     lines = [" & ".join(row) + r" \\" for row in rows]
     for start in sorted(table.groups, reverse=True):
         lines.insert(start, r"\midrule")
     notes = [rf"{latex_escape(note)}\par" for note in _footnotes(table, intervals)]
     return "\n".join(
         [
-            r"% Needs \usepackage{booktabs}",
+            r"% Needs \usepackage{booktabs}" + (r" and \usepackage{xcolor}" if coloured else ""),
             r"\begin{table}[t]",
             r"\centering",
             rf"\caption{{{latex_escape(_caption(table))}}}",
-            rf"\begin{{tabular}}{{{'l' * left}{'r' * (len(table.header) - left)}}}",
+            rf"\begin{{tabular}}{{{'l' * left}{column * (len(table.header) - left)}}}",
             r"\toprule",
             " & ".join(map(latex_escape, table.header)) + r" \\",
             r"\midrule",

@@ -29,7 +29,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
     return (
         *first,
         *grid.plan.suite.notes,
-        _seeds(grid),
+        seeds(run.job for run in grid.runs),
         *_truncated(grid, tasks),
         *_resources(grid),
         *_attacks(grid),
@@ -53,26 +53,28 @@ def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
     for task in tasks:
         there = [cell for cell in grid.cells.values() if cell.task == task and cell.present]
         if there:
-            n = _range(cell.score(metric).n for cell in there)
-            skipped = _range(cell.pooled.skipped for cell in there)
-            parts.append(f"{task} {n} (skipped {skipped}, errored {_range(cell.pooled.errored for cell in there)})")
+            n = spanned(cell.score(metric).n for cell in there)
+            skipped = spanned(cell.pooled.skipped for cell in there)
+            parts.append(f"{task} {n} (skipped {skipped}, errored {spanned(cell.pooled.errored for cell in there)})")
     return f"n, the denominator of a cell: {'; '.join(parts) or 'nothing yet'}. Errored examples are in no denominator."
 
 
-def _range(values: Iterable[int]) -> str:
+def spanned(values: Iterable[int]) -> str:
+    """`7`, or `5 to 9` where they differ."""
     numbers = sorted(values)
     return f"{numbers[0]}" if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
 
 
-def _seeds(grid: Grid) -> str:
-    seeds = list(dict.fromkeys(run.job.seed for run in grid.runs))
-    names = ", ".join(map(str, seeds))
-    return f"Seed {names}." if len(seeds) == 1 else f"Seeds {names}."
+def seeds(jobs: Iterable[Job]) -> str:
+    """The seeds of some jobs."""
+    found = list(dict.fromkeys(job.seed for job in jobs))
+    names = ", ".join(map(str, found))
+    return f"Seed {names}." if len(found) == 1 else f"Seeds {names}."
 
 
 def _truncated(grid: Grid, tasks: Sequence[str]) -> list[str]:
     def counts(cells: Iterable[Cell]) -> str:
-        return _range(cell.pooled.truncated for cell in cells)
+        return spanned(cell.pooled.truncated for cell in cells)
 
     found = {task: [cell for cell in grid.cells.values() if cell.task == task and cell.present] for task in tasks}
     cut = [f"{task} {counts(cells)}" for task, cells in found.items() if any(c.pooled.truncated for c in cells)]

@@ -1,6 +1,7 @@
 """A table before it is written down: entries at full precision, notes, and what the metrics are called.
 
-Attack metrics are in `rbench.score.attack`, correlations of evaluations in `rbench.score.sts`.
+Attack metrics are in `rbench.score.attack`, correlations of evaluations in `rbench.score.sts`, shares of contrast
+sets in `rbench.score.contrast`.
 
 Nothing here is rounded or escaped; `formats` does that.
 """
@@ -49,7 +50,7 @@ MEANING: dict[Metric, Meaning] = {
         "lowest",
     ),
     "aua": Meaning("Accuracy under attack", "failed / all", "highest"),
-    "clean": Meaning("Clean accuracy", "(all - skipped) / all", "highest"),
+    "clean": Meaning("Clean accuracy", "(all - skipped) / all", "highest", good="better"),
     "queries": Meaning("Average queries", "mean over the examples that were not skipped", "highest", percent=False),
     "perturbed": Meaning("Words perturbed", "mean share of words changed, over successes with a change", "highest"),
     "seconds": Meaning(
@@ -69,6 +70,15 @@ MEANING: dict[Metric, Meaning] = {
         unit="×100",
         stored="Correlations are in -1..1.",
         undefined="fewer than 4 pairs, or cosines that are all equal",
+        good="better",
+        among="of each column",
+    ),
+    "positives": Meaning("Hard positives", "texts with words replaced so that the contrastive loss rises", "highest"),
+    "contrast": Meaning(
+        "Contrast sets",
+        "accuracy of fine-tuned encoders on test examples and on small edits of them that mostly change the label",
+        "highest",
+        undefined="no such text in the contrast set",
         good="better",
         among="of each column",
     ),
@@ -95,7 +105,19 @@ class Number:
         return cls(score.value, meaning.percent, score.n, score.low, score.high, digits=meaning.digits, **more)
 
 
-Entry = str | int | Number | None
+@dataclass(frozen=True)
+class Marked:
+    """A text of which some pieces are marked, in a colour where there are colours."""
+
+    pieces: tuple[tuple[str, bool], ...]
+    colour: Literal["red", "blue"]
+
+    @property
+    def text(self) -> str:
+        return "".join(piece for piece, _ in self.pieces)
+
+
+Entry = str | int | Number | Marked | None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,9 @@
   these (SNLI's -1, "no gold label") is left out. A score (kind `sts`) is any finite number.
 - A training row whose normalised text also occurs in the test split is left out: "also in test". Normalised means lower
   case, letters and digits only; all text columns count, in either order for paraphrase and sts.
+- A training or validation row that also occurs in a contrast set on which the victim will be evaluated is left out:
+  "also in contrast_imdb". Of some sets a row occurs where it shares one column, a passage for instance, with any of
+  theirs.
 - Texts that occur with several labels in one split are counted as conflicts and left alone.
 """
 
@@ -28,6 +31,8 @@ EXAMPLES_OF_WHERE = 5
 EMPTY = "text is empty"
 NO_LABEL = "label outside the map"
 IN_TEST = "also in test"
+IN_SET = "also in {}"
+"""Of a contrast set by name."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_WORD = re.compile(r"[\W_]+")
@@ -66,6 +71,21 @@ class Left:
             places.append(where)
 
 
+@dataclass(frozen=True)
+class Reserved:
+    """What a contrast set keeps from being trained on, and from choosing an epoch."""
+
+    name: str
+    keys: frozenset[bytes]
+    """`key` of whole rows."""
+    shared: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """Normalised texts, by position of the column that may not have one of them."""
+
+    def has(self, example: Example, key: bytes) -> bool:
+        """Whether an example is one that may not be trained on; `key` is its own."""
+        return key in self.keys or any(normalised(example.texts[i]) in texts for i, texts in self.shared.items())
+
+
 class Columns(NamedTuple):
     """Which columns of a source hold the texts and the label, and which labels it uses."""
 
@@ -81,8 +101,10 @@ class Columns(NamedTuple):
         return cls(texts, label and renamed.get(label, label), label_map)
 
 
-def clean(spec: TaskSpec, columns: Columns, rows: Mapping[str, Sequence[Row]]) -> tuple[dict[str, list[Example]], Left]:
-    """Examples by split, and what was left out.
+def clean(
+    spec: TaskSpec, columns: Columns, rows: Mapping[str, Sequence[Row]], reserved: Sequence[Reserved] = ()
+) -> tuple[dict[str, list[Example]], Left]:
+    """Examples by split, and what was left out; `reserved` is what contrast sets keep out of training and validation.
 
     Raises:
         ResourceError: a row lacks a column, has a text that is no text, or nothing is left of a split.
@@ -93,12 +115,27 @@ def clean(spec: TaskSpec, columns: Columns, rows: Mapping[str, Sequence[Row]]) -
     for split, examples in found.items():
         left.conflicts[split] = _conflicts(spec, examples, keys[split])
     if "test" in found and "train" in found:
-        found["train"] = _without_leaks(found["train"], keys["train"], set(keys["test"]), rows["train"], left)
+        tested = set(keys["test"])
+        leaks = [one in tested for one in keys["train"]]
+        found["train"] = _without(leaks, found["train"], rows["train"], f"train: {IN_TEST}", left)
+    for split in ("train", "validation"):
+        for one in reserved if split in found else ():
+            leaks = [one.has(example, key(spec, example.texts)) for example in found[split]]
+            found[split] = _without(leaks, found[split], rows[split], f"{split}: {IN_SET.format(one.name)}", left)
     for split, examples in found.items():
         if not examples:
             reasons = ", ".join(f"{n} {reason}" for reason, n in left.counts.items()) or "it has no rows"
             raise ResourceError(f"task `{spec.name}`: nothing is left of its {split} split ({reasons})")
     return found, left
+
+
+def example(spec: TaskSpec, columns: Columns, row: Row) -> Example | str:
+    """The row as an example, or the reason for which it is none; ResourceError where it lacks a column."""
+    texts = tuple(_text(spec, row, column) for column in columns.texts)
+    if not all(texts):
+        return EMPTY
+    label = None if columns.label is None else label_id(spec, columns, _value(spec, row, columns.label))
+    return NO_LABEL if label is None and columns.label is not None else Example(row.id, texts, label)
 
 
 def key(spec: TaskSpec, texts: Sequence[str]) -> bytes:
@@ -146,15 +183,11 @@ def _finite(value: Any) -> float | None:
 def _examples(spec: TaskSpec, columns: Columns, split: str, rows: Sequence[Row], left: Left) -> list[Example]:
     examples = []
     for row in rows:
-        texts = tuple(_text(spec, row, column) for column in columns.texts)
-        if not all(texts):
-            left.add(f"{split}: {EMPTY}", row.where)
-            continue
-        label = None if columns.label is None else label_id(spec, columns, _value(spec, row, columns.label))
-        if label is None and columns.label is not None:
-            left.add(f"{split}: {NO_LABEL}", row.where)
-            continue
-        examples.append(Example(row.id, texts, label))
+        made = example(spec, columns, row)
+        if isinstance(made, str):
+            left.add(f"{split}: {made}", row.where)
+        else:
+            examples.append(made)
     return examples
 
 
@@ -180,16 +213,17 @@ def _text(spec: TaskSpec, row: Row, column: str) -> str:
     return value.strip()
 
 
-def _without_leaks(
-    examples: list[Example], keys: Sequence[bytes], tested: set[bytes], rows: Sequence[Row], left: Left
+def _without(
+    leaks: Sequence[bool], examples: list[Example], rows: Sequence[Row], reason: str, left: Left
 ) -> list[Example]:
-    leaks = {example.id for example, key in zip(examples, keys, strict=True) if key in tested}
-    if not leaks:
+    """The examples that are no leaks; the others are counted."""
+    if not any(leaks):
         return examples
+    out = {example.id for example, leak in zip(examples, leaks, strict=True) if leak}
     for row in rows:
-        if row.id in leaks:
-            left.add(f"train: {IN_TEST}", row.where)
-    return [example for example in examples if example.id not in leaks]
+        if row.id in out:
+            left.add(reason, row.where)
+    return [example for example in examples if example.id not in out]
 
 
 def _conflicts(spec: TaskSpec, examples: Sequence[Example], keys: Sequence[bytes]) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from rbench.errors import ResourceError
 from rbench.spec import HubData, TaskSpec
 from rbench.tasks import lines, local, online
-from rbench.tasks.clean import Columns, Example, Row, clean
+from rbench.tasks.clean import Columns, Example, Reserved, Row, clean
 
 logger = logging.getLogger("rbench")
 
@@ -51,30 +51,45 @@ class TaskData:
             raise ResourceError(f"task `{self.spec.name}` has no {name} split; it has {', '.join(self.examples)}")
         return list(self.examples[name])
 
+    def with_train(self, examples: Sequence[Example]) -> TaskData:
+        """The same task with other training examples; the fingerprint stays that of what was opened."""
+        return replace(self, examples={**self.examples, "train": examples})
+
     def split_fingerprint(self, name: str) -> str:
         """Hash of the examples of one split; ResourceError as for `split`."""
-        return _fingerprint({name: self.split(name)})
+        return content_hash({name: self.split(name)})
 
 
-def open_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> TaskData:
+def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence[Reserved] = ()) -> TaskData:
     """The data of `spec`: generated, a file, from the first data folder that has all of it, or from the hub.
+
+    `reserved` is what contrast sets on which victims will be evaluated keep out of training and validation.
 
     Raises:
         ResourceError: nowhere to be found (says where it looked and how to get it), or unreadable (says where).
     """
+    origin, columns, rows = _rows(spec, data_path)
+    examples, left = clean(spec, columns, rows, reserved)
+    for reason, count in left.counts.items():
+        logger.info("task %s: %d rows left out, %s: %s", spec.name, count, reason, ", ".join(left.places[reason]))
+    return TaskData(spec, origin, content_hash(examples), dict(left.counts), left.places, left.conflicts, examples)
+
+
+def _rows(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, Columns, Mapping[str, Sequence[Row]]]:
+    """Where the rows come from, in words, which of their columns are what, and the rows by split."""
     if spec.generator is not None:
-        return _assemble(spec, f"generated ({spec.generator})", Columns.of(spec, {}), _generated(spec))
+        return f"generated ({spec.generator})", Columns.of(spec, {}), _generated(spec)
     if spec.local is not None and spec.local.file is not None:
         path = lines.find(spec.local.file, data_path)
-        return _assemble(spec, f"file {path.name}", Columns.of(spec, spec.local.columns), {"train": lines.corpus(path)})
+        return f"file {path.name}", Columns.of(spec, spec.local.columns), {"train": lines.corpus(path)}
     found = local.find(spec, data_path)
     if found is not None:
         root, layout = found
         columns = Columns.of(spec, spec.local.columns if spec.local else {})
-        return _assemble(spec, local.describe(root, layout), columns, local.read(spec, root, layout))
+        return local.describe(root, layout), columns, local.read(spec, root, layout)
     origin, rows = _from_hub(spec, data_path, online.read)
     assert spec.hub is not None
-    return _assemble(spec, origin, Columns.of(spec, spec.hub.columns, spec.hub.label_map), rows)
+    return origin, Columns.of(spec, spec.hub.columns, spec.hub.label_map), rows
 
 
 def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
@@ -117,14 +132,8 @@ def _generated(spec: TaskSpec) -> dict[str, list[Row]]:
     }
 
 
-def _assemble(spec: TaskSpec, origin: str, columns: Columns, rows: Mapping[str, Sequence[Row]]) -> TaskData:
-    examples, left = clean(spec, columns, rows)
-    for reason, count in left.counts.items():
-        logger.info("task %s: %d rows left out, %s: %s", spec.name, count, reason, ", ".join(left.places[reason]))
-    return TaskData(spec, origin, _fingerprint(examples), dict(left.counts), left.places, left.conflicts, examples)
-
-
-def _fingerprint(examples: Mapping[str, Sequence[Example]]) -> str:
+def content_hash(examples: Mapping[str, Sequence[Example]]) -> str:
+    """Hash of all examples of all splits: ids, texts and labels."""
     digest = hashlib.sha256()
     for split in sorted(examples):
         digest.update(f"{split}\n".encode())

@@ -38,6 +38,9 @@ def stepwise(train: TrainSpec) -> bool:
 
 def problem(name: str, train: TrainSpec, texts: int) -> str | None:
     """Why encoder `name` cannot be trained on so many texts, those that will be held out included; None if it can."""
+    options = objectives.find(train.objective).Options(**train.options)
+    if said := getattr(options, "problem", _nothing)(train):
+        return f"Encoder {name}: {said}"
     if not whole(train):
         return None
     size = train.batch_size
@@ -48,4 +51,9 @@ def problem(name: str, train: TrainSpec, texts: int) -> str | None:
             f"Encoder {name}: its corpus has {left} sentences to train on, fewer than a batch of {size}; "
             "take a smaller train.batch_size or a larger corpus."
         )
+    return None
+
+
+def _nothing(train: TrainSpec) -> str | None:
+    """Of options that go with any training."""
     return None

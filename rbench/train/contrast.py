@@ -16,10 +16,11 @@ from torch.nn import functional
 def cosines(a: Tensor, b: Tensor) -> Tensor:
     """sim(a_i, b_j) for all pairs: (n, m) for (n, d) and (m, d)."""
     with torch.autocast(a.device.type, enabled=False):
-        return functional.normalize(_full(a), dim=-1) @ functional.normalize(_full(b), dim=-1).T
+        return functional.normalize(full(a), dim=-1) @ functional.normalize(full(b), dim=-1).T
 
 
-def _full(x: Tensor) -> Tensor:
+def full(x: Tensor) -> Tensor:
+    """In single precision at least."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
@@ -32,7 +33,7 @@ def info_nce(z: Tensor, positives: Sequence[Tensor], others: Tensor, temperature
             the logarithm.
         others: (n, d); row j is a negative of each z_i with i != j.
     """
-    together = torch.stack([functional.cosine_similarity(_full(z), _full(p), dim=-1) for p in positives], dim=1)
+    together = torch.stack([functional.cosine_similarity(full(z), full(p), dim=-1) for p in positives], dim=1)
     apart = cosines(z, others)
     own = torch.eye(len(z), dtype=torch.bool, device=z.device)
     together, apart = together / temperature, (apart / temperature).masked_fill(own, -math.inf)

@@ -142,27 +142,17 @@ _HEADS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-class ContrastiveObjective(Encoding):
-    """Implements `Objective` for an encoder trained by contrast.
+class EncoderObjective(Encoding):
+    """What every `Objective` has whose result is a sentence encoder: where it starts, its vectors, how it is kept.
 
     Args:
-        losses: the loss; the options are bound to it.
-        parts: makes the further modules that the loss needs, from the encoder as it is before training.
         needs_dropout: refuse a base without dropout, because the two views of a sentence would be one.
     """
 
     grouped = False
 
     def __init__(
-        self,
-        spec: EncoderSpec,
-        base: str | Path | None,
-        options: Contrastive,
-        losses: Callable[[SentenceModel, Batch], Losses],
-        *,
-        head: Literal["mlp", "batchnorm", "none"] = "mlp",
-        parts: Callable[[SentenceEncoder], dict[str, nn.Module]] | None = None,
-        needs_dropout: bool = True,
+        self, spec: EncoderSpec, base: str | Path | None, options: Contrastive, *, needs_dropout: bool = True
     ) -> None:
         assert spec.train is not None
         layout.check(spec.name, spec.pooling)
@@ -175,9 +165,6 @@ class ContrastiveObjective(Encoding):
                 f"Encoder {spec.name}: objective {spec.train.objective} makes its positive pairs by dropout and "
                 "its base has none; set train.options.dropout, to 0.1 for instance."
             )
-        self.model = SentenceModel(
-            self.encoder, _HEADS[head](self.encoder.dim), losses, parts(self.encoder) if parts else None
-        )
         self.kept: nn.Module = self.encoder
         super().__init__(self.encoder.tokenizer, min(spec.train.max_length, self.encoder.max_length))
 
@@ -196,3 +183,29 @@ class ContrastiveObjective(Encoding):
         network = self.encoder.model
         network.config.update(self._own_dropout)
         layout.save(folder, self.encoder)
+
+
+class ContrastiveObjective(EncoderObjective):
+    """Implements `Objective` for an encoder trained by contrast between the sentences of a batch.
+
+    Args:
+        losses: the loss; the options are bound to it.
+        parts: makes the further modules that the loss needs, from the encoder as it is before training.
+        needs_dropout: as `EncoderObjective`.
+    """
+
+    def __init__(
+        self,
+        spec: EncoderSpec,
+        base: str | Path | None,
+        options: Contrastive,
+        losses: Callable[[SentenceModel, Batch], Losses],
+        *,
+        head: Literal["mlp", "batchnorm", "none"] = "mlp",
+        parts: Callable[[SentenceEncoder], dict[str, nn.Module]] | None = None,
+        needs_dropout: bool = True,
+    ) -> None:
+        super().__init__(spec, base, options, needs_dropout=needs_dropout)
+        self.model = SentenceModel(
+            self.encoder, _HEADS[head](self.encoder.dim), losses, parts(self.encoder) if parts else None
+        )

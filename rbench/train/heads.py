@@ -42,6 +42,21 @@ class BatchNormHead(nn.Module):
         return z
 
 
+class ProjectionHead(nn.Module):
+    """g of the ADCL paper (section 3.2, appendix F): a hidden layer of sigmoid, then Tanh or nothing: (batch, dim) to
+    (batch, out). The hidden layer is as wide as h (ours)."""
+
+    def __init__(self, dim: int, out: int, *, tanh: bool) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(dim, dim), nn.Sigmoid(), nn.Linear(dim, out), nn.Tanh() if tanh else nn.Identity()
+        )
+
+    def forward(self, h: Tensor) -> Tensor:
+        z: Tensor = self.layers(h)
+        return z
+
+
 def vocabulary_head(masked_lm: Any) -> nn.Module | None:
     """The part of a transformers masked LM that turns states into scores of the vocabulary; None if it is not known."""
     return next((getattr(masked_lm, name) for name in ("cls", "lm_head") if hasattr(masked_lm, name)), None)

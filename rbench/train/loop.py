@@ -86,13 +86,12 @@ def pretrain(
             objective.save(out)
             return scores
         chosen, held_out = _hold_out(texts, seed)
-        if isinstance(objective, objectives.Prepared):
-            # They are shuffled: the first are a sample. What is not going to be seen need not be prepared.
-            chosen = chosen[: batches.steps(train, len(chosen), objective.grouped) * train.batch_size]
+        if train.steps is not None and isinstance(objective, objectives.Prepared):
+            # They are shuffled: the first are a sample. What no step will see need not be prepared.
+            chosen = chosen[: train.steps * train.batch_size]
         selector = None
         if selection is not None:
             selector = Selector(selection, objective, every=train.select_every, patience=train.patience, name=spec.name)
-        _prepare(objective, chosen, prepared, progress)
         last = None
         if checkpoints is not None:
             kept.claim(checkpoints, spec, seed, texts, selection.pairs if selection is not None else None)
@@ -106,6 +105,8 @@ def pretrain(
             name=spec.name,
             selector=selector,
         )
+        # The Trainer has put the model where it is trained, which is where an objective does its work.
+        _prepare(objective, chosen, prepared, progress)
         trainer.add_callback(Report(progress, selector))
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.run(last)

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from rbench.spec import Strict
-from rbench.spec.words import Count, Rate, Share
+from rbench.spec import Strict, TrainSpec
+from rbench.spec.words import Count, Positive, Rate, Share
 
 Norm = Literal["l1", "l2", "linf"]
 Size = Annotated[float, Field(ge=0)]
@@ -25,6 +25,36 @@ class Contrastive(Strict):
     """tau; SimCSE's (Gao et al. 2021, section 3). The RobustSentEmbed papers print none."""
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Dropout while training, in place of the base's own; what is saved has the base's again. None keeps the base's."""
+
+
+class Momentum(Contrastive):
+    """Momentum contrast (He et al. 2020) as the ADCL paper has it: section 3.2 and appendix F.
+
+    Printed: queue, dim, the heads' activations. Not printed, so ours: temperature and momentum (MoCo's), the width of
+    the heads' hidden layer (the encoder's).
+    """
+
+    temperature: Rate = 0.07
+    momentum: Share = 0.999
+    """m: the key encoder becomes m times itself and 1 - m times the query encoder before each batch."""
+    queue: Positive = 32768
+    """Q, the number of keys remembered, those of the batch included. Table 6 has 8,192 to 65,536."""
+    dim: Positive = 128
+    """c, the numbers that a head puts out."""
+    output: Literal["tanh", "plain"] = "tanh"
+    """Last layer of a head: with Tanh (appendix F), or as it is (3.2 mentions the hidden layer's sigmoid alone)."""
+
+    similarity: Literal["dot", "cosine"] = "dot"
+    """sim: the dot product of heads' vectors as they are, or scaled to length 1 first, as in MoCo's code."""
+
+    def problem(self, train: TrainSpec) -> str | None:
+        """Why this cannot be trained so; None if it can."""
+        if self.queue >= train.batch_size:
+            return None
+        return (
+            f"the queue holds {self.queue} keys and a batch has {train.batch_size}, all of which it must hold; take a "
+            "larger train.options.queue or a smaller train.batch_size."
+        )
 
 
 class OneStep(Contrastive):

@@ -72,8 +72,7 @@ def test_run_hands_over_every_option(shell: Shell, mock: Api, tmp_path: Path) ->
     result = shell(
         *("run", "quickstart", "--profile", "local", "--set", "seeds=[1, 2]", "--set", "num_examples=3"),
         *(
-            "--only",
-            "pwws",
+            *("--only", "pwws", "--only", "bae"),
             "--limit",
             "7",
             "--out",
@@ -92,7 +91,7 @@ def test_run_hands_over_every_option(shell: Shell, mock: Api, tmp_path: Path) ->
     assert options == api.Options(
         profile="local",
         overrides=("seeds=[1, 2]", "num_examples=3"),
-        only="pwws",
+        only=("pwws", "bae"),
         limit=7,
         out=tmp_path / "out",
         data=(tmp_path / "a", tmp_path / "b"),
@@ -211,7 +210,7 @@ def test_main_ends_with_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: p
         (["run", "x", "--data", "/no/such/folder"], "does not exist"),
         (["run", "x", "--sed", "seeds=1"], "No such option"),
         (["table", "x", "--metric", "arr"], 'unknown metric "arr"; did you mean asr'),
-        (["table", "x", "--metric", "zzzz"], "valid are: asr, aua, clean, oracle_asr, perturbed, queries"),
+        (["table", "x", "--metric", "zzzz"], "valid are: asr, aua, clean, contrast, oracle_asr, perturbed, queries"),
         (["table", "x", "--format", "markdwon"], 'unknown format "markdwon"; did you mean markdown?'),
         (["table", "x", "--layout", "papr"], 'unknown layout "papr"; did you mean paper?'),
         (["list", "encoder"], "'encoder' is not one of"),

@@ -125,6 +125,6 @@ def test_a_sample_is_seeded_and_keeps_order() -> None:
 
 def test_an_example_without_a_label_is_refused(folder: Path) -> None:
     data = tiny.data(train=4)
-    data.split("train").append(Example(id="train:x", texts=("the film",), label=None))
+    data = data.with_train([*data.split("train"), Example(id="train:x", texts=("the film",), label=None)])
     with pytest.raises(JobError, match="train:x has no label"):
         encode_split(data, "train", tiny.encoder(folder).tokenizer, 16, limit=None, seed=0)

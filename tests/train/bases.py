@@ -9,14 +9,32 @@ import numpy as np
 import torch
 import transformers
 
+from rbench import mini
 from rbench.load import load_resources
 from rbench.registry import Registry
 from rbench.resources import Resources
 from rbench.spec import EncoderSpec
-from rbench.train import objectives
 from tests import tiny
+from tests.attack import substitution_toy as toy
 
 TEXTS = [tiny.sentence(np.random.default_rng(i), i % 2) for i in range(80)]
+
+MOMENTUM = {"adcl": {"queue": 24}, "btcl": {"queue": 24, "paraphraser": "mini"}}
+"""Options of the objectives with a queue: one that is full after three batches of 8."""
+
+
+def asked(name: str) -> dict[str, Any]:
+    """What `pretrain` is given beside the rest for an objective that asks for resources."""
+    if name == "cline":
+        return {"resources": Resources(load_resources("mini", Registry()))}
+    return {"resources": toy.resources()} if name == "adcl" else {}
+
+
+def texts_for(name: str) -> list[str]:
+    """80 texts; sentences with words that can be replaced, or of the embedded world, where an objective needs such."""
+    if name == "adcl":
+        return toy.sentences(np.random.default_rng(0), 80)[0]
+    return [str(row["text"]) for row in mini.rows("mini-sentiment", "train")[:80]] if name == "btcl" else TEXTS
 
 
 def masked_bert(folder: Path, dropout: float = 0.1, hidden: int = 8) -> Path:
@@ -64,13 +82,9 @@ def masked_roberta(folder: Path) -> Path:
     return folder
 
 
-def resources(objective: str) -> Resources | None:
-    """The embedded world's for an objective that edits words."""
-    return Resources(load_resources("mini", Registry())) if objectives.needs(objective) else None
-
-
 def spec(objective: str, base: Path, pooling: str = "cls", **train: Any) -> EncoderSpec:
     """An encoder to be trained on `base`."""
+    train["options"] = MOMENTUM.get(objective, {}) | train.get("options", {})
     settings = {"data": "any", "steps": 8, "batch_size": 8, "learning_rate": 1e-2, "max_length": 16, **train}
     return EncoderSpec.model_validate(
         {"name": "tiny", "base": str(base), "pooling": pooling, "train": {"objective": objective, **settings}}

@@ -51,6 +51,22 @@ def test_every_objective_has_an_encoder_on_every_base(objective: str, base: str)
     objectives.find(objective).Options(**spec.train.options)
 
 
+@pytest.mark.parametrize("base", ["mini", *SMALL, "bert-base"])
+@pytest.mark.parametrize("objective", ["adcl", "btcl"])
+def test_momentum_contrast_is_trained_on_the_texts_of_the_task(objective: str, base: str) -> None:
+    spec = load_encoder(f"{objective}-{base}", Registry())
+    assert spec.train is not None and spec.train.objective == objective and spec.train.data == "in-domain"
+    assert spec.base == ("mini-bert" if base == "mini" else base)
+    assert spec.pooling == ("mean" if base in SMALL else "cls")
+    assert spec.title and spec.reference and spec.licence and any("ours" in note for note in spec.notes)
+    options = objectives.find(objective).Options(**spec.train.options)
+    assert options.problem(spec.train) is None and options.dim == 128
+    if base == "bert-base":
+        assert (options.queue, spec.train.batch_size, spec.train.max_length) == (32768, 1024, 128)
+    if objective == "adcl":
+        assert (options.max_words, options.share, options.candidates) == (10, 0.2, 25)
+
+
 @pytest.mark.parametrize("objective", ["whitening", "flow"])
 def test_what_is_fitted_has_an_encoder_of_the_embedded_world(objective: str) -> None:
     spec = load_encoder(f"{objective}-mini", Registry())

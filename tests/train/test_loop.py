@@ -25,7 +25,8 @@ from tests import tiny
 from tests.train import bases
 from tests.train.bases import TEXTS
 
-CONTRASTIVE = [name for name in objectives.names() if name not in ("mlm", "cline", "whitening", "flow")]
+ENCODERS = [name for name in objectives.names() if name not in ("mlm", "cline", "whitening", "flow")]
+CONTRASTIVE = [name for name in ENCODERS if name not in bases.MOMENTUM]
 QUERIES = ["the film was good and the plot seemed dull", "a story", "awful"]
 
 
@@ -63,11 +64,12 @@ def test_the_folder_is_a_sentence_transformer_with_the_same_vectors(
         assert AutoModelForMaskedLM.from_pretrained(tmp_path / "out").config.vocab_size == 5 + len(tiny.WORDS)
 
 
-@pytest.mark.parametrize("name", CONTRASTIVE)
+@pytest.mark.parametrize("name", ENCODERS)
 def test_every_objective_trains_the_encoder_and_saves_it_alone(name: str, base: Path, tmp_path: Path) -> None:
     spec = bases.spec(name, base, options={"dropout": 0.2})
-    scores = pretrain(spec, base, TEXTS, tmp_path / "out", seed=0)
+    scores = pretrain(spec, base, bases.texts_for(name), tmp_path / "out", seed=0, **bases.asked(name))
     assert scores["loss"] > 0
+    assert (tmp_path / "out/modules.json").is_file()
     before, after = weights(base), weights(tmp_path / "out")
     assert {f"bert.{key}" for key in after} <= before.keys(), "no head, discriminator or generator is saved"
     changed = [key for key in after if not torch.equal(after[key], before[f"bert.{key}"])]
@@ -153,33 +155,24 @@ def stop_at(step: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "stop"), [("mlm", 14), ("simcse", 5), ("robustsentembed", 14), ("consert", 20), ("cline", 14)]
+    ("name", "stop"),
+    [("mlm", 14), ("simcse", 5), ("robustsentembed", 14), ("consert", 20), ("adcl", 14), ("btcl", 5), ("cline", 14)],
 )
 def test_a_run_interrupted_and_resumed_ends_with_the_same_weights(
     name: str, stop: int, base: Path, tmp_path: Path
 ) -> None:
     spec = bases.spec(name, base, steps=24)  # 79 texts in batches of 8: more than two epochs
-    needed = bases.resources(name)
-    whole = pretrain(spec, base, TEXTS, tmp_path / "whole", seed=3, resources=needed)
+    texts, more = bases.texts_for(name), bases.asked(name)
+    whole = pretrain(spec, base, texts, tmp_path / "whole", seed=3, **more)
     folder = tmp_path / "checkpoints"
     with pytest.raises(Interrupted):
-        pretrain(
-            spec, base, TEXTS, tmp_path / "out", seed=3, progress=stop_at(stop), checkpoints=folder, resources=needed
-        )
+        pretrain(spec, base, texts, tmp_path / "out", seed=3, progress=stop_at(stop), checkpoints=folder, **more)
     last = checkpoints.last_good(folder)
     assert last is not None and 0 < int(last.name.rpartition("-")[2]) < stop
     assert len(list(folder.glob("checkpoint-*"))) <= 2
     seen: list[int] = []
-    resumed = pretrain(
-        spec,
-        base,
-        TEXTS,
-        tmp_path / "out",
-        seed=3,
-        progress=lambda done, _, text: seen.append(done) if "tagged" not in text else None,
-        checkpoints=folder,
-        resources=needed,
-    )
+    again = {"progress": lambda done, total, text: seen.append(done) if total == 24 else None, **bases.asked(name)}
+    resumed = pretrain(spec, base, texts, tmp_path / "out", seed=3, checkpoints=folder, **again)
     assert seen[0] == int(last.name.rpartition("-")[2]) + 1, "it went on, and did not begin again"
     assert same(tmp_path / "whole", tmp_path / "out")
     assert resumed == pytest.approx(whole)

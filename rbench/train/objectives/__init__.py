@@ -28,7 +28,8 @@ class Objective(Protocol):
     """What the loop needs to train an encoder and to keep it."""
 
     model: nn.Module
-    """Takes a collated batch as keywords and returns `loss` and, under the paper's names, the parts it is the sum of.
+    """Takes a collated batch as keywords and returns `loss` and, under the paper's names, the parts it is the sum of,
+    or what else is to be seen of a step in the progress.
 
     Whatever is drawn by chance is drawn here, from torch's global generator, so that a resumed run draws the same.
     """
@@ -92,7 +93,8 @@ class ObjectiveModule(Protocol):
     """What a module in this package exports.
 
     `missing`, where it has one, says which package it lacks here. One that edits words has `NEEDS`, kinds of resources,
-    `resources: ResourceChoice` among its Options, and a `build` that takes `resources=` beside the rest.
+    `resources: ResourceChoice` among its Options, and a `build` that takes `resources=` beside the rest. Scores that
+    are not of held-out texts are in `COUNTED`, with the score that says of how many things they are.
     """
 
     Options: type[BaseModel]
@@ -116,6 +118,12 @@ def needs(name: str) -> tuple[ResourceKind, ...]:
     """The resources that the objective asks for."""
     kinds: tuple[ResourceKind, ...] = getattr(find(name), "NEEDS", ())
     return kinds
+
+
+def counted(name: str) -> dict[str, str]:
+    """Scores of what is counted while training, and by name the score that says how many there were."""
+    found: dict[str, str] = getattr(find(name), "COUNTED", {})
+    return found
 
 
 def missing(name: str) -> str:

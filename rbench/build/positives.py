@@ -1,0 +1,88 @@
+"""Hard positives of a trained encoder: texts with words replaced so that its contrastive loss rises (ADCL, appendix G).
+
+They are made as in training (`rbench.train.hard_positives`), with the encoder as it came out of it. The heads and the
+queue are gone by then: heads are drawn anew, and the queue is filled with the keys of other texts of the split. The
+paper does not say at which point of the training those of its Table 9 were made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rbench.spec import EncoderSpec, Outcome, Split, Strict
+from rbench.spec.words import Positive
+
+if TYPE_CHECKING:
+    from rbench.build import Built
+    from rbench.tasks import Example, TaskData
+
+OBJECTIVES = ("adcl",)
+KEYS = 512
+"""At most so many other texts are in the queue (ours): enough to push against, quick to encode."""
+
+
+class Options(Strict):
+    """Which texts."""
+
+    split: Split = "train"
+    """What the encoder was trained on, where it is in-domain."""
+    num_examples: Positive = 5
+
+
+def run(
+    spec: EncoderSpec, weights: Path, data: TaskData, options: Options, *, seed: int, device: str, resources: Any
+) -> Built:
+    """Hard positives of a seeded sample of the split.
+
+    Args:
+        spec: the encoder as it was trained.
+        weights: the folder that its training left.
+
+    Returns outcomes, `succeeded` where a word was replaced, and `loss_raised` and `words_replaced` over all texts.
+    """
+    import numpy as np
+    import transformers
+
+    from rbench.build import Built
+    from rbench.spec import Score
+    from rbench.train import objectives
+
+    assert spec.train is not None
+    module = objectives.find(spec.train.objective)
+    examples = data.split(options.split)
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(examples))
+    chosen = [examples[i] for i in order[: options.num_examples]]
+    others = [text for i in order[options.num_examples :][:KEYS] for text in examples[i].texts]
+    texts = [text for example in chosen for text in example.texts]
+    transformers.set_seed(seed)
+    objective: Any = module.build(module.Options(**spec.train.options), spec, weights, resources=resources)
+    model = objective.model.to(device)
+    for start in range(0, len(others), 64):
+        model.queue.push(model.z(model.key_encoder, model.key_head, others[start : start + 64]))
+    made, sums = model.positives(model, texts)
+    found = model.positives.scores({**sums, "positives": len(texts)})
+    replaced = iter(made)
+    outcomes = [_outcome(example, tuple(next(replaced) for _ in example.texts)) for example in chosen]
+    scores = tuple(Score(name=name, value=value, n=len(texts)) for name, value in found.items())
+    return Built(outcomes, scores, {"n": len(chosen), "texts": len(texts), "keys": len(others)})
+
+
+def _outcome(example: Example, made: tuple[str, ...]) -> Outcome:
+    from rbench.geometry import spans_of
+
+    def words(columns: tuple[str, ...]) -> list[str]:
+        return [columns[column][start:end] for column, start, end in spans_of(columns)]
+
+    before, after = words(example.texts), words(made)
+    changed = sum(old != new for old, new in zip(before, after, strict=True))
+    return Outcome(
+        example_id=example.id,
+        status="succeeded" if changed else "failed",
+        original=example.texts,
+        perturbed=made,
+        label=int(example.label or 0),
+        num_words=len(before),
+        num_words_changed=changed,
+        perturbed_share=changed / len(before) if changed else None,
+    )

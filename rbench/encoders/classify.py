@@ -1,0 +1,78 @@
+"""What a victim says of texts: plain classification, in batches of like length, as evaluations need it.
+
+Attacks have ways of their own (`rbench.inference`): they ask the same texts again, and ties must not depend on batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import transformers
+from numpy.typing import NDArray
+
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.errors import JobError
+
+BATCH = 64
+
+
+class Classified(NamedTuple):
+    """For each row the label id, whether the text was cut, and the token ids that were read."""
+
+    labels: NDArray[np.int64]
+    cut: NDArray[np.bool_]
+    read: list[tuple[int, ...]]
+
+
+def classify(
+    victim: EncoderClassifier,
+    rows: Sequence[tuple[str, ...]],
+    *,
+    batch_size: int = BATCH,
+    progress: Callable[[int], None] | None = None,
+) -> Classified:
+    """The labels of `rows`, each a text or a pair of texts, cut to the victim's longest input as in its training.
+
+    Args:
+        victim: in eval mode afterwards, whatever it was in before.
+        progress: called with the number of rows of each batch.
+
+    Raises:
+        JobError: the victim's logits are not finite.
+    """
+    encoded = _encoded(victim, rows)
+    read = [tuple(one["input_ids"]) for one in encoded]
+    cut = [len(ids) == victim.max_length < _length(victim, texts) for texts, ids in zip(rows, read, strict=True)]
+    padded = transformers.DataCollatorWithPadding(victim.tokenizer)
+    labels = np.zeros(len(rows), np.int64)
+    order = sorted(range(len(rows)), key=lambda i: len(read[i]))
+    victim.eval()
+    with torch.inference_mode():
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            batch = padded([encoded[i] for i in chosen]).to(victim.device)
+            logits = victim(**batch).logits
+            if not bool(torch.isfinite(logits).all()):
+                raise JobError(
+                    "the victim's logits are not finite numbers: its fine-tuning diverged; lower learning_rate"
+                )
+            labels[chosen] = logits.argmax(-1).cpu().numpy()
+            if progress is not None:
+                progress(len(chosen))
+    return Classified(labels, np.array(cut, dtype=bool), read)
+
+
+def _encoded(victim: EncoderClassifier, rows: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
+    """The rows tokenised as for training, not padded."""
+    if not rows:
+        return []
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    encoded = victim.tokenizer(*columns, truncation=True, max_length=victim.max_length)
+    return [{key: values[i] for key, values in encoded.items()} for i in range(len(rows))]
+
+
+def _length(victim: EncoderClassifier, texts: tuple[str, ...]) -> int:
+    return len(victim.tokenizer(*texts, truncation=False, verbose=False)["input_ids"])

@@ -1,0 +1,117 @@
+"""The Trainer of adversarial fine-tuning: adversarial examples made in each training step, beside the clean ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.finetune._data import gold
+from rbench.finetune.adversarial import Options
+from rbench.geometry import Geometry, Swapped, at_most
+from rbench.tasks import Example
+
+
+@dataclass
+class Tally:
+    """Of one epoch's adversarial examples: how many, the sum of their shares of words replaced, how many fooled."""
+
+    epoch: int = -1
+    texts: int = 0
+    replaced: float = 0.0
+    fooled: int = 0
+
+    def add(self, epoch: int, made: Sequence[Swapped], fooled: int) -> None:
+        """Count one batch; a new epoch starts anew."""
+        if epoch != self.epoch:
+            self.epoch, self.texts, self.replaced, self.fooled = epoch, 0, 0.0, 0
+        self.texts += len(made)
+        self.replaced += sum(len(one.substitutions) / max(1, one.num_words) for one in made)
+        self.fooled += fooled
+
+    def scores(self) -> dict[str, float]:
+        """The two shares, 0..1, of the latest epoch."""
+        n = max(1, self.texts)
+        return {"words_replaced": self.replaced / n, "fooled": self.fooled / n}
+
+    def text(self) -> str:
+        """The same for whoever watches; nothing before the first adversarial example."""
+        found = self.scores()
+        return f"words replaced {found['words_replaced']:.1%}, fooled {found['fooled']:.1%}" if self.texts else ""
+
+
+class Hardening(transformers.Trainer):  # type: ignore[misc]
+    """Adds to each batch of the adversarial epochs the same examples after Geometry's search.
+
+    The search climbs the log-odds against the true label, m = logsumexp(l_k, k != y) - l_y: cross-entropy is
+    log(1 + exp(m)), so words and replacements are the same, and no gradient vanishes where the model is sure.
+    """
+
+    def __init__(
+        self,
+        *,
+        geometry: Geometry,
+        examples: Sequence[Example],
+        options: Options,
+        fixed: tuple[int, ...],
+        tally: Tally,
+        train_dataset: Sequence[dict[str, Any]],
+        **given: Any,
+    ) -> None:
+        self.geometry, self.examples, self.options, self.fixed, self.tally = geometry, examples, options, fixed, tally
+        self.features = train_dataset
+        numbered = [features | {"row": row} for row, features in enumerate(train_dataset)]
+        super().__init__(train_dataset=numbered, **given)
+
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """One step on `inputs`, or on those and adversarial ones."""
+        rows = inputs.pop("row").tolist()
+        epoch = int(self.state.epoch)
+        if epoch >= self.options.clean_epochs:
+            made = self._adversarial(rows)
+            features = [self._features(one, row) for one, row in zip(made, rows, strict=True)]
+            self.tally.add(epoch, made, self._fooled(features))
+            inputs = self.data_collator([self.features[row] for row in rows] + features)
+        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        return loss
+
+    def _adversarial(self, rows: list[int]) -> list[Swapped]:
+        victim: EncoderClassifier = self.model
+        labels = torch.tensor([gold(self.examples[row]) for row in rows], device=victim.device)
+
+        def log_odds(z: Tensor, places: list[int]) -> Tensor:
+            logits, own = victim.head(z).float(), labels[places].unsqueeze(1)
+            odds: Tensor = logits.scatter(1, own, -math.inf).logsumexp(dim=1) - logits.gather(1, own).squeeze(1)
+            return odds
+
+        def errs(z: Tensor, places: list[int]) -> list[bool]:
+            wrong: list[bool] = (victim.head(z).argmax(dim=1) != labels[places]).tolist()
+            return wrong
+
+        return self.geometry(
+            [self.examples[row].texts for row in rows],
+            encoder=victim.encoder,
+            loss=log_odds,
+            max_words=at_most(self.options.max_words, self.options.share),
+            max_length=victim.max_length,
+            fixed=self.fixed,
+            over=errs if self.options.until == "fooled" else None,
+        )
+
+    def _features(self, made: Swapped, row: int) -> dict[str, Any]:
+        encoded = self.model.tokenizer(*made.texts, truncation=True, max_length=self.model.max_length)
+        return {**encoded, "labels": self.features[row]["labels"]}
+
+    def _fooled(self, features: list[dict[str, Any]]) -> int:
+        """On how many of these the model errs, as it is."""
+        self.model.eval()  # a training step begins by undoing that
+        with torch.no_grad():
+            batch = self.data_collator(features).to(self.model.device)
+            wrong: Tensor = self.model(**batch).logits.argmax(dim=1) != batch["labels"]
+        return int(wrong.sum())

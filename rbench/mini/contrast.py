@@ -1,0 +1,113 @@
+"""Contrast sets of the embedded world: test rows with one word exchanged, added or left out that turns the label.
+
+Edits are made on the text, blindly, and the oracle says which of them are of the language and give another label. It
+knows nothing of how they were made. No edit is a row of its task.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from random import Random
+
+from rbench.mini.generators import Row
+from rbench.mini.lexicon import Form, load
+from rbench.mini.oracle import oracle
+from rbench.mini.reading import WORD
+
+EDITED = ("mini-sentiment", "mini-nli")
+ORIGINALS = 500
+"""Bundles of a set: a 95% interval of a share is then at most 9 points wide."""
+
+
+def contrast_rows(name: str, splits: dict[str, list[Row]], seed: int = 0) -> list[Row]:
+    """A row for each edit of the first ORIGINALS test rows of a generator that have one; `splits` has its rows.
+
+    Each row has `pair_id`, `original_X` and `perturbed_X` for each text column X, and both labels. Of each label that
+    one word can turn the row's into, there is one edit, drawn from a generator seeded by (seed, row).
+    """
+    columns = [column for column, value in splits["test"][0].items() if isinstance(value, str)]
+    known = {tuple(row[column] for column in columns) for split in splits.values() for row in split}
+    labels = {row["label"] for row in splits["test"]}
+    made: list[Row] = []
+    originals = 0
+    for number, row in enumerate(splits["test"]):
+        if originals == ORIGINALS:
+            break
+        texts = tuple(str(row[column]) for column in columns)
+        found = _drawn(name, texts, labels - {row["label"]}, known, Random(f"{name} contrast {seed} {number}"))
+        originals += bool(found)
+        for label, edited in sorted(found.items()):
+            pair = {"pair_id": f"{name}-{number}-{label}", "original_label": row["label"], "perturbed_label": label}
+            for side, values in (("original", texts), ("perturbed", edited)):
+                pair |= {f"{side}_{column}": value for column, value in zip(columns, values, strict=True)}
+            made.append(pair)
+    return made
+
+
+def _drawn(
+    name: str, texts: tuple[str, ...], wanted: set[int], known: set[tuple[str, ...]], rng: Random
+) -> dict[int, tuple[str, ...]]:
+    """An edit for each of the wanted labels that has one: the first with it in a random order of all edits."""
+    edits = [edit for edit in _edits(texts) if edit not in known]
+    rng.shuffle(edits)
+    found: dict[int, tuple[str, ...]] = {}
+    for edit in edits:
+        if found.keys() >= wanted:
+            break
+        label = oracle(name, edit)
+        if label in wanted:
+            found.setdefault(int(label), edit)
+    return found
+
+
+def _edits(texts: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The texts with one word of one of them exchanged, added or left out; each result once."""
+    seen = {tuple(texts)}
+    for i, text in enumerate(texts):
+        for edited in _edited(text):
+            whole = (*texts[:i], edited, *texts[i + 1 :])
+            if whole not in seen:
+                seen.add(whole)
+                yield whole
+
+
+def _edited(text: str) -> Iterator[str]:
+    words = list(WORD.finditer(text))
+    for at, word in enumerate(words):
+        form = load().forms[word[0].lower()]
+        for other in _others(form):
+            yield _replaced(text, words, at, other)
+        part = load().concepts[form.concept].part
+        if part in ("be", "verb"):
+            yield _replaced(text, words, at, f"{word[0]} not" if part == "be" else f"never {word[0]}")
+        if at:  # the first word of a sentence is hardly ever one that can be spared
+            yield re.sub(r"\s+", " ", _replaced(text, words, at, "")).replace(" ,", ",").replace(" .", ".")
+
+
+@cache
+def _others(form: Form) -> list[str]:
+    """The usual words, in the same form, for the antonym of the form's concept, its hypernym and its hyponyms."""
+    lexicon = load()
+    concept = lexicon.concepts[form.concept]
+    names = [
+        concept.antonym,
+        concept.isa,
+        *(other for other, its in lexicon.concepts.items() if its.isa == concept.name),
+    ]
+    words = [lexicon.concepts[name].words[0] for name in names if name is not None]
+    return [lexicon.inflected[word, form.feature] for word in words if (word, form.feature) in lexicon.inflected]
+
+
+def _replaced(text: str, words: Sequence[re.Match[str]], at: int, other: str) -> str:
+    """The text with a word replaced; `a` or `an` before it goes with what follows, and its capital is kept."""
+    word = words[at]
+    if word[0][0].isupper():
+        other = other[:1].upper() + other[1:]
+    start, before = word.start(), words[at - 1] if at else None
+    if before is not None and before[0].lower() in ("a", "an"):
+        following = other or (words[at + 1][0] if at + 1 < len(words) else "")
+        article = "an" if following[:1].lower() in tuple("aeiou") else "a"
+        start, other = before.start(), f"{article.capitalize() if before[0][0].isupper() else article} {other}"
+    return text[:start] + other + text[word.end() :]

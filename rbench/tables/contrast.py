@@ -1,0 +1,248 @@
+"""Tables of contrast sets: how victims do on originals, on edits of them, and on both together.
+
+paper   encoders (and fine-tuning strategies) down; for each contrast set Ori, Rev and Con across, as in Table 4 of
+        the CLINE paper. The best entry of each column is bold; no best where one of the entries is missing.
+full    one row an (encoder, fine-tuning, contrast set, seed) with every score and the numbers behind them.
+
+As with attacks, the shape and order are those of the plan, whatever is done, and only records are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rbench.errors import StoreError
+from rbench.score import mean_score
+from rbench.spec import ContrastJob, EvaluationMetric, Job, Plan, Record, Score
+from rbench.store import Store
+from rbench.tables.aggregate import in_order, plan_of
+from rbench.tables.columns import mark_best
+from rbench.tables.notes import missing, seeds, selected_steps, spanned
+from rbench.tables.table import MEANING, Entry, Number, Table
+
+METRIC: EvaluationMetric = "contrast"
+_PAPER = {"ori": "Ori", "rev": "Rev", "con": "Con"}
+_FULL = {
+    **_PAPER,
+    "con_pairs": "Con of pairs",
+    "rev_changed": "Rev, label changed",
+    "rev_kept": "Rev, label kept",
+}
+DEFINITION = (
+    "Ori: accuracy on originals, each counted once; Rev: accuracy on their edits; Con (contrast consistency): bundles "
+    "of which the original and every edit are right."
+)
+INTERVAL = (
+    "Wilson 95% intervals. Of edits they allow for those of one bundle being alike. Seeds see the same bundles: an "
+    "entry is their mean, ± the standard deviation between them, and its interval is as wide as that of one seed. They "
+    "cover the choice of bundles, not differences between seeds."
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All seeds of one (encoder, fine-tuning, contrast set)."""
+
+    encoder: str
+    finetune: str
+    task: str
+    contrast: str
+    jobs: tuple[Job, ...]
+    records: tuple[Record, ...]
+    """Of those that are complete."""
+
+    @property
+    def partial(self) -> bool:
+        """Some seeds are there and some are not."""
+        return 0 < len(self.records) < len(self.jobs)
+
+    def score(self, name: str) -> tuple[Score, float | None] | None:
+        """The mean of a score over the seeds that are there, with the deviation between them; None where none is."""
+        return mean_score([score_of(record, name) for record in self.records]) if self.records else None
+
+    def number(self, name: str) -> Number | None:
+        """The same as an entry."""
+        if (found := self.score(name)) is None:
+            return None
+        return Number.of(found[0], METRIC, seed_sd=found[1], partial=self.partial)
+
+
+@dataclass(frozen=True)
+class Contrasts:
+    """The evaluations on contrast sets of a plan, with the order of its names."""
+
+    plan: Plan
+    victims: tuple[tuple[str, str], ...]
+    """Encoder and strategy."""
+    sets: tuple[tuple[str, str], ...]
+    """Task and contrast set."""
+    cells: Mapping[tuple[tuple[str, str], tuple[str, str]], Cell]
+    records: Mapping[str, Record]
+
+
+def contrasts(store: Store) -> Contrasts:
+    """The evaluations on contrast sets in `store`. Raises StoreError where there is no plan, or none of them in it."""
+    plan = plan_of(store)
+    records = {record.job.key: record for record in store.records(plan)}
+    jobs: dict[tuple[tuple[str, str], tuple[str, str]], list[Job]] = {}
+    for job in plan.jobs:
+        if isinstance(job.spec, ContrastJob):
+            encoder, task, finetune, contrast = job.parts
+            jobs.setdefault(((encoder, finetune), (task, contrast)), []).append(job)
+    if not jobs:
+        raise StoreError(
+            f"{store.root} has no table of contrast sets: suite {plan.suite.name} has no `evaluate: [contrast]`."
+        )
+    encoders = in_order(plan.suite.encoders, (victim[0] for victim, _ in jobs))
+    finetunes = in_order((choice.label for choice in plan.suite.finetune), (victim[1] for victim, _ in jobs))
+    tasks = in_order(plan.suite.tasks, (task for _, (task, _) in jobs))
+    victims = [(encoder, finetune) for encoder in encoders for finetune in finetunes]
+    sets = sorted(dict.fromkeys(of for _, of in jobs), key=lambda of: tasks.index(of[0]))
+    cells = {
+        (victim, of): _cell(victim, of, jobs[victim, of], records)
+        for victim in victims
+        for of in sets
+        if (victim, of) in jobs
+    }
+    there = tuple(victim for victim in victims if any((victim, of) in cells for of in sets))
+    return Contrasts(plan, there, tuple(sets), cells, records)
+
+
+def _cell(victim: tuple[str, str], of: tuple[str, str], jobs: Sequence[Job], records: Mapping[str, Record]) -> Cell:
+    found = (records.get(job.key) for job in jobs)
+    return Cell(*victim, *of, tuple(jobs), tuple(r for r in found if r is not None and r.status == "complete"))
+
+
+def score_of(record: Record, name: str) -> Score:
+    """One of a record's scores; StoreError where it is missing."""
+    found = next((score for score in record.scores if score.name == name), None)
+    if found is None:
+        raise StoreError(f"the record of {record.job.name} has no {name}. Delete it, and the job runs again.")
+    return found
+
+
+def paper(found: Contrasts) -> Table:
+    """Victims down, Ori, Rev and Con of each contrast set across."""
+    several = len({finetune for _, finetune in found.victims}) > 1
+    rows: list[list[Number | None]] = []
+    for victim in found.victims:
+        cells = [found.cells.get((victim, of)) for of in found.sets]
+        rows.append([cell.number(name) if cell is not None else None for cell in cells for name in _PAPER])
+    marked = mark_best(rows, [METRIC] * (len(_PAPER) * len(found.sets)))
+    shown: list[tuple[Entry, ...]] = [
+        (encoder, *([finetune] if several else []), *row)
+        for (encoder, finetune), row in zip(found.victims, marked, strict=True)
+    ]
+    starts = {i for i in range(1, len(shown)) if several and shown[i][0] != shown[i - 1][0]}
+    header = [f"{_column(found, of)} {title}" for of in found.sets for title in _PAPER.values()]
+    return Table(
+        metric=METRIC,
+        layout="paper",
+        header=("Encoder", *(["Fine-tuning"] if several else []), *header),
+        rows=tuple(shown),
+        groups=frozenset(starts),
+        cells=tuple(_described(cell, _PAPER) for cell in found.cells.values()),
+        notes=_notes(found),
+        interval=INTERVAL,
+    )
+
+
+def full(found: Contrasts) -> Table:
+    """One row a job, with all scores."""
+    several = len({finetune for _, finetune in found.victims}) > 1
+    rows: list[tuple[Entry, ...]] = []
+    cells: list[dict[str, Any]] = []
+    groups = set()
+    for cell in found.cells.values():
+        if rows and rows[-1][0] != cell.encoder:
+            groups.add(len(rows))
+        for job in cell.jobs:
+            records = tuple(record for record in cell.records if record.job.key == job.key)
+            one = Cell(cell.encoder, cell.finetune, cell.task, cell.contrast, (job,), records)
+            counts = [records[0].counts.get(name) for name in ("bundles", "edits")] if records else [None, None]
+            names = [cell.encoder, *([cell.finetune] if several else []), cell.contrast]
+            rows.append((*names, job.seed, *counts, *(one.number(name) for name in _FULL)))
+            cells.append(_described(one, _FULL) | {"seed": job.seed})
+    header = ["Encoder", *(["Fine-tuning"] if several else []), "Contrast set", "Seed", "Bundles", "Edits"]
+    return Table(
+        metric=METRIC,
+        layout="full",
+        header=(*header, *_FULL.values()),
+        rows=tuple(rows),
+        groups=frozenset(groups),
+        cells=tuple(cells),
+        notes=_notes(found),
+        interval=INTERVAL,
+    )
+
+
+def _column(found: Contrasts, of: tuple[str, str]) -> str:
+    """A task's name, or that of the contrast set where the task has several."""
+    task, contrast = of
+    return task if sum(other == task for other, _ in found.sets) == 1 else contrast
+
+
+def _described(cell: Cell, names: Mapping[str, str]) -> dict[str, Any]:
+    """A cell for programs: `value` is the consistency, `scores` has all that is shown."""
+    scores = {}
+    for name in names:
+        score, sd = cell.score(name) or (Score(name=name, value=None, n=0), None)
+        scores[name] = {**score.model_dump(include={"value", "n", "low", "high"}), "seed_sd": sd}
+    return {
+        "encoder": cell.encoder,
+        "finetune": cell.finetune,
+        "task": cell.task,
+        "contrast": cell.contrast,
+        "seeds": len(cell.records),
+        **scores["con"],
+        "scores": scores,
+    }
+
+
+def _notes(found: Contrasts) -> tuple[str, ...]:
+    """What must be said below the table; as in `notes`, neither times nor paths."""
+    jobs = [job for cell in found.cells.values() for job in cell.jobs]
+    return (
+        f"{MEANING[METRIC].title}: {MEANING[METRIC].definition}. {DEFINITION}",
+        *found.plan.suite.notes,
+        *(note for of in found.sets for note in _set_notes(found, of)),
+        seeds(jobs),
+        *selected_steps(found.plan),
+        *missing("evaluations on contrast sets", [(job, found.records.get(job.key)) for job in jobs]),
+    )
+
+
+def _set_notes(found: Contrasts, of: tuple[str, str]) -> list[str]:
+    """The size of a set, what was left out of it and of training because of it, and what its file says."""
+    name = _column(found, of) if _column(found, of) == of[1] else f"{of[0]} ({of[1]})"
+    cells = [cell for (_, other), cell in found.cells.items() if other == of]
+    record = next((record for cell in cells for record in cell.records), None)
+    job = cells[0].jobs[0].spec
+    assert isinstance(job, ContrastJob)
+    counts = record.counts if record is not None else {}
+    told = [f"{name}: {_sizes(counts)}."] if counts else []
+    there = [record.counts for cell in cells for record in cell.records]
+    unseen = {
+        "texts longer than the victim reads": "texts_cut",
+        "edits that it reads as their original": "edits_read_as_original",
+    }
+    if any(counts.get(key) for counts in there for key in unseen.values()):
+        spans = (f"{spanned(counts.get(key, 0) for counts in there)} {what}" for what, key in unseen.items())
+        told.append(f"{name}: {', '.join(spans)}.")
+    return told + [f"{name}: {note}" for note in job.contrast.notes]
+
+
+def _sizes(counts: Mapping[str, int]) -> str:
+    parts = [f"{counts.get('bundles', 0)} bundles, {counts.get('edits', 0)} edits"]
+    kept = counts.get("edits_label_kept", 0)
+    parts += [f"{kept} edits keep the label"] if kept else []
+    parts += [f"{n} {reason}" for reason, n in counts.items() if reason.startswith("rows left out") and n]
+    out = [
+        f"{counts[f'{split}_kept_out']} of {split}"
+        for split in ("train", "validation")
+        if counts.get(f"{split}_kept_out")
+    ]
+    parts += [f"rows kept out of training for it: {', '.join(out)}"] if out else []
+    return "; ".join(parts)

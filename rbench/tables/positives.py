@@ -1,0 +1,112 @@
+"""Hard positives beside the texts that they were made from, as in Table 9 of the ADCL paper: what changed is marked."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+from rbench.errors import StoreError
+from rbench.spec import BuildJob, Job, Outcome
+from rbench.store import Store
+from rbench.tables.aggregate import plan_of
+from rbench.tables.notes import missing
+from rbench.tables.table import Entry, Marked, Number, Table
+
+
+def paper(store: Store) -> Table:
+    """Two rows an example. Raises StoreError where there is no plan, or no hard positives in it."""
+    jobs = _jobs(store)
+    rows: list[tuple[Entry, ...]] = []
+    groups: list[int] = []
+    cells: list[dict[str, Any]] = []
+    for job in jobs:
+        encoder, task, _ = job.parts
+        for outcome in store.outcomes(job):
+            groups.append(len(rows))
+            original, made = (" / ".join(texts) for texts in (outcome.original, outcome.perturbed or outcome.original))
+            old, new = compared(original, made)
+            rows += [(encoder, task, "original", old), (encoder, task, "hard positive", new)]
+            cells.append(_described(job, outcome, original, made))
+    return Table(
+        metric="positives",
+        layout="paper",
+        header=("Encoder", "Task", "", "Text"),
+        rows=tuple(rows),
+        groups=frozenset(groups[1:]),
+        cells=tuple(cells),
+        notes=_notes(store, jobs),
+        interval="",
+    )
+
+
+def full(store: Store) -> Table:
+    """One row a job: how far the loss rose and how many words were replaced, on average."""
+    jobs = _jobs(store)
+    rows: list[tuple[Entry, ...]] = []
+    cells: list[dict[str, Any]] = []
+    for job in jobs:
+        encoder, task, _ = job.parts
+        record = store.record(job)
+        there = record is not None and record.status == "complete"
+        scores = {score.name: score for score in record.scores} if record is not None and there else {}
+        raised, words = scores.get("loss_raised"), scores.get("words_replaced")
+        rows.append(
+            (
+                encoder,
+                task,
+                job.seed,
+                record.counts.get("texts") if record is not None and there else None,
+                Number(raised.value, percent=False, digits=3) if raised is not None else None,
+                Number(words.value, percent=True) if words is not None else None,
+            )
+        )
+        values = {name: score.value for name, score in scores.items()}
+        cells.append({"encoder": encoder, "task": task, "seed": job.seed, **values})
+    return Table(
+        metric="positives",
+        layout="full",
+        header=("Encoder", "Task", "Seed", "Texts", "Loss raised by", "Words replaced"),
+        rows=tuple(rows),
+        groups=frozenset(),
+        cells=tuple(cells),
+        notes=_notes(store, jobs),
+        interval="",
+    )
+
+
+def compared(old: str, new: str) -> tuple[Marked, Marked]:
+    """Both texts, with the words marked in which they differ."""
+    a, b = (re.findall(r"\s+|[^\s]+", text) for text in (old, new))
+    left: list[tuple[str, bool]] = []
+    right: list[tuple[str, bool]] = []
+    for tag, i, j, k, m in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        left += [(word, tag != "equal" and not word.isspace()) for word in a[i:j]]
+        right += [(word, tag != "equal" and not word.isspace()) for word in b[k:m]]
+    return Marked(tuple(left), "red"), Marked(tuple(right), "blue")
+
+
+def _jobs(store: Store) -> list[Job]:
+    plan = plan_of(store)
+    jobs = [job for job in plan.jobs if isinstance(job.spec, BuildJob) and job.spec.what.name == "positives"]
+    if not jobs:
+        raise StoreError(f"{store.root} has no hard positives: suite {plan.suite.name} has no `build: [positives]`.")
+    return jobs
+
+
+def _described(job: Job, outcome: Outcome, original: str, made: str) -> dict[str, Any]:
+    return {
+        "encoder": job.parts[0],
+        "task": job.parts[1],
+        "seed": job.seed,
+        "example_id": outcome.example_id,
+        "original": original,
+        "hard_positive": made,
+        "num_words": outcome.num_words,
+        "num_words_changed": outcome.num_words_changed,
+    }
+
+
+def _notes(store: Store, jobs: list[Job]) -> tuple[str, ...]:
+    said = "Hard positives: words replaced so that the encoder's contrastive loss rises; nothing looks at labels."
+    return (said, *plan_of(store).suite.notes, *missing("jobs", [(job, store.record(job)) for job in jobs]))

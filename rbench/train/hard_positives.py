@@ -1,0 +1,67 @@
+"""Hard positives: sentences with words replaced so that the contrastive loss rises (ADCL, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from torch import Tensor
+
+from rbench.geometry import Geometry, at_most
+from rbench.train.moco import Held, MoCo
+
+
+class HardPositives:
+    """`Positives` by the Geometry attack on equation 1, as `rbench.train.objectives.adcl` says it.
+
+    Args:
+        geometry: the attack.
+        max_words, share: at most min(max_words, share * L) words of a sentence of L are replaced.
+        ranked_by: whose z the attack moves.
+    """
+
+    counts = ("words", "replaced", "raised")
+
+    def __init__(
+        self, geometry: Geometry, *, max_words: int, share: float, ranked_by: Literal["query", "key"] = "query"
+    ) -> None:
+        self._geometry = geometry
+        self._budget = at_most(max_words, share)
+        self._ranked_by = ranked_by
+
+    def __call__(self, model: MoCo, texts: Sequence[str]) -> tuple[list[str], dict[str, float]]:
+        """X' of each text; words, words replaced, and the sum of what the loss rose by."""
+        encoder, head = (
+            (model.encoder, model.head) if self._ranked_by == "query" else (model.key_encoder, model.key_head)
+        )
+        held = model.queue.after(model.z(model.key_encoder, model.key_head, texts))
+
+        def loss(z: Tensor, rows: Sequence[int]) -> Tensor:
+            return model.losses(z, Held(held.keys, held.own[list(rows)]))
+
+        swapped = self._geometry(
+            [(text,) for text in texts],
+            encoder=encoder,
+            loss=loss,
+            max_words=self._budget,
+            max_length=model.max_length,
+            project=head,
+        )
+        changed = [row for row, found in enumerate(swapped) if found.substitutions]
+        made = [found.texts[0] for found in swapped]
+        raised = 0.0
+        if changed:
+            before = loss(model.z(encoder, head, [texts[row] for row in changed]), changed)
+            after = loss(model.z(encoder, head, [made[row] for row in changed]), changed)
+            raised = float((after - before).sum())
+        words = sum(found.num_words for found in swapped)
+        replaced = sum(len(found.substitutions) for found in swapped)
+        return made, {"words": words, "replaced": replaced, "raised": raised}
+
+    def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """`loss_raised`: by how much equation 1 rises on average from X to X' (z of the attack's encoder, without
+        dropout, the key of X), sentences that stay as they are counting 0; `words_replaced`: share of words, 0..1."""
+        return {
+            "loss_raised": sums["raised"] / max(1.0, sums["positives"]),
+            "words_replaced": sums["replaced"] / max(1.0, sums["words"]),
+        }

@@ -1,0 +1,81 @@
+"""Positives that are made of the texts alone, before the first step: back-translations and paraphrases (BTCL)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from rbench.errors import JobError
+from rbench.mini.paraphrase import paraphrase
+from rbench.spec import EncoderSpec
+from rbench.train.moco import MoCo, MoCoObjective
+from rbench.train.options import Momentum
+from rbench.train.translation import Progress
+
+
+class Rewriter(Protocol):
+    """From a text to another that means the same; `rbench.train.translation.BackTranslation` is one."""
+
+    def prepare(self, texts: Sequence[str], folder: Path, device: torch.device, progress: Progress | None) -> None:
+        """Rewrite these, or find them in `folder`."""
+        ...
+
+    def __call__(self, text: str) -> str:
+        """A text that was prepared, rewritten."""
+        ...
+
+
+class MiniParaphraser:
+    """`Rewriter` of the embedded world's texts; the same for a seed.
+
+    Args:
+        name: of the encoder, for errors.
+    """
+
+    def __init__(self, name: str, seed: int) -> None:
+        self._name, self._seed = name, seed
+
+    def prepare(self, texts: Sequence[str], folder: Path, device: torch.device, progress: Progress | None) -> None:
+        """Nothing is kept: it is done in no time. JobError for a text that is not of the embedded world."""
+        for text in texts:
+            self(text)
+
+    def __call__(self, text: str) -> str:
+        """The paraphrase. JobError for a text that is not of the embedded world."""
+        other = paraphrase(text, self._seed)
+        if other is None:
+            raise JobError(
+                f"Encoder {self._name}: `paraphraser: mini` writes the language of the embedded world, and this text "
+                f"is not of it: {text[:80]!r}. Other texts need a translation model: `paraphraser: marian`."
+            )
+        return other
+
+
+class _Rewritten:
+    """`Positives` by a rewriter; of a text always the same one."""
+
+    counts: tuple[str, ...] = ()
+
+    def __init__(self, rewrite: Rewriter) -> None:
+        self.rewrite = rewrite
+
+    def __call__(self, model: MoCo, texts: Sequence[str]) -> tuple[list[str], dict[str, float]]:
+        return [self.rewrite(text) for text in texts], {}
+
+    def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return {}
+
+
+class Paraphrased(MoCoObjective):
+    """Implements `Objective` and `Prepared`: momentum contrast with rewritten texts for positives."""
+
+    def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Momentum, rewrite: Rewriter) -> None:
+        super().__init__(spec, base, options, _Rewritten(rewrite))
+        self._rewrite = rewrite
+
+    def prepare(self, texts: Sequence[str], folder: Path, progress: Progress | None) -> None:
+        """Rewrite all texts; what a translation model wrote is kept in `folder`."""
+        self._rewrite.prepare(texts, folder, self.encoder.device, progress)

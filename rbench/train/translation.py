@@ -1,0 +1,154 @@
+"""Back-translation: a text into another language and back, by a pair of MarianMT models, remembered on disk.
+
+Marian reads sentences, so a text is cut at sentence ends and put together again. What is remembered is one line a
+sentence, in files that are written whole and never changed (`Memory`): any number of processes may share the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rbench.encoders.load import fetch
+from rbench.encoders.locate import fingerprint
+from rbench.errors import JobError
+
+Progress = Callable[[int, int, str], None]
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+TOKENS = 4096
+"""Most tokens in a batch, padding included."""
+AT_ONCE = 512
+"""Sentences translated between two files."""
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, cut behind `.`, `!` and `?` where a space follows; empty ones left out."""
+    return [part for part in _SENTENCE_END.split(text.strip()) if part]
+
+
+class Memory:
+    """Sentence to sentence, in a folder of files; `key` says what made the second from the first."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.folder = folder / hashlib.sha256(key.encode()).hexdigest()
+
+    def read(self) -> dict[str, str]:
+        """All that is remembered."""
+        found: dict[str, str] = {}
+        for file in sorted(self.folder.glob("*.jsonl")):
+            found.update(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
+        return found
+
+    def write(self, pairs: dict[str, str]) -> None:
+        """Remember these too. A file appears whole or not at all."""
+        content = "".join(json.dumps(pair) + "\n" for pair in sorted(pairs.items()))
+        name = hashlib.sha256(content.encode()).hexdigest()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = self.folder / f"{name}.{os.getpid()}.tmp"
+        temporary.write_text(content, encoding="utf-8")
+        temporary.replace(self.folder / f"{name}.jsonl")
+
+
+class Translator:
+    """One MarianMT model, from one language to another.
+
+    Args:
+        where: its folder, or `id@commit` on the hub.
+        beams: 1 decodes greedily.
+
+    Raises JobError where there is something else.
+    """
+
+    def __init__(self, where: str, *, beams: int, device: torch.device) -> None:
+        from transformers import AutoConfig, MarianMTModel, MarianTokenizer
+
+        folder = fetch(where)
+        kind = AutoConfig.from_pretrained(folder).model_type
+        if kind != "marian":
+            raise JobError(f"{where} is a model of type {kind}; back-translation takes MarianMT models.")
+        try:
+            self.model: Any = MarianMTModel.from_pretrained(folder).float().eval().to(device)
+            with warnings.catch_warnings():
+                # It recommends a package for a normalisation that it does not do.
+                warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
+                self.tokenizer: Any = MarianTokenizer.from_pretrained(folder)
+        except Exception as error:  # transformers and sentencepiece raise a dozen kinds for one fact: unreadable files
+            raise JobError(f"{where} cannot be read as a MarianMT model with its tokenizer: {error}") from error
+        self._beams = beams
+        self._limit = min(self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
+
+    @torch.no_grad()
+    def __call__(self, texts: Sequence[str]) -> list[str]:
+        """The translation of each text, cut at as many tokens as the model can read and write."""
+        encoded = self.tokenizer(list(texts), truncation=True, max_length=self._limit)["input_ids"]
+        found = [""] * len(texts)
+        for rows in _batches([len(ids) for ids in encoded]):
+            batch = self.tokenizer.pad({"input_ids": [encoded[row] for row in rows]}, return_tensors="pt")
+            written = self.model.generate(
+                **batch.to(self.model.device), num_beams=self._beams, do_sample=False, max_length=self._limit
+            )
+            for row, text in zip(rows, self.tokenizer.batch_decode(written, skip_special_tokens=True), strict=True):
+                found[row] = text.strip()
+        return found
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Rows, the longest first, in batches of no more than `TOKENS` tokens (one row at least)."""
+    order = iter(sorted(range(len(lengths)), key=lambda row: -lengths[row]))
+    while (first := next(order, None)) is not None:
+        yield [first, *islice(order, max(0, TOKENS // max(1, lengths[first]) - 1))]
+
+
+class BackTranslation:
+    """Text to text by way of another language.
+
+    Args:
+        forward, backward: folders or hub ids of the two models; read only where something is not yet remembered.
+        beams: 1 decodes greedily.
+    """
+
+    def __init__(self, forward: str, backward: str, *, beams: int = 1) -> None:
+        self._models, self._beams = (forward, backward), beams
+        self._known: dict[str, str] = {}
+
+    def prepare(self, texts: Sequence[str], folder: Path, device: torch.device, progress: Progress | None) -> None:
+        """Translate what neither this object nor `folder` knows; an interrupted call goes on where it was."""
+        memory = Memory(folder / "translations", json.dumps([self._content(), self._beams]))
+        self._known |= memory.read()
+        wanted = dict.fromkeys(sentence for text in texts for sentence in sentences(text))
+        missing = [sentence for sentence in wanted if sentence not in self._known]
+        if not missing:
+            return
+        forward, backward = (Translator(where, beams=self._beams, device=device) for where in self._models)
+        done = 0
+        for part in _parts(missing, AT_ONCE):
+            back = backward(forward(part))
+            # A sentence that gets lost on the way stays as it is: a positive must say something.
+            pairs = {ours: theirs or ours for ours, theirs in zip(part, back, strict=True)}
+            memory.write(pairs)
+            self._known |= pairs
+            done += len(part)
+            if progress is not None:
+                progress(done, len(missing), "back-translation")
+
+    def __call__(self, text: str) -> str:
+        """There and back again; KeyError for a text that was not prepared."""
+        return " ".join(self._known[sentence] for sentence in sentences(text)) or text
+
+    def _content(self) -> list[str]:
+        return [fingerprint(fetch(where)) for where in self._models]
+
+
+def _parts(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part

@@ -1,0 +1,152 @@
+"""ADCL's hard positives on a small encoder: what they may change, what they do to the loss, what they leave alone."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rbench.geometry import spans_of
+from rbench.train import objectives
+from rbench.train.moco import MoCoObjective
+from tests.attack import substitution_toy as toy
+from tests.train import bases
+from tests.train.test_moco import alone
+
+TEXTS = toy.sentences(np.random.default_rng(7), 24)[0]
+TAU = 0.5
+
+
+def made(base: Path, kind: str = "bert", dropout: float = 0.1, **options: Any) -> MoCoObjective:
+    torch.manual_seed(0)
+    module = objectives.find("adcl")
+    given = {"queue": 32, "dim": 6, "temperature": TAU, "dropout": dropout, **options}
+    spec = bases.spec("adcl", base, batch_size=8, max_length=40)
+    built: Any = module.build(module.Options(**given), spec, base, resources=toy.resources(kind))
+    for parameter in built.model.head.parameters():  # an untrained head hardly tells two sentences apart
+        nn.init.normal_(parameter, std=0.7)
+    built.model.key_head.load_state_dict(built.model.head.state_dict())
+    built.model.train()
+    return built  # type: ignore[no-any-return]
+
+
+def step(built: MoCoObjective, texts: list[str]) -> dict[str, torch.Tensor]:
+    out: dict[str, torch.Tensor] = built.model(**built.collate([built.features(text) for text in texts]))
+    return out
+
+
+def positives(built: MoCoObjective, texts: list[str]) -> tuple[list[str], dict[str, float]]:
+    with torch.no_grad():
+        return built.model.positives(built.model, texts)
+
+
+def words(text: str) -> list[str]:
+    return [text[start:end].lower() for _, start, end in spans_of([text])]
+
+
+@pytest.mark.parametrize(("max_words", "share", "budget"), [(10, 0.2, 2), (10, 0.5, 5), (3, 0.5, 3), (10, 0.1, 1)])
+def test_replaced_words_stay_within_their_budget(max_words: int, share: float, budget: int, base: Path) -> None:
+    found, counted = positives(made(base, max_words=max_words, share=share), TEXTS)
+    group = {word: k for k, members in enumerate(toy.GROUPS) for word in members}
+    total = 0
+    for text, other in zip(TEXTS, found, strict=True):
+        before, after = words(text), words(other)
+        assert len(before) == len(after) == 10 and other.endswith(".")
+        changed = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
+        assert len(changed) <= budget
+        assert all(group[a] == group[b] for a, b in changed), "candidates are near in the word vectors"
+        assert not {a for a, _ in changed} & toy.STOPWORDS
+        total += len(changed)
+    assert total > 0 and counted["replaced"] == total and counted["words"] == 10 * len(TEXTS)
+
+
+def test_the_attack_raises_equation_1_by_what_it_says(base: Path) -> None:
+    built = made(base, dropout=0.0, share=0.5)
+    built.model.double()
+    step(built, TEXTS[:8])  # something is in the queue
+    texts, model = TEXTS[8:16], built.model
+    found, counted = positives(built, texts)
+    own = [alone(model.key_encoder.eval(), model.key_head, text) for text in texts]
+    queue = [*model.queue.keys[:8].tolist(), *own]
+
+    def loss(text: str, row: int) -> float:
+        z = alone(model.encoder.eval(), model.head, text)
+        exponents = [math.exp(sum(x * y for x, y in zip(z, key, strict=True)) / TAU) for key in queue]
+        return -math.log(exponents[8 + row] / sum(exponents))
+
+    rises = [loss(other, row) - loss(text, row) for row, (text, other) in enumerate(zip(texts, found, strict=True))]
+    assert counted["raised"] == pytest.approx(sum(rises), rel=1e-9)
+    assert sum(rises) / len(rises) > 0, "hard positives raise the loss on average"
+
+
+def test_hard_positives_raise_the_loss_on_average(base: Path) -> None:
+    built = made(base, share=0.5)
+    optimizer = torch.optim.AdamW([p for p in built.model.parameters() if p.requires_grad], lr=3e-3)
+    for start in (0, 8, 16):
+        out = step(built, TEXTS[start : start + 8])
+        assert float(out["loss_raised"]) > 0 and 0 < float(out["words_replaced"]) <= 5 / 10
+        optimizer.zero_grad()
+        out["loss"].backward()
+        optimizer.step()
+    scores = built.scores(TEXTS)
+    assert scores["loss_raised"] > 0 and 0 < scores["words_replaced"] <= 5 / 10 and scores["positives"] == 24
+
+
+def test_the_attack_changes_nothing_but_words(base: Path) -> None:
+    built = made(base)
+    model = built.model
+    before = copy.deepcopy(model.state_dict())
+    modes = [module.training for module in model.modules()]
+    random = torch.get_rng_state()
+    positives(built, TEXTS[:8])
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert modes == [module.training for module in model.modules()]
+    assert torch.equal(random, torch.get_rng_state())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_sentences_without_a_replaceable_word_are_their_own_positives_and_counted(base: Path) -> None:
+    built = made(base)
+    texts = [
+        "good film",  # 0.2 of two words is less than one
+        "the and a the and a",  # stop words
+        "very unseen very unseen very unseen",  # without vectors
+        TEXTS[0],
+    ]
+    out = step(built, texts)
+    assert torch.isfinite(out["loss"])
+    assert built.scores([])["positives_unchanged"] == 3
+    own, counted = positives(built, texts[:3])
+    assert own == texts[:3] and counted["replaced"] == counted["raised"] == 0
+    assert step(built, texts[:3])["loss"].item() > 0, "another dropout makes the pair"
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_the_masked_lm_may_have_another_tokenizer_than_the_base(kind: str, base: Path, tmp_path: Path) -> None:
+    """Candidates are words, not tokens."""
+    where = bases.masked_roberta(tmp_path / "base") if kind == "bert" else base
+    built = made(where, kind)
+    vocabulary = toy.masked_lm(kind).tokenizer.get_vocab()
+    assert built.tokenizer.get_vocab() != vocabulary
+    found, counted = positives(built, TEXTS[:8])
+    assert counted["replaced"] > 0 and found != TEXTS[:8]
+    assert set(words(" ".join(found))) <= set(toy.WORDS)
+
+
+def test_the_query_encoder_ranks_unless_the_key_encoder_is_asked_to(base: Path) -> None:
+    found = {}
+    for ranked_by in ("query", "key"):
+        built = made(base, share=0.5, ranked_by=ranked_by)
+        before, _ = positives(built, TEXTS)
+        for parameter in built.model.encoder.parameters():
+            parameter.data = 0.5 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3))
+        found[ranked_by] = (before, positives(built, TEXTS)[0])
+    assert found["query"][0] == found["key"][0], "at first the two are one"
+    assert found["query"][0] != found["query"][1]
+    assert found["key"][0] == found["key"][1]
