@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a job will cost: examples to attack and, roughly, model queries; texts to score or classify, and no queries."""
+    """What a job will cost: examples to attack and, roughly, model queries; or texts to encode or classify."""
 
     examples: int
     queries: int = 0

@@ -18,7 +18,7 @@ Progress = Callable[[int, int, str], None]
 
 
 class Contrasted(NamedTuple):
-    """What the victim said, by bundle, original first; the scores of `rbench.score.contrast`; and counts for a record."""
+    """What the victim said, bundle by bundle, the scores of `rbench.score.contrast`, and counts for a record."""
 
     predictions: list[Prediction]
     scores: tuple[Score, ...]

@@ -68,8 +68,8 @@ class Facts:
 
 
 def make_plan(suite: Suite, facts: Facts) -> Plan:
-    """All jobs of `suite`: pretraining first, then evaluations, which are quick, then fine-tuning, then attacks; contrast
-    sets come right after the victim that they are for.
+    """All jobs of `suite`: pretraining first, then evaluations, which are quick, then fine-tuning, then attacks;
+    contrast sets come right after the victim that they are for.
 
     Raises PlanError where a split is smaller than `num_examples` asks for; all such splits are named at once.
     """

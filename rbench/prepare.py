@@ -188,9 +188,7 @@ def _trained_on(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> dict[tu
     return {(name, "train"): data[name].split_fingerprint("train") for name in tasks}
 
 
-def _built_of(
-    loaded: loading.Loaded, data: Mapping[str, TaskData], problems: list[str]
-) -> dict[tuple[str, str], str]:
+def _built_of(loaded: loading.Loaded, data: Mapping[str, TaskData], problems: list[str]) -> dict[tuple[str, str], str]:
     """Fingerprints of the splits of whose texts something is built."""
     found = {}
     for what in loaded.building.values():

@@ -171,7 +171,7 @@ def _cached(
 def _pretrain(
     job: Job, spec: PretrainJob, context: Context, folder: Path
 ) -> tuple[tuple[Score, ...], dict[str, int], str]:
-    from rbench.train import batches, pretrain
+    from rbench.train import batches, objectives, pretrain
     from rbench.train.selection import Selection
 
     own = _own(spec, context)
@@ -208,8 +208,16 @@ def _pretrain(
     # Texts, or pairs, that a score was computed on: those held out, unless it is of the training itself.
     rest = batches.held_out(len(texts)) if batches.stepwise(train) else len(texts)
     sizes = {"loss": len(texts) - rest} | dict.fromkeys(selection.score_names if selection else (), n_pairs)
-    scores = tuple(Score(name=name, value=value, n=sizes.get(name, rest)) for name, value in values.items())
+    scores = _scores(values, sizes, rest, objectives.counted(train.objective))
     return scores, {"n": len(texts)}, spec.data_fingerprint
+
+
+def _scores(
+    values: Mapping[str, float], sizes: Mapping[str, int], rest: int, counted: Mapping[str, str]
+) -> tuple[Score, ...]:
+    """Scores with the number of things that each is of: of those `counted`, as the score of the other name says."""
+    sizes = {**sizes, **{name: int(values[of]) for name, of in counted.items() if of in values}}
+    return tuple(Score(name=name, value=value, n=sizes.get(name, rest)) for name, value in values.items())
 
 
 def _own(spec: PretrainJob, context: Context) -> EncoderSpec:
@@ -285,7 +293,7 @@ def _finetune(
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
     n = min(data.sizes["validation"], spec.training.max_validation or 10**9)
     return (
-        tuple(Score(name=name, value=value, n=n) for name, value in scores.items()),
+        _scores(scores, {}, n, getattr(module, "COUNTED", {})),
         {"n": n, **sizes},
         data.fingerprint,
     )
@@ -368,7 +376,7 @@ def _kept_out(job: Job, spec: ContrastJob, context: Context) -> dict[str, int]:
     return {f"{split}_kept_out": dropped.get(reason, 0) for split, reason in reasons.items()}
 
 
-# ------------------------------------------------------------------------------------------------ things to be looked at
+# ----------------------------------------------------------------------------------------------- things to be looked at
 
 
 def _build(job: Job, spec: BuildJob, context: Context, source: Callable[..., Provenance]) -> Record:

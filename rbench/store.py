@@ -185,7 +185,7 @@ class Store:
                 values = json.loads(line)
                 key = values.pop("job")
                 found.append(Prediction.model_validate(values))
-            except (ValueError, KeyError, AttributeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 what = f"{path}:{number} is not a prediction ({_first(error)})"
                 raise StoreError(f"{what}. Delete the record beside it, and the job runs again.") from error
             _same_job(f"{path}:{number}", key, job)

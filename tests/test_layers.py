@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "resources": {"spec", "registry", "mini", "encoders", "hub", "inference", "vectors"},
     "geometry": {"spec", "encoders", "inference", "resources", "wordswap"},
     "train": {"spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
+    "evaluate": {"spec", "encoders", "tasks", "score"},
     "finetune": {"spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
     "build": {"spec", "train", "tasks", "geometry"},
     "attack": {

@@ -29,7 +29,7 @@ def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:
         files = [file for file in (ROOT / kind).iterdir() if file.suffix in (".yaml", ".py")]
         assert files
         assert {f"rbench/bundled/{kind}/{file.name}" for file in files} <= names
-    for kind in ("tasks", "encoders", "resources", "mini/lexicon"):
+    for kind in ("tasks", "encoders", "resources", "contrast", "mini/lexicon"):
         files = list((ROOT / "rbench" / kind).glob("*.yaml"))
         assert {f"rbench/{kind}/{file.name}" for file in files} <= names
     assert {"rbench/py.typed", "rbench/train/card.md.jinja"} <= names

@@ -131,8 +131,8 @@ IncludeOption = Annotated[
         metavar="DIR",
         exists=True,
         file_okay=False,
-        help="A folder of your own with suites/, attacks/, tasks/, encoders/, resources/ or contrast/. May be repeated; "
-        "also RBENCH_INCLUDE=DIR:DIR.",
+        help="A folder of your own with suites/, attacks/, tasks/, encoders/, resources/ or contrast/. May be "
+        "repeated; also RBENCH_INCLUDE=DIR:DIR.",
         rich_help_panel=WHERE,
     ),
 ]

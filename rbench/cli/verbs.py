@@ -265,7 +265,10 @@ def attack(
 def list_(
     kind: Annotated[
         a.Listable,
-        typer.Argument(metavar="KIND", help="encoders, tasks, attacks, suites, resources, contrast (sets) or objectives (of training)."),
+        typer.Argument(
+            metavar="KIND",
+            help="encoders, tasks, attacks, suites, resources, contrast (sets) or objectives (of training).",
+        ),
     ],
     include: a.IncludeOption = None,
 ) -> None:

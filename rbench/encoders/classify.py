@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import transformers
 from numpy.typing import NDArray
 
 from rbench.encoders.classifier import EncoderClassifier
@@ -42,25 +43,36 @@ def classify(
     Raises:
         JobError: the victim's logits are not finite.
     """
-    tokenizer = victim.tokenizer
-    encoded = [tokenizer(*texts, truncation=True, max_length=victim.max_length) for texts in rows]
+    encoded = _encoded(victim, rows)
     read = [tuple(one["input_ids"]) for one in encoded]
-    full = [_length(tokenizer, texts) if len(ids) == victim.max_length else 0 for texts, ids in zip(rows, read, strict=True)]
+    cut = [len(ids) == victim.max_length < _length(victim, texts) for texts, ids in zip(rows, read, strict=True)]
+    padded = transformers.DataCollatorWithPadding(victim.tokenizer)
     labels = np.zeros(len(rows), np.int64)
     order = sorted(range(len(rows)), key=lambda i: len(read[i]))
     victim.eval()
     with torch.inference_mode():
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
-            batch = tokenizer.pad([encoded[i] for i in chosen], return_tensors="pt").to(victim.device)
+            batch = padded([encoded[i] for i in chosen]).to(victim.device)
             logits = victim(**batch).logits
             if not bool(torch.isfinite(logits).all()):
-                raise JobError("the victim's logits are not finite numbers: its fine-tuning diverged; lower learning_rate")
+                raise JobError(
+                    "the victim's logits are not finite numbers: its fine-tuning diverged; lower learning_rate"
+                )
             labels[chosen] = logits.argmax(-1).cpu().numpy()
             if progress is not None:
                 progress(len(chosen))
-    return Classified(labels, np.array(full) > victim.max_length, read)
+    return Classified(labels, np.array(cut, dtype=bool), read)
 
 
-def _length(tokenizer: Any, texts: tuple[str, ...]) -> int:
-    return len(tokenizer(*texts, truncation=False, verbose=False)["input_ids"])
+def _encoded(victim: EncoderClassifier, rows: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
+    """The rows tokenised as for training, not padded."""
+    if not rows:
+        return []
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    encoded = victim.tokenizer(*columns, truncation=True, max_length=victim.max_length)
+    return [{key: values[i] for key, values in encoded.items()} for i in range(len(rows))]
+
+
+def _length(victim: EncoderClassifier, texts: tuple[str, ...]) -> int:
+    return len(victim.tokenizer(*texts, truncation=False, verbose=False)["input_ids"])

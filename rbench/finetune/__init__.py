@@ -5,7 +5,8 @@ A strategy module exports `Options` (pydantic, checked when the suite loads) and
 
 One that edits words also exports `NEEDS`, kinds of resources, and is given `resources=`, those of the suite's profile.
 One whose options have an `attack` is given `generated=`: the outcomes of that attack on a cleanly fine-tuned victim,
-one for each text that it is going to be trained on.
+one for each text that it is going to be trained on. Scores that are not of the validation split are in its `COUNTED`,
+with the score that says of how many things they are.
 """
 
 from __future__ import annotations

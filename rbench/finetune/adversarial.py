@@ -1,9 +1,9 @@
 """Adversarial fine-tuning (ADV in the ADCL paper): each batch with Geometry examples made against the model as it is.
 
 "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models", section 4.4
-and appendix F. After `clean_epochs` epochs on clean examples come those that the task's or suite's `training.epochs`
-counts (3 in the paper). In these, N examples of a batch become 2N: the examples, and the same with words replaced by
-the Geometry search (`rbench.geometry`), under the same labels; the loss is the mean cross-entropy over all.
+and appendix F. After `clean_epochs` epochs on clean examples come `epochs` adversarial ones. In these, N examples of a
+batch become 2N: the examples, and the same with words replaced by the Geometry search (`rbench.geometry`), under the
+same labels; the loss is the mean cross-entropy over all.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from rbench.tasks import TaskData
 
 NEEDS = ("masked_lm", "word_vectors", "stopwords")
+COUNTED = dict.fromkeys(("words_replaced", "fooled", "adversarial_texts"), "adversarial_texts")
 
 
 class Options(Strict):
     """What may be set. Values without a remark are the paper's (appendix F)."""
 
     clean_epochs: Count = 1
-    """Epochs on clean examples alone, before those that `training.epochs` counts."""
+    """Epochs on clean examples alone, before the adversarial ones."""
+    epochs: Positive | None = None
+    """Adversarial epochs (3 in the paper, on every task); None: as many as `training.epochs` says."""
     max_words: Positive = 10
     """K: at most so many words replaced in one text (the paper has 15 for IMDB)."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.4
@@ -78,8 +81,8 @@ def run(
     """Fine-tune on the task's training split; the encoder's weights are changed in place.
 
     Returns the victim and its scores, all in 0..1 but `best_epoch`: those of clean fine-tuning, and of the adversarial
-    examples of the last epoch `words_replaced`, the mean share of words replaced (of the columns that may change), and
-    `fooled`, the share on which the model erred when they were made.
+    examples of the last epoch `words_replaced`, the mean share of words replaced (of the columns that may change),
+    `fooled`, the share on which the model erred when they were made, and `adversarial_texts`, how many there were.
     Raises JobError where training diverges, ResourceError where a resource cannot be loaded, SuiteError where `protect`
     names a column that the task does not have.
     """
@@ -97,6 +100,8 @@ def run(
         unknown=options.unknown,
         projection=options.projection,
     )
+    if options.epochs is not None:
+        training = training.model_copy(update={"epochs": options.epochs})
     tally = Tally()
     examples = sample_split(data, "train", training.max_train, seed)
     victim, scores = tune(
@@ -118,4 +123,4 @@ def run(
         keep=options.keep,
         note=tally.text,
     )
-    return victim, scores | tally.scores()
+    return victim, scores | tally.scores() | {"adversarial_texts": float(tally.texts)}

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rbench.tasks import Example, TaskData
 
 
+COUNTED = {"adversarial_texts": "adversarial_texts"}
+
+
 class Options(Strict):
     """The paper has the Geometry attack, and an adversarial example for each training example."""
 

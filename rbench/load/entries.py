@@ -219,8 +219,8 @@ class Entries:
     def evaluation(self, name: str, place: str, what: str = "evaluation") -> None:
         """Load an STS task, on whose scores encoders are evaluated; `what` it is called where there is none."""
         if name not in self.registry.names("tasks"):
-            valid = [*self._sts_tasks(), *([CONTRAST] if what == "evaluation" else [])]
-            self.problems.add(place, unknown(what, name, valid))
+            known = [*self._sts_tasks(), *([CONTRAST] if what == "evaluation" else [])]
+            self.problems.add(place, unknown(what, name, known))
             return
         self.task(name, place)
         task = self.tasks.get(name)

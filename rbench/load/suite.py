@@ -47,11 +47,11 @@ class Loaded:
     """A suite as it will run, profile and overrides applied, and the specs of everything that it names.
 
     `encoders` holds the suite's own, their bases, and those that serve as a resource or in training; `tasks` also
-    those of `evaluate`, the corpora that encoders are trained on, and what their steps are selected by. `attacks` goes
-    by label (`bertattack[max_words=10]`), `attack_files` by the plain name of those attacks that are Python files.
-    `models` are the further models that an encoder's objective names, by encoder and option; `training_resources` what
-    it asks of a resource profile of its own, by encoder, and which kinds those are. `strategies` go by label. `contrast`
-    are the contrast sets that victims are evaluated on, by task.
+    those of `evaluate`, the corpora that encoders are trained on, and what their steps are selected by. `attacks`
+    goes by label (`bertattack[max_words=10]`), `attack_files` by the plain name of those attacks that are Python
+    files. `models` are the further models that an encoder's objective names, by encoder and option;
+    `training_resources` what it asks of a resource profile of its own, by encoder, and which kinds those are.
+    `strategies` go by label. `contrast` are the contrast sets that victims are evaluated on, by task.
     """
 
     suite: Suite
@@ -345,7 +345,9 @@ def _contrast(merged: Located, entries: Entries, problems: Problems) -> dict[str
         for name, place, meant in named:
             spec = entries.contrast_set(name, place)
             if spec is not None and spec.task not in meant:
-                where = "not among the suite's `tasks`" if options.set is not None else f"not {meant[0]}, which names it"
+                where = (
+                    "not among the suite's `tasks`" if options.set is not None else f"not {meant[0]}, which names it"
+                )
                 problems.add(place, f"contrast set {name} is of the task {spec.task}, {where}")
             elif spec is not None:
                 found.setdefault(spec.task, {})[name] = spec
@@ -355,13 +357,13 @@ def _contrast(merged: Located, entries: Entries, problems: Problems) -> dict[str
 def _named_sets(
     choice: _Chosen, entries: Entries, tasks: Mapping[str, str], problems: Problems
 ) -> list[tuple[str, str, tuple[str, ...]]]:
-    """The contrast sets that the suite's tasks name, each with the task's place and name; a task without is a problem."""
+    """The contrast sets that the suite's tasks name, with each task's place and name; a task without is a problem."""
     loaded = {name: entries.tasks[name].contrast for name in tasks if name in entries.tasks}
     if without := [name for name, named in loaded.items() if named is None]:
         problems.add(
             choice.place,
-            f"there is no contrast set of {', '.join(without)}; there is of {', '.join(entries.tasks_with_contrast())}. "
-            "To evaluate some of the suite's tasks alone, name their sets: {contrast: {set: NAME}}",
+            f"there is no contrast set of {', '.join(without)}; there is of {', '.join(entries.tasks_with_contrast())}."
+            " To evaluate some of the suite's tasks alone, name their sets: {contrast: {set: NAME}}",
         )
     return [(named, tasks[name], (name,)) for name, named in loaded.items() if named is not None]
 
@@ -398,7 +400,7 @@ def _resources(merged: Located, entries: Entries, strategies: Iterable[StrategyN
 
 
 def _check_purpose(merged: Located, problems: Problems) -> None:
-    """A suite says what encoders are fine-tuned on, unless it only scores them as they are; and prints what it asks for."""
+    """A suite says what encoders are fine-tuned on, unless it only scores them; and it prints what it asks for."""
     attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
     asked = {choice.name for choice in _choices(merged, "evaluate")}
     only_scored = evaluate and CONTRAST not in asked and not attacks

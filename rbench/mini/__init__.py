@@ -10,7 +10,8 @@ import json
 from functools import cache
 
 from rbench.errors import ResourceError
-from rbench.mini.contrast import EDITED, contrast_rows as _contrast
+from rbench.mini.contrast import EDITED
+from rbench.mini.contrast import contrast_rows as _contrast
 from rbench.mini.generators import SIZES, Row, generate
 from rbench.mini.oracle import oracle
 

@@ -1,7 +1,7 @@
 """Contrast sets of the embedded world: test rows with one word exchanged, added or left out that turns the label.
 
-Edits are made on the text, blindly, and the oracle says which of them are of the language and give another label. It knows
-nothing of how they were made. No edit is a row of its task.
+Edits are made on the text, blindly, and the oracle says which of them are of the language and give another label. It
+knows nothing of how they were made. No edit is a row of its task.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ORIGINALS = 500
 
 
 def contrast_rows(name: str, splits: dict[str, list[Row]], seed: int = 0) -> list[Row]:
-    """A row for each edit of the first ORIGINALS test rows of the generator `name` that have one; `splits` has its rows.
+    """A row for each edit of the first ORIGINALS test rows of a generator that have one; `splits` has its rows.
 
-    Each row has `pair_id`, `original_X` and `perturbed_X` for each text column X, and both labels. Of each label that one
-    word can turn the row's into, there is one edit, drawn from a generator seeded by (seed, row).
+    Each row has `pair_id`, `original_X` and `perturbed_X` for each text column X, and both labels. Of each label that
+    one word can turn the row's into, there is one edit, drawn from a generator seeded by (seed, row).
     """
     columns = [column for column, value in splits["test"][0].items() if isinstance(value, str)]
     known = {tuple(row[column] for column in columns) for split in splits.values() for row in split}
@@ -58,7 +58,7 @@ def _drawn(
             break
         label = oracle(name, edit)
         if label in wanted:
-            found.setdefault(int(label), edit)  # type: ignore[arg-type]
+            found.setdefault(int(label), edit)
     return found
 
 
@@ -91,7 +91,11 @@ def _others(form: Form) -> list[str]:
     """The usual words, in the same form, for the antonym of the form's concept, its hypernym and its hyponyms."""
     lexicon = load()
     concept = lexicon.concepts[form.concept]
-    names = [concept.antonym, concept.isa, *(other for other, its in lexicon.concepts.items() if its.isa == concept.name)]
+    names = [
+        concept.antonym,
+        concept.isa,
+        *(other for other, its in lexicon.concepts.items() if its.isa == concept.name),
+    ]
     words = [lexicon.concepts[name].words[0] for name in names if name is not None]
     return [lexicon.inflected[word, form.feature] for word in words if (word, form.feature) in lexicon.inflected]
 

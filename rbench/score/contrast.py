@@ -9,13 +9,14 @@
 | rev_kept    | edits with their original's label that are right                  | such edits                        |
 | con_pairs   | edits that are right together with their original                 | edits                             |
 
-`con` is the contrast consistency of Gardner et al. (2020, section 2), over all edits, those that keep the label included. Where
-each bundle has one edit, `con_pairs` is the same number; where it has several, `con` is the stricter.
+`con` is the contrast consistency of Gardner et al. (2020, section 2), over all edits, those that keep the label
+included. Where each bundle has one edit, `con_pairs` is the same number; where it has several, `con` is the stricter.
 
-Intervals are Wilson's, 95%, and cover the choice of bundles, which are taken to be drawn independently. Edits of one bundle are
-not independent of each other: for shares of edits Wilson's interval is computed with `units` in place of n, the number of
-independent edits that would say as much (Kish 1965; Korn and Graubard 1998: p (1 - p) over the variance of the share
-between bundles). It is at most the number of edits, and the number of bundles where all edits are right or all are wrong.
+Intervals are Wilson's, 95%, and cover the choice of bundles, which are taken to be drawn independently. Edits of one
+bundle are not independent of each other: for shares of edits Wilson's interval is computed with `units` in place of
+n, the number of independent edits that would say as much (Kish 1965; Korn and Graubard 1998: p (1 - p) over the
+variance of the share between bundles). It is at most the number of edits, and the number of bundles where all edits
+are right or all are wrong.
 """
 
 from __future__ import annotations
@@ -74,11 +75,11 @@ def contrast_scores(bundles: Sequence[Judged]) -> tuple[Score, ...]:
 
 
 def mean_score(scores: Sequence[Score]) -> tuple[Score, float | None]:
-    """The mean of a share over victims that saw the same bundles, such as seeds, and its standard deviation between them.
+    """The mean of a share over victims that saw the same bundles, and its standard deviation between them.
 
-    n is that of one victim, for the bundles are the same; the interval is Wilson's with the smallest of the victims' `units`:
-    it covers the choice of bundles, as if the victims agreed on each, and not differences between victims. Raises ValueError
-    where names or n differ, or there is no score.
+    n is that of one victim, for the bundles are the same; the interval is Wilson's with the smallest of the victims'
+    `units`: it covers the choice of bundles, as if the victims agreed on each, and not differences between victims.
+    Raises ValueError where names or n differ, or there is no score.
     """
     if len({(score.name, score.n) for score in scores}) != 1:
         raise ValueError("a mean is of the same share of the same bundles")

@@ -103,11 +103,11 @@ class TaskSpec(Named):
 
 
 class ContrastSpec(Named):
-    """A contrast set: test examples of a task, each with small edits that mostly change its label (Gardner et al. 2020).
+    """A contrast set (Gardner et al. 2020): test examples of a task, with small edits that mostly change the label.
 
-    Its file has a row for each pair of an original and an edit. `original` and `perturbed` say, for each column of the
-    task and for `label`, which of the file's columns that is, or a text with columns in braces (`{title} -- {passage}`).
-    Rows of one original are one bundle.
+    Its file has a row for each pair of an original and an edit. `original` and `perturbed` say, for each column of
+    the task and for `label`, which of the file's columns that is, or a text with columns in braces
+    (`{title} -- {passage}`). Rows of one original are one bundle.
     """
 
     COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"local", "source", "original", "perturbed", "id", "shares"}

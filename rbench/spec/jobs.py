@@ -110,7 +110,9 @@ class BuildJob(Strict):
 
 def _kind(spec: Any) -> str:
     """Which of the types below a job's spec is: its stage, and of evaluations what is measured."""
-    stage, measure = ((spec.get(k) if isinstance(spec, Mapping) else getattr(spec, k, None)) for k in ("stage", "measure"))
+    stage, measure = (
+        (spec.get(k) if isinstance(spec, Mapping) else getattr(spec, k, None)) for k in ("stage", "measure")
+    )
     return f"{stage} {measure}" if measure is not None else str(stage)
 
 

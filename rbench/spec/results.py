@@ -57,7 +57,7 @@ class Score(Strict):
     sd: float | None = None
     """Sample standard deviation of the values behind a mean, so that means can be pooled; None for a share."""
     units: float | None = None
-    """So many independent observations say as much as the n of a share, where these come in clusters; None elsewhere."""
+    """How many independent observations say as much as the n of a share, which may come in clusters."""
 
 
 class Provenance(Strict):

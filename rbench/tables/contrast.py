@@ -1,7 +1,7 @@
 """Tables of contrast sets: how victims do on originals, on edits of them, and on both together.
 
-paper   encoders (and fine-tuning strategies) down; for each contrast set Ori, Rev and Con across, as in Table 4 of the CLINE
-        paper. The best entry of each column is bold; no best where one of the entries is missing.
+paper   encoders (and fine-tuning strategies) down; for each contrast set Ori, Rev and Con across, as in Table 4 of
+        the CLINE paper. The best entry of each column is bold; no best where one of the entries is missing.
 full    one row an (encoder, fine-tuning, contrast set, seed) with every score and the numbers behind them.
 
 As with attacks, the shape and order are those of the plan, whatever is done, and only records are read.
@@ -31,13 +31,13 @@ _FULL = {
     "rev_kept": "Rev, label kept",
 }
 DEFINITION = (
-    "Ori: accuracy on originals, each counted once; Rev: accuracy on their edits; Con (contrast consistency): bundles of "
-    "which the original and every edit are right."
+    "Ori: accuracy on originals, each counted once; Rev: accuracy on their edits; Con (contrast consistency): bundles "
+    "of which the original and every edit are right."
 )
 INTERVAL = (
-    "Wilson 95% intervals. Of edits they allow for those of one bundle being alike. Seeds see the same bundles: an entry is "
-    "their mean, ± the standard deviation between them, and its interval is as wide as that of one seed. They cover the "
-    "choice of bundles, not differences between seeds."
+    "Wilson 95% intervals. Of edits they allow for those of one bundle being alike. Seeds see the same bundles: an "
+    "entry is their mean, ± the standard deviation between them, and its interval is as wide as that of one seed. They "
+    "cover the choice of bundles, not differences between seeds."
 )
 
 
@@ -51,7 +51,7 @@ class Cell:
     contrast: str
     jobs: tuple[Job, ...]
     records: tuple[Record, ...]
-    """Of those that are complete, in order of seeds."""
+    """Of those that are complete."""
 
     @property
     def partial(self) -> bool:
@@ -111,9 +111,8 @@ def contrasts(store: Store) -> Contrasts:
 
 
 def _cell(victim: tuple[str, str], of: tuple[str, str], jobs: Sequence[Job], records: Mapping[str, Record]) -> Cell:
-    ordered = tuple(sorted(jobs, key=lambda job: job.seed))
-    found = (records.get(job.key) for job in ordered)
-    return Cell(*victim, *of, ordered, tuple(r for r in found if r is not None and r.status == "complete"))
+    found = (records.get(job.key) for job in jobs)
+    return Cell(*victim, *of, tuple(jobs), tuple(r for r in found if r is not None and r.status == "complete"))
 
 
 def score_of(record: Record, name: str) -> Score:

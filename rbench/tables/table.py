@@ -50,7 +50,7 @@ MEANING: dict[Metric, Meaning] = {
         "lowest",
     ),
     "aua": Meaning("Accuracy under attack", "failed / all", "highest"),
-    "clean": Meaning("Clean accuracy", "(all - skipped) / all", "highest"),
+    "clean": Meaning("Clean accuracy", "(all - skipped) / all", "highest", good="better"),
     "queries": Meaning("Average queries", "mean over the examples that were not skipped", "highest", percent=False),
     "perturbed": Meaning("Words perturbed", "mean share of words changed, over successes with a change", "highest"),
     "seconds": Meaning(

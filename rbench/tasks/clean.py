@@ -5,8 +5,9 @@
   these (SNLI's -1, "no gold label") is left out. A score (kind `sts`) is any finite number.
 - A training row whose normalised text also occurs in the test split is left out: "also in test". Normalised means lower
   case, letters and digits only; all text columns count, in either order for paraphrase and sts.
-- A training or validation row that also occurs in a contrast set on which the victim will be evaluated is left out: "also
-  in contrast_imdb". Of some sets a row occurs where it shares one column, a passage for instance, with any of theirs.
+- A training or validation row that also occurs in a contrast set on which the victim will be evaluated is left out:
+  "also in contrast_imdb". Of some sets a row occurs where it shares one column, a passage for instance, with any of
+  theirs.
 - Texts that occur with several labels in one split are counted as conflicts and left alone.
 """
 

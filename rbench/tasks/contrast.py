@@ -3,17 +3,17 @@
 A bundle is an original with all its edits. Rows whose originals have the same text (letters and digits compared, case
 ignored) and label are one bundle, so an original that stands in several rows is classified and counted once:
 
-| set                  | rows | bundles | a bundle                                                                      |
-|----------------------|------|---------|-------------------------------------------------------------------------------|
-| contrast_imdb        |  488 |     488 | a review, and the review edited (Gardner et al. 2020)                           |
-| contrast_imdb_cad    |  488 |     488 | the same reviews, and other edits (Kaushik et al. 2020)                         |
-| contrast_snli        | 1600 |     400 | a pair, its premise revised to either other label, its hypothesis likewise      |
-| contrast_perspectrum |  217 |     217 | a claim with a perspective, and the claim edited with the same perspective      |
-| contrast_boolq       |  335 |      68 | a question about a passage, and 1 to 11 other questions about it (mostly 4 or 5) |
+| set                  | bundles | a bundle                                                                    |
+|----------------------|---------|-----------------------------------------------------------------------------|
+| contrast_imdb        |     488 | a review, and the review edited (Gardner et al. 2020)                       |
+| contrast_imdb_cad    |     488 | the same reviews, and other edits (Kaushik et al. 2020)                     |
+| contrast_snli        |     400 | a pair, its premise revised to either other label, its hypothesis likewise  |
+| contrast_perspectrum |     217 | a claim with a perspective, and the claim edited with the same perspective  |
+| contrast_boolq       |      68 | a question about a passage, and 1 to 11 other questions about it            |
 
-A row is left out, and counted, where one of its two labels is none of the task's (PERSPECTRUM's `unk`: 277 of 494 rows) or
-a text is empty. Edits that keep the label, that are the original's text again, or that repeat an edit of the bundle stay in,
-as published, and are counted.
+A row is left out, and counted, where one of its two labels is none of the task's (PERSPECTRUM's `unk`: 277 of 494
+rows) or a text is empty. Edits that keep the label, that are the original's text again, or that repeat an edit of the
+bundle stay in, as published, and are counted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Bundle(NamedTuple):
 
 @dataclass(frozen=True)
 class ContrastData:
-    """A contrast set, read. `dropped` counts rows by reason, `where` has the first few of their places (`file:line`)."""
+    """A contrast set, read. `dropped` counts rows by reason, `where` has the first few of their places."""
 
     spec: ContrastSpec
     origin: str
@@ -132,11 +132,12 @@ def _find(spec: ContrastSpec, data_path: Sequence[Path]) -> Path:
     columns = dict.fromkeys(
         name for side in (spec.original, spec.perturbed) for template in side.values() for name in _names(template)
     )
+    published = f"It was published as {spec.source}. " if spec.source else ""
     raise ResourceError(
-        f"contrast set `{spec.name}`: no {local.file_of(spec.local)} in {looked}; rbench knows no data set on the hub that "
-        f"has it. {f'It was published as {spec.source}. ' if spec.source else ''}Put it as JSON Lines, one pair of an "
-        f"original and an edit a line (columns {', '.join((spec.id, *columns))}), into a folder DIR and pass --data DIR "
-        "or set RBENCH_DATA=DIR."
+        f"contrast set `{spec.name}`: no {local.file_of(spec.local)} in {looked}; rbench knows no data set on the hub "
+        f"that has it. {published}Put it as JSON Lines, one pair of "
+        f"an original and an edit a line (columns {', '.join((spec.id, *columns))}), into a folder DIR and pass "
+        "--data DIR or set RBENCH_DATA=DIR."
     )
 
 
@@ -151,8 +152,9 @@ def _filled(spec: ContrastSpec, row: Row, template: str) -> Any:
     """The value of a column, or a text with columns in braces."""
     missing = [name for name in _names(template) if name not in row.values]
     if missing:
+        has = ", ".join(row.values)
         raise ResourceError(
-            f"{row.where}: contrast set `{spec.name}` needs a column `{missing[0]}`; this row has {', '.join(row.values)}"
+            f"{row.where}: contrast set `{spec.name}` needs a column `{missing[0]}`; this row has {has}"
         )
     if "{" not in template:
         return row.values[template]

@@ -2,8 +2,9 @@
 
 A batch goes this way:
 
-1. theta_k <- m theta_k + (1 - m) theta_q, of encoder and head. Before the batch, as in MoCo's code; the paper says only
-   that it is done. At the first batch the two are the same and nothing changes.
+1. theta_k <- m theta_k + (1 - m) theta_q, of encoder and head. Before the batch, as in MoCo's code (which is not at
+   hand: what is said of it here is from memory); the paper says only that it is done. At the first batch the two are
+   the same and nothing changes.
 2. Each X gets its positive X' (`Positives`), and keys z' = g_k(f_k(X')) without gradient; z = g_q(f_q(X)) with.
    f_k has dropout like f_q: where X' is X, that is what makes them differ.
 3. The keys enter the queue and the oldest leave it. "Before computing contrastive loss at the end of each batch, all
@@ -130,7 +131,7 @@ class MoCo(nn.Module):
         with torch.no_grad():
             others, counted = self.positives(self, texts)
             keys = self.key_head(self.key_encoder(**self.tokens(others)))
-        # Weights that autocast remembers from a pass without gradients would have none below (PyTorch before 2.6).
+        # Weights that autocast remembers from a pass without gradients would have none below, in some PyTorch versions.
         torch.clear_autocast_cache()
         z = self.head(self.encoder(input_ids=input_ids, attention_mask=attention_mask))
         held = self.queue.push(keys)

@@ -122,7 +122,7 @@ class BackTranslation:
 
     def prepare(self, texts: Sequence[str], folder: Path, device: torch.device, progress: Progress | None) -> None:
         """Translate what neither this object nor `folder` knows; an interrupted call goes on where it was."""
-        memory = Memory(folder, json.dumps([self._content(), self._beams]))
+        memory = Memory(folder / "translations", json.dumps([self._content(), self._beams]))
         self._known |= memory.read()
         wanted = dict.fromkeys(sentence for text in texts for sentence in sentences(text))
         missing = [sentence for sentence in wanted if sentence not in self._known]

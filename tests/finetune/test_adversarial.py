@@ -191,7 +191,8 @@ def test_a_seed_decides_the_outcome_and_epochs_come_after_the_clean_ones() -> No
     again, same = run(found, SHORT)
     assert scores == same
     assert all(torch.equal(a, b) for a, b in zip(victim.parameters(), again.parameters(), strict=True))
-    assert set(scores) == {"validation_accuracy", "best_epoch", "words_replaced", "fooled"}
+    assert set(scores) == {"validation_accuracy", "best_epoch", "words_replaced", "fooled", "adversarial_texts"}
+    assert scores["adversarial_texts"] == 32
     assert scores["best_epoch"] in (2, 3)
     assert 0 < scores["words_replaced"] <= 0.4
     steps = [text for text in told if "replaced" in text]
@@ -208,6 +209,14 @@ def test_the_last_epoch_is_kept_where_that_is_asked() -> None:
     assert scores["validation_accuracy"] == pytest.approx(accuracy(last, [e.texts for e in validation], validation))
 
 
+def test_adversarial_epochs_may_be_other_than_the_tasks() -> None:
+    found = data(16)
+    one, scores = run(found, SHORT, epochs=1)
+    other, same = run(found, SHORT.model_copy(update={"epochs": 1}))
+    assert scores == same and scores["best_epoch"] == 2
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
 def test_no_clean_epoch_is_kept_however_good_it_was() -> None:
     """The learning rate is so small that all epochs are equally accurate: of equal ones the first is kept."""
     _, scores = run(data(16), SHORT.model_copy(update={"learning_rate": 1e-9}), clean_epochs=2)
@@ -219,7 +228,7 @@ def test_a_protected_column_that_the_task_lacks_is_named() -> None:
         run(data(16), SHORT, protect={"single": ("premises",)})
 
 
-@pytest.mark.parametrize("wrong", [{"share": 0}, {"share": 1.5}, {"max_words": 0}, {"until": "never"}, {"epochs": 3}])
+@pytest.mark.parametrize("wrong", [{"share": 0}, {"share": 1.5}, {"max_words": 0}, {"until": "never"}, {"epochs": 0}])
 def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         adversarial.Options(**wrong)

@@ -97,6 +97,10 @@ def test_a_suite_attacks_the_training_texts_first(tmp_path: Path, monkeypatch: p
     record = store.record(tuned)
     assert record is not None
     (added,) = [score.value for score in record.scores if score.name == "adversarial_texts"]
+    assert {score.name: score.n for score in record.scores} == {
+        **dict.fromkeys(("validation_accuracy", "best_epoch"), 10),
+        "adversarial_texts": added,
+    }
     changed = [o for o in outcomes if o.perturbed not in (None, o.original)]
     assert added == len(changed)
     # The attack on training texts is no cell of the table.

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from rbench import mini
+from rbench.encoders.load import _wanted
 from rbench.encoders.locate import fingerprint, locate
 from rbench.errors import JobError, ResourceError
 from rbench.mini.paraphrase import paraphrase
@@ -82,6 +83,12 @@ def test_a_marian_folder_is_found_and_known_by_its_content(tmp_path: Path) -> No
         (where / name).write_bytes((where / name).read_bytes() + b" ")
         seen.add(fingerprint(where))
     assert len(seen) == 5, "what a translation depends on is in it"
+
+
+def test_what_a_translation_needs_is_downloaded() -> None:
+    """A repository of the hub without safetensors, as most translation models are."""
+    files = ["config.json", "generation_config.json", "pytorch_model.bin", "source.spm", "target.spm", "vocab.json"]
+    assert _wanted([*files, "rust_model.ot", "tf_model.h5", "README.md"], code=False) == files
 
 
 def test_without_models_it_is_said_which_and_where_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,8 @@ class Prepared(Protocol):
     def prepare(self, texts: Sequence[str], folder: Path, progress: Callable[[int, int, str], None] | None) -> None:
         """Make it, or find it in `folder`, which several runs share: by content, and written whole or not at all.
 
-        `texts` are those trained on, in the order in which they are given in any run. JobError where it cannot be made.
+        `texts` are those trained on, in the order in which they are given in any run: where the steps are too few for
+        the corpus, a sample that they see once. JobError where it cannot be made.
         """
         ...
 
@@ -92,7 +93,8 @@ class ObjectiveModule(Protocol):
     """What a module in this package exports.
 
     `missing`, where it has one, says which package it lacks here. One that edits words has `NEEDS`, kinds of resources,
-    `resources: ResourceChoice` among its Options, and a `build` that takes `resources=` beside the rest.
+    `resources: ResourceChoice` among its Options, and a `build` that takes `resources=` beside the rest. Scores that
+    are not of held-out texts are in `COUNTED`, with the score that says of how many things they are.
     """
 
     Options: type[BaseModel]
@@ -116,6 +118,12 @@ def needs(name: str) -> tuple[ResourceKind, ...]:
     """The resources that the objective asks for."""
     kinds: tuple[ResourceKind, ...] = getattr(find(name), "NEEDS", ())
     return kinds
+
+
+def counted(name: str) -> dict[str, str]:
+    """Scores of what is counted while training, and by name the score that says how many there were."""
+    found: dict[str, str] = getattr(find(name), "COUNTED", {})
+    return found
 
 
 def missing(name: str) -> str:

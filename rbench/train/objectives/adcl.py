@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rbench.train.moco import MoCoObjective
 
 NEEDS: tuple[ResourceKind, ...] = ("masked_lm", "word_vectors", "stopwords")
+COUNTED = dict.fromkeys(("positives", "positives_unchanged", "loss_raised", "words_replaced"), "positives")
 
 
 class Options(Momentum):

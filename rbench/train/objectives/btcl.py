@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from rbench.train.moco import MoCoObjective
 
 
+COUNTED = dict.fromkeys(("positives", "positives_unchanged"), "positives")
+
+
 class Options(Momentum):
     """Nothing about the translation is printed: all ours."""
 

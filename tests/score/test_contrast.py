@@ -1,0 +1,162 @@
+"""Scores of contrast sets against counting by hand, and their intervals against resampling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.proportion import proportion_confint
+
+from rbench.score import SCORES, Judged, contrast_scores, judged, mean_score
+from rbench.score.contrast import effective
+from rbench.spec import Prediction, Score
+
+BUNDLES = st.lists(
+    st.builds(Judged, st.booleans(), st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6).map(tuple)),
+    max_size=12,
+)
+
+
+def named(bundles: list[Judged]) -> dict[str, Score]:
+    return {score.name: score for score in contrast_scores(bundles)}
+
+
+def slow(bundles: list[Judged]) -> dict[str, tuple[int, int]]:
+    """Numerators and denominators, one text at a time."""
+    found = {name: [0, 0] for name in SCORES}
+    for bundle in bundles:
+        wrong = 0 if bundle.original else 1
+        found["ori"][0] += 1 - wrong
+        for right, changed in bundle.edits:
+            for name in ("rev", "rev_changed" if changed else "rev_kept", "con_pairs"):
+                found[name][1] += 1
+                if right and (name != "con_pairs" or bundle.original):
+                    found[name][0] += 1
+            if not right:
+                wrong += 1
+        found["con"][0] += wrong == 0
+        for name in ("ori", "con"):
+            found[name][1] += 1
+    return {name: (right, n) for name, (right, n) in found.items()}
+
+
+@given(BUNDLES)
+def test_scores_are_shares_counted_one_by_one(bundles: list[Judged]) -> None:
+    scores = named(bundles)
+    assert tuple(scores) == SCORES
+    for name, (right, n) in slow(bundles).items():
+        score = scores[name]
+        assert score.n == n
+        assert score.value == (right / n if n else None)
+        if score.value is not None:
+            assert score.low is not None and score.high is not None
+            assert 0 <= score.low <= score.value <= score.high <= 1
+
+
+@given(BUNDLES)
+def test_consistency_is_the_strictest(bundles: list[Judged]) -> None:
+    scores = named(bundles)
+    if bundles:
+        assert scores["con"].value <= scores["ori"].value  # type: ignore[operator]
+    if scores["rev"].n:
+        assert scores["con_pairs"].value <= scores["rev"].value  # type: ignore[operator]
+
+
+def test_one_wrong_member_makes_a_bundle_inconsistent() -> None:
+    right, changed = (True, True), (False, True)
+    for original, edits in ((False, (right, right)), (True, (right, changed)), (True, (changed, right))):
+        assert named([Judged(original, edits)])["con"].value == 0
+    assert named([Judged(True, (right, (True, False)))])["con"].value == 1
+
+
+def test_with_one_edit_a_bundle_pairs_and_bundles_are_the_same_and_intervals_are_wilsons() -> None:
+    rng = np.random.default_rng(0)
+    bundles = [Judged(bool(a), ((bool(b), True),)) for a, b in rng.integers(0, 2, (40, 2))]
+    scores = named(bundles)
+    con, pairs = scores["con"], scores["con_pairs"]
+    assert (con.value, con.n, con.low, con.high) == (pairs.value, pairs.n, pairs.low, pairs.high)
+    for name in ("ori", "rev", "con"):
+        score = scores[name]
+        assert score.value is not None and score.units == score.n == 40
+        expected = proportion_confint(round(score.value * 40), 40, method="wilson")
+        assert (score.low, score.high) == pytest.approx(expected)
+
+
+# ---------------------------------------------------------------------------------------------- edits in clusters
+
+
+def test_edits_that_agree_within_bundles_count_as_so_many_bundles() -> None:
+    alike = [Judged(True, ((i % 2 == 0, True),) * 4) for i in range(50)]
+    assert named(alike)["rev"].units == pytest.approx(50)
+    assert named(alike)["rev"].n == 200
+    mixed = [Judged(True, ((True, True), (False, True))) for _ in range(50)]
+    assert named(mixed)["rev"].units == 100, "never more than there are edits"
+
+
+def test_all_right_or_all_wrong_says_as_much_as_its_bundles() -> None:
+    for right in (True, False):
+        score = named([Judged(True, ((right, True),) * 4)] * 30)["rev"]
+        assert score.units == 30 and score.value == right
+        assert (score.low, score.high) == pytest.approx(proportion_confint(30 * right, 30, method="wilson"))
+
+
+def test_the_number_of_units_is_that_of_resampling_bundles() -> None:
+    """p (1 - p) / units is the variance of the share when bundles are drawn with replacement."""
+    rng = np.random.default_rng(1)
+    clusters = []
+    for size in rng.integers(1, 9, 80):
+        easy = rng.beta(1.5, 1)  # how easy a bundle is
+        clusters.append((int(rng.binomial(size, easy)), int(size)))
+    right, n = np.array(clusters).T
+    draws = rng.integers(0, 80, (20000, 80))
+    shares = right[draws].sum(axis=1) / n[draws].sum(axis=1)
+    share = right.sum() / n.sum()
+    assert effective(clusters) == pytest.approx(share * (1 - share) / shares.var(), rel=0.08)
+    assert effective(clusters) < n.sum()
+
+
+# ------------------------------------------------------------------------------------------------- from predictions
+
+
+def prediction(bundle: str, original: bool, label: int, said: int) -> Prediction:
+    return Prediction(bundle=bundle, example_id="x", original=original, label=label, prediction=said)
+
+
+def test_predictions_become_bundles() -> None:
+    found = judged(
+        [
+            prediction("a", True, 1, 1),
+            prediction("a", False, 0, 0),
+            prediction("a", False, 1, 0),
+            prediction("b", False, 2, 2),
+            prediction("b", True, 0, 1),
+        ]
+    )
+    assert found == [Judged(True, ((True, True), (False, False))), Judged(False, ((True, True),))]
+
+
+@pytest.mark.parametrize("originals", [0, 2])
+def test_a_bundle_has_one_original(originals: int) -> None:
+    with pytest.raises(ValueError, match=f"bundle a has {originals} originals"):
+        judged([prediction("a", False, 1, 1), *[prediction("a", True, 1, 1)] * originals])
+
+
+# ------------------------------------------------------------------------------------------------------------ seeds
+
+
+def test_seeds_are_averaged_and_their_interval_is_as_wide_as_ones() -> None:
+    runs = [named([Judged(i < right, ()) for i in range(100)])["ori"] for right in (60, 70, 80)]
+    mean, deviation = mean_score(runs)
+    assert (mean.value, mean.n) == (pytest.approx(0.7), 100)
+    assert deviation == pytest.approx(0.1)
+    assert (mean.low, mean.high) == pytest.approx(proportion_confint(70, 100, method="wilson"))
+    alone, none = mean_score(runs[:1])
+    assert alone == runs[0] and none is None
+
+
+def test_a_mean_of_what_is_not_defined_is_not_either() -> None:
+    nothing = Score(name="rev_kept", value=None, n=0)
+    assert mean_score([nothing, nothing]) == (nothing, None)
+    with pytest.raises(ValueError, match="same share of the same bundles"):
+        mean_score([nothing, Score(name="rev_kept", value=0.5, n=2)])

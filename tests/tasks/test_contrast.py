@@ -1,0 +1,196 @@
+"""Contrast sets: which rows are a bundle, what is left out and counted, and what may not be trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import rbench
+from rbench.errors import ResourceError
+from rbench.registry import Registry
+from rbench.spec import ContrastSpec, TaskSpec
+from rbench.tasks import local, locate_contrast, open_contrast, open_task
+from tests.tasks.conftest import Write
+
+TASK = TaskSpec(name="ask", kind="pair", columns=("question", "passage"), labels=("no", "yes"))
+FOLDER = Path(rbench.__file__).parent / "contrast"
+FILES = sorted(FOLDER.glob("*.yaml"))
+
+
+def spec(**more: Any) -> ContrastSpec:
+    given: dict[str, Any] = {
+        "name": "asked",
+        "task": "ask",
+        "local": "asked/test",
+        "original": {"question": "q", "passage": "{title} -- {text}", "label": "a"},
+        "perturbed": {"question": "q2", "passage": "{title} -- {text}", "label": "a2"},
+    }
+    return ContrastSpec.model_validate(given | more)
+
+
+def row(pair: str, q: str, q2: str, a: int | str, a2: int | str, text: str = "Snow is white.") -> dict[str, Any]:
+    return {"pair_id": pair, "title": "Snow", "text": text, "q": q, "q2": q2, "a": a, "a2": a2}
+
+
+ROWS = [
+    row("x-0", "is snow white", "is snow black", 1, 0),
+    row("x-1", "Is snow white?", "is snow pale", 1, 1),  # the same original in other writing, and an edit that keeps it
+    row("y-0", "is snow red", "is snow white", 0, 1),
+    row("y-1", "is snow red", "Is snow white!", "no", "yes"),  # repeats an edit of its bundle
+    row("y-2", "is snow red", "is snow unk", 0, 2),
+    row("z-0", "is snow cold", "is snow cold", 1, 0),  # the same text under another label
+    row("e-0", "is snow wet", " ", 1, 0),
+]
+
+
+def test_rows_of_one_original_are_a_bundle(write: Write, tmp_path: Path) -> None:
+    write("asked/test", ROWS)
+    data = open_contrast(spec(), TASK, [tmp_path])
+    assert [bundle.id for bundle in data.bundles] == ["x-0", "y-0", "z-0"]
+    first = data.bundles[0]
+    assert first.original == ("x-0:original", ("is snow white", "Snow -- Snow is white."), 1)
+    assert [edit.id for edit in first.edits] == ["x-0", "x-1"]
+    assert [edit.label for edit in data.bundles[1].edits] == [1, 1]
+    assert data.texts == 3 + 5
+
+
+def test_what_is_unlike_the_rest_is_counted(write: Write, tmp_path: Path) -> None:
+    write("asked/test", ROWS)
+    data = open_contrast(spec(), TASK, [tmp_path])
+    assert data.counts == {
+        "bundles": 3,
+        "edits": 5,
+        "edits_label_changed": 4,
+        "edits_label_kept": 1,
+        "edits_same_text": 1,
+        "edits_repeated": 1,
+    }
+    assert data.dropped == {"label outside the map": 1, "text is empty": 1}
+    assert data.where["label outside the map"][0].endswith("test.jsonl:5")
+
+
+def test_the_content_alone_makes_the_fingerprint(write: Write, tmp_path: Path) -> None:
+    write("one/asked/test", ROWS)
+    write("two/asked/test", ROWS)
+    write("three/asked/test", [*ROWS[:-1], row("e-0", "is snow wet", "is snow dry", 1, 0)])
+    prints = [open_contrast(spec(), TASK, [tmp_path / name]).fingerprint for name in ("one", "two", "three")]
+    assert prints[0] == prints[1] != prints[2]
+
+
+# ------------------------------------------------------------------------------------------------------- leakage
+
+
+def asked(n: int, text: str) -> list[dict[str, Any]]:
+    return [{"question": f"is it {i}", "passage": f"{text} {i}", "label": i % 2} for i in range(n)]
+
+
+@pytest.fixture
+def leaking(write: Write, tmp_path: Path) -> Path:
+    """A task that trains on an original, on an edit, and on another question about the set's passage."""
+    passage = "Snow -- Snow is white."
+    leaks = [
+        {"question": "is snow white", "passage": passage, "label": 1},
+        {"question": "IS SNOW BLACK", "passage": passage, "label": 0},
+        {"question": "is snow soft", "passage": passage, "label": 1},
+        {"question": "is snow hard", "passage": "Snow is white.", "label": 0},
+    ]
+    write("asked/test", ROWS)
+    write("ask/train", [*asked(5, "train"), *leaks])
+    write("ask/validation", [*asked(3, "validation"), leaks[0]])
+    write("ask/test", [*asked(3, "test"), leaks[1]])
+    return tmp_path
+
+
+def test_rows_of_the_set_are_neither_trained_on_nor_selected_by(leaking: Path) -> None:
+    reserved = open_contrast(spec(), TASK, [leaking]).reserved
+    plain, data = open_task(TASK, [leaking]), open_task(TASK, [leaking], [reserved])
+    assert plain.sizes == {"train": 8, "validation": 4, "test": 4}, "one is in the test split anyway"
+    assert data.sizes == {"train": 7, "validation": 3, "test": 4}
+    assert data.dropped == {"train: also in test": 1, "train: also in asked": 1, "validation: also in asked": 1}
+    assert data.fingerprint != plain.fingerprint
+    assert [e.texts[0] for e in data.split("train")][-2:] == ["is snow soft", "is snow hard"]
+
+
+def test_rows_that_share_a_column_are_not_either_where_the_set_says_so(leaking: Path) -> None:
+    shares = {"passage": ["{title} -- {text}", "{text}"]}
+    reserved = open_contrast(spec(shares=shares), TASK, [leaking]).reserved
+    data = open_task(TASK, [leaking], [reserved])
+    assert data.sizes == {"train": 5, "validation": 3, "test": 4}
+    assert data.dropped["train: also in asked"] == 3
+
+
+def test_a_set_without_a_leak_changes_no_fingerprint(leaking: Path, write: Write) -> None:
+    write("asked/test", [row("n-0", "is snow new", "is snow old", 1, 0, "Nobody knows.")])
+    reserved = open_contrast(spec(), TASK, [leaking]).reserved
+    assert open_task(TASK, [leaking], [reserved]).fingerprint == open_task(TASK, [leaking]).fingerprint
+
+
+# ----------------------------------------------------------------------------------------------- what is refused
+
+
+def test_a_set_that_is_not_there_says_where_it_comes_from(tmp_path: Path) -> None:
+    for look in (
+        lambda: open_contrast(spec(source="a paper"), TASK, [tmp_path]),
+        lambda: locate_contrast(spec(source="a paper"), [tmp_path]),
+    ):
+        with pytest.raises(ResourceError) as caught:
+            look()
+        for words in (
+            "`asked`",
+            str(tmp_path),
+            "asked/test.jsonl",
+            "on the hub",
+            "published as a paper",
+            "--data",
+            "q2",
+        ):
+            assert words in str(caught.value)
+
+
+def test_a_missing_column_is_named_with_its_place(write: Write, tmp_path: Path) -> None:
+    write("asked/test", [{key: value for key, value in ROWS[0].items() if key != "title"}])
+    with pytest.raises(ResourceError, match=r"test\.jsonl:1: contrast set `asked` needs a column `title`"):
+        open_contrast(spec(), TASK, [tmp_path])
+
+
+def test_a_set_of_which_nothing_is_left_is_refused(write: Write, tmp_path: Path) -> None:
+    write("asked/test", [row("a", "one", "two", 7, 7)])
+    with pytest.raises(ResourceError, match=r"nothing is left of it \(1 label outside the map\)"):
+        open_contrast(spec(), TASK, [tmp_path])
+
+
+def test_a_set_has_one_origin() -> None:
+    with pytest.raises(ValueError, match="either a `local` file or a `generator`"):
+        spec(generator="mini-nli")
+
+
+# --------------------------------------------------------------------------------------------------- rbench's own
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_file_is_a_contrast_set_of_a_task_that_names_one(path: Path) -> None:
+    own = ContrastSpec.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    task = TaskSpec.model_validate(
+        yaml.safe_load((FOLDER.parent / "tasks" / f"{own.task}.yaml").read_text(encoding="utf-8"))
+    )
+    assert own.name == path.stem and own.title and own.licence
+    assert set(own.original) == set(own.perturbed) == {*task.columns, "label"}
+    assert set(own.shares) <= set(task.columns)
+    assert task.contrast in {file.stem for file in FILES}
+    if own.local is not None:
+        assert local.SOURCE.fullmatch(own.local)
+        assert own.source.startswith("github.com/") and own.reference
+    assert any("bundle" in note for note in own.notes), "what a bundle is, below every table"
+
+
+def test_the_papers_four_tasks_have_contrast_sets() -> None:
+    registry = Registry()
+    named = {
+        name: yaml.safe_load(registry.path("tasks", name).read_text()).get("contrast")
+        for name in ("imdb", "snli", "perspectrum", "boolq")
+    }
+    assert named == {name: f"contrast_{name}" for name in named}
+    assert "contrast_imdb_cad" in registry.names("contrast")

@@ -1,0 +1,249 @@
+"""Suites with `evaluate: [contrast]`: from the file to the record, and back from what the victim said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rbench import api, mini
+from rbench.cache import WeightCache, default_cache
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.errors import ResourceError
+from rbench.prepare import Options, prepare
+from rbench.spec import ContrastJob, EvaluateJob, Job, Plan, Record
+from rbench.store import Store
+from tests import tiny
+
+TASK = """\
+kind: single
+columns: [text]
+labels: [bad, good]
+contrast: films-edited
+training: {learning_rate: 5.0e-3, epochs: 2}
+"""
+SET = """\
+task: films
+local: films-edited/test
+original: {text: before, label: was}
+perturbed: {text: after, label: "is"}
+"""
+SUITE = (
+    "encoders: [toy]\ntasks: [films]\nevaluate: [contrast]\nfinetune: [clean, probe]\nseeds: [0, 1]\nresources: mini\n"
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    write(tmp_path / "mine/tasks/films.yaml", TASK)
+    write(tmp_path / "mine/contrast/films-edited.yaml", SET)
+    write(tmp_path / "mine/encoders/toy.yaml", "base: toy\npooling: mean\n")
+    write(tmp_path / "suite.yaml", SUITE)
+    tiny.write_bert(tmp_path / "models" / "toy")
+    data = tiny.data(train=64)
+    for split in ("train", "validation", "test"):
+        rows = [{"text": example.texts[0], "label": example.label} for example in data.split(split)]
+        lines(tmp_path / f"data/films/{split}.jsonl", rows)
+    edits(tmp_path)
+    return tmp_path
+
+
+def write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def lines(file: Path, rows: list[dict[str, Any]]) -> None:
+    write(file, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def edits(place: Path, n: int = 30, leak: str | None = None) -> None:
+    """Test sentences, each with its word that decides turned, and once more with another word of the same kind."""
+    opposite = dict(zip(tiny.GOOD + tiny.BAD, tiny.BAD + tiny.GOOD, strict=True))
+    kin = {word: words[(i + 1) % 4] for words in (tiny.GOOD, tiny.BAD) for i, word in enumerate(words)}
+    rows = []
+    for i, example in enumerate(tiny.data().split("test")[:n]):
+        for kind, table in (("turned", opposite), ("kept", kin)):
+            after = " ".join(table.get(word, word) for word in example.texts[0].split())
+            label = 1 - example.label if kind == "turned" else example.label
+            rows.append(
+                {
+                    "pair_id": f"{i}-{kind}",
+                    "before": example.texts[0],
+                    "after": after,
+                    "was": example.label,
+                    "is": label,
+                }
+            )
+    if leak is not None:
+        rows.append({"pair_id": "leak", "before": leak, "after": f"{leak} and", "was": 1, "is": 0})
+    lines(place / "data/films-edited/test.jsonl", rows)
+
+
+def options(place: Path, **more: Any) -> Options:
+    folders = {"include": (place / "mine",), "data": (place / "data",), "models": (place / "models",)}
+    return Options(**folders, device="cpu", **more)
+
+
+def job_of(plan: Plan, name: str) -> Job:
+    (job,) = [job for job in plan.jobs if job.name == name]
+    return job
+
+
+def record_of(store: Store, job: Job) -> Record:
+    record = store.record(job)
+    assert record is not None
+    return record
+
+
+# --------------------------------------------------------------------------------------------------------- whole runs
+
+
+def test_a_suite_evaluates_each_victim_right_after_it_is_made(place: Path) -> None:
+    planned = api.plan("suite.yaml", options(place))
+    assert [job.name for job in planned.jobs] == [
+        f"{stage}/toy/films/{strategy}{end}/seed{seed}"
+        for seed in (0, 1)
+        for strategy in ("clean", "probe")
+        for stage, end in (("finetune", ""), ("evaluate", "/films-edited"))
+    ]
+    for victim, evaluation in zip(planned.jobs[::2], planned.jobs[1::2], strict=True):
+        assert evaluation.needs == (victim.key,) and isinstance(evaluation.spec, ContrastJob)
+        assert planned.estimates[evaluation.key].examples == 90
+    assert "films-edited: local" in " ".join(planned.notes)
+
+
+def test_the_record_is_what_the_victim_says_text_by_text(place: Path) -> None:
+    result = api.run("suite.yaml", options(place))
+    assert not result.failed and result.complete == 8
+    (table,) = result.tables
+    assert "films Con" in table and (result.run / "tables" / "contrast.tex").is_file()
+    store, plan = Store(result.run), prepare("suite.yaml", options(place)).plan
+    for job in plan.jobs:
+        if job.stage == "evaluate":
+            check(store, job)
+    again = api.run("suite.yaml", options(place))
+    assert again.tables == result.tables
+
+
+def check(store: Store, job: Job) -> None:
+    victim, _ = EncoderClassifier.load(WeightCache(default_cache()).folder(job.needs[0]))
+    rows = [json.loads(line) for line in Path("data/films-edited/test.jsonl").read_text().splitlines()]
+
+    def right(text: str, label: int) -> bool:
+        with torch.no_grad():
+            return int(victim(**victim.tokenizer(text, return_tensors="pt")).logits.argmax()) == label
+
+    originals = {row["before"]: right(row["before"], row["was"]) for row in rows}
+    after = [(row["before"], right(row["after"], row["is"]), row["was"] != row["is"]) for row in rows]
+    bundles = [originals[text] and all(ok for before, ok, _ in after if before == text) for text in originals]
+    expected = {
+        "ori": sum(originals.values()) / 30,
+        "rev": sum(ok for _, ok, _ in after) / 60,
+        "con": sum(bundles) / 30,
+        "rev_changed": sum(ok for _, ok, changed in after if changed) / 30,
+        "rev_kept": sum(ok for _, ok, changed in after if not changed) / 30,
+        "con_pairs": sum(ok and originals[before] for before, ok, _ in after) / 60,
+    }
+    record = record_of(store, job)
+    assert {score.name: score.value for score in record.scores} == pytest.approx(expected)
+    assert record.counts["bundles"] == record.counts["edits_label_kept"] == 30
+    assert record.provenance.weights_hash and record.provenance.dataset_fingerprint
+    predictions = store.predictions(job)
+    assert len(predictions) == 90 and sum(one.original for one in predictions) == 30
+    assert not any(word in json.dumps([one.model_dump() for one in predictions]) for word in ("film", "good")), (
+        "no texts"
+    )
+    said = {one.example_id: one.prediction == one.label for one in predictions}
+    assert [said[row["pair_id"]] for row in rows] == [ok for _, ok, _ in after]
+
+
+def test_it_stands_beside_attacks_and_sts_tasks(place: Path) -> None:
+    write(place / "suite.yaml", SUITE + "attacks: pwws\nnum_examples: 5\n")
+    plan = api.plan("suite.yaml", options(place, overrides=("evaluate=[mini-sts, contrast]",))).plan
+    assert [job.stage for job in plan.jobs] == ["evaluate", *["finetune", "evaluate"] * 4, *["attack"] * 4]
+    assert isinstance(plan.jobs[0].spec, EvaluateJob)
+    assert [table.metric for table in plan.suite.tables] == ["asr", "sts", "contrast"]
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan, "both kinds of evaluation are told apart again"
+
+
+def test_the_embedded_world_has_contrast_sets(place: Path) -> None:
+    write(place / "suite.yaml", SUITE.replace("films", "mini-sentiment").replace("[clean, probe]", "probe"))
+    quick = ("seeds=0", "training={max_train: 64, max_validation: 16}")
+    result = api.run("suite.yaml", options(place, overrides=quick))
+    assert not result.failed
+    job = prepare("suite.yaml", options(place, overrides=quick)).plan.jobs[-1]
+    assert record_of(Store(result.run), job).counts["edits"] == len(mini.contrast_rows("mini-sentiment"))
+
+
+def test_an_edit_that_is_cut_off_is_counted(place: Path) -> None:
+    # Eight tokens: of six words and two special ones, the last edited words are cut.
+    long = [{"pair_id": "x", "before": "the film was a good story and dull", "was": 1}]
+    lines(
+        place / "data/films-edited/test.jsonl",
+        [{**row, "after": "the film was a good story and fine", "is": 0} for row in long],
+    )
+    result = api.run("suite.yaml", options(place, overrides=("training.max_length=8", "seeds=0", "finetune=probe")))
+    assert not result.failed
+    job = prepare(
+        "suite.yaml", options(place, overrides=("training.max_length=8", "seeds=0", "finetune=probe"))
+    ).plan.jobs[-1]
+    counts = record_of(Store(result.run), job).counts
+    assert (counts["texts_cut"], counts["edits_read_as_original"]) == (2, 1)
+    assert "1 edits that it reads as their original" in result.tables[0]
+
+
+# ------------------------------------------------------------------------------------------------------------ leakage
+
+
+def test_what_is_in_the_set_is_not_trained_on_and_counted(place: Path) -> None:
+    leak = tiny.data(train=64).split("train")[1].texts[0]
+
+    def keys(evaluate: str) -> tuple[str, Plan]:
+        plan = prepare("suite.yaml", options(place, overrides=(f"evaluate={evaluate}",))).plan
+        return job_of(plan, "finetune/toy/films/clean/seed0").key, plan
+
+    assert keys("[contrast]")[0] == keys("[]")[0], "without a leak, victims are those of any suite"
+    edits(place, leak=leak)
+    key, plan = keys("[contrast]")
+    assert key != keys("[]")[0]
+    result = api.run("suite.yaml", options(place, only="*toy/films/probe*seed0"))
+    assert not result.failed
+    store = Store(result.run)
+    assert record_of(store, job_of(plan, "finetune/toy/films/probe/seed0")).counts["train_rows"] < 64
+    counts = record_of(store, job_of(plan, "evaluate/toy/films/probe/films-edited/seed0")).counts
+    assert counts["train_kept_out"] >= 1 and "validation_kept_out" in counts
+    assert any("also in films-edited" in note for note in prepare("suite.yaml", options(place)).notes)
+    assert f"rows kept out of training for it: {counts['train_kept_out']} of train" in result.tables[0]
+
+
+# ---------------------------------------------------------------------------------------------------------- job keys
+
+
+def test_the_key_has_the_content_of_the_set_and_no_place(place: Path) -> None:
+    def key() -> str:
+        return job_of(prepare("suite.yaml", options(place)).plan, "evaluate/toy/films/clean/films-edited/seed0").key
+
+    first = key()
+    (place / "data").rename(place / "elsewhere")
+    (place / "data").symlink_to(place / "elsewhere")
+    write(place / "mine/contrast/films-edited.yaml", "title: new\nsource: a place\n" + SET)
+    write(place / "mine/tasks/films.yaml", "title: new\n" + TASK)
+    assert key() == first
+    edits(place, n=29)
+    assert key() != first
+
+
+# ---------------------------------------------------------------------------------------------------- what is refused
+
+
+def test_a_set_that_is_missing_is_told_before_any_work(place: Path) -> None:
+    (place / "data/films-edited/test.jsonl").unlink()
+    with pytest.raises(ResourceError, match=r"contrast set `films-edited`: no films-edited/test\.jsonl"):
+        api.run("suite.yaml", options(place))
+    assert not Path("results").exists()
