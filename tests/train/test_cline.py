@@ -14,13 +14,16 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from rbench import encoders, mini
+from rbench.cache import default_cache
 from rbench.errors import JobError, ResourceError
 from rbench.load import load_resources
+from rbench.prepare import Options
 from rbench.registry import Registry
 from rbench.resources import Resources
-from rbench.spec import ResourceProfile, Source
+from rbench.spec import PretrainJob, ResourceProfile, Source
 from rbench.train import edited, pretrain
 from rbench.train.objectives import cline
+from rbench.training import train
 from tests import tiny
 from tests.train import bases
 
@@ -145,6 +148,43 @@ def test_what_cannot_be_is_said_before_work(base: Path, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="head of a DistilBertForMaskedLM is not known"):
         where = tmp_path / "distil"
         cline.build(cline.Options(), bases.spec("cline", where), where, resources=MINI)
+
+
+ENTRY = """\
+architecture: {hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}
+train: {objective: cline, data: mini-corpus, steps: 2, batch_size: 8, options: {resources: RESOURCES}}
+"""
+
+
+@pytest.fixture
+def included(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
+    """Encoders `ours`, with the embedded world's words, and `words`, with WordNet's, which is nowhere."""
+    import nltk
+
+    monkeypatch.setattr(nltk.data, "path", [])
+    (tmp_path / "mine" / "encoders").mkdir(parents=True)
+    for name, profile in (("ours", "mini"), ("words", "standard")):
+        text = ENTRY.replace("RESOURCES", profile)
+        (tmp_path / "mine" / "encoders" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return Options(include=(tmp_path / "mine",), device="cpu")
+
+
+def test_the_job_says_which_words_it_was_trained_with(included: Options) -> None:
+    trained = train("ours", options=included)
+    job = trained.record.job.spec
+    assert isinstance(job, PretrainJob) and job.resources is not None
+    assert job.resources.name == "mini" and set(job.resource_fingerprints) == {"synonyms", "pos_tagger"}
+    assert {"hits", "masked_accuracy", "synonym_share"} <= {score.name for score in trained.record.scores}
+    found = list((default_cache() / "prepared").glob("edits-*.jsonl"))
+    assert found, "what was prepared stays in the cache"
+
+
+def test_wordnet_missing_is_said_before_work_with_what_to_do(included: Options) -> None:
+    with pytest.raises(ResourceError) as error:
+        train("words", options=included)
+    said = str(error.value)
+    assert "python -m nltk.downloader wordnet" in said and "averaged_perceptron_tagger_eng" in said
+    assert "needed by encoder words" in said
 
 
 def test_options_are_within_bounds() -> None:
