@@ -14,7 +14,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from itertools import chain
@@ -78,10 +78,11 @@ class Counts:
     """Texts of which x_syn is the text itself."""
     without_antonym: int = 0
     """Texts whose x_ant has no antonym."""
-    without_either: int = 0
+    without_negative: int = 0
     """Texts of which x_ant is the text itself."""
-    synonym_rate: float = field(default=0.0)
-    antonym_rate: float = field(default=0.0)
+    synonym_rate: float = 0.0
+    """Share aimed at in a sentence that has enough to replace, so that the corpus has its own (`edits.rate`)."""
+    antonym_rate: float = 0.0
 
     def add(self, found: Tagged, synonymous: Edit, contrary: Edit) -> None:
         """Count one text's."""
@@ -92,7 +93,7 @@ class Counts:
         self.strangers += len(contrary.spans) - contrary.antonyms
         self.without_synonym += not synonymous.spans
         self.without_antonym += not contrary.antonyms
-        self.without_either += not contrary.spans
+        self.without_negative += not contrary.spans
 
     @property
     def synonym_share(self) -> float:
@@ -108,7 +109,7 @@ class Counts:
         return (
             f"{self.synonym_share:.1%} of words replaced in x_syn and {self.antonym_share:.1%} in x_ant (antonyms "
             f"{self.antonyms / max(1, self.words):.1%}); of {self.texts} texts {self.without_synonym} have no x_syn, "
-            f"{self.without_antonym} no antonym, {self.without_either} no x_ant"
+            f"{self.without_antonym} no antonym, {self.without_negative} no x_ant"
         )
 
 

@@ -62,6 +62,7 @@ def test_training_brings_a_sentence_nearer_to_what_says_the_same(tmp_path: Path)
         spec, None, texts, tmp_path / "out", seed=0, resources=MINI, progress=lambda done, of, text: said.append(text)
     )
     assert scores["hits"] > 0.75
+    assert 800 < scores["edited_texts"] <= 960 and scores["without_antonym"] < 100
     assert scores["synonym_share"] == pytest.approx(0.4, abs=0.02)
     assert scores["antonym_share"] == pytest.approx(0.2, abs=0.02)
     last = dict(part.split() for part in said[-1][:-1].replace(" (", ", ").split(", "))
@@ -174,7 +175,10 @@ def test_the_job_says_which_words_it_was_trained_with(included: Options) -> None
     job = trained.record.job.spec
     assert isinstance(job, PretrainJob) and job.resources is not None
     assert job.resources.name == "mini" and set(job.resource_fingerprints) == {"synonyms", "pos_tagger"}
-    assert {"hits", "masked_accuracy", "synonym_share"} <= {score.name for score in trained.record.scores}
+    sizes = {score.name: score.n for score in trained.record.scores}
+    values = {score.name: score.value for score in trained.record.scores}
+    assert sizes["hits"] == sizes["masked_accuracy"] == 400
+    assert values["edited_texts"] == sizes["without_antonym"] == 16 and sizes["synonym_share"] == values["edited_words"]
     found = list((default_cache() / "prepared").glob("edits-*.jsonl"))
     assert found, "what was prepared stays in the cache"
 

@@ -130,7 +130,7 @@ def test_what_was_replaced_is_counted() -> None:
     counts = Counts()
     made = list(edited.generate(texts, LEXICON, EditOptions(), 0, counts))
     assert [len(same.spans) for same, _ in made][1::2] == [0, 0]
-    assert (counts.texts, counts.words, counts.without_synonym, counts.without_either) == (4, 8, 2, 2)
+    assert (counts.texts, counts.words, counts.without_synonym, counts.without_negative) == (4, 8, 2, 2)
     assert counts.without_antonym == 3 and counts.antonyms == 1
     assert "of 4 texts 2 have no x_syn, 3 no antonym, 2 no x_ant" in str(counts)
 

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rbench")
 NEEDS = edited.NEEDS
+COUNTED = {
+    **dict.fromkeys(("synonym_share", "antonym_share"), "edited_words"),
+    **dict.fromkeys(("without_synonym", "without_antonym", "without_negative"), "edited_texts"),
+}
 
 
 class Options(EditOptions):
@@ -119,7 +123,7 @@ class Cline(MaskedEncoding):
         self._edits = edited.of_corpus(texts, folder, self._lexicon, self._edit_options, self._seed, progress)
         counts = self._edits.counts
         log.info("%s: %s", self._spec.name, counts)
-        if counts.without_either == counts.texts or counts.without_synonym == counts.texts:
+        if counts.without_negative == counts.texts or counts.without_synonym == counts.texts:
             raise JobError(
                 f"Encoder {self._spec.name}: no sentence of its corpus has a word that can be replaced (a verb, noun, "
                 f"adjective or adverb that the thesaurus of resources {self._options.resources.profile} has). Is it in "
@@ -167,22 +171,23 @@ class Cline(MaskedEncoding):
         }
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
-        """Of held-out texts, beside `masked_accuracy`: the share of those nearer to x_syn than to x_ant by the dot
-        product (`hits`), what was replaced in them, and the share without an antonym; the losses' weights.
+        """`masked_accuracy` of held-out texts, and the share of them nearer to x_syn than to x_ant by the dot product
+        (`hits`); what was replaced in the texts trained on (`Edits.counts`); the losses' weights.
         """
-        weights = {f"lambda_{name}": value for name, value in self.model.weights.lambdas.items()}
-        if not texts:
-            return weights
-        counts = edited.Counts()
-        edits = list(edited.generate(texts, self._lexicon, self._edit_options, self._seed, counts))
-        h, same, other = (
-            self.encode(kind) for kind in (texts, *([e.text for e in k] for k in zip(*edits, strict=True)))
-        )
-        hits = ((h * (same - other)).sum(1) > 0).mean()
-        said = {
-            "hits": float(hits),
-            "synonym_share": counts.synonym_share,
-            "antonym_share": counts.antonym_share,
-            "without_antonym": counts.without_antonym / counts.texts,
+        assert self._edits is not None, "prepare() comes first"
+        counts = self._edits.counts
+        of_training = {
+            "edited_texts": float(counts.texts),
+            "edited_words": float(counts.words),
+            **{name: float(getattr(counts, name)) for name in COUNTED},
         }
-        return {**super().scores(texts), **said, **weights}
+        weights = {f"lambda_{name}": value for name, value in self.model.weights.lambdas.items()}
+        return {**super().scores(texts), **self._hits(texts), **of_training, **weights}
+
+    def _hits(self, texts: Sequence[str]) -> dict[str, float]:
+        if not texts:
+            return {}
+        edits = edited.generate(texts, self._lexicon, self._edit_options, self._seed, edited.Counts())
+        same, other = zip(*edits, strict=True)
+        h, h_same, h_other = (self.encode(kind) for kind in (texts, [e.text for e in same], [e.text for e in other]))
+        return {"hits": float(((h * (h_same - h_other)).sum(1) > 0).mean())}
