@@ -23,6 +23,9 @@ model search path (--models, RBENCH_MODELS); a path with a separator in it is ta
 | stopwords        | `nltk`                     | none: NLTK's English list |
 |                  | `mini`                     | none |
 
+Behind `synonyms` of the kinds `wordnet` and `mini` stands a thesaurus too: hypernyms, antonyms and inflections, by part
+of speech (`Resources.thesaurus`).
+
 Where a kind that takes no name is given one (a suite's override of one resource), the name means a folder.
 
 `locate` finds them and names everything that is missing at once; `checks` is the same for `rbench doctor`; `Resources`

@@ -44,6 +44,15 @@ def listed_synonyms(path: Path) -> Callable[[str], list[str]]:
     return lambda word: list(ordered.get(word, ()))
 
 
+def open_tagger(kind: str) -> Callable[[Sequence[str]], Tags]:
+    """The tagger of this kind: `nltk` or `mini`."""
+    if kind == "mini":
+        from rbench.mini.lexical import pos_tags
+
+        return pos_tags
+    return NltkTagger()
+
+
 class NltkTagger:
     """NLTK's averaged perceptron with the universal tag set: `nltk.pos_tag(words, tagset="universal")`, loaded once."""
 

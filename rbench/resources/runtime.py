@@ -13,6 +13,7 @@ from rbench.resources import lexical
 from rbench.resources.locate import loader, locate
 from rbench.resources.masked_lm import MaskedLM
 from rbench.resources.sentences import Sentences, sentence_transformer, universal_sentence_encoder
+from rbench.resources.thesaurus import Thesaurus, open_thesaurus
 from rbench.spec import ResourceKind, ResourceProfile, Source
 from rbench.vectors import WordVectors, read_counterfitted, read_vectors
 
@@ -78,6 +79,14 @@ class Resources:
         return self._synonyms(word)
 
     @cached_property
+    def thesaurus(self) -> Thesaurus:
+        """What is known of a word under a part of speech, antonyms too: `rbench.resources.thesaurus`.
+
+        It stands behind the resource `synonyms`; ResourceError where that is a list of synonyms alone.
+        """
+        return open_thesaurus(self._source("synonyms")[0].kind)
+
+    @cached_property
     def masked_lm(self) -> MaskedLM:
         """The masked language model with its tokenizer."""
         source, where = self._source("masked_lm")
@@ -101,12 +110,7 @@ class Resources:
 
     @cached_property
     def _tagger(self) -> Callable[[Sequence[str]], lexical.Tags]:
-        source, _ = self._source("pos_tagger")
-        if source.kind == "mini":
-            from rbench.mini.lexical import pos_tags
-
-            return pos_tags
-        return lexical.NltkTagger()
+        return lexical.open_tagger(self._source("pos_tagger")[0].kind)
 
     def pos_tags(self, words: Sequence[str]) -> lexical.Tags:
         """(word, universal tag) for each word, in context; remembered."""

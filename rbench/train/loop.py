@@ -86,6 +86,9 @@ def pretrain(
             objective.save(out)
             return scores
         chosen, held_out = _hold_out(texts, seed)
+        if train.steps is not None and isinstance(objective, objectives.Prepared):
+            # They are shuffled: the first are a sample. What no step will see need not be prepared.
+            chosen = chosen[: train.steps * train.batch_size]
         selector = None
         if selection is not None:
             selector = Selector(selection, objective, every=train.select_every, patience=train.patience, name=spec.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from rbench.spec import EncoderSpec
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
 
+log = logging.getLogger("rbench")
 _TRANSFORMED = (
     "Encoder {}: a {} transform follows the pooling of its base, and what is trained below it would no longer fit it. "
     "Train the base's own base, then fit the transform on the result."
@@ -26,7 +28,8 @@ _TRANSFORMED = (
 def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
     """(masked LM, tokenizer). An architecture of our own speaks the embedded world's language and gets its tokenizer.
 
-    JobError where the architecture's keys are not those of a BertConfig.
+    A base without a masked-LM head gets a new one, and the log says so. JobError where the architecture's keys are not
+    those of a BertConfig.
     """
     from transformers import AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM
 
@@ -36,7 +39,11 @@ def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
                 f"Encoder {spec.name}: static word vectors are no masked LM, so none can be trained from them."
             )
         folder = _folder(spec, base)
-        model = AutoModelForMaskedLM.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
+        model, info = AutoModelForMaskedLM.from_pretrained(
+            folder, trust_remote_code=spec.trust_remote_code, output_loading_info=True
+        )
+        if info["missing_keys"]:
+            log.info("%s: its base has no masked-LM head; a new one is trained with it", spec.name)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
         return keep_layers(model, spec.layers), tokenizer
     config, tokenizer = _architecture(spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,23 @@ from rbench.train.selection import Selector
 
 
 class Rows(Dataset[dict[str, Any]]):
-    """Encoded texts; `lengths` in tokens where texts are to be grouped, which has them all encoded at once."""
+    """Encoded texts; `lengths` in tokens where texts are to be grouped, which has them all encoded at once.
+
+    Nothing is encoded before it is asked for: an objective may have to prepare the texts first.
+    """
 
     def __init__(self, texts: list[str], features: Callable[[str], dict[str, Any]], grouped: bool) -> None:
         self._texts = texts
         self._features = features
-        self._rows = [features(text) for text in texts] if grouped else None
-        self.lengths = [len(row["input_ids"]) for row in self._rows] if self._rows is not None else None
+        self._grouped = grouped
+
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]] | None:
+        return [self._features(text) for text in self._texts] if self._grouped else None
+
+    @cached_property
+    def lengths(self) -> list[int] | None:
+        return [len(row["input_ids"]) for row in self._rows] if self._rows is not None else None
 
     def __len__(self) -> int:
         return len(self._texts)

@@ -210,7 +210,7 @@ def test_main_ends_with_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: p
         (["run", "x", "--data", "/no/such/folder"], "does not exist"),
         (["run", "x", "--sed", "seeds=1"], "No such option"),
         (["table", "x", "--metric", "arr"], 'unknown metric "arr"; did you mean asr'),
-        (["table", "x", "--metric", "zzzz"], "valid are: asr, aua, clean, contrast, oracle_asr, perturbed, queries"),
+        (["table", "x", "--metric", "zzzz"], "valid are: asr, aua, clean, contrast, oracle_asr, perturbed, positives"),
         (["table", "x", "--format", "markdwon"], 'unknown format "markdwon"; did you mean markdown?'),
         (["table", "x", "--layout", "papr"], 'unknown layout "papr"; did you mean paper?'),
         (["list", "encoder"], "'encoder' is not one of"),

@@ -10,6 +10,9 @@ import torch
 import transformers
 
 from rbench import mini
+from rbench.load import load_resources
+from rbench.registry import Registry
+from rbench.resources import Resources
 from rbench.spec import EncoderSpec
 from tests import tiny
 from tests.attack import substitution_toy as toy
@@ -22,6 +25,8 @@ MOMENTUM = {"adcl": {"queue": 24}, "btcl": {"queue": 24, "paraphraser": "mini"}}
 
 def asked(name: str) -> dict[str, Any]:
     """What `pretrain` is given beside the rest for an objective that asks for resources."""
+    if name == "cline":
+        return {"resources": Resources(load_resources("mini", Registry()))}
     return {"resources": toy.resources()} if name == "adcl" else {}
 
 

@@ -67,6 +67,23 @@ def test_momentum_contrast_is_trained_on_the_texts_of_the_task(objective: str, b
         assert (options.max_words, options.share, options.candidates) == (10, 0.2, 25)
 
 
+@pytest.mark.parametrize("base", ["mini", "minilm-mlm", "bert-base", "roberta-base"])
+def test_cline_has_an_encoder_on_every_base_with_a_masked_lm_head(base: str) -> None:
+    spec = load_encoder(f"cline-{base}", Registry())
+    assert spec.train is not None and spec.train.objective == "cline"
+    assert spec.base == ("mini-bert" if base == "mini" else base)
+    assert spec.train.data == {"mini": "mini-corpus", "minilm-mlm": "corpus"}.get(base, "wiki1m")
+    assert spec.pooling == ("mean" if base in SMALL else "cls")
+    assert spec.title and spec.reference and spec.licence and any("ours" in note.lower() for note in spec.notes)
+    options = objectives.find("cline").Options(**spec.train.options)
+    assert options.resources.profile == ("mini" if base == "mini" else "standard")
+    assert (options.synonym_share, options.antonym_share, options.hard_negative) == (0.4, 0.2, True)
+    if base in LARGE:
+        train = spec.train
+        assert (train.steps, train.batch_size, train.max_length) == (30_000, 256, 512)
+        assert (train.learning_rate, train.weight_decay, round(train.warmup * 30_000)) == (1e-4, 0.01, 500)
+
+
 @pytest.mark.parametrize("objective", ["whitening", "flow"])
 def test_what_is_fitted_has_an_encoder_of_the_embedded_world(objective: str) -> None:
     spec = load_encoder(f"{objective}-mini", Registry())

@@ -25,7 +25,7 @@ from tests import tiny
 from tests.train import bases
 from tests.train.bases import TEXTS
 
-ENCODERS = [name for name in objectives.names() if name not in ("mlm", "whitening", "flow")]
+ENCODERS = [name for name in objectives.names() if name not in ("mlm", "cline", "whitening", "flow")]
 CONTRASTIVE = [name for name in ENCODERS if name not in bases.MOMENTUM]
 QUERIES = ["the film was good and the plot seemed dull", "a story", "awful"]
 
@@ -156,7 +156,7 @@ def stop_at(step: int) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "stop"),
-    [("mlm", 14), ("simcse", 5), ("robustsentembed", 14), ("consert", 20), ("adcl", 14), ("btcl", 5)],
+    [("mlm", 14), ("simcse", 5), ("robustsentembed", 14), ("consert", 20), ("adcl", 14), ("btcl", 5), ("cline", 14)],
 )
 def test_a_run_interrupted_and_resumed_ends_with_the_same_weights(
     name: str, stop: int, base: Path, tmp_path: Path

@@ -83,7 +83,8 @@ class Prepared(Protocol):
     def prepare(self, texts: Sequence[str], folder: Path, progress: Callable[[int, int, str], None] | None) -> None:
         """Make it, or find it in `folder`, which several runs share: by content, and written whole or not at all.
 
-        `texts` are those trained on, in the order in which they are given in any run. JobError where it cannot be made.
+        `texts` are those trained on, in the order in which they are given in any run: where the steps are too few for
+        the corpus, a sample that they see once. JobError where it cannot be made.
         """
         ...
 

@@ -1,0 +1,378 @@
+"""Hard positives a second: the Geometry search on a batch against one text at a time, and what it is of an ADCL step.
+
+    python benchmarks/geometry.py --parts speed share --models DIR --data DIR --out benchmarks/results/geometry.json
+
+speed    the same texts, --rounds times in turn, all three ways warm, with nothing remembered from one to the next:
+         batched  `rbench.geometry`, --batch texts a call
+         alone    `rbench.geometry`, one text a call
+         plain    Algorithm 1 as it is printed, one text, one word and one candidate at a time, with the models of
+                  transformers and torch.autograd as they come: what there is without this code
+         `alone` and `plain` do the first --some texts. Says how many of theirs end with the same words.
+profile  of `batched`: seconds of processor time by what they went to, and how often each network was asked
+share    the search's share of the time of an ADCL training step, on the same texts
+
+Texts are of --words words, from a corpus in a data folder; the loss is equation 1 against random keys. The profile
+`local` stands behind candidates; the encoder is its masked LM's network, of MiniLM's shape, with the [CLS] vector and
+an untrained head. Prints what it finds; --out FILE is JSON with machine and versions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import torch
+import transformers
+from equality import processor
+from torch import Tensor, nn
+
+from rbench import geometry, load
+from rbench.attack.workers import cores
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.geometry import Geometry, Swapped, at_most, spans_of
+from rbench.registry import Registry
+from rbench.resources import Resources
+from rbench.search_path import search_path
+from rbench.spec import EncoderSpec, ResourceChoice, TrainSpec
+from rbench.train import pretrain
+
+MIN_COSINE = 0.5
+DIM, KEYS = 128, 4096
+"""Of the head's output, and in the queue."""
+
+
+def main() -> None:
+    args = parse()
+    profile = load.load_resources(ResourceChoice(profile=args.resources), Registry())
+    args.found = Resources(profile, args.models, device=args.device)
+    args.found.load(("masked_lm", "word_vectors", "stopwords"))
+    args.base = args.base or folder_of(args.found.masked_lm.name, args.models)
+    args.texts = texts_of(args)
+    parts: dict[str, Callable[[argparse.Namespace], Any]] = {"speed": speed, "profile": profiled, "share": share}
+    document: dict[str, Any] = json.loads(args.out.read_text()) if args.out is not None and args.out.exists() else {}
+    document |= {
+        "what": "the batched Geometry search; see benchmarks/geometry.py",
+        "base": args.base.name,
+        "texts": {"corpus": args.corpus, "n": len(args.texts), "words": args.words},
+        "options": {
+            "batch": args.batch,
+            "max_words": args.max_words,
+            "share": args.share,
+            "candidates": args.candidates,
+        },
+        "machine": {"processor": processor(), "cores": cores(), "device": args.device, "platform": platform.platform()},
+        "threads": torch.get_num_threads(),
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+    }
+    for name in args.parts:
+        document[name] = parts[name](args)
+        print(name, json.dumps(document[name], indent=1), flush=True)
+    if args.out is not None:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=("speed", "profile", "share"), default=["speed", "share"])
+    parser.add_argument("--models", type=Path, action="append", help="also RBENCH_MODELS")
+    parser.add_argument("--data", type=Path, action="append", help="also RBENCH_DATA")
+    parser.add_argument("--resources", default="local", help="a resource profile")
+    parser.add_argument("--base", type=Path, help="the encoder's folder; default: that of the profile's masked LM")
+    parser.add_argument("--corpus", default="wikipedia_en", help="corpus/NAME.jsonl in a data folder")
+    parser.add_argument("--words", type=int, default=44, help="in a text: the mean of AG's News")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--batches", type=int, default=1)
+    parser.add_argument("--some", type=int, default=16, help="texts for `alone` and `plain`")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=4, help="of ADCL")
+    parser.add_argument("--max-words", type=int, default=10)
+    parser.add_argument("--share", type=float, default=0.2)
+    parser.add_argument("--candidates", type=int, default=25)
+    parser.add_argument("--max-length", type=int, default=128)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    args.models = search_path(tuple(args.models or ()), "RBENCH_MODELS")
+    args.data = search_path(tuple(args.data or ()), "RBENCH_DATA")
+    return args
+
+
+def folder_of(name: str, models: Sequence[Path]) -> Path:
+    return next(folder / name for folder in models if (folder / name).is_dir())
+
+
+def texts_of(args: argparse.Namespace) -> list[str]:
+    """Texts of as many words as asked for, the first of the corpus: for all batches, or for all steps of ADCL."""
+    file = next(found for folder in args.data if (found := folder / "corpus" / f"{args.corpus}.jsonl").is_file())
+    wanted = args.batch * max(args.batches, args.steps + 2 if "share" in args.parts else 0)
+    with file.open(encoding="utf-8") as lines:
+        rows = (str(json.loads(line)["text"]) for line in lines)
+        texts = [text for text in dict.fromkeys(rows) if len(spans_of((text,))) == args.words][:wanted]
+    if len(texts) < args.batch:
+        raise SystemExit(f"{file} has {len(texts)} texts of {args.words} words, fewer than a batch")
+    return texts
+
+
+class Task:
+    """Encoder, head and a contrastive loss: what the search climbs in training."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.encoder = SentenceEncoder.open(args.base, pooling="cls").to(args.device)
+        torch.manual_seed(0)
+        width = self.encoder.dim
+        self.head = nn.Sequential(nn.Linear(width, width), nn.Sigmoid(), nn.Linear(width, DIM), nn.Tanh())
+        self.head.to(args.device)
+        self.keys = nn.functional.normalize(torch.randn(KEYS + len(args.texts), DIM), dim=1).to(args.device)
+
+    def loss(self, z: Tensor, rows: list[int]) -> Tensor:
+        """Equation 1 of each text: its own key is that of its number."""
+        similar = z @ self.keys.T
+        own = torch.tensor(rows, device=z.device)
+        return similar.logsumexp(dim=1) - similar.gather(1, own.unsqueeze(1)).squeeze(1)
+
+    def geometry(self) -> Geometry:
+        """The search with nothing remembered."""
+        return Geometry.of(self.args.found, candidates=self.args.candidates, min_cosine=MIN_COSINE)
+
+    def search(self, found: Geometry, first: int, size: int) -> list[Swapped]:
+        """The search on texts number `first`, ..., `first + size - 1` in one call."""
+        return found(
+            [(text,) for text in self.args.texts[first : first + size]],
+            encoder=self.encoder,
+            loss=lambda z, rows: self.loss(z, [first + row for row in rows]),
+            max_words=at_most(self.args.max_words, self.args.share),
+            max_length=self.args.max_length,
+            project=self.head,
+        )
+
+
+# ------------------------------------------------------------------------------------------------------------- speed
+
+
+def speed(args: argparse.Namespace) -> dict[str, Any]:
+    """Hard positives a second of each way, by rounds, and ratios within a round."""
+    task = Task(args)
+    size, some = args.batch * args.batches, args.some
+
+    def batched() -> list[str]:
+        found = task.geometry()
+        return [s.texts[0] for start in range(0, size, args.batch) for s in task.search(found, start, args.batch)]
+
+    def alone() -> list[str]:
+        found = task.geometry()
+        return [task.search(found, row, 1)[0].texts[0] for row in range(some)]
+
+    def plain() -> list[str]:
+        found = Plain(task)
+        return [found(row) for row in range(some)]
+
+    ways = {"batched": (batched, size), "alone": (alone, some), "plain": (plain, some)}
+    task.search(task.geometry(), 0, 2)
+    Plain(task)(0)
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    ends: dict[str, list[str]] = {}
+    for _ in range(args.rounds):
+        for name, (way, n) in ways.items():
+            start = time.perf_counter()
+            ends[name] = way()
+            rates[name].append(n / (time.perf_counter() - start))
+    found: dict[str, Any] = {}
+    for name, (_, n) in ways.items():
+        ratios = [a / b for a, b in zip(rates["batched"], rates[name], strict=True)]
+        same = sum(a == b for a, b in zip(ends["batched"], ends[name], strict=False))
+        found[name] = {
+            "texts": n,
+            "positives_per_second": round(statistics.median(rates[name]), 3),
+            "rounds": [round(rate, 3) for rate in rates[name]],
+            "batched_is_faster": round(statistics.median(ratios), 2),
+            "same_as_batched": f"{same} of {n}",
+        }
+    return found
+
+
+class Plain:
+    """Algorithm 1 line by line, for one text: no batch, nothing left out that its pseudocode does."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.args = task, task.args
+        self.model, self.tokenizer = task.args.found.masked_lm.model, task.args.found.masked_lm.tokenizer
+        self.vectors, self.stopwords = task.args.found.word_vectors, task.args.found.stopwords
+        self.encoder = task.encoder.eval()
+
+    def __call__(self, row: int) -> str:
+        text, touched = self.args.texts[row], set[int]()
+        budget = at_most(self.args.max_words, self.args.share)(len(spans_of((text,))))
+        for _ in range(budget):
+            z, v, norms = self.gradients(text, row)
+            found: list[str] = []
+            for place in sorted(norms, key=lambda place: -norms[place]):
+                _, start, end = spans_of((text,))[place]
+                if place in touched or text[start:end].lower() in self.stopwords:
+                    continue
+                touched.add(place)
+                if found := self.candidates(text, start, end):
+                    break
+            if not found:
+                break
+            others = [text[:start] + word + text[end:] for word in found]
+            text = max(others, key=lambda other: float((self.z(other) - z) @ v))
+        return text
+
+    def z(self, text: str) -> Tensor:
+        with torch.no_grad():
+            z: Tensor = self.task.head(self.encoder(**self.tokens(text).to(self.args.device)))[0]
+        return z
+
+    def tokens(self, text: str, **more: bool) -> Any:
+        return self.encoder.tokenizer(
+            text, truncation=True, max_length=self.args.max_length, return_tensors="pt", **more
+        )
+
+    def gradients(self, text: str, row: int) -> tuple[Tensor, Tensor, dict[int, float]]:
+        """z, v_z, and the norm of each word's mean gradient."""
+        inputs = self.tokens(text, return_offsets_mapping=True)
+        offsets = inputs.pop("offset_mapping")[0].tolist()
+        inputs = inputs.to(self.args.device)
+        table = self.encoder.model.get_input_embeddings()
+        embeddings = table(inputs.pop("input_ids")).detach().requires_grad_()
+        z = self.task.head(self.encoder(inputs_embeds=embeddings, **inputs))
+        v, G = torch.autograd.grad(self.task.loss(z, [row]).sum(), (z, embeddings))
+        norms = {}
+        for place, (_, start, end) in enumerate(spans_of((text,))):
+            pieces = [k for k, (a, b) in enumerate(offsets) if a < end and b > start]
+            if pieces:
+                norms[place] = float(G[0, pieces].mean(dim=0).norm())
+        return z[0].detach(), v[0], norms
+
+    def candidates(self, text: str, start: int, end: int) -> list[str]:
+        """The masked LM's predictions for the word that are whole words, filtered by cosine; lower-case words alone."""
+        word = text[start:end]
+        masked = text[:start] + self.tokenizer.mask_token + text[end:]
+        inputs = self.tokenizer(masked, return_tensors="pt", truncation=True).to(self.args.device)
+        place = inputs["input_ids"][0].tolist().index(self.tokenizer.mask_token_id)
+        with torch.no_grad():
+            order = self.model(**inputs).logits[0, place].argsort(descending=True).tolist()
+        ranked = (other for other in map(self.tokenizer.convert_ids_to_tokens, order) if other.isalpha())
+        best = list(islice((other for other in ranked if other != word.lower()), self.args.candidates))
+        cosines = {other: self.vectors.cosine(word.lower(), other) for other in best}
+        kept = [other for other in best if (cosine := cosines[other]) is not None and cosine >= MIN_COSINE]
+        if word.islower():
+            return kept
+        return [other.upper() if word.isupper() and len(word) > 1 else other.capitalize() for other in kept]
+
+
+# ----------------------------------------------------------------------------------------------------------- profile
+
+
+def profiled(args: argparse.Namespace) -> dict[str, Any]:
+    """Processor seconds of one batch by what they went to; they add up to `all`."""
+    task = Task(args)
+    found = task.geometry()
+    task.search(found, 0, 2)
+    seconds, counts = Counter[str](), Counter[str]()
+    network = found.masked_words.language_model.network
+    before = network.rows_read
+    with watched(seconds, counts):
+        start = time.process_time()
+        made = task.search(found, 0, args.batch)
+        seconds["all"] = time.process_time() - start
+    seconds["else"] = seconds["all"] - sum(seconds[name] for name in ("gradients", "candidates", "scores"))
+    counts["masked_lm_rows"] = network.rows_read - before
+    counts["replaced"] = sum(len(one.substitutions) for one in made)
+    return {"texts": len(made), "processor_seconds": {k: round(v, 2) for k, v in seconds.items()}, "counts": counts}
+
+
+@contextmanager
+def watched(seconds: Counter[str], counts: Counter[str]) -> Iterator[None]:
+    """Count questions and time of the search's three callables."""
+    run = geometry._Run
+    originals = {name: getattr(run, name) for name in ("gradients", "candidates", "scores")}
+
+    def noted(name: str) -> Callable[[Any, list[Any]], Any]:
+        def call(self: Any, batch: list[Any]) -> Any:
+            start = time.process_time()
+            answer = originals[name](self, batch)
+            seconds[name] += time.process_time() - start
+            counts[name] += len(batch)
+            counts[f"{name}_calls"] += 1
+            if name == "candidates":
+                counts["words_without"] += sum(not words for words in answer)
+            return answer
+
+        return call
+
+    for name in originals:
+        setattr(run, name, noted(name))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(run, name, original)
+
+
+# ------------------------------------------------------------------------------------------------------------- share
+
+
+def share(args: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of an ADCL step, the first left out, and of the search in it."""
+    searches: list[float] = []
+    ends: list[tuple[float, int]] = []
+    call = Geometry.__call__
+
+    def timed(self: Geometry, texts: Any, **given: Any) -> list[Swapped]:
+        start = time.perf_counter()
+        made = call(self, texts, **given)
+        searches.append(time.perf_counter() - start)
+        return made
+
+    train = TrainSpec(
+        objective="adcl",
+        options={"queue": KEYS, "candidates": args.candidates, "max_words": args.max_words, "share": args.share},
+        data="texts",
+        steps=args.steps + 1,
+        batch_size=args.batch,
+        max_length=args.max_length,
+    )
+    spec = EncoderSpec(name="adcl", base=str(args.base), pooling="cls", train=train)
+    Geometry.__call__ = timed  # type: ignore[method-assign]
+    try:
+        with tempfile.TemporaryDirectory(prefix="rbench-geometry-") as folder:
+            pretrain(
+                spec,
+                args.base,
+                args.texts,
+                Path(folder) / "made",
+                seed=0,
+                device=args.device,
+                progress=lambda done, of, said: ends.append((time.perf_counter(), len(searches))),
+                resources=args.found,
+            )
+    finally:
+        Geometry.__call__ = call  # type: ignore[method-assign]
+    steps = [after[0] - before[0] for before, after in pairwise(ends)]
+    within = [sum(searches[before[1] : after[1]]) for before, after in pairwise(ends)]
+    return {
+        "steps": len(steps),
+        "seconds_per_step": round(statistics.median(steps), 3),
+        "search_seconds_per_step": round(statistics.median(within), 3),
+        "share": round(sum(within) / sum(steps), 3),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""The edits (`rbench.train.edits`) of a whole corpus: made once, by several processes, and kept in a file.
+
+Tagging and looking words up take nearly all of the time and are shared out; drawing is done by this one. The processes
+start anew (they are not forked from one that has PyTorch's threads), import no torch, and end when the words are known.
+
+The file is one JSON line a distinct text and a last line that says what it is of. Its name is a hash of all that
+decides its content: texts, options, seed, hashes of the thesaurus' and the tagger's data, their packages, this code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+
+from rbench.resources import locate
+from rbench.resources.lexical import open_tagger
+from rbench.resources.thesaurus import Related, check, open_thesaurus
+from rbench.spec import ResourceKind, ResourceProfile
+from rbench.train.edits import Edit, EditOptions, Editor
+from rbench.train.places import Tagged, Type, tagged, types
+from rbench.train.processes import CHUNK, Pool, cores
+
+NEEDS: tuple[ResourceKind, ...] = ("synonyms", "pos_tagger")
+FEW = 5000
+"""Up to so many texts one process does as soon as several, which each open WordNet for themselves."""
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Which thesaurus and tagger, in a form that reaches another process."""
+
+    thesaurus: str
+    tagger: str
+    fingerprint: str
+    """Of the data behind both."""
+    folders: tuple[str, ...] = ()
+    """Where NLTK looks for it, if it is NLTK's."""
+
+    @classmethod
+    def of(cls, profile: ResourceProfile, models_path: Sequence[Path] = ()) -> Lexicon:
+        """Raises ResourceError where something is missing, or the synonyms are a list without antonyms."""
+        from rbench.resources.locate import loader
+
+        found = locate(profile, NEEDS, models_path)
+        sources = [getattr(profile, kind) for kind in NEEDS]
+        kinds = [loader(kind, source) for kind, source in zip(NEEDS, sources, strict=True)]
+        check(kinds[0])
+        marks = "\n".join(found[kind].fingerprint for kind in NEEDS)
+        if kinds == ["mini", "mini"]:
+            return cls("mini", "mini", marks)
+        import nltk
+
+        return cls(kinds[0], kinds[1], marks, tuple(map(str, nltk.data.path)))
+
+
+@dataclass
+class Counts:
+    """What was replaced in a corpus."""
+
+    texts: int = 0
+    words: int = 0
+    synonyms: int = 0
+    """Words replaced in x_syn."""
+    antonyms: int = 0
+    """Words replaced in x_ant by antonyms."""
+    strangers: int = 0
+    """Words replaced in x_ant by words of the corpus."""
+    without_synonym: int = 0
+    """Texts of which x_syn is the text itself."""
+    without_antonym: int = 0
+    """Texts whose x_ant has no antonym."""
+    without_negative: int = 0
+    """Texts of which x_ant is the text itself."""
+    synonym_rate: float = 0.0
+    """Share aimed at in a sentence that has enough to replace, so that the corpus has its own (`edits.rate`)."""
+    antonym_rate: float = 0.0
+
+    def add(self, found: Tagged, synonymous: Edit, contrary: Edit) -> None:
+        """Count one text's."""
+        self.texts += 1
+        self.words += found.words
+        self.synonyms += len(synonymous.spans)
+        self.antonyms += contrary.antonyms
+        self.strangers += len(contrary.spans) - contrary.antonyms
+        self.without_synonym += not synonymous.spans
+        self.without_antonym += not contrary.antonyms
+        self.without_negative += not contrary.spans
+
+    @property
+    def synonym_share(self) -> float:
+        """Share of words replaced in x_syn."""
+        return self.synonyms / max(1, self.words)
+
+    @property
+    def antonym_share(self) -> float:
+        """Share of words replaced in x_ant."""
+        return (self.antonyms + self.strangers) / max(1, self.words)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.synonym_share:.1%} of words replaced in x_syn and {self.antonym_share:.1%} in x_ant (antonyms "
+            f"{self.antonyms / max(1, self.words):.1%}); of {self.texts} texts {self.without_synonym} have no x_syn, "
+            f"{self.without_antonym} no antonym, {self.without_negative} no x_ant"
+        )
+
+
+class Edits:
+    """(x_syn, x_ant) by text: a file in memory, half a gigabyte for a million sentences; `counts` of all of them."""
+
+    def __init__(self, path: Path, texts: Sequence[str], address: str) -> None:
+        """ValueError where the file is not whole, or of something else."""
+        lines = path.read_bytes().splitlines()
+        said = json.loads(lines[-1]) if lines else None
+        if not isinstance(said, dict) or said.get("address") != address or len(lines) != len(texts) + 1:
+            raise ValueError(f"{path} is damaged")
+        self.counts = Counts(**said["counts"])
+        self._lines = dict(zip(texts, lines, strict=False))
+
+    def __getitem__(self, text: str) -> tuple[Edit, Edit]:
+        same, other = json.loads(self._lines[text])
+        return _edit(*same), _edit(*other)
+
+
+def of_corpus(
+    texts: Sequence[str],
+    folder: Path,
+    lexicon: Lexicon,
+    options: EditOptions,
+    seed: int,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> Edits:
+    """The edits of all of `texts`, from `folder` where they lie there already.
+
+    Args:
+        progress: told how many texts are tagged.
+        workers: processes; None: one a core where the corpus is worth them.
+
+    Raises:
+        JobError: a process died.
+    """
+    distinct = sorted(set(texts))
+    address = _address(distinct, lexicon, options, seed)
+    path = folder / f"edits-{address[:16]}.jsonl"
+    with suppress(FileNotFoundError, ValueError):
+        return Edits(path, distinct, address)
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = Counts()
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".part", delete=False) as file:
+        try:
+            for one in generate(distinct, lexicon, options, seed, counts, progress, workers):
+                file.write(json.dumps([[e.text, e.spans, e.antonyms] for e in one]) + "\n")
+            file.write(json.dumps({"address": address, "counts": asdict(counts)}) + "\n")
+            file.close()
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+    return Edits(path, distinct, address)
+
+
+def generate(
+    texts: Sequence[str],
+    lexicon: Lexicon,
+    options: EditOptions,
+    seed: int,
+    counts: Counts,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> Iterator[tuple[Edit, Edit]]:
+    """(x_syn, x_ant) of each text in turn; `counts` counts them."""
+    count = min(workers or (cores() if len(texts) > FEW else 1), -(-len(texts) // CHUNK))
+    with Pool(count, __name__, _begin, lexicon.folders) as pool:
+        found: list[Tagged] = []
+        for part in pool.map(partial(_tag, lexicon.tagger), texts):
+            found += part
+            if progress is not None:
+                progress(len(found), len(texts), "texts tagged for edits")
+        occurring = types(texts, found)
+        kinds = sorted(occurring)
+        looked_up = chain.from_iterable(pool.map(partial(_look_up, lexicon.thesaurus), kinds))
+        table = dict(zip(kinds, looked_up, strict=True))
+    editor = Editor(options, seed, table, occurring, texts, found)
+    counts.synonym_rate, counts.antonym_rate = editor.synonym_rate, editor.antonym_rate
+    for text, one in zip(texts, found, strict=True):
+        edits = editor.edit(text, one)
+        counts.add(one, *edits)
+        yield edits
+
+
+def _address(texts: Sequence[str], lexicon: Lexicon, options: EditOptions, seed: int) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+    root = Path(__file__).resolve().parent.parent
+    own = [f"train/{name}.py" for name in ("edits", "edited", "places")]
+    code = (*own, "resources/thesaurus.py", "resources/lexical.py", "mini/thesaurus.py")
+    said = {
+        "texts": digest.hexdigest(),
+        "options": options.model_dump(),
+        "seed": seed,
+        "lexicon": [lexicon.thesaurus, lexicon.tagger, lexicon.fingerprint],
+        "packages": {name: version(name) for name in ("nltk", "lemminflect")},
+        "code": [hashlib.sha256((root / name).read_bytes()).hexdigest() for name in code],
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _edit(text: str, spans: Sequence[Sequence[int]], antonyms: int) -> Edit:
+    return Edit(text, tuple((start, end) for start, end in spans), antonyms)
+
+
+_tagger, _thesaurus = cache(open_tagger), cache(open_thesaurus)
+"""Opened where they are first asked for, so that what is wrong is said by the call and not by the process's end."""
+
+
+def _begin(folders: tuple[str, ...]) -> None:
+    if folders:
+        import nltk
+
+        nltk.data.path[:] = folders
+
+
+def _tag(kind: str, texts: Sequence[str]) -> list[Tagged]:
+    tagger = _tagger(kind)
+    return [tagged(text, tagger) for text in texts]
+
+
+def _look_up(kind: str, types: Sequence[Type]) -> list[Related]:
+    thesaurus = _thesaurus(kind)
+    return [thesaurus(word, tag) for word, tag in types]

@@ -1,0 +1,208 @@
+"""The edits of CLINE (Wang et al. 2021, section 3.1): a sentence that says the same, and one that says another thing.
+
+`rbench.train.places` has the words that may be replaced. x_syn puts a synonym, a hypernym or another inflection in the
+place of a word, each kind equally often where the word has it (ours). x_ant puts antonyms where there are any, and
+elsewhere words drawn from the corpus: as often as they occur there under the same tag, so that rarity does not give
+them away (ours), and never one that the thesaurus relates to the word.
+
+The paper replaces about 40% and 20% of tokens. Here the share is of words (tokens with a letter or a digit) and of the
+whole corpus: where a sentence has too few words that can be replaced, others make up for it (`rate`). Where a word can
+be replaced at all, one is. Each sentence has draws of its own, by a generator seeded with (seed, sentence).
+
+No torch, no files, no processes: `rbench.train.edited` has those.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeVar
+
+import numpy as np
+
+from rbench.resources.thesaurus import TAGS, Related
+from rbench.spec.words import Positive, Share, Strict
+from rbench.train.places import Place, Tagged, Type
+
+T = TypeVar("T")
+_TRIES = 50
+
+
+class EditOptions(Strict):
+    """How much is replaced, and by what."""
+
+    synonym_share: Share = 0.4
+    """Share of words replaced in x_syn, over the corpus: "about 40%"."""
+    antonym_share: Share = 0.2
+    """Share of words replaced in x_ant: "about 20%"."""
+    nearest: Positive = 3
+    """A replacement is one of so many first of its kind: thesauri begin with a word's most frequent sense (ours)."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edited text; `spans` are where its replacements stand in it, `antonyms` how many of them are antonyms."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+    antonyms: int = 0
+
+
+def rate(share: float, words: Sequence[int], most: Sequence[int]) -> float:
+    """The least q in 0..1 with which `share` of all words are replaced; 1 where even that is too little.
+
+    Args:
+        words: how many words a sentence has.
+        most: how many of them can be replaced: `expected(q, n, m)` are.
+    """
+    n, m = np.asarray(words, dtype=float), np.asarray(most, dtype=float)
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        q = (low + high) / 2
+        low, high = (low, q) if np.clip(q * n, np.minimum(1, m), m).sum() >= share * n.sum() else (q, high)
+    return high
+
+
+def expected(q: float, words: int, most: int) -> float:
+    """How many words are replaced on average: q of them, at least one, at most as many as can be."""
+    return float(min(max(q * words, 1), most))
+
+
+class Editor:
+    """Makes x_syn and x_ant of the sentences of one corpus.
+
+    Args:
+        options: what is replaced.
+        seed: of all draws.
+        table: what the thesaurus says of every type of the corpus.
+        counts: how often each type occurs, from which words are drawn.
+        texts, found: the corpus, for the two rates.
+    """
+
+    def __init__(
+        self,
+        options: EditOptions,
+        seed: int,
+        table: Mapping[Type, Related],
+        counts: Mapping[Type, int],
+        texts: Sequence[str],
+        found: Sequence[Tagged],
+    ) -> None:
+        self._options, self._seed, self._table = options, seed, table
+        self._same = {kind for kind, related in table.items() if _kinds(related)}
+        self._drawn = {tag: _Distribution(tag, counts) for tag in TAGS}
+        self._other = {kind for kind, related in table.items() if related.antonyms or self._drawn[kind[1]].size > 1}
+        able = [self._able(text, one) for text, one in zip(texts, found, strict=True)]
+        words = [one.words for one in found]
+        self.synonym_rate = rate(options.synonym_share, words, [same for same, _ in able])
+        self.antonym_rate = rate(options.antonym_share, words, [other for _, other in able])
+
+    def _able(self, text: str, found: Tagged) -> tuple[int, int]:
+        """How many words of a text can be replaced in x_syn and in x_ant."""
+        kinds = [_kind(text, place) for place in found.places()]
+        return sum(kind in self._same for kind in kinds), sum(kind in self._other for kind in kinds)
+
+    def edit(self, text: str, found: Tagged) -> tuple[Edit, Edit]:
+        """(x_syn, x_ant); the text itself, without spans, where nothing can be replaced."""
+        chance = random.Random(f"{self._seed}\0{text}")  # of it only random(), which no version of Python changes
+        places = [(place, _kind(text, place)) for place in found.places()]
+        same = _shuffled([one for one in places if one[1] in self._same], chance)
+        synonyms = {
+            place: self._synonym(kind, chance)
+            for place, kind in same[: _count(self.synonym_rate, found.words, len(same), chance)]
+        }
+        other = _shuffled([one for one in places if one[1] in self._other], chance)
+        other.sort(key=lambda one: not self._table[one[1]].antonyms)  # stable: antonyms first, in the order drawn
+        antonyms: dict[Place, str] = {}
+        count, opposite = _count(self.antonym_rate, found.words, len(other), chance), 0
+        for place, kind in other:
+            if len(antonyms) == count:
+                break
+            nearest = self._table[kind].antonyms[: self._options.nearest]
+            word = _choice(nearest, chance) if nearest else self._stranger(kind, chance)
+            if word is not None:
+                antonyms[place], opposite = word, opposite + bool(nearest)
+        return _replaced(text, synonyms), _replaced(text, antonyms, opposite)
+
+    def _synonym(self, kind: Type, chance: random.Random) -> str:
+        return _choice(_choice(_kinds(self._table[kind]), chance)[: self._options.nearest], chance)
+
+    def _stranger(self, kind: Type, chance: random.Random) -> str | None:
+        """A word of the corpus with the same tag that is not related to this one; None after many in vain."""
+        own = {kind[0], *self._table[kind].all}
+        for _ in range(_TRIES):
+            word = self._drawn[kind[1]].draw(chance)
+            if own.isdisjoint((word, *self._table[word, kind[1]].forms)):
+                return word
+        return None
+
+
+class _Distribution:
+    """The words of a tag, as often as they occur."""
+
+    def __init__(self, tag: str, counts: Mapping[Type, int]) -> None:
+        self._words = sorted(word for word, own in counts if own == tag)
+        self._sums = list(accumulate(counts[word, tag] for word in self._words))
+        self.size = len(self._words)
+
+    def draw(self, chance: random.Random) -> str:
+        return self._words[bisect(self._sums, int(chance.random() * self._sums[-1]))]
+
+
+def marks(offsets: Sequence[tuple[int, int]], special: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
+    """delta_t of equation 4: 1 for a token within a replacement, so for each piece of a replaced word; else 0.
+
+    Args:
+        offsets: where each token of the edited text stands in it. A token that is the space before a word, as
+            byte-level pairs may have it, is a piece of that word: it stands at its first letter and is empty.
+        special: 1 for tokens that stand nowhere.
+        spans: `Edit.spans`.
+    """
+    found, at = [], 0
+    for (start, end), nowhere in zip(offsets, special, strict=True):
+        while not nowhere and at < len(spans) and spans[at][1] <= start:
+            at += 1
+        found.append(int(not nowhere and at < len(spans) and spans[at][0] < max(end, start + 1)))
+    return found
+
+
+def _kind(text: str, place: Place) -> Type:
+    return text[place.start : place.end].lower(), place.tag
+
+
+def _kinds(related: Related) -> list[tuple[str, ...]]:
+    return [words for words in (related.synonyms, related.hypernyms, related.forms) if words]
+
+
+def _count(q: float, words: int, most: int, chance: random.Random) -> int:
+    """`expected`, rounded up as often as keeps the mean."""
+    mean = expected(q, words, most)
+    return int(mean) + (chance.random() < mean - int(mean))
+
+
+def _choice(items: Sequence[T], chance: random.Random) -> T:
+    return items[int(chance.random() * len(items))]
+
+
+def _shuffled(items: list[T], chance: random.Random) -> list[T]:
+    return [item for _, _, item in sorted((chance.random(), at, item) for at, item in enumerate(items))]
+
+
+def _replaced(text: str, words: Mapping[Place, str], antonyms: int = 0) -> Edit:
+    parts, spans, at, length = [], [], 0, 0
+    for place in sorted(words):
+        kept, word = text[at : place.start], _cased(words[place], text[place.start : place.end])
+        start = length + len(kept)
+        parts += [kept, word]
+        spans.append((start, start + len(word)))
+        at, length = place.end, start + len(word)
+    return Edit("".join((*parts, text[at:])), tuple(spans), antonyms)
+
+
+def _cased(word: str, like: str) -> str:
+    if like.isupper():
+        return word.upper()
+    return word[0].upper() + word[1:] if like[0].isupper() else word

@@ -1,0 +1,81 @@
+"""What objectives share that train a masked LM and keep its head: vectors, a score, the saved folder. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rbench.spec import EncoderSpec
+from rbench.train.encoding import Encoding
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import nn
+
+
+class MaskedEncoding(Encoding):
+    """`encode` and `save` of an `Objective` whose encoder is `masked_lm` (a transformers masked LM), and its accuracy.
+
+    Args:
+        max_length: where texts are cut in training, in tokens.
+    """
+
+    grouped = True
+
+    def __init__(self, spec: EncoderSpec, masked_lm: Any, tokenizer: Any, max_length: int) -> None:
+        super().__init__(tokenizer, max_length)
+        self._spec = spec
+        self.masked_lm = masked_lm
+        self.kept: nn.Module = masked_lm
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors (len(texts), dim) with the encoder's pooling. ResourceError where the network has no such pooling."""
+        from rbench.encoders.sentence import SentenceEncoder
+
+        network = self.masked_lm.base_model
+        spec = self._spec
+        return SentenceEncoder(network, self.tokenizer, spec.pooling, spec.max_length, spec.name).encode(texts)
+
+    def scores(self, texts: Sequence[str]) -> dict[str, float]:
+        """`masked_accuracy`: share of masked tokens (15%, every one as [MASK]) whose best prediction is right, 0..1."""
+        import torch
+
+        correct = total = 0
+        generator = torch.Generator().manual_seed(0)
+        self.masked_lm.eval()
+        for start in range(0, len(texts), 64):
+            batch = self.tokenizer(
+                list(texts[start : start + 64]),
+                padding=True,
+                truncation=True,
+                max_length=self._max_length,
+                return_special_tokens_mask=True,
+                return_tensors="pt",
+            )
+            special = batch.pop("special_tokens_mask").bool()
+            ids = batch["input_ids"]
+            chosen = (torch.rand(ids.shape, generator=generator) < 0.15) & ~special
+            batch["input_ids"] = ids.masked_fill(chosen, self.tokenizer.mask_token_id)
+            with torch.inference_mode():
+                logits = self.masked_lm(**batch.to(self.masked_lm.device)).logits.cpu()
+            correct += int((logits.argmax(-1) == ids)[chosen].sum())
+            total += int(chosen.sum())
+        return {"masked_accuracy": correct / total} if total else {}
+
+    def save(self, folder: Path) -> None:
+        """With the masked-LM head; where sentence-transformers knows the pooling, also as a SentenceTransformer."""
+        from rbench.encoders.sentence import longest_input
+        from rbench.train import layout
+
+        self.masked_lm.save_pretrained(folder, safe_serialization=True)
+        self.tokenizer.save_pretrained(folder)
+        if self._spec.pooling in layout.EXPRESSIBLE:
+            longest = longest_input(self.masked_lm, self.tokenizer)
+            layout.write(
+                folder,
+                pooling=self._spec.pooling,
+                dim=self.masked_lm.config.hidden_size,
+                max_length=min(self._spec.max_length or longest, longest),
+            )

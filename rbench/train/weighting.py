@@ -1,0 +1,35 @@
+"""Weights of several losses, learned with them (Kendall, Gal and Cipolla 2018, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class UncertaintyWeights(nn.Module):
+    """The sum over tasks i of exp(-s_i) L_i + s_i, with s_i learned from 0: lambda_i = exp(-s_i) starts at 1.
+
+    Kendall's loss for classification is L_i / sigma_i^2 + log sigma_i; here s_i = log sigma_i^2, with a weight of one
+    in place of a half, so that the optimum is lambda_i = 1 / L_i. Without s_i a learned weight would fall to zero.
+
+    Args:
+        names: of the losses.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__()
+        self.names = tuple(names)
+        self.s = nn.Parameter(torch.zeros(len(self.names)))
+
+    def forward(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`loss`, and what it is the sum of: lambda_i L_i by name, and `uncertainty`, the sum of the s_i."""
+        parts = {name: torch.exp(-s) * losses[name] for name, s in zip(self.names, self.s, strict=True)}
+        parts["uncertainty"] = self.s.sum()
+        return {"loss": torch.stack(list(parts.values())).sum(), **parts}
+
+    @property
+    def lambdas(self) -> dict[str, float]:
+        """The weights as they are now, by name."""
+        return {name: float(value) for name, value in zip(self.names, torch.exp(-self.s.detach()), strict=True)}

@@ -1,0 +1,198 @@
+"""CLINE from texts to the folder that it leaves: what is saved, what is cached, what is refused."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM
+
+from rbench import encoders, mini
+from rbench.cache import default_cache
+from rbench.errors import JobError, ResourceError
+from rbench.load import load_resources
+from rbench.prepare import Options
+from rbench.registry import Registry
+from rbench.resources import Resources
+from rbench.spec import PretrainJob, ResourceProfile, Source
+from rbench.train import edited, pretrain
+from rbench.train.objectives import cline
+from rbench.training import train
+from tests import tiny
+from tests.train import bases
+
+MINI = Resources(load_resources("mini", Registry()))
+TEXTS = sorted({row["text"] for row in mini.rows("mini-corpus", "train")[:220]})
+QUERIES = ["the film was good and the plot seemed dull", "a story", "awful"]
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_what_is_saved_is_a_masked_lm_and_a_sentence_transformer(
+    kind: str, pooling: Any, base: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    where = base if kind == "bert" else bases.masked_roberta(tmp_path / "roberta")
+    spec = bases.spec("cline", where, pooling, steps=3)
+    scores = pretrain(spec, where, TEXTS, tmp_path / "out", seed=0, resources=MINI)
+    before, after = (load_file(folder / "model.safetensors") for folder in (where, tmp_path / "out"))
+    assert before.keys() == after.keys(), "no detector and no weights of losses"
+    assert sum(not torch.equal(before[key], after[key]) for key in after) > len(after) / 2
+    assert AutoModelForMaskedLM.from_pretrained(tmp_path / "out").config.hidden_size == 8
+    ours = encoders.load(spec.model_copy(update={"train": None}), tmp_path / "out").encode(QUERIES)
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(QUERIES)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert scores["loss"] > 0 and 0 <= scores["hits"] <= 1 and 0 <= scores["masked_accuracy"] <= 1
+    assert 0 < scores["lambda_contrastive"] != 1
+
+
+def test_training_brings_a_sentence_nearer_to_what_says_the_same(tmp_path: Path) -> None:
+    spec = bases.spec("cline", tmp_path, steps=60, batch_size=16, max_length=32)
+    spec = spec.model_copy(update={"base": None, "architecture": ARCHITECTURE})
+    texts = [row["text"] for row in mini.rows("mini-corpus", "train")[:1500]]
+    said: list[str] = []
+    scores = pretrain(
+        spec, None, texts, tmp_path / "out", seed=0, resources=MINI, progress=lambda done, of, text: said.append(text)
+    )
+    assert scores["hits"] > 0.75
+    assert 800 < scores["edited_texts"] <= 960 and scores["without_antonym"] < 100
+    assert scores["synonym_share"] == pytest.approx(0.4, abs=0.02)
+    assert scores["antonym_share"] == pytest.approx(0.2, abs=0.02)
+    last = dict(part.split() for part in said[-1][:-1].replace(" (", ", ").split(", "))
+    parts = sum(float(last[name]) for name in ("mlm", "detection", "contrastive", "uncertainty"))
+    assert float(last["loss"]) == pytest.approx(parts, rel=0.05)
+
+
+ARCHITECTURE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+
+
+def test_a_second_run_takes_the_edits_of_the_first(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = bases.spec("cline", base, steps=2)
+    first = pretrain(spec, base, TEXTS, tmp_path / "a", seed=0, resources=MINI, prepared=tmp_path / "edits")
+    (path,) = (tmp_path / "edits").iterdir()
+    asked: list[int] = []
+    generate = edited.generate
+
+    def counted(texts: Any, *a: Any, **k: Any) -> Any:
+        asked.append(len(texts))
+        return generate(texts, *a, **k)
+
+    monkeypatch.setattr(edited, "generate", counted)
+    again = pretrain(spec, base, TEXTS, tmp_path / "b", seed=0, resources=MINI, prepared=tmp_path / "edits")
+    assert again == first and list((tmp_path / "edits").iterdir()) == [path]
+    assert asked == [len(TEXTS) * 2 // 100], "of the held-out texts alone"
+
+
+def test_what_is_not_trained_on_is_not_edited(base: Path, tmp_path: Path) -> None:
+    """Two steps of eight sentences see sixteen of them."""
+    spec = bases.spec("cline", base, steps=2, batch_size=8)
+    pretrain(spec, base, TEXTS, tmp_path / "o", seed=0, resources=MINI, prepared=tmp_path / "edits")
+    (path,) = (tmp_path / "edits").iterdir()
+    assert len(path.read_text().splitlines()) == 16 + 1
+
+
+def test_both_sides_of_a_view_are_where_the_tokenizer_has_them(tmp_path: Path) -> None:
+    """`replaced` in the batch, against the words of the edits: pieces of a replaced word are 1, and nothing else is."""
+    bases.masked_bert(tmp_path / "any")
+    spec = bases.spec("cline", tmp_path, max_length=12).model_copy(update={"base": None, "architecture": ARCHITECTURE})
+    built = cline.build(cline.Options(), spec, None, resources=MINI)
+    built.prepare(TEXTS, tmp_path / "edits", None)
+    batch = built.collate([built.features(text) for text in TEXTS])
+    assert batch["input_ids"].shape == (len(TEXTS), 3, 12), "cut where training cuts"
+    edits = edited.of_corpus(TEXTS, tmp_path / "edits", built._lexicon, built._edit_options, 0)
+    for i, text in enumerate(TEXTS):
+        for view, edit in enumerate(edits[text], 1):
+            ids = batch["input_ids"][i, view][batch["replaced"][i, view].bool()]
+            pieces = [p for start, end in edit.spans for p in built.tokenizer.tokenize(edit.text[start:end])]
+            assert built.tokenizer.convert_ids_to_tokens(ids) == pieces[: len(ids)]
+            assert batch["attention_mask"][i, view].sum() == min(12, 2 + len(built.tokenizer.tokenize(edit.text)))
+    assert batch["replaced"][:, 0].sum() == 0
+
+
+def test_a_base_without_a_masked_lm_head_is_given_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    headless = tiny.write_bert(tmp_path / "headless")
+    with caplog.at_level(logging.INFO, logger="rbench"):
+        pretrain(bases.spec("cline", headless, steps=1), headless, TEXTS, tmp_path / "o", seed=0, resources=MINI)
+    assert "its base has no masked-LM head; a new one is trained" in caplog.text
+    assert "of words replaced in x_syn" in caplog.text
+    assert "cls.predictions.transform.dense.weight" in load_file(tmp_path / "o" / "model.safetensors")
+
+
+def test_a_corpus_without_a_word_to_replace_is_refused(base: Path, tmp_path: Path) -> None:
+    texts = [f"the {number} of the {number + 1}" for number in range(30)]
+    with pytest.raises(JobError, match=r"Encoder tiny: no sentence of its corpus has a word that can be replaced"):
+        pretrain(bases.spec("cline", base), base, texts, tmp_path / "o", seed=0, resources=MINI)
+    # Some such sentences are no matter.
+    scores = pretrain(bases.spec("cline", base), base, texts + TEXTS, tmp_path / "o", seed=0, resources=MINI)
+    assert scores["loss"] > 0
+
+
+def test_what_cannot_be_is_said_before_work(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "ppdb").mkdir()
+    (tmp_path / "ppdb" / "synonyms.txt").write_text("good fine\n")
+    listed = ResourceProfile(name="p", synonyms=Source(kind="folder", name="ppdb"), pos_tagger=Source(kind="mini"))
+    with pytest.raises(ResourceError, match="a list of synonyms has none"):
+        cline.build(cline.Options(), bases.spec("cline", base), base, resources=Resources(listed, [tmp_path]))
+    with pytest.raises(JobError, match="cls or mean"):
+        cline.build(cline.Options(), bases.spec("cline", base, "first-last-mean"), base, resources=MINI)
+    model = transformers.DistilBertForMaskedLM(
+        transformers.DistilBertConfig(vocab_size=5 + len(tiny.WORDS), dim=8, n_layers=1, n_heads=2, hidden_dim=8)
+    )
+    model.save_pretrained(tiny.write_bert(tmp_path / "distil"))
+    with pytest.raises(JobError, match="head of a DistilBertForMaskedLM is not known"):
+        where = tmp_path / "distil"
+        cline.build(cline.Options(), bases.spec("cline", where), where, resources=MINI)
+
+
+ENTRY = """\
+architecture: {hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}
+train: {objective: cline, data: mini-corpus, steps: 2, batch_size: 8, options: {resources: RESOURCES}}
+"""
+
+
+@pytest.fixture
+def included(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
+    """Encoders `ours`, with the embedded world's words, and `words`, with WordNet's, which is nowhere."""
+    import nltk
+
+    monkeypatch.setattr(nltk.data, "path", [])
+    (tmp_path / "mine" / "encoders").mkdir(parents=True)
+    for name, profile in (("ours", "mini"), ("words", "standard")):
+        text = ENTRY.replace("RESOURCES", profile)
+        (tmp_path / "mine" / "encoders" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return Options(include=(tmp_path / "mine",), device="cpu")
+
+
+def test_the_job_says_which_words_it_was_trained_with(included: Options) -> None:
+    trained = train("ours", options=included)
+    job = trained.record.job.spec
+    assert isinstance(job, PretrainJob) and job.resources is not None
+    assert job.resources.name == "mini" and set(job.resource_fingerprints) == {"synonyms", "pos_tagger"}
+    sizes = {score.name: score.n for score in trained.record.scores}
+    values = {score.name: score.value for score in trained.record.scores}
+    assert sizes["hits"] == sizes["masked_accuracy"] == 400
+    assert values["edited_texts"] == sizes["without_antonym"] == 16 and sizes["synonym_share"] == values["edited_words"]
+    found = list((default_cache() / "prepared").glob("edits-*.jsonl"))
+    assert found, "what was prepared stays in the cache"
+
+
+def test_wordnet_missing_is_said_before_work_with_what_to_do(included: Options) -> None:
+    with pytest.raises(ResourceError) as error:
+        train("words", options=included)
+    said = str(error.value)
+    assert "python -m nltk.downloader wordnet" in said and "averaged_perceptron_tagger_eng" in said
+    assert "needed by encoder words" in said
+
+
+def test_options_are_within_bounds() -> None:
+    for wrong in ({"synonym_share": 1.5}, {"nearest": 0}, {"detection": "off"}, {"mask": 0}, {"shares": 1}):
+        with pytest.raises(ValueError, match="validation error"):
+            cline.Options.model_validate(wrong)
+    assert cline.Options.model_validate({"resources": "mini"}).resources.profile == "mini"

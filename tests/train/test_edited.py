@@ -1,0 +1,145 @@
+"""The edits of a corpus: made once, in processes or here, and found again by what they are of."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench import mini
+from rbench.errors import ResourceError
+from rbench.load import load_resources
+from rbench.registry import Registry
+from rbench.spec import ResourceProfile, Source
+from rbench.train import edited
+from rbench.train.edited import Counts, Edits, Lexicon
+from rbench.train.edits import Edit, EditOptions
+
+TEXTS = [row["text"] for row in mini.rows("mini-corpus", "train")[:700]]
+LEXICON = Lexicon.of(load_resources("mini", Registry()))
+
+
+def make(folder: Path, texts: list[str] = TEXTS, lexicon: Lexicon = LEXICON, **options: Any) -> Edits:
+    return edited.of_corpus(texts, folder, lexicon, EditOptions(**options), seed=0)
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on nothing is made."""
+
+    def generate(*a: Any, **k: Any) -> Any:
+        raise AssertionError("it lies in the folder")
+
+    monkeypatch.setattr(edited, "generate", generate)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("edits")
+    make(folder)
+    return folder
+
+
+def test_a_second_run_reads_what_the_first_has_made(full: Path, never: None) -> None:
+    (path,) = full.iterdir()
+    found = make(full, TEXTS[::-1] + TEXTS[:5])
+    assert [found[text] for text in TEXTS] == list(edits_of(path))
+    assert found.counts.texts == len(set(TEXTS))
+    assert found.counts.synonym_share == pytest.approx(0.4, abs=0.02)
+    assert found.counts.antonym_share == pytest.approx(0.2, abs=0.02)
+
+
+def edits_of(path: Path) -> list[tuple[Edit, Edit]]:
+    """What the file says of `TEXTS`, read without rbench: JSON lines in the order of the sorted texts."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = dict(zip(sorted(set(TEXTS)), lines[:-1], strict=True))
+    made = []
+    for text in TEXTS:
+        same, other = (Edit(t, tuple(map(tuple, spans)), n) for t, spans, n in rows[text])  # type: ignore[arg-type]
+        made.append((same, other))
+    return made
+
+
+def test_whatever_decides_the_edits_is_in_the_name(full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = TEXTS[:40]
+    make(tmp_path, few)
+    make(tmp_path, TEXTS[:41])
+    make(tmp_path, few, synonym_share=0.3)
+    make(tmp_path, few, nearest=1)
+    make(tmp_path, few, dataclasses.replace(LEXICON, fingerprint="other"))
+    edited.of_corpus(few, tmp_path, LEXICON, EditOptions(), seed=1)
+    monkeypatch.setattr(edited, "version", lambda name: "9.9")
+    make(tmp_path, few)
+    assert len(list(tmp_path.iterdir())) == 7
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "other", "no json", "a line less"])
+def test_a_damaged_file_is_made_again(damage: str, tmp_path: Path) -> None:
+    whole = make(tmp_path)
+    (path,) = tmp_path.iterdir()
+    content = path.read_bytes()
+    lines = content.splitlines(keepends=True)
+    broken = {
+        "cut": content[:-20],
+        "empty": b"",
+        "other": content.replace(b'"address": "', b'"address": "0'),
+        "no json": content + b"{\n",
+        "a line less": b"".join(lines[1:]),
+    }
+    path.write_bytes(broken[damage])
+    assert make(tmp_path)[TEXTS[0]] == whole[TEXTS[0]] and path.read_bytes() == content
+
+
+def test_a_run_that_is_stopped_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generate = edited.generate
+
+    def stopped(*a: Any, **k: Any) -> Any:
+        for number, pair in enumerate(generate(*a, **k)):
+            if number == 30:
+                raise KeyboardInterrupt
+            yield pair
+
+    monkeypatch.setattr(edited, "generate", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_make_what_one_makes(full: Path) -> None:
+    told: list[int] = []
+    texts = sorted(set(TEXTS))
+    there = list(
+        edited.generate(texts, LEXICON, EditOptions(), 0, Counts(), lambda done, total, _: told.append(done), workers=2)
+    )
+    found = make(full)
+    assert there == [found[text] for text in texts]
+    assert told == sorted(told) and told[-1] == len(texts) and len(told) > 1
+
+
+def test_what_goes_wrong_in_a_process_is_an_error_here() -> None:
+    with pytest.raises(ResourceError, match="a list of synonyms has none"):
+        lost = dataclasses.replace(LEXICON, thesaurus="folder")
+        list(edited.generate(TEXTS, lost, EditOptions(), 0, Counts(), workers=2))
+
+
+def test_what_was_replaced_is_counted() -> None:
+    texts = ["the good film", "the the", "a dog", "never"]
+    counts = Counts()
+    made = list(edited.generate(texts, LEXICON, EditOptions(), 0, counts))
+    assert [len(same.spans) for same, _ in made][1::2] == [0, 0]
+    assert (counts.texts, counts.words, counts.without_synonym, counts.without_negative) == (4, 8, 2, 2)
+    assert counts.without_antonym == 3 and counts.antonyms == 1
+    assert "of 4 texts 2 have no x_syn, 3 no antonym, 2 no x_ant" in str(counts)
+
+
+def test_a_list_of_synonyms_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "ppdb").mkdir()
+    (tmp_path / "ppdb" / "synonyms.txt").write_text("good fine\n")
+    profile = ResourceProfile(name="p", synonyms=Source(kind="folder", name="ppdb"), pos_tagger=Source(kind="mini"))
+    with pytest.raises(ResourceError, match="antonyms are asked for, and a list of synonyms has none"):
+        Lexicon.of(profile, [tmp_path])
+    with pytest.raises(ResourceError, match="the profile has none"):
+        Lexicon.of(ResourceProfile(name="p", pos_tagger=Source(kind="mini")))
