@@ -30,6 +30,7 @@ from rbench.spec import (
     Job,
     Metric,
     Outcome,
+    Pick,
     Plan,
     Record,
     Strict,
@@ -236,8 +237,9 @@ def _write_tables(prepared: Prepared) -> list[str]:
     shown = []
     for wanted in wanted_tables:
         name = wanted.metric if wanted.layout == "paper" else f"{wanted.metric}-{wanted.layout}"
+        name += f"-picked-by-{wanted.pick}" if wanted.pick is not None else ""
         for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
-            text = table(prepared.run, metric=wanted.metric, layout=wanted.layout, fmt=fmt)
+            text = table(prepared.run, metric=wanted.metric, layout=wanted.layout, fmt=fmt, pick=wanted.pick)
             (folder / f"{name}.{ending}").write_text(text.rstrip("\n") + "\n", encoding="utf-8")
             if fmt == "markdown":
                 shown.append(text)
@@ -267,13 +269,19 @@ def _device(wanted: str) -> str:
 
 
 def table(
-    run: Path, *, metric: Metric = "asr", layout: str = "paper", fmt: str = "markdown", intervals: bool = False
+    run: Path,
+    *,
+    metric: Metric = "asr",
+    layout: str = "paper",
+    fmt: str = "markdown",
+    intervals: bool = False,
+    pick: Pick | None = None,
 ) -> str:
-    """A table computed from the records of a RUN and from nothing else."""
+    """A table computed from the records of a RUN and from nothing else; see `rbench.tables.build`."""
     from rbench.tables import build
     from rbench.tables.formats import render
 
-    return render(build(Store(run), metric, layout), fmt, intervals=intervals)
+    return render(build(Store(run), metric, layout, pick), fmt, intervals=intervals)
 
 
 def load_results(run: Path | str) -> pd.DataFrame:

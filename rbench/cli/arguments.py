@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 import typer
 
 from rbench.registry import unknown
-from rbench.spec import Metric, TableSpec
+from rbench.spec import Metric, Pick, TableSpec
 
 WHAT, WHERE, HOW = "What to run", "Where things are", "How to run"
 
@@ -46,14 +46,15 @@ class Listable(StrEnum):
 
 METRICS: tuple[str, ...] = get_args(Metric)
 LAYOUTS: tuple[str, ...] = get_args(TableSpec.model_fields["layout"].annotation)
+PICKS: tuple[str, ...] = get_args(Pick)
 FORMATS = ("markdown", "latex", "csv", "json")
 
 
-def one_of(what: str, valid: tuple[str, ...]) -> Callable[[str], str]:
-    """A typer callback that lets only `valid` names pass, and names the nearest to any other."""
+def one_of(what: str, valid: tuple[str, ...]) -> Callable[[str | None], str | None]:
+    """A typer callback that lets only `valid` names pass, or none, and names the nearest to any other."""
 
-    def check(value: str) -> str:
-        if value not in valid:
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in valid:
             raise typer.BadParameter(unknown(what, value, valid))
         return value
 

@@ -196,6 +196,16 @@ def table(
             "full: one row a cell.",
         ),
     ] = "paper",
+    pick: Annotated[
+        str | None,
+        typer.Option(
+            "--pick",
+            callback=a.one_of("way to pick", a.PICKS),
+            metavar="HOW",
+            help="Of contrast: where fine-tuning strategies differ in their learning rate alone, show the best by "
+            "validation, or by the contrast set itself.",
+        ),
+    ] = None,
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show 95% intervals (CSV and JSON always have them).")
     ] = False,
@@ -207,9 +217,17 @@ def table(
     from typing import cast
 
     from rbench import api
-    from rbench.spec import Metric
+    from rbench.spec import Metric, Pick
 
-    say(api.table(run, metric=cast(Metric, metric), layout=layout, fmt=fmt, intervals=intervals).rstrip("\n"))
+    text = api.table(
+        run,
+        metric=cast(Metric, metric),
+        layout=layout,
+        fmt=fmt,
+        intervals=intervals,
+        pick=cast("Pick | None", pick),
+    )
+    say(text.rstrip("\n"))
 
 
 @app.command(

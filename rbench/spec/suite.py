@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from rbench.spec.words import Count, Metric, NumExamples, ResourceKind, Split, Strict
+from rbench.spec.words import Count, Metric, NumExamples, Pick, ResourceKind, Split, Strict
 
 
 class Choice(Strict):
@@ -110,6 +110,14 @@ class TableSpec(Strict):
 
     metric: Metric = "asr"
     layout: Literal["paper", "by-task", "full"] = "paper"
+    pick: Pick | None = None
+    """Of contrast sets: of strategies that differ in their learning rate alone, show the best, chosen by this."""
+
+    @model_validator(mode="after")
+    def _picks_what_can_be_picked(self) -> TableSpec:
+        if self.pick is not None and (self.metric != "contrast" or self.layout != "paper"):
+            raise ValueError("`pick` is of tables of contrast sets in the layout paper")
+        return self
 
 
 class Suite(Strict):

@@ -6,24 +6,29 @@ from typing import get_args
 
 from rbench.errors import StoreError
 from rbench.score import METRICS
-from rbench.spec import AttackMetric, EvaluationMetric, Metric
+from rbench.spec import AttackMetric, EvaluationMetric, Metric, Pick
 from rbench.store import Store
 from rbench.tables import contrast, evaluations, layouts, positives
 from rbench.tables.aggregate import grid
 from rbench.tables.by_task import by_task
 from rbench.tables.formats import unknown
 from rbench.tables.frame import results_frame
+from rbench.tables.picked import picked
 from rbench.tables.table import Layout, Table
 
 
-def build(store: Store, metric: Metric = "asr", layout: str = "paper") -> Table:
+def build(store: Store, metric: Metric = "asr", layout: str = "paper", pick: Pick | None = None) -> Table:
     """The table of one metric, of attacks or of evaluations, from the records of a RUN and from nothing else.
+
+    `pick`, for contrast sets in the layout paper: of strategies that differ in their learning rate alone, the best.
 
     Raises StoreError where the folder is not a RUN, is damaged, has none of the jobs that the metric is of, or the
     metric or layout is unknown.
     """
     if metric not in get_args(Metric):
         raise unknown("metric", metric, get_args(Metric))
+    if pick is not None:
+        return _picked(store, metric, layout, pick)
     if metric == "sts" or metric == "contrast" or metric == "positives":
         return evaluation_table(store, metric, layout)
     return attack_table(store, metric, layout)
@@ -47,6 +52,14 @@ def evaluation_table(store: Store, metric: EvaluationMetric = "sts", layout: str
     if metric == "contrast":
         return {"paper": contrast.paper, "full": contrast.full}[layout](contrast.contrasts(store))
     return {"paper": evaluations.paper, "full": evaluations.full}[layout](evaluations.evaluated(store), metric)
+
+
+def _picked(store: Store, metric: Metric, layout: str, pick: Pick) -> Table:
+    if pick not in get_args(Pick):
+        raise unknown("way to pick", pick, get_args(Pick))
+    if metric != "contrast" or layout != "paper":
+        raise StoreError("learning rates are picked in tables of contrast sets in the layout paper: --metric contrast")
+    return contrast.paper(picked(contrast.contrasts(store), pick))
 
 
 def _check_layout(layout: str) -> None:

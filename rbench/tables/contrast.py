@@ -80,6 +80,9 @@ class Contrasts:
     """Task and contrast set."""
     cells: Mapping[tuple[tuple[str, str], tuple[str, str]], Cell]
     records: Mapping[str, Record]
+    """Of all jobs of the plan, by key."""
+    notes: tuple[str, ...] = ()
+    """What is to be said of what was left out of the plan's cells."""
 
 
 def contrasts(store: Store) -> Contrasts:
@@ -203,11 +206,12 @@ def _described(cell: Cell, names: Mapping[str, str]) -> dict[str, Any]:
 
 def _notes(found: Contrasts) -> tuple[str, ...]:
     """What must be said below the table; as in `notes`, neither times nor paths."""
-    jobs = [job for cell in found.cells.values() for job in cell.jobs]
+    jobs = [job for job in found.plan.jobs if isinstance(job.spec, ContrastJob)]
     return (
         f"{MEANING[METRIC].title}: {MEANING[METRIC].definition}. {DEFINITION}",
         *found.plan.suite.notes,
         *(note for of in found.sets for note in _set_notes(found, of)),
+        *found.notes,
         seeds(jobs),
         *selected_steps(found.plan),
         *missing("evaluations on contrast sets", [(job, found.records.get(job.key)) for job in jobs]),

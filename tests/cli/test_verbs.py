@@ -278,7 +278,9 @@ def test_table_prints_what_the_api_renders(shell: Shell, mock: Api) -> None:
     assert result.stdout == '{"cells": ["[bold]", "100%"]}\n'
     _, arguments, options = mock.calls[0]
     assert arguments == (Path("results/runs/x"),)
-    assert options == {"metric": "aua", "layout": "full", "fmt": "json", "intervals": True}
+    assert options == {"metric": "aua", "layout": "full", "fmt": "json", "intervals": True, "pick": None}
+    shell("table", "results/runs/x", "--metric", "contrast", "--pick", "validation")
+    assert mock.calls[1][2]["pick"] == "validation"
     shell("table", "x")
     assert mock.calls[1][2] == {"metric": "asr", "layout": "paper", "fmt": "markdown", "intervals": False}
 

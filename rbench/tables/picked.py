@@ -1,0 +1,76 @@
+"""Of victims that differ in their learning rate alone, the best: chosen by validation, or as the CLINE paper does.
+
+A suite names such victims as strategies: `finetune: [{clean: {learning_rate: 1.0e-5}}, {clean: ...}]`.
+For each encoder and contrast set the one with the best mean over its seeds is shown, of equal ones the first:
+
+validation  by accuracy on the task's validation split, which fine-tuning has recorded.
+contrast    by Rev on the contrast set itself (CLINE, section 4.3: "the best result on the contrastive test set").
+            Numbers so chosen are optimistic, and the table says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from statistics import fmean
+
+from rbench.errors import StoreError
+from rbench.spec import Choice, Job, Pick, Record
+from rbench.tables.contrast import Cell, Contrasts, score_of
+
+RATE = "learning_rate"
+_HOW: dict[Pick, str] = {
+    "validation": "by accuracy on the validation split",
+    "contrast": "by Rev on the contrast set itself, as in the CLINE paper: what is shown was looked at to choose it",
+}
+
+
+def picked(found: Contrasts, by: Pick) -> Contrasts:
+    """`found` with one cell in place of those that differ in the learning rate alone, and a note on which.
+
+    Raises StoreError where the suite has no such strategies, or a record lacks what is chosen by.
+    """
+    bases = {choice.label: _base(choice) for choice in found.plan.suite.finetune}
+    rates = {choice.label: choice.options[RATE] for choice in found.plan.suite.finetune if RATE in choice.options}
+    if len(rates) < 2:
+        raise StoreError(
+            f"there is no learning rate to pick: suite {found.plan.suite.name} has no strategies that differ in it, "
+            f"such as `finetune: [{{clean: {{{RATE}: 1.0e-5}}}}, {{clean: {{{RATE}: 2.0e-5}}}}]`."
+        )
+    groups: dict[tuple[tuple[str, str], tuple[str, str]], list[Cell]] = {}
+    for ((encoder, finetune), of), cell in found.cells.items():
+        groups.setdefault(((encoder, bases[finetune]), of), []).append(cell)
+    cells, chosen = {}, []
+    for (victim, of), candidates in groups.items():
+        best = _best(candidates, by, found.records)
+        cells[victim, of] = replace(best, finetune=victim[1])
+        if best.records and best.finetune in rates:
+            chosen.append(f"{victim[0]} {of[1] if by == 'contrast' else of[0]} {rates[best.finetune]:g}")
+    among = ", ".join(f"{rate:g}" for rate in sorted(set(rates.values())))
+    note = f"Learning rate picked among {among}, {_HOW[by]}: {'; '.join(dict.fromkeys(chosen)) or 'nothing yet'}."
+    victims = tuple(dict.fromkeys(victim for victim, _ in cells))
+    return replace(found, victims=victims, cells=cells, notes=(*found.notes, note))
+
+
+def _base(choice: Choice) -> str:
+    return Choice(name=choice.name, options={k: v for k, v in choice.options.items() if k != RATE}).label
+
+
+def _best(candidates: list[Cell], by: Pick, records: Mapping[str, Record]) -> Cell:
+    """The best of those that have records; where none has, the first."""
+    there = [cell for cell in candidates if cell.records]
+    return max(there, key=lambda cell: _value(cell, by, records)) if there else candidates[0]
+
+
+def _value(cell: Cell, by: Pick, records: Mapping[str, Record]) -> float:
+    if by == "contrast":
+        return fmean(score_of(record, "rev").value or 0.0 for record in cell.records)
+    return fmean(_validated(record.job, records) for record in cell.records)
+
+
+def _validated(job: Job, records: Mapping[str, Record]) -> float:
+    """The validation accuracy of the victim that a job evaluates."""
+    victim = next((records[key] for key in job.needs if key in records), None)
+    if victim is None:
+        raise StoreError(f"{job.name} has no record of the victim that it evaluates. Run the suite again.")
+    return score_of(victim, "validation_accuracy").value or 0.0

@@ -1,0 +1,138 @@
+"""Tables of contrast sets in which learning rates were picked, from a RUN made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from rbench.errors import StoreError
+from rbench.score import Judged, contrast_scores
+from rbench.spec import (
+    ContrastJob,
+    ContrastSpec,
+    EncoderSpec,
+    FinetuneJob,
+    Job,
+    Plan,
+    Provenance,
+    Record,
+    Score,
+    Suite,
+    TableSpec,
+    TaskSpec,
+    Training,
+)
+from rbench.store import Store
+from rbench.tables import build
+from rbench.tables.formats import render
+
+TASK = TaskSpec(name="mr", kind="single", columns=("text",), labels=("a", "b"), contrast="mr_c")
+COLUMNS = {"text": "t", "label": "l"}
+SET = ContrastSpec(name="mr_c", task="mr", local="x/y", original=COLUMNS, perturbed=COLUMNS)
+RATES = (1e-5, 3e-5)
+# Accuracy on validation, and how many of ten edits are right, by (encoder, strategy, learning rate).
+FOUND = {
+    ("minilm", "clean", 1e-5): (0.9, 4),
+    ("minilm", "clean", 3e-5): (0.8, 6),
+    ("minilm", "freelb", 1e-5): (0.7, 5),
+    ("minilm", "freelb", 3e-5): (0.7, 5),
+    ("bert", "clean", 1e-5): (0.6, 2),
+    ("bert", "clean", 3e-5): (0.7, 3),
+    ("bert", "freelb", 1e-5): (0.8, 1),
+    ("bert", "freelb", 3e-5): (0.9, 0),
+}
+
+
+def make_plan(strategies: Any = None) -> Plan:
+    finetune = strategies or [{name: {"learning_rate": rate}} for name in ("clean", "freelb") for rate in RATES]
+    given = {"name": "s", "encoders": ("minilm", "bert"), "tasks": ("mr",), "evaluate": ("contrast",), "seeds": (0, 1)}
+    suite = Suite.model_validate({**given, "finetune": finetune})
+    jobs = []
+    for seed in suite.seeds:
+        for encoder in suite.encoders:
+            for strategy in suite.finetune:
+                spec = FinetuneJob(
+                    encoder=EncoderSpec(name=encoder, base="org/x"),
+                    strategy=strategy,
+                    task=TASK,
+                    data_fingerprint="d",
+                    training=Training(),
+                )
+                victim = Job.make(spec, (encoder, "mr", strategy.label), (), seed)
+                evaluation = ContrastJob(
+                    encoder=encoder, strategy=strategy, task=TASK, contrast=SET, data_fingerprint="c"
+                )
+                parts = (encoder, "mr", strategy.label, "mr_c")
+                jobs += [victim, Job.make(evaluation, parts, (victim.key,), seed)]
+    return Plan(suite=suite, jobs=tuple(jobs))
+
+
+def make_run(folder: Path, leave: tuple[Any, ...] = (), stage: str = "") -> Store:
+    store, plan = Store(folder), make_plan()
+    store.write_plan(plan)
+    for job in plan.jobs:
+        strategy = job.spec.strategy  # type: ignore[union-attr]
+        cell = (job.parts[0], strategy.name, strategy.options["learning_rate"])
+        accuracy, right = FOUND[cell]
+        if (job.stage, *cell) != (stage, *leave):
+            scores = (Score(name="validation_accuracy", value=accuracy + (0.05 if job.seed else -0.05), n=10),)
+            if isinstance(job.spec, ContrastJob):
+                scores = contrast_scores([Judged(True, ((i < right, True),)) for i in range(10)])
+            store.write_record(Record(job=job, status="complete", scores=scores, provenance=Provenance(rbench="0")))
+    return store
+
+
+def shown(table: Any) -> dict[tuple[str, str], float]:
+    return {row[:2]: row[3].value for row in table.rows}
+
+
+def test_by_validation(tmp_path: Path) -> None:
+    table = build(make_run(tmp_path), "contrast", pick="validation")
+    assert table.header[:4] == ("Encoder", "Fine-tuning", "mr Ori", "mr Rev")
+    assert shown(table) == {
+        ("minilm", "clean"): 0.4,
+        ("minilm", "freelb"): 0.5,
+        ("bert", "clean"): 0.3,
+        ("bert", "freelb"): 0.0,
+    }
+    assert (
+        "Learning rate picked among 1e-05, 3e-05, by accuracy on the validation split: minilm mr 1e-05; bert mr 3e-05."
+        in table.notes
+    )
+    assert {cell["finetune"] for cell in table.cells} == {"clean", "freelb"}
+
+
+def test_by_the_contrast_set_as_in_the_paper(tmp_path: Path) -> None:
+    table = build(make_run(tmp_path), "contrast", pick="contrast")
+    assert shown(table)["minilm", "clean"] == 0.6 and shown(table)["bert", "freelb"] == 0.1
+    text = render(table, "markdown")
+    assert "by Rev on the contrast set itself, as in the CLINE paper: what is shown was looked at to choose it" in text
+
+
+def test_what_is_not_done_is_not_picked(tmp_path: Path) -> None:
+    table = build(make_run(tmp_path, ("minilm", "clean", 1e-5), "evaluate"), "contrast", pick="validation")
+    assert shown(table)["minilm", "clean"] == 0.6
+    assert any("not done: minilm/mr/clean[learning_rate=1e-05]/mr_c/seed0" in note for note in table.notes)
+    (tmp_path / "other").mkdir()
+    store = make_run(tmp_path / "other", ("minilm", "clean", 1e-5), "finetune")
+    with pytest.raises(StoreError, match=r"has no record of the victim"):
+        build(store, "contrast", pick="validation")
+    build(store, "contrast", pick="contrast")
+
+
+def test_what_cannot_be_picked_is_refused(tmp_path: Path) -> None:
+    store = make_run(tmp_path)
+    with pytest.raises(StoreError, match="unknown way to pick 'test'"):
+        build(store, "contrast", pick="test")  # type: ignore[arg-type]
+    for metric, layout in (("asr", "paper"), ("contrast", "full")):
+        with pytest.raises(StoreError, match="--metric contrast"):
+            build(store, metric, layout, "validation")  # type: ignore[arg-type]
+        with pytest.raises(ValidationError, match="`pick` is of tables of contrast sets"):
+            TableSpec.model_validate({"metric": metric, "layout": layout, "pick": "validation"})
+    plan = make_plan(["clean", {"clean": {"learning_rate": 1e-5}}])
+    store.write_plan(plan)
+    with pytest.raises(StoreError, match="there is no learning rate to pick: suite s has no strategies that differ"):
+        build(store, "contrast", pick="validation")
