@@ -282,7 +282,8 @@ def test_table_prints_what_the_api_renders(shell: Shell, mock: Api) -> None:
     shell("table", "results/runs/x", "--metric", "contrast", "--pick", "validation")
     assert mock.calls[1][2]["pick"] == "validation"
     shell("table", "x")
-    assert mock.calls[1][2] == {"metric": "asr", "layout": "paper", "fmt": "markdown", "intervals": False}
+    plain = {"metric": "asr", "layout": "paper", "fmt": "markdown", "intervals": False, "pick": None}
+    assert mock.calls[2][2] == plain
 
 
 # --------------------------------------------------------------------------------------------------------- attack
