@@ -231,7 +231,11 @@ def test_a_long_override_is_shortened(world: World) -> None:
     ("old", "new", "message"),
     [
         ("\nseeds:", "\nseed:", 'my.yaml:11:1: unknown key "seed"; did you mean seeds?'),
-        ("\nseeds:", "\nzzzzzzz:", 'my.yaml:11:1: unknown key "zzzzzzz"; valid are: attacks, build, claims, encoders, '),
+        (
+            "\nseeds:",
+            "\nzzzzzzz:",
+            'my.yaml:11:1: unknown key "zzzzzzz"; valid are: attacks, build, claims, encoders, ',
+        ),
         ("seeds: [0, 1]", "seeds: [0, 1.5]", "my.yaml:11:12: `seeds[1]`: expected a whole number, found 1.5"),
         ("seeds: [0, 1]", "seeds: [0, -1]", "my.yaml:11:12: `seeds[1]`: expected a number of at least 0, found -1"),
         ("seeds: [0, 1]", "seeds: [0, true]", "my.yaml:11:12: `seeds[1]`: expected a whole number, found true"),
