@@ -125,7 +125,7 @@ def wordnet_thesaurus(reader: Any = None) -> Thesaurus:
             return Related()
         senses, lemma, form = _senses(reader, word.lower(), tag)
         synsets = [sense.synset() for sense in senses]
-        above = [up for synset in synsets for up in (*synset.hypernyms(), *synset.instance_hypernyms())]
+        above = [up for synset in synsets for up in _above(synset)]
 
         def inflected(lemmas: Iterable[Any]) -> Iterator[str]:
             names = (one.name() for one in lemmas)
@@ -154,6 +154,11 @@ def _senses(reader: Any, word: str, tag: str) -> tuple[list[Any], str, str]:
         if form is not None and (senses := reader.lemmas(lemma, _POS[tag])):
             return senses, lemma, form
     return [], next(iter(bases), word), _FORMS[tag][0]
+
+
+def _above(synset: Any) -> list[Any]:
+    """A synset's hypernyms by name: NLTK has them in an order that differs from run to run."""
+    return sorted((*synset.hypernyms(), *synset.instance_hypernyms()), key=lambda up: str(up.name()))
 
 
 def _inflect(lemma: str, tag: str, form: str) -> str | None:

@@ -41,6 +41,9 @@ class Meaning:
     senses: list[Sense]
     above: list[Meaning] = field(default_factory=list)
 
+    def name(self) -> str:
+        return f"{self.senses[0].word}.{self.pos}.01"
+
     def lemmas(self) -> list[Sense]:
         return self.senses
 
@@ -103,6 +106,17 @@ def test_antonymy_is_between_words_not_meanings(words: Words) -> None:
     look_up = wordnet_thesaurus(words)
     assert look_up("good", "ADJ").antonyms == ("bad",)
     assert look_up("fine", "ADJ").antonyms == look_up("hot", "ADJ").antonyms == look_up("climb", "VERB").antonyms == ()
+
+
+def test_the_order_of_hypernyms_is_fixed(words: Words) -> None:
+    """NLTK keeps a synset's hypernyms in a set."""
+    found = []
+    for flip in (1, -1):
+        made = Words()
+        above = [made.add("n", "beast animal"), made.add("n", "pet"), made.add("n", "friend")][::flip]
+        made.add("n", "dog").above += above
+        found.append(wordnet_thesaurus(made)("dog", "NOUN").hypernyms)
+    assert found == [("beast", "animal", "friend", "pet")] * 2
 
 
 def test_what_is_given_is_single_words_without_the_word_itself_and_disjoint() -> None:
