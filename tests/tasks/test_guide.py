@@ -8,8 +8,10 @@ from typing import Any
 
 import yaml
 
-from rbench.spec import EncoderSpec, TaskSpec
-from rbench.tasks import open_task
+from rbench.load import load
+from rbench.registry import Registry
+from rbench.spec import ContrastSpec, EncoderSpec, TaskSpec
+from rbench.tasks import open_contrast, open_task
 from tests.tasks.conftest import Write
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,6 +32,27 @@ def test_tasks_of_the_guide(write: Write, tmp_path: Path) -> None:
     assert open_task(specs["tasks/tickets"], [tmp_path]).split("test")[0].label == 1
     write("tickets/all", [{"body": f"text {i}", "mood": i % 2} for i in range(20)])
     assert open_task(specs["tasks/tickets-all"], [tmp_path]).sizes == {"train": 17, "validation": 1, "test": 2}
+
+
+def test_the_contrast_set_of_the_guide(write: Write, tmp_path: Path) -> None:
+    guide = (DOCS / "guide-contrast-sets.md").read_text(encoding="utf-8")
+    task = TaskSpec.model_validate(shown("guide-add-a-task.md")["tasks/tickets"])
+    spec = ContrastSpec.model_validate(shown("guide-contrast-sets.md")["contrast/tickets-edited"])
+    (line,) = re.findall(r"DATA/tickets-edited/test\.jsonl\s+(\{.*\})", guide)
+    write(spec.local or "", [line])
+    (bundle,) = open_contrast(spec, task, [tmp_path]).bundles
+    assert (bundle.original.label, [edit.label for edit in bundle.edits]) == (1, [0])
+
+
+def test_suites_of_the_guide_on_contrast_sets_load(tmp_path: Path) -> None:
+    guide = (DOCS / "guide-contrast-sets.md").read_text(encoding="utf-8")
+    whole, part = re.findall(r"```yaml\n((?:# contrast\.yaml|finetune:)\n?.*?)```", guide, re.DOTALL)
+    (tmp_path / "contrast.yaml").write_text(whole, encoding="utf-8")
+    loaded = load(tmp_path / "contrast.yaml", registry=Registry())
+    assert set(loaded.contrast) == {"mini-sentiment", "mini-nli"}
+    (tmp_path / "rates.yaml").write_text(whole + part, encoding="utf-8")
+    suite = load(tmp_path / "rates.yaml", registry=Registry()).suite
+    assert len(suite.finetune) == 2 and suite.tables[0].pick == "validation"
 
 
 def test_encoders_of_the_guide() -> None:
