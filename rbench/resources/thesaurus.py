@@ -124,6 +124,7 @@ def wordnet_thesaurus(reader: Any = None) -> Thesaurus:
         if tag not in TAGS:
             return Related()
         senses, lemma, form = _senses(reader, word.lower(), tag)
+        base = next(iter(_bases(word.lower(), tag)), lemma) if lemma == word.lower() else lemma
         synsets = [sense.synset() for sense in senses]
         above = [up for synset in synsets for up in _above(synset)]
 
@@ -136,24 +137,34 @@ def wordnet_thesaurus(reader: Any = None) -> Thesaurus:
             synonyms=inflected(one for synset in synsets for one in synset.lemmas()),
             hypernyms=inflected(one for synset in above for one in synset.lemmas()),
             antonyms=inflected(one for sense in senses for one in sense.antonyms()),
-            forms=(text for penn in _FORMS[tag] for text in _spellings(lemma, tag).get(penn, ())),
+            forms=(text for penn in _FORMS[tag] for text in _spellings(base, tag).get(penn, ())),
         )
 
     return look_up
 
 
 def _senses(reader: Any, word: str, tag: str) -> tuple[list[Any], str, str]:
-    """WordNet's lemma objects of the base form, the base form, and the Penn tag of the word among its forms."""
-    import lemminflect
+    """WordNet's lemma objects of the base form, the base form, and the Penn tag of the word among its forms.
 
-    bases = lemminflect.getAllLemmas(word, tag).get(tag, ())
-    for lemma in dict.fromkeys((*bases, word)):
+    A comparative for which WordNet has an opposite is a base form itself: more and less, better and worse.
+    """
+    bases = _bases(word, tag)
+    compared = tag in ("ADJ", "ADV") and any(one.antonyms() for one in reader.lemmas(word, _POS[tag]))
+    for lemma in dict.fromkeys((word, *bases) if compared else (*bases, word)):
         spellings = _spellings(lemma, tag)
         found = [penn for penn in _FORMS[tag] if word in spellings.get(penn, ())]
         form = found[0] if found else _FORMS[tag][0] if lemma == word else None
         if form is not None and (senses := reader.lemmas(lemma, _POS[tag])):
             return senses, lemma, form
     return [], next(iter(bases), word), _FORMS[tag][0]
+
+
+def _bases(word: str, tag: str) -> tuple[str, ...]:
+    """The base forms that a word may have, as lemminflect's dictionary lists them."""
+    import lemminflect
+
+    found: tuple[str, ...] = lemminflect.getAllLemmas(word, tag).get(tag, ())
+    return found
 
 
 def _above(synset: Any) -> list[Any]:

@@ -108,6 +108,21 @@ def test_antonymy_is_between_words_not_meanings(words: Words) -> None:
     assert look_up("fine", "ADJ").antonyms == look_up("hot", "ADJ").antonyms == look_up("climb", "VERB").antonyms == ()
 
 
+def test_a_comparative_with_an_opposite_of_its_own_is_taken_at_its_word() -> None:
+    made = Words()
+    more, less, much = made.add("a", "more"), made.add("a", "less"), made.add("a", "much")
+    more.senses[0].opposite.append(less.senses[0])
+    much.senses[0].opposite.append(made.add("a", "little").senses[0])
+    look_up = wordnet_thesaurus(made)
+    assert look_up("more", "ADJ") == Related(antonyms=("less",), forms=("much", "most"))
+    assert look_up("much", "ADJ").antonyms == ("little",)
+    made.add("a", "higher")
+    made.add("a", "high").senses[0].opposite.append(made.add("a", "low").senses[0])
+    assert look_up("higher", "ADJ") == Related(antonyms=("lower",), forms=("high", "highest"))
+    made.add("v", "see"), made.add("v", "saw")
+    assert look_up("saw", "VERB").forms == ("see", "sees", "seen", "seeing"), "of verbs and nouns first the base form"
+
+
 def test_the_order_of_hypernyms_is_fixed(words: Words) -> None:
     """NLTK keeps a synset's hypernyms in a set."""
     found = []
