@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from rbench.encoders import static as static  # its network is known to AutoModel from then on
+from rbench.encoders.lengths import in_groups
 from rbench.encoders.locate import TRANSFORM, transform_folder, transformer_folder
 from rbench.encoders.transform import Transform
 from rbench.encoders.transform import read as read_transform
@@ -130,11 +131,12 @@ class SentenceEncoder(nn.Module):
     def forward(self, **inputs: Tensor) -> Tensor:
         """Vectors (batch, dim) for what a tokenizer returns: input_ids (or inputs_embeds), attention_mask, ...
 
-        token_type_ids are left out for networks that know none (DistilBERT under BERT's tokenizer, for instance).
+        token_type_ids are left out for networks that know none (DistilBERT under BERT's tokenizer, for instance). In
+        training, rows of like length go through the network together (`rbench.encoders.lengths`).
         """
         if not self._typed:
             inputs.pop("token_type_ids", None)
-        vectors = self._pooled(inputs)
+        vectors = in_groups(self._pooled, inputs) if self.training else self._pooled(inputs)
         if self.transform is None:
             return vectors
         # In full precision whatever the network computes in: whitening magnifies the smallest differences.

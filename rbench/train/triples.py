@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rbench.encoders.lengths import in_groups
 from rbench.encoders.sentence import masked_mean
 from rbench.train.heads import vocabulary_head
 from rbench.train.weighting import UncertaintyWeights
@@ -60,8 +61,8 @@ class Triples(nn.Module):
         masked, labels = masked.to(ori.device), labels.to(ori.device)
         first, real = int(self._anchor == "masked"), attention_mask.unbind(1)
         ids, masks = (masked, *views[first:]), (real[0], *real[first:])
-        network = self.masked_lm.base_model
-        hidden = network(input_ids=torch.cat(ids), attention_mask=torch.cat(masks)).last_hidden_state.chunk(len(ids))
+        inputs = {"input_ids": torch.cat(ids), "attention_mask": torch.cat(masks)}
+        hidden = in_groups(self._states, inputs).chunk(len(ids))
         states = hidden[1 - first :]
         h = [self._pooled(state, mask) for state, mask in zip(states, real, strict=True)]
         losses = {"mlm": self._masked(hidden[0], labels), "contrastive": self._contrast(h, input_ids)}
@@ -70,6 +71,9 @@ class Triples(nn.Module):
             edited = torch.stack(states[1:], dim=1)[words]
             losses["detection"] = detection(self.replaced(edited).squeeze(-1), replaced[:, 1:][words], self._detection)
         return self.weights(losses)  # type: ignore[no-any-return]
+
+    def _states(self, inputs: dict[str, Tensor]) -> Tensor:
+        return self.masked_lm.base_model(**inputs).last_hidden_state  # type: ignore[no-any-return]
 
     def _masked(self, states: Tensor, labels: Tensor) -> Tensor:
         """Mean cross-entropy over the masked tokens; nothing where there is none."""
