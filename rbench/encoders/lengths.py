@@ -1,9 +1,9 @@
 """Batches of a network in training without most of their padding: rows of like length go through it together.
 
-A padded position costs as much as a word: of the sentences that an encoder is trained on, cut at 32 tokens, a quarter of
-a batch is padding, and half and more where they are cut later. Rows do not see each other inside a transformer, so that
-the batch may be split there and put together again; losses see all of it. What comes out is the same up to rounding,
-and for the draw of dropout masks. On a GPU a batch stays whole: it would rather pad than be asked several times.
+A padded position costs as much as a word: of the sentences that an encoder is trained on, cut at 32 tokens, a quarter
+of a batch is padding, and half and more where they are cut later. Rows do not see each other inside a transformer, so
+that the batch may be split there and put together again; losses see all of it. What comes out is the same up to
+rounding, and for the draw of dropout masks. On a GPU a batch stays whole: it would rather pad than be asked often.
 """
 
 from __future__ import annotations
