@@ -1,0 +1,76 @@
+"""run_job: the one place where the stages meet.
+
+A job reads only what it needs by key: the weights that earlier jobs left in the cache, the task's rows (whose
+fingerprint must be the one that was planned) and the resources behind its attack.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import platform
+import time
+import traceback
+from typing import Any
+
+import rbench
+from rbench import provenance
+from rbench.errors import RbenchError
+from rbench.spec import AttackJob, BuildJob, ContrastJob, FinetuneJob, Job, PretrainJob, Provenance, Record
+from rbench.stages import attacks, builds, evaluations, weights
+from rbench.stages.attacks import sample
+from rbench.stages.context import Context
+
+log = logging.getLogger("rbench")
+
+
+def run_job(job: Job, context: Context) -> Record:
+    """Run one job and store its record. An error becomes a failed record; Ctrl-C passes through."""
+    started, clock = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), time.perf_counter()
+
+    def source(**more: Any) -> Provenance:
+        commit, dirty = provenance.commit()
+        return Provenance(
+            rbench=rbench.__version__,
+            commit=commit,
+            dirty=dirty,
+            packages=provenance.packages(),
+            python=platform.python_version(),
+            platform=provenance.machine(),
+            device=_device_name(context.device),
+            started=started,
+            seconds=round(time.perf_counter() - clock, 3),
+            **more,
+        )
+
+    try:
+        spec = job.spec
+        if isinstance(spec, PretrainJob):
+            record = weights.cached(job, context, lambda folder: weights.pretrain(job, spec, context, folder), source)
+        elif isinstance(spec, FinetuneJob):
+            record = weights.cached(job, context, lambda folder: weights.finetune(job, spec, context, folder), source)
+        elif isinstance(spec, AttackJob):
+            record = attacks.attack(job, spec, context, source)
+        elif isinstance(spec, ContrastJob):
+            record = evaluations.contrast(job, spec, context, source)
+        elif isinstance(spec, BuildJob):
+            record = builds.build(job, spec, context, source)
+        else:
+            record = evaluations.evaluate(job, spec, context, source)
+    except Exception as error:
+        text = str(error) if isinstance(error, RbenchError) else traceback.format_exc()
+        log.error("%s failed: %s", job.name, str(error) or type(error).__name__)
+        record = Record(job=job, status="failed", provenance=source(), error=text)
+    context.store.write_record(record)
+    return record
+
+
+def _device_name(device: str) -> str:
+    if device == "cpu":
+        return "cpu"
+    import torch
+
+    return f"{device} ({torch.cuda.get_device_name()})"
+
+
+__all__ = ["Context", "run_job", "sample"]

@@ -1,0 +1,75 @@
+"""Jobs that attack a victim."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from rbench import score
+from rbench.cache import weights_hash
+from rbench.spec import AttackJob, Job, Record
+from rbench.stages import needs
+from rbench.stages.context import Context, Source
+from rbench.tasks import Example
+
+
+def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Example]:
+    """The first `n` of a permutation of the test split seeded by (seed, task): a larger n keeps the smaller sample."""
+    digest = hashlib.sha256(f"sample:{seed}:{task}".encode()).digest()
+    generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
+    return [examples[i] for i in generator.permutation(len(examples))[:n]]
+
+
+def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Record:
+    data = context.data(spec.task, spec.data_fingerprint)
+    if spec.split == "train":
+        from rbench.finetune import sample_split
+
+        chosen = sample_split(data, "train", spec.num_examples, job.seed)
+    else:
+        chosen = sample(data.split(spec.split), spec.num_examples, job.seed, spec.task.name)
+    cell = _cell(job, spec, context)
+    outcomes = {outcome.example_id: outcome for outcome in context.store.outcomes(job)}
+    context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
+    for outcome in context.workers.run(cell, [example for example in chosen if example.id not in outcomes]):
+        context.store.append(job, outcome)
+        outcomes[outcome.example_id] = outcome
+        context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
+    kept = [outcomes[example.id] for example in chosen]
+    return Record(
+        job=job,
+        status="complete",
+        scores=tuple(score.attack_scores(kept, oracle=spec.task.generator is not None).values()),
+        counts=score.attack_counts(kept),
+        provenance=source(
+            dataset_fingerprint=data.fingerprint,
+            weights_hash=weights_hash(context.cache.folder(job.needs[0])),
+            resources=spec.resource_fingerprints,
+            backend=context.workers.backend(cell),
+        ),
+    )
+
+
+def _cell(job: Job, spec: AttackJob, context: Context) -> Any:
+    """What the attack needs: its victim, and the resources, of which a masked LM of ours comes from the cache."""
+    from rbench.attack import Cell
+
+    return Cell(
+        spec=spec.attack,
+        path=context.attack_files.get(spec.attack.name),
+        task=spec.task,
+        seed=job.seed,
+        victim=context.cache.folder(job.needs[0]),
+        name=context.plan.job(job.needs[0]).name,
+        resources=context.resources,
+        models_path=context.models_path,
+        trained=tuple(sorted(needs.trained(job, context).items())),
+    )
+
+
+def _tally(outcomes: Any) -> str:
+    statuses: list[str] = [outcome.status for outcome in outcomes]
+    hit, missed = statuses.count("succeeded"), statuses.count("failed")
+    return f"ASR {100 * hit / (hit + missed):.0f}% of {hit + missed}" if hit + missed else ""

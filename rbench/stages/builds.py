@@ -1,0 +1,42 @@
+"""Jobs that make things to be looked at."""
+
+from __future__ import annotations
+
+from rbench.cache import weights_hash
+from rbench.spec import BuildJob, Job, PretrainJob, Record
+from rbench.stages import needs
+from rbench.stages.context import Context, Source
+
+
+def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
+    from rbench.build import thing
+
+    trained = context.plan.job(job.needs[0])
+    assert isinstance(trained.spec, PretrainJob)
+    module = thing(spec.what.name)
+    options = module.Options.model_validate(spec.what.options)
+    folder = context.cache.folder(trained.key)
+    built = module.run(
+        needs.own(trained.spec, context),
+        folder,
+        context.data(spec.task, spec.data_fingerprint, options.split),
+        options,
+        seed=job.seed,
+        device=context.device,
+        resources=needs.resources(trained.spec.resources, job, context),
+    )
+    known = {outcome.example_id for outcome in context.store.outcomes(job)}
+    for outcome in built.outcomes:
+        if outcome.example_id not in known:  # a run that was killed here makes them again, the same
+            context.store.append(job, outcome)
+    return Record(
+        job=job,
+        status="complete",
+        scores=built.scores,
+        counts=built.counts,
+        provenance=source(
+            dataset_fingerprint=spec.data_fingerprint,
+            weights_hash=weights_hash(folder),
+            resources=trained.spec.resource_fingerprints,
+        ),
+    )

@@ -1,0 +1,69 @@
+"""Jobs that score: encoders on pairs of sentences, victims on contrast sets."""
+
+from __future__ import annotations
+
+from rbench import score
+from rbench.cache import weights_hash
+from rbench.errors import JobError
+from rbench.spec import ContrastJob, EvaluateJob, FinetuneJob, Job, Record
+from rbench.stages import needs
+from rbench.stages.context import Context, Source
+
+
+def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> Record:
+    from rbench import encoders
+
+    data = context.data(spec.task, spec.data_fingerprint, spec.split)
+    pairs = score.Pairs.of(data.split(spec.split))
+    encoder = encoders.load(spec.encoder, needs.model(spec.encoder.name, job, context), device=context.device)
+    done, total = 0, len(pairs.texts)
+
+    def encoded(count: int) -> None:
+        nonlocal done
+        done += count
+        context.progress.update(done, total)
+
+    scores = pairs.scores(lambda texts: encoder.encode(texts, progress=encoded))
+    spearman = scores[0].value
+    found = "Spearman is not defined" if spearman is None else f"Spearman {spearman:.4f}"
+    context.progress.update(total, total, f"{found}, {len(pairs)} pairs")
+    return Record(
+        job=job,
+        status="complete",
+        scores=scores,
+        counts={"n": len(pairs)},
+        provenance=source(
+            dataset_fingerprint=spec.data_fingerprint,
+            weights_hash=spec.encoder_fingerprint or weights_hash(context.cache.folder(job.needs[0])),
+        ),
+    )
+
+
+def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> Record:
+    from rbench.encoders.classifier import EncoderClassifier
+    from rbench.evaluate import on_contrast
+
+    (own,) = (one for one in context.contrast[spec.task.name] if one.name == spec.contrast.name)
+    data = context.contrast_data(own, spec.task)
+    if data.fingerprint != spec.data_fingerprint:
+        raise JobError(f"{own.name} changed while the run was under way; run the command again")
+    folder = context.cache.folder(job.needs[0])
+    victim, _ = EncoderClassifier.load(folder, context.device)
+    found = on_contrast(victim, data, context.progress.update)
+    context.store.write_predictions(job, found.predictions)
+    return Record(
+        job=job,
+        status="complete",
+        scores=found.scores,
+        counts=found.counts | _kept_out(job, spec, context),
+        provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=weights_hash(folder)),
+    )
+
+
+def _kept_out(job: Job, spec: ContrastJob, context: Context) -> dict[str, int]:
+    """How many rows the victim was not trained on, or its epoch not chosen by, because of the contrast set."""
+    trained = context.plan.job(job.needs[0]).spec
+    assert isinstance(trained, FinetuneJob)
+    dropped = context.data(spec.task, trained.data_fingerprint).dropped
+    reasons = {split: f"{split}: also in {spec.contrast.name}" for split in ("train", "validation")}
+    return {f"{split}_kept_out": dropped.get(reason, 0) for split, reason in reasons.items()}

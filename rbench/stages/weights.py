@@ -1,0 +1,143 @@
+"""Jobs that make weights: encoders trained, victims fine-tuned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rbench import cards, score
+from rbench.cache import weights_hash
+from rbench.plan import registered_base
+from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record, Score, Split
+from rbench.stages import needs
+from rbench.stages.context import Context, Source
+
+
+def cached(
+    job: Job,
+    context: Context,
+    make: Callable[[Path], tuple[tuple[Score, ...], dict[str, int], str]],
+    source: Source,
+) -> Record:
+    """The record of a job whose weights live in the cache: made now, or found there under the same key."""
+    with context.cache.making(job) as entry:
+        if entry.record is not None:
+            context.progress.note(f"{job.name}: its weights were in the cache")
+            return entry.record.model_copy(update={"job": job})
+        scores, counts, fingerprint = make(entry.folder)
+        record = Record(
+            job=job,
+            status="complete",
+            scores=scores,
+            counts=counts,
+            provenance=source(dataset_fingerprint=fingerprint, weights_hash=weights_hash(entry.folder)),
+        )
+        if isinstance(job.spec, PretrainJob):
+            own = needs.own(job.spec, context)
+            cards.write(entry.folder, own.name, {**context.encoders, own.name: own}, context.tasks, record)
+        return entry.publish(record)
+
+
+def pretrain(
+    job: Job, spec: PretrainJob, context: Context, folder: Path
+) -> tuple[tuple[Score, ...], dict[str, int], str]:
+    from rbench import train as training
+    from rbench.train import batches, objectives
+    from rbench.train.selection import Selection
+
+    own = needs.own(spec, context)
+    train = own.train
+    assert train is not None
+    split: Split | None = "train" if context.encoders[own.name] is not own else None
+    corpus = context.data(context.tasks[train.data], spec.data_fingerprint, split)
+    texts = [text for example in corpus.split("train") for text in example.texts]
+    base: Path | str | None = None
+    if (below := registered_base(own, context.encoders)) is not None:
+        base = needs.model(below, job, context)
+    elif own.base is not None:
+        base = needs.weights_of(own.name, context)
+    selection = None
+    if train.select_by is not None:
+        assert spec.selection_fingerprint is not None
+        data = context.data(context.tasks[train.select_by], spec.selection_fingerprint, "validation")
+        selection = Selection(train.select_by, score.Pairs.of(data.split("validation")))
+    n_pairs = len(selection.pairs) if selection is not None else 0
+    values = training.pretrain(
+        own,
+        base,
+        texts,
+        folder,
+        seed=job.seed,
+        device=context.device,
+        progress=context.progress.update,
+        checkpoints=context.cache.root / "checkpoints" / job.key,
+        locate=lambda name: needs.model(name, job, context),
+        selection=selection,
+        resources=needs.resources(spec.resources, job, context),
+        prepared=context.cache.root / "prepared",
+    )
+    # Texts, or pairs, that a score was computed on: those held out, unless it is of the training itself.
+    rest = batches.held_out(len(texts)) if batches.stepwise(train) else len(texts)
+    seen = min(len(texts) - rest, train.steps * train.batch_size) if train.steps else len(texts) - rest
+    sizes = {"loss": seen} | dict.fromkeys(selection.score_names if selection else (), n_pairs)
+    scores = _scores(values, sizes, rest, objectives.counted(train.objective))
+    return scores, {"n": len(texts)}, spec.data_fingerprint
+
+
+def _scores(
+    values: Mapping[str, float], sizes: Mapping[str, int], rest: int, counted: Mapping[str, str]
+) -> tuple[Score, ...]:
+    """Scores with the number of things that each is of: of those `counted`, as the score of the other name says."""
+    sizes = {**sizes, **{name: int(values[of]) for name, of in counted.items() if of in values}}
+    return tuple(Score(name=name, value=value, n=sizes.get(name, rest)) for name, value in values.items())
+
+
+def finetune(
+    job: Job, spec: FinetuneJob, context: Context, folder: Path
+) -> tuple[tuple[Score, ...], dict[str, int], str]:
+    from rbench import encoders
+    from rbench.finetune import strategy
+
+    data = context.data(spec.task, spec.data_fingerprint)
+    encoder = encoders.load(spec.encoder, needs.model(spec.encoder.name, job, context), device=context.device)
+    module = strategy(spec.strategy.name)
+    asked: dict[str, Any] = {}
+    if spec.resources is not None:
+        asked["resources"] = needs.resources(spec.resources, job, context)
+    if (attack := _attack_on_train(job, context)) is not None:
+        asked["generated"] = context.store.outcomes(attack)
+    victim, scores = module.run(
+        encoder,
+        data,
+        spec.training,
+        # What else its options say is in spec.training.
+        module.Options(**{k: v for k, v in spec.strategy.options.items() if k in module.Options.model_fields}),
+        seed=job.seed,
+        device=context.device,
+        progress=context.progress.update,
+        **asked,
+    )
+    context.progress.note(f"{job.name}: validation accuracy {scores['validation_accuracy']:.3f}")
+    victim.save(
+        folder,
+        {
+            "encoder": spec.encoder.name,
+            "task": spec.task.name,
+            "labels": list(spec.task.labels),
+            "max_length": spec.training.max_length,
+        },
+    )
+    sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
+    n = min(data.sizes["validation"], spec.training.max_validation or 10**9)
+    return (
+        _scores(scores, {}, n, getattr(module, "COUNTED", {})),
+        {"n": n, **sizes},
+        data.fingerprint,
+    )
+
+
+def _attack_on_train(job: Job, context: Context) -> Job | None:
+    """The job whose adversarial texts a fine-tuning trains on, where it does."""
+    needed = (context.plan.job(key) for key in job.needs)
+    return next((below for below in needed if isinstance(below.spec, AttackJob)), None)
