@@ -153,6 +153,7 @@ def _check_attacks(todo: list[Job]) -> None:
 def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
     """`run` for a suite that is prepared already."""
     from rbench.stages import Context
+    from rbench.train import reports
 
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
@@ -160,6 +161,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
         cache = WeightCache(default_cache())
         todo = _todo(jobs, set() if options.fresh else store.done(prepared.plan), cache)
         _check_attacks(todo)
+        reports.check(options.report_to)
         device = _device(options.device) if todo else "cpu"
         if options.fresh and (moved := store.set_aside()) is not None:
             progress.note(f"the old results are in {moved}")
@@ -181,6 +183,8 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
                 device=device,
                 workers=workers,
                 progress=progress,
+                logs=options.logs or store.root / "logs",
+                report_to=options.report_to,
             )
             failed, skipped = _finished(todo, context)
         tables = _write_tables(prepared)

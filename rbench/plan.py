@@ -33,8 +33,10 @@ from rbench.spec import (
     Suite,
     TaskSpec,
     Training,
+    TrainSpec,
     is_text_file,
 )
+from rbench.spec.jobs import content_key
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,12 @@ def effective(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec:
             "trust_remote_code": last.trust_remote_code,
         }
     )
+
+
+def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str | None:
+    """Fingerprint of the pairs that steps are selected by, from those of (task, split); None where none are."""
+    found = [splits[task, train.select_split] for task in train.selecting]
+    return content_key({"selected_by": found}) if len(found) > 1 else next(iter(found), None)
 
 
 def portable(spec: EncoderSpec) -> EncoderSpec:
@@ -281,7 +289,7 @@ class _Planner:
         spec = in_domain_for(spec, task) if in_domain else spec
         assert spec.train is not None
         data = facts.splits[spec.train.data, "train"] if in_domain else facts.data[spec.train.data]
-        base, selected_by = registered_base(spec, facts.encoders), spec.train.select_by
+        base = registered_base(spec, facts.encoders)
         needed = [self.pretrain(base, task)] if base is not None else []
         fingerprints = {}
         for option, model in facts.models.get(root, {}).items():
@@ -295,7 +303,7 @@ class _Planner:
             encoder=portable(spec),
             base_fingerprint=facts.weights.get(root),
             data_fingerprint=data,
-            selection_fingerprint=facts.splits[selected_by, "validation"] if selected_by is not None else None,
+            selection_fingerprint=selected_by(spec.train, facts.splits),
             model_fingerprints=fingerprints,
             resources=profile,
             resource_fingerprints=dict(hashes),

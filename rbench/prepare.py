@@ -41,6 +41,10 @@ class Options:
     pooled: int | None = None
     """Examples under way at once in a process; None: what fits the device."""
     fresh: bool = False
+    report_to: tuple[str, ...] = ()
+    """Trackers that follow the training of encoders: `tensorboard`, `wandb`, whatever transformers knows."""
+    logs: Path | None = None
+    """Where those leave their files; None: `logs/` in the RUN."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +172,9 @@ def _scored_splits(
     """Fingerprints of the splits on which encoders are scored, in evaluations and to select steps of training."""
     users: dict[tuple[str, str], str] = {(e.task, e.split): "evaluate" for e in loaded.suite.evaluations}
     for name, spec in loaded.encoders.items():
-        if spec.train is not None and spec.train.select_by is not None:
-            users.setdefault((spec.train.select_by, "validation"), f"encoder {name}: select_by")
+        for task in spec.train.selecting if spec.train is not None else ():
+            assert spec.train is not None
+            users.setdefault((task, spec.train.select_split), f"encoder {name}: select_by")
     found = {}
     for (task, split), user in users.items():
         sizes = data[task].sizes if task in data else {split: FEWEST}  # else it is missing, which is told already

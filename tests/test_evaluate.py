@@ -203,6 +203,32 @@ def test_the_key_of_training_has_the_data_that_selects(place: Path) -> None:
     assert key() == plain != first
 
 
+def test_several_tasks_select_and_all_their_pairs_are_in_the_key(place: Path) -> None:
+    for name in ("one", "two"):
+        write(
+            place / f"mine/tasks/{name}.yaml", f"{FILES['tasks/pairs.yaml']}local: {{splits: {{test: [s/{name}]}}}}\n"
+        )
+    spec = FILES["encoders/toy-cse.yaml"].replace("select_by: mini-sts", "select_by: [one, two], select_split: test")
+    write(place / "mine/encoders/toy-cse.yaml", spec)
+    write(place / "s.yaml", "encoders: toy-cse\nevaluate: mini-sts\n")
+    rows = [json.dumps(row) + "\n" for row in mini.rows("mini-sts", "validation")]
+    keys = set()
+    for one, two in ((50, 90), (60, 90), (50, 100)):
+        write(place / "data/s/one.jsonl", "".join(rows[:one]))
+        write(place / "data/s/two.jsonl", "".join(rows[40:two]))
+        plan = prepare("s.yaml", options(place, data=(place / "data",))).plan
+        keys.add(job_of(plan, "pretrain/toy-cse/seed0").key)
+    assert len(keys) == 3
+    result = api.run("s.yaml", options(place, data=(place / "data",)))
+    assert not result.failed
+    plan = Store(result.run).plan()
+    assert plan is not None
+    record = Store(result.run).record(job_of(plan, "pretrain/toy-cse/seed0"))
+    assert record is not None
+    (score,) = [score for score in record.scores if score.name == "mean_test_spearman"]
+    assert score.n == 50 + 60 and "one, two (test split): toy-cse" in result.tables[0]
+
+
 def test_the_key_of_training_has_the_further_models(place: Path) -> None:
     for name in ("org/plain", "lm"):
         tiny.write_bert(place / "models" / name)

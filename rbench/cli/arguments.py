@@ -141,6 +141,16 @@ DeviceOption = Annotated[
     Device,
     typer.Option("--device", help="Where models run; auto takes a GPU where there is one.", rich_help_panel=HOW),
 ]
+ReportOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--report-to",
+        metavar="NAME",
+        help="A tracker that follows the training of encoders: tensorboard, wandb, or another that transformers knows. "
+        "May be repeated.",
+        rich_help_panel=HOW,
+    ),
+]
 WorkersOption = Annotated[
     int | None,
     typer.Option(

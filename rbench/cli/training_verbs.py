@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,8 @@ from rbench.errors import JobError
 if TYPE_CHECKING:
     from rbench.api import Trained
 
+LOGS = Path("results/logs")
+"""Where trackers leave their files; a suite's are in its RUN."""
 TRAIN, ADHOC = "Train", "An encoder of your own"
 
 
@@ -91,6 +94,7 @@ def train(
     models: a.ModelsOption = None,
     include: a.IncludeOption = None,
     device: a.DeviceOption = a.Device.auto,
+    report_to: a.ReportOption = None,
     quiet: a.QuietOption = False,
 ) -> None:
     """Train an encoder: one of the registry, or one put together here.
@@ -106,6 +110,7 @@ def train(
 
     corpus, folders = _told_apart(data or [], include)
     options = options_of(None, None, folders, models, include, device)
+    options = dataclasses.replace(options, report_to=tuple(report_to or ()), logs=LOGS)
     with watching(quiet) as progress:
         try:
             trained = api.train(

@@ -106,6 +106,7 @@ def run(
     device: a.DeviceOption = a.Device.auto,
     workers: a.WorkersOption = None,
     backend: a.BackendOption = a.Backend.auto,
+    report_to: a.ReportOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.", rich_help_panel=a.HOW)] = False,
     fresh: Annotated[
         bool,
@@ -125,7 +126,7 @@ def run(
     options = options_of(
         profile, overrides, data, models, include, device, only=only, limit=limit, out=out, fresh=fresh
     )
-    options = dataclasses.replace(options, workers=workers, backend=backend.value)
+    options = dataclasses.replace(options, workers=workers, backend=backend.value, report_to=tuple(report_to or ()))
     if dry_run:
         show.plan(api.plan(suite, options))
         return

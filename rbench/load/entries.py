@@ -180,8 +180,8 @@ class Entries:
         made = check_module("train.objectives", "objective", train.objective, place, options, self.problems)
         if train.data != IN_DOMAIN:
             self.corpus(train.data, located.at(("train", "data")))
-        if train.select_by is not None:
-            self.evaluation(train.select_by, located.at(("train", "select_by")), "task to select by")
+        for task in train.selecting:
+            self.evaluation(task, located.at(("train", "select_by")), "task to select by")
         self._training_resources(spec.name, train, made, options, above)
         self.models[spec.name] = {}
         for option in getattr(made, "MODELS", ()):

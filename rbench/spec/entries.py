@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rbench.spec.words import Count, Pooling, Positive, Rate, ResourceKind, Share, Strict, TaskKind
 
@@ -149,14 +149,21 @@ class TrainSpec(Strict):
     data: str
     epochs: Annotated[float, Field(gt=0)] | None = None
     steps: Positive | None = None
+    """Optimiser steps."""
     batch_size: Positive = 64
+    gradient_accumulation: Positive = 1
+    """Batches whose mean gradient makes one step. Sentences have their own batch for negatives, not those of all."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """What the network computes in. bf16 is mixed precision, with weights in fp32; auto is bf16 on a GPU that can."""
     learning_rate: Rate = 3e-5
     warmup: Share = 0.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_length: Positive = 32
-    select_by: str | None = None
-    """An STS task: the step is kept whose encoder has the best Spearman correlation on its validation split. None keeps
-    the last."""
+    select_by: str | tuple[str, ...] | None = None
+    """An STS task, or several: the step is kept whose encoder has the best Spearman correlation, or mean of them. None
+    keeps the last."""
+    select_split: Literal["validation", "test"] = "validation"
+    """Of each of these tasks. `test` is how the RobustSentEmbed paper selects: by the average that its tables show."""
     select_every: Positive = 125
     """Steps between two such scores; the last step is scored too. SimCSE has 250 (Gao et al. 2021, appendix A), its
     scripts 125."""
@@ -164,8 +171,22 @@ class TrainSpec(Strict):
     """Stop after so many scores without a better one; None goes on to the end."""
     seed: Count = 0
 
+    @property
+    def selecting(self) -> tuple[str, ...]:
+        """The tasks of `select_by`."""
+        return (self.select_by,) if isinstance(self.select_by, str) else self.select_by or ()
+
+    @field_validator("select_by")
+    @classmethod
+    def _names_tasks(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        if isinstance(value, tuple) and (not value or len(set(value)) < len(value)):
+            raise ValueError("select_by names a task, or a list of different ones")
+        return value
+
     def idle(self) -> frozenset[str]:
-        return frozenset() if self.select_by is not None else frozenset({"select_every", "patience"})
+        unused = set() if self.select_by is not None else {"select_every", "patience", "select_split"}
+        defaults = {"gradient_accumulation": 1, "precision": "auto", "select_split": "validation"}
+        return frozenset(unused | {name for name, value in defaults.items() if getattr(self, name) == value})
 
 
 class EncoderSpec(Named):

@@ -23,7 +23,7 @@ class PretrainJob(Strict):
     """Content of the base's weights, where the base is not itself trained by a job."""
     data_fingerprint: str
     selection_fingerprint: str | None = None
-    """Content of the validation split of `encoder.train.select_by`."""
+    """Content of what `encoder.train.select_by` names."""
     model_fingerprints: dict[str, str] = {}
     """Content of the further models that the objective's options name, by option; not of those that a job trains."""
     resources: ResourceProfile | None = None

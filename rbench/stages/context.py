@@ -18,6 +18,11 @@ Source = Callable[..., Provenance]
 """Where a record comes from: of what is known of every job, and of what its stage adds."""
 
 
+def changed(name: str) -> JobError:
+    """Data are no longer those that were planned."""
+    return JobError(f"the data of {name} changed while the run was under way; run the command again")
+
+
 @dataclasses.dataclass
 class Context:
     """What the jobs of one run share: where things are found, where results go, and what is loaded at the moment."""
@@ -37,13 +42,22 @@ class Context:
     workers: Any
     """`rbench.attack.Workers`; None where nothing is to be attacked."""
     progress: Progress
+    logs: Path
+    """Where trackers of training leave their files."""
+    report_to: tuple[str, ...] = ()
+    """Trackers, by the names that transformers gives them."""
     _open: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def data(self, task: TaskSpec, fingerprint: str, split: Split | None = None) -> TaskData:
         """The task's rows; JobError where they (or, given a split, its) are no longer those that were planned."""
-        data: TaskData = self.keep(f"data:{task.name}", task.name, lambda: self._read(task))
+        data = self.rows(task)
         if (data.fingerprint if split is None else data.split_fingerprint(split)) != fingerprint:
-            raise JobError(f"the data of {task.name} changed while the run was under way; run the command again")
+            raise changed(task.name)
+        return data
+
+    def rows(self, task: TaskSpec) -> TaskData:
+        """The task's rows, whatever they are."""
+        data: TaskData = self.keep(f"data:{task.name}", task.name, lambda: self._read(task))
         return data
 
     def _read(self, task: TaskSpec) -> TaskData:

@@ -8,10 +8,10 @@ from typing import Any
 
 from rbench import cards, score
 from rbench.cache import weights_hash
-from rbench.plan import registered_base
-from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record, Score, Split
+from rbench.plan import registered_base, selected_by
+from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.stages import needs
-from rbench.stages.context import Context, Source
+from rbench.stages.context import Context, Source, changed
 
 
 def cached(
@@ -31,7 +31,11 @@ def cached(
             status="complete",
             scores=scores,
             counts=counts,
-            provenance=source(dataset_fingerprint=fingerprint, weights_hash=weights_hash(entry.folder)),
+            provenance=source(
+                dataset_fingerprint=fingerprint,
+                weights_hash=weights_hash(entry.folder),
+                precision=_precision(job, context),
+            ),
         )
         if isinstance(job.spec, PretrainJob):
             own = needs.own(job.spec, context)
@@ -39,12 +43,23 @@ def cached(
         return entry.publish(record)
 
 
+def _precision(job: Job, context: Context) -> str:
+    """What the network was computed in; fine-tuning is always in fp32."""
+    train = job.spec.encoder.train if isinstance(job.spec, PretrainJob) else None
+    if train is None:
+        return "fp32"
+    from rbench.train import batches
+    from rbench.train.loop import precision
+
+    return precision(train, context.device) if batches.stepwise(train) else "fp32"
+
+
 def pretrain(
     job: Job, spec: PretrainJob, context: Context, folder: Path
 ) -> tuple[tuple[Score, ...], dict[str, int], str]:
     from rbench import train as training
     from rbench.train import batches, objectives
-    from rbench.train.selection import Selection
+    from rbench.train.reports import Reports
 
     own = needs.own(spec, context)
     train = own.train
@@ -58,11 +73,9 @@ def pretrain(
     elif own.base is not None:
         base = needs.weights_of(own.name, context)
     selection = None
-    if train.select_by is not None:
+    if train.selecting:
         assert spec.selection_fingerprint is not None
-        data = context.data(context.tasks[train.select_by], spec.selection_fingerprint, "validation")
-        selection = Selection(train.select_by, score.Pairs.of(data.split("validation")))
-    n_pairs = len(selection.pairs) if selection is not None else 0
+        selection = _selection(train, spec.selection_fingerprint, context)
     values = training.pretrain(
         own,
         base,
@@ -76,13 +89,26 @@ def pretrain(
         selection=selection,
         resources=needs.resources(spec.resources, job, context),
         prepared=context.cache.root / "prepared",
+        reports=Reports(context.report_to, context.logs / f"{own.name}-{job.key[:8]}"),
     )
     # Texts, or pairs, that a score was computed on: those held out, unless it is of the training itself.
     rest = batches.held_out(len(texts)) if batches.stepwise(train) else len(texts)
-    seen = min(len(texts) - rest, train.steps * train.batch_size) if train.steps else len(texts) - rest
-    sizes = {"loss": seen} | dict.fromkeys(selection.score_names if selection else (), n_pairs)
+    sizes = {"loss": batches.seen(train, len(texts) - rest)}
+    if selection is not None:
+        sizes |= dict.fromkeys(selection.score_names, len(selection))
     scores = _scores(values, sizes, rest, objectives.counted(train.objective))
     return scores, {"n": len(texts)}, spec.data_fingerprint
+
+
+def _selection(train: TrainSpec, fingerprint: str, context: Context) -> Any:
+    """The pairs that steps are selected by."""
+    from rbench.train.selection import Selection
+
+    split = train.select_split
+    data = {name: context.rows(context.tasks[name]) for name in train.selecting}
+    if selected_by(train, {(name, split): rows.split_fingerprint(split) for name, rows in data.items()}) != fingerprint:
+        raise changed(", ".join(data))
+    return Selection({name: score.Pairs.of(rows.split(split)) for name, rows in data.items()}, split)
 
 
 def _scores(

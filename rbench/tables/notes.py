@@ -137,13 +137,14 @@ def missing(what: str, jobs: Iterable[tuple[Job, Record | None]]) -> list[str]:
 
 def selected_steps(plan: Plan) -> list[str]:
     """By what the steps of trained encoders were selected: numbers that were looked at while training are not new."""
-    selected: dict[str, list[str]] = {}
+    selected: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for job in plan.jobs:
-        if isinstance(job.spec, PretrainJob) and (train := job.spec.encoder.train) and train.select_by is not None:
-            selected.setdefault(train.select_by, []).append(job.spec.encoder.name)
+        if isinstance(job.spec, PretrainJob) and (train := job.spec.encoder.train) and train.selecting:
+            selected.setdefault((train.selecting, train.select_split), []).append(job.spec.encoder.name)
     return [
-        f"Training steps selected by Spearman's correlation on {task} (validation split): {', '.join(names)}."
-        for task, names in selected.items()
+        f"Training steps selected by {'the mean of ' if len(tasks) > 1 else ''}Spearman's correlation on "
+        f"{', '.join(tasks)} ({split} split): {', '.join(names)}."
+        for (tasks, split), names in selected.items()
     ]
 
 

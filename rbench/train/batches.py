@@ -23,7 +23,13 @@ def steps(train: TrainSpec, texts: int, grouped: bool) -> int:
         grouped: as `Objective.grouped`: the last batch of an epoch may be smaller; else only whole ones are taken.
     """
     batches = math.ceil(texts / train.batch_size) if grouped else texts // train.batch_size
-    return train.steps or math.ceil((train.epochs if train.epochs is not None else 1.0) * batches)
+    epochs = train.epochs if train.epochs is not None else 1.0
+    return train.steps or math.ceil(epochs * batches / train.gradient_accumulation)
+
+
+def seen(train: TrainSpec, texts: int) -> int:
+    """How many different texts the steps are made of, of so many."""
+    return texts if train.steps is None else min(texts, train.steps * train.gradient_accumulation * train.batch_size)
 
 
 def whole(train: TrainSpec) -> bool:

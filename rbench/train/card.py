@@ -171,6 +171,7 @@ def _training(about: About) -> list[tuple[str, str]]:
                 "trained with",
                 f"rbench {source.rbench}, torch {source.packages.get('torch', 'unknown')}, {source.device}",
             ),
+            ("precision", source.precision),
             ("weights hash", source.weights_hash or ""),
         ]
     return [fact for fact in facts if fact[0] != "n"]

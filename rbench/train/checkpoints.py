@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 import safetensors
@@ -19,13 +20,13 @@ RUN = "run.json"
 WEIGHTS = "model.safetensors"
 
 
-def claim(folder: Path, spec: EncoderSpec, seed: int, texts: list[str], pairs: Pairs | None = None) -> None:
+def claim(folder: Path, spec: EncoderSpec, seed: int, texts: list[str], pairs: Collection[Pairs] = ()) -> None:
     """Make `folder` the place of this run's checkpoints. JobError where it holds those of another run.
 
     `pairs` are those by which a step is selected.
     """
     corpus = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    rated = [pairs.first, pairs.second, pairs.gold] if pairs is not None else []
+    rated = [[some.first, some.second, some.gold] for some in pairs]
     key = content_key({"encoder": spec, "seed": seed, "texts": corpus, "pairs": rated})
     record = folder / RUN
     if record.is_file() and json.loads(record.read_text(encoding="utf-8")).get("key") != key:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import transformers
@@ -18,6 +18,7 @@ from rbench.errors import JobError
 from rbench.spec import EncoderSpec, TrainSpec
 from rbench.train import batches, objectives
 from rbench.train import checkpoints as kept
+from rbench.train.reports import Reports
 from rbench.train.selection import Selection, Selector
 from rbench.train.trainer import Report, Rows, Trainer
 
@@ -43,6 +44,7 @@ def pretrain(
     selection: Selection | None = None,
     resources: Resources | None = None,
     prepared: Path | None = None,
+    reports: Reports | None = None,
 ) -> dict[str, float]:
     """Train the encoder that `spec.train` describes on `texts` and write it to `out` as a transformers folder.
 
@@ -63,6 +65,7 @@ def pretrain(
         resources: for an objective that edits words, those that its module says it `NEEDS`.
         prepared: a folder for what an objective makes of the texts before the first step, kept from one run to the
             next; a temporary one where it is None.
+        reports: trackers that are told of the loss, its parts and the learning rate.
 
     Returns:
         Scores: `loss`, the mean of the training loss; the objective's own on held-out texts; with a selection, the step
@@ -88,18 +91,28 @@ def pretrain(
         chosen, held_out = _hold_out(texts, seed)
         if train.steps is not None and isinstance(objective, objectives.Prepared):
             # They are shuffled: the first are a sample. What no step will see need not be prepared.
-            chosen = chosen[: train.steps * train.batch_size]
+            chosen = chosen[: batches.seen(train, len(chosen))]
         selector = None
         if selection is not None:
             selector = Selector(selection, objective, every=train.select_every, patience=train.patience, name=spec.name)
         last = None
         if checkpoints is not None:
-            kept.claim(checkpoints, spec, seed, texts, selection.pairs if selection is not None else None)
+            kept.claim(checkpoints, spec, seed, texts, selection.pairs.values() if selection is not None else ())
             last = kept.last_good(checkpoints)
         save = checkpoints is not None
         trainer = Trainer(
             model=objective.model,
-            args=_arguments(train, len(chosen), objective.grouped, checkpoints or out, save, seed, device),
+            args=_arguments(
+                train,
+                len(chosen),
+                objective.grouped,
+                checkpoints or out,
+                save,
+                seed,
+                device,
+                reports or Reports(),
+                spec.name,
+            ),
             train_dataset=Rows(chosen, objective.features, objective.grouped),
             data_collator=objective.collate,
             name=spec.name,
@@ -139,7 +152,7 @@ def _checked(spec: EncoderSpec, texts: list[str], selection: Selection | None) -
     if (train.select_by is None) != (selection is None):
         raise JobError(
             f"Encoder {spec.name}: train.select_by is {train.select_by}, and pairs to select by were "
-            f"{'not given' if selection is None else f'given ({selection.task})'}."
+            f"{'not given' if selection is None else f'given ({selection.called})'}."
         )
     if problem := batches.problem(spec.name, train, len(texts)):
         raise JobError(problem)
@@ -159,8 +172,24 @@ def _hold_out(texts: list[str], seed: int) -> tuple[list[str], list[str]]:
     return [texts[index] for index in order[count:]], [texts[index] for index in order[:count]]
 
 
+def precision(train: TrainSpec, device: str) -> Literal["fp32", "bf16"]:
+    """What the network computes in on a device."""
+    if train.precision != "auto":
+        return train.precision
+    able = torch.device(device).type != "cpu" and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    return "bf16" if able else "fp32"
+
+
 def _arguments(
-    train: TrainSpec, size: int, grouped: bool, folder: Path, save: bool, seed: int, device: str
+    train: TrainSpec,
+    size: int,
+    grouped: bool,
+    folder: Path,
+    save: bool,
+    seed: int,
+    device: str,
+    reports: Reports,
+    name: str,
 ) -> transformers.TrainingArguments:
     steps = batches.steps(train, size, grouped)
     logging_steps = max(1, steps // 100)
@@ -169,13 +198,14 @@ def _arguments(
         output_dir=str(folder),
         max_steps=steps,
         per_device_train_batch_size=train.batch_size,
+        gradient_accumulation_steps=train.gradient_accumulation,
         learning_rate=train.learning_rate,
         warmup_steps=round(train.warmup * steps),
         weight_decay=train.weight_decay,
         lr_scheduler_type="linear",
         seed=seed,
         use_cpu=on_cpu,
-        bf16=not on_cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+        bf16=precision(train, device) == "bf16",
         dataloader_pin_memory=False,
         dataloader_drop_last=not grouped,
         remove_unused_columns=False,
@@ -187,7 +217,9 @@ def _arguments(
         # Trainer would hide what `Trainer.compute_loss` here stops at.
         logging_nan_inf_filter=False,
         log_level_replica="error",
-        report_to=[],
+        report_to=list(reports.to),
+        logging_dir=str(reports.folder),
+        run_name=name,
         disable_tqdm=True,
     )
 

@@ -1,20 +1,22 @@
 """Keep the best step, not the last: the encoder is scored on an STS validation split while it is trained.
 
 As SimCSE does (Gao et al. 2021, appendix A: STS-B dev). What decides is Spearman's correlation of cosines with gold
-scores; a step must be better than the best before it, so of equal steps the first is kept. Scoring draws nothing by
-chance: training goes the way it would go without it.
+scores, the mean of those of several tasks where several are named; a step must be better than the best before it, so of
+equal steps the first is kept. Scoring draws nothing by chance: training goes the way it would go without it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, Literal
 
 import safetensors.torch
 import transformers
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rbench.errors import JobError
@@ -26,15 +28,30 @@ STATE, BEST = "selection.json", "selected.safetensors"
 
 @dataclass(frozen=True)
 class Selection:
-    """What steps are selected by: the validation split of the STS task `task`."""
+    """What steps are selected by: a split of one or more STS tasks, with their names."""
 
-    task: str
-    pairs: Pairs
+    pairs: Mapping[str, Pairs]
+    split: Literal["validation", "test"] = "validation"
+
+    def __len__(self) -> int:
+        return sum(len(pairs) for pairs in self.pairs.values())
+
+    @property
+    def called(self) -> str:
+        """`stsb`, or `mean of sts12, sts13`."""
+        return ("mean of " if len(self.pairs) > 1 else "") + ", ".join(self.pairs)
 
     @property
     def score_name(self) -> str:
-        """`stsb_validation_spearman`: what the score of the selected step is called in a record."""
-        return f"{self.task}_validation_spearman"
+        """`stsb_validation_spearman`: the name of the selected step's score in a record; of several `mean_...`."""
+        name = "mean" if len(self.pairs) > 1 else next(iter(self.pairs))
+        return f"{name}_{self.split}_spearman"
+
+    def score(self, encode: Callable[[list[str]], NDArray[Any]]) -> float | None:
+        """Spearman's correlation, or the mean of those of all tasks; None where one of them is not defined."""
+        values = [pairs.scores(encode)[0].value for pairs in self.pairs.values()]
+        defined = [value for value in values if value is not None]
+        return fmean(defined) if len(defined) == len(values) else None
 
     @property
     def score_names(self) -> tuple[str, str]:
@@ -82,13 +99,12 @@ class Selector(transformers.TrainerCallback):  # type: ignore[misc]
             return ""
         last = self._scored[-1][1]
         best = f" (best {self.best[1]:.3f} at step {self.best[0]})" if self.best is not None else ""
-        return f"{self._selection.task} {'not defined' if last is None else f'{last:.3f}'}{best}"
+        return f"{self._selection.called} {'not defined' if last is None else f'{last:.3f}'}{best}"
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         """Score where it is due. Runs before the Trainer saves a checkpoint of the same step."""
         if state.global_step % self._every == 0 or state.global_step >= state.max_steps:
-            spearman, _pearson = self._selection.pairs.scores(self._objective.encode)
-            self._scored.append((state.global_step, spearman.value))
+            self._scored.append((state.global_step, self._selection.score(self._objective.encode)))
             if self.best is not None and self.best[0] == state.global_step:
                 weights = self._objective.kept.state_dict()
                 # Each for itself: embeddings and a masked-LM head may be one tensor, which safetensors would refuse.
@@ -105,7 +121,7 @@ class Selector(transformers.TrainerCallback):  # type: ignore[misc]
         if self.best is None:
             raise JobError(
                 f"Encoder {self._name}: at no step had its sentences different cosines, so none can be selected by "
-                f"{self._selection.task}: it has collapsed. A lower train.learning_rate usually helps."
+                f"{self._selection.called}: it has collapsed. A lower train.learning_rate usually helps."
             )
         self._objective.kept.load_state_dict(self._best)
         step, score = self.best

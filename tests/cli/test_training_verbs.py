@@ -345,7 +345,7 @@ def test_other_vectors_are_not_exported(
 def test_the_card_says_what_is_behind_an_encoder(shell: Shell, mine: Path, texts: Path, tmp_path: Path) -> None:
     command = ["train", "robustembed", "--base", "toy", "--data", texts, "--set", "dropout=0.1", "--set", "K=1"]
     command += ["--set", "batch_size=8", "--steps", "2", "--seed", "7", "--include", mine, "--device", "cpu"]
-    result = shell(*command, "--out", tmp_path / "out")
+    result = shell(*command, "--set", "precision=bf16", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     weights = Path(said(result, "weights"))
     record = json.loads((weights / "record.json").read_text())
@@ -361,6 +361,7 @@ def test_the_card_says_what_is_behind_an_encoder(shell: Shell, mine: Path, texts
             record["job"]["spec"]["data_fingerprint"],
             "2 planned, 8 sentences each",
             "| seed | 7 |",
+            "| precision | bf16 |",
             "| K | **1** | 5 |",
             "| T | 5 | 5 |",
             f"| loss | {record['scores'][0]['value']:.4f} | 16 |",  # 2 steps of 8

@@ -107,6 +107,9 @@ def test_what_steps_are_selected_by_is_loaded(rated: World) -> None:
     [
         ("relatd", 'encoders/bottom.yaml:2:53: unknown task to select by "relatd"; did you mean related?'),
         ("reviews", "encoders/bottom.yaml:2:53: task reviews (its kind is single) has no similarity scores"),
+        ("[related, reviews]", "encoders/bottom.yaml:2:53: task reviews (its kind is single) has no similarity"),
+        ("[related, related]", "encoders/bottom.yaml:2:53: "),
+        ("[]", "encoders/bottom.yaml:2:53: "),
     ],
 )
 def test_select_by_must_be_an_sts_task(rated: World, task: str, message: str) -> None:

@@ -288,8 +288,8 @@ def test_a_long_override_is_shortened(world: World) -> None:
         ),
         (
             "resources: world",
-            "evaluate: sts\nresources: world",
-            'my.yaml:14:11: unknown evaluation "sts"; did you mean stsb?',
+            "evaluate: stbs\nresources: world",
+            'my.yaml:14:11: unknown evaluation "stbs"; did you mean stsb',
         ),
         ("reviews: 10", "review: 10", 'my.yaml:12:16: unknown task of this suite "review"; did you mean reviews?'),
         (

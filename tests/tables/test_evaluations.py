@@ -28,6 +28,7 @@ from rbench.spec import (
 from rbench.store import Store
 from rbench.tables import attack_table, build, evaluation_table
 from rbench.tables.formats import render
+from rbench.tables.notes import selected_steps
 
 GOLD = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 COSINES = {
@@ -164,6 +165,16 @@ def test_notes_say_what_stands_behind_the_numbers(tmp_path: Path) -> None:
         "Training steps selected by Spearman's correlation on stsb (validation split): bert_b.",
     ):
         assert note in notes
+
+
+def test_steps_selected_by_a_mean_on_test_pairs_are_said_to_be() -> None:
+    trained = {"objective": "simcse", "data": "corpus", "select_by": ["sts12", "stsb"], "select_split": "test"}
+    spec = EncoderSpec.model_validate({"name": "x", "base": "org/bert", "train": trained})
+    job = Job.make(PretrainJob(encoder=spec, data_fingerprint="d"), ("x",), (), 0)
+    plan = Plan(suite=Suite(name="s", encoders=("x",), evaluate=("stsb",)), jobs=(job,))
+    assert selected_steps(plan) == [
+        "Training steps selected by the mean of Spearman's correlation on sts12, stsb (test split): x."
+    ]
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -48,7 +48,14 @@ def test_its_encoder_file_has_every_key_of_train_that_it_should(place: Path) -> 
     spec = load.load_encoder("simcse-films", Registry([Path("DIR")]))
     assert spec == EncoderSpec.model_validate(yaml.safe_load(text)) and spec.train is not None
     shown = set(yaml.safe_load(text)["train"]) | {"epochs"}
-    assert set(TrainSpec.model_fields) - shown <= {"select_by", "select_every", "patience"}
+    assert set(TrainSpec.model_fields) - shown <= {
+        "select_by",
+        "select_every",
+        "select_split",
+        "patience",
+        "gradient_accumulation",
+        "precision",
+    }
     result = CliRunner().invoke(app, ["train", "simcse-films", "--include", "DIR", "--device", "cpu"])
     assert result.exit_code == 0, result.output
     assert "simcse-films: loss" in result.stdout

@@ -15,11 +15,12 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from rbench import encoders, mini
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.errors import JobError
+from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.spec import EncoderSpec
-from rbench.train import checkpoints, objectives, pretrain
+from rbench.train import batches, checkpoints, objectives, pretrain, reports
 from rbench.train.contrastive import ContrastiveObjective
 from rbench.train.origin import dropout_of
+from rbench.train.reports import Reports
 from rbench.train.trainer import Order, Rows, Trainer
 from tests import tiny
 from tests.train import bases
@@ -310,3 +311,79 @@ def test_roberta_is_trained_without_token_types(tmp_path: Path) -> None:
     inputs = tokenizer(["a film", "the plot was dull and awful"], padding=True, return_tensors="pt")
     X = built.encoder.model.get_input_embeddings()(inputs["input_ids"])
     torch.testing.assert_close(built.model.f(X, inputs["attention_mask"]), built.encoder(**inputs))
+
+
+# ------------------------------------------------------------------------------ accumulation, precision, trackers
+
+
+def test_an_accumulated_gradient_is_the_mean_of_those_of_its_batches(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[int, list[torch.Tensor]] = {1: [], 2: []}
+    training_step = Trainer.training_step
+
+    def spy(self: Trainer, model: Any, *args: Any) -> Any:
+        loss = training_step(self, model, *args)
+        grads = [p.grad.flatten().clone() for p in model.parameters() if p.grad is not None]
+        found[self.args.gradient_accumulation_steps].append(torch.cat(grads))
+        return loss
+
+    monkeypatch.setattr(Trainer, "training_step", spy)
+    for count in (1, 2):
+        # So slow that the weights stay as they are: only what is drawn for dropout differs from batch to batch.
+        spec = bases.spec("simcse", base, steps=2 // count, gradient_accumulation=count, learning_rate=1e-12)
+        pretrain(spec, base, TEXTS, tmp_path / str(count), seed=0)
+    first, second = found[1]
+    torch.testing.assert_close(found[2][1], (first + second) / 2, atol=1e-6, rtol=1e-4)
+
+
+def test_steps_and_texts_count_every_batch_of_a_step(base: Path, tmp_path: Path) -> None:
+    train = bases.spec("simcse", base, steps=None, epochs=2, gradient_accumulation=3).train
+    assert train is not None
+    assert batches.steps(train, 30, grouped=False) == 2, "3 whole batches of 8 an epoch, 2 epochs, 3 batches a step"
+    counted = train.model_copy(update={"steps": 2, "epochs": None})
+    assert batches.seen(counted, 100) == 48 and batches.seen(counted, 30) == 30
+    assert batches.seen(train, 100) == 100
+
+
+def test_a_resumed_run_accumulates_as_one_left_alone(base: Path, tmp_path: Path) -> None:
+    spec = bases.spec("robustembed", base, steps=12, gradient_accumulation=2)
+    pretrain(spec, base, TEXTS, tmp_path / "whole", seed=3)
+    more = {"seed": 3, "checkpoints": tmp_path / "c"}
+    with pytest.raises(Interrupted):
+        pretrain(spec, base, TEXTS, tmp_path / "out", progress=stop_at(7), **more)
+    pretrain(spec, base, TEXTS, tmp_path / "out", **more)
+    assert same(tmp_path / "whole", tmp_path / "out")
+
+
+def test_bf16_is_mixed_precision_with_weights_in_full(base: Path, tmp_path: Path) -> None:
+    losses = {}
+    for precision in ("fp32", "bf16"):
+        spec = bases.spec("simcse", base, precision=precision)
+        losses[precision] = pretrain(spec, base, TEXTS, tmp_path / precision, seed=0)["loss"]
+        assert {tensor.dtype for tensor in weights(tmp_path / precision).values()} == {torch.float32}
+    assert losses["bf16"] != losses["fp32"]
+    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.05)
+
+
+def test_tensorboard_gets_the_loss_and_its_parts(base: Path, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    told = Reports(("tensorboard",), tmp_path / "logs")
+    pretrain(bases.spec("uscal", base, steps=4), base, TEXTS, tmp_path / "out", seed=0, reports=told)
+    (folder,) = {path.parent for path in (tmp_path / "logs").rglob("events.out.tfevents.*")}
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    tags = set(events.Tags()["scalars"])
+    assert "train/loss" in tags and len(tags - {"train/loss", "train/learning_rate", "train/grad_norm"}) >= 2
+    assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4]
+
+
+def test_trackers_that_are_unknown_or_missing_are_told_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports.check(())
+    reports.check(("tensorboard",))
+    with pytest.raises(SuiteError, match=r'unknown tracker "tensorbord"; did you mean tensorboard\?'):
+        reports.check(("tensorbord",))
+    monkeypatch.setattr("transformers.integrations.get_available_reporting_integrations", list)
+    with pytest.raises(ResourceError, match="tracker wandb is not installed: pip install wandb"):
+        reports.check(("wandb",))

@@ -33,7 +33,7 @@ PAIRS = Pairs(
     tuple(b for _, b in ROWS),
     tuple(float(len(set(a.split()) & set(b.split()))) for a, b in ROWS),
 )
-SELECTION = Selection("toy", PAIRS)
+SELECTION = Selection({"toy": PAIRS})
 NAME = "toy_validation_spearman"
 
 
@@ -114,7 +114,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Selection]:
             return on_step_end(self, args, state, control, **more)
 
         monkeypatch.setattr(Selector, "on_step_end", told)
-        return Selection("toy", pairs)
+        return Selection({"toy": pairs})
 
     return make
 
@@ -231,7 +231,7 @@ def test_checkpoints_with_other_pairs_are_not_taken(base: Path, tmp_path: Path) 
     more = {"seed": 3, "checkpoints": tmp_path / "c"}
     with pytest.raises(Interrupted):
         pretrain(spec, base, TEXTS, tmp_path / "o", progress=stop_at(9), selection=SELECTION, **more)
-    other = Selection("toy", Pairs(PAIRS.first, PAIRS.second, PAIRS.gold[::-1]))
+    other = Selection({"toy": Pairs(PAIRS.first, PAIRS.second, PAIRS.gold[::-1])})
     with pytest.raises(JobError, match="another training run"):
         pretrain(spec, base, TEXTS, tmp_path / "o", selection=other, **more)
 
@@ -264,3 +264,38 @@ def test_every_objective_encodes_as_it_is_saved(name: str, base: Path, tmp_path:
     built.save(tmp_path / "filled")
     assert all((value == 0.25).all() for value in weights(tmp_path / "filled").values() if value.is_floating_point())
     assert load_file(tmp_path / "out" / "model.safetensors").keys() == weights(tmp_path / "filled").keys()
+
+
+# ------------------------------------------------------------------------------------------------------ several tasks
+
+
+def test_several_tasks_count_by_the_mean_of_their_correlations() -> None:
+    other = Pairs(PAIRS.first, PAIRS.second, tuple(RNG.permutation(PAIRS.gold).tolist()))
+    vectors = {text: RNG.normal(size=6) for text in (*PAIRS.first, *PAIRS.second)}
+
+    def encode(texts: list[str]) -> Any:
+        return np.array([vectors[text] for text in texts])
+
+    cosines = [
+        vectors[a] @ vectors[b] / np.linalg.norm(vectors[a]) / np.linalg.norm(vectors[b])
+        for a, b in zip(PAIRS.first, PAIRS.second, strict=True)
+    ]
+    slow = [spearmanr(cosines, pairs.gold).statistic for pairs in (PAIRS, other)]
+    both = Selection({"a": PAIRS, "b": other}, "test")
+    assert both.score(encode) == pytest.approx(sum(slow) / 2)
+    assert both.score_names == ("mean_test_spearman", "selected_step") and both.called == "mean of a, b"
+    assert len(both) == 60
+
+
+def test_a_mean_is_not_defined_where_one_of_its_correlations_is_not() -> None:
+    flat = Pairs(PAIRS.first, PAIRS.second, (1.0,) * len(PAIRS))
+    assert Selection({"a": PAIRS, "b": flat}).score(lambda texts: np.eye(len(texts)) + 0.1) is None
+
+
+def test_training_keeps_the_best_step_by_the_mean(base: Path, tmp_path: Path) -> None:
+    halves = [Pairs(*(side[k::2] for side in (PAIRS.first, PAIRS.second, PAIRS.gold))) for k in (0, 1)]
+    spec = selecting("simcse", base, select_by=["a", "b"])
+    selection = Selection({"a": halves[0], "b": halves[1]})
+    scores = pretrain(spec, base, TEXTS, tmp_path / "out", seed=0, selection=selection)
+    saved = encoders.load(spec.model_copy(update={"train": None}), tmp_path / "out")
+    assert scores["mean_validation_spearman"] == pytest.approx(selection.score(saved.encode), abs=1e-6)
