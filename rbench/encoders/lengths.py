@@ -11,18 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-MOST = 8
-"""Groups that a batch is split into at most."""
-LEAST = 256
-"""Tokens in a group, about: smaller products are slower than the padding that they save."""
+MOST = 4
+"""Groups that a batch is split into at most: more save little padding, and each asks the network once more."""
+LEAST = 256, 1024
+"""Tokens in a group, about: of a network like BERT, and of one so small that asking it takes most of the time."""
+WORK = 3_000_000_000
+"""Weights times tokens that take about as long as asking a network once more."""
 WORTH = 0.9
 """A batch stays whole if its groups would have more than this share of its tokens."""
 
 
-def in_groups(call: Callable[[dict[str, Tensor]], Tensor], inputs: dict[str, Tensor]) -> Tensor:
+def weights_of(network: nn.Module) -> int:
+    """Weights that each token of a network's input is multiplied with."""
+    return sum(part.weight.numel() for part in network.modules() if isinstance(part, nn.Linear))
+
+
+def in_groups(call: Callable[[dict[str, Tensor]], Tensor], inputs: dict[str, Tensor], weights: int) -> Tensor:
     """What `call` gives for `inputs`, asked in groups of rows of like length, each without its padding on the right.
 
     Args:
@@ -30,11 +37,13 @@ def in_groups(call: Callable[[dict[str, Tensor]], Tensor], inputs: dict[str, Ten
             row, (rows, dim), or one a token, (rows, length, dim): those of padding are then zero.
         inputs: `attention_mask`, (rows, length), and others whose first two dimensions are these. Whatever else there
             is, the batch stays whole, as it does on a GPU.
+        weights: `weights_of` the network.
     """
     mask = inputs.get("attention_mask")
     if mask is None or mask.device.type != "cpu" or any(x.shape[:2] != mask.shape for x in inputs.values()):
         return call(inputs)
-    groups = _groups(_lengths(mask))
+    few, many = LEAST
+    groups = _groups(_lengths(mask), min(many, max(few, WORK // max(1, weights))))
     if len(groups) == 1:
         return call(inputs)
     answers = [call({name: x[rows, :length] for name, x in inputs.items()}) for rows, length in groups]
@@ -49,10 +58,10 @@ def _lengths(mask: Tensor) -> Tensor:
     return torch.where(mask.any(1), last, 1)
 
 
-def _groups(lengths: Tensor) -> list[tuple[Tensor, int]]:
+def _groups(lengths: Tensor, least: int) -> list[tuple[Tensor, int]]:
     """Places of rows and the length of the longest of them, group by group; one group where more are not worth it."""
     rows, longest = len(lengths), int(lengths.max())
-    count = min(MOST, rows, int(lengths.sum()) // LEAST)
+    count = min(MOST, rows, int(lengths.sum()) // least)
     if count > 1:
         order = lengths.argsort(stable=True)
         groups = [(places, int(lengths[places[-1]])) for places in order.tensor_split(count)]
