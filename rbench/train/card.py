@@ -158,7 +158,7 @@ def _training(about: About) -> list[tuple[str, str]]:
         facts += [
             (
                 "steps",
-                f"{_steps(train, n)} planned, {train.batch_size} sentences each, cut at {train.max_length} tokens",
+                f"{_steps(train, n)} planned, {_batches(train)} each, cut at {train.max_length} tokens",
             ),
             ("learning rate", rate),
             ("weight decay", f"{train.weight_decay:g}"),
@@ -175,6 +175,11 @@ def _training(about: About) -> list[tuple[str, str]]:
             ("weights hash", source.weights_hash or ""),
         ]
     return [fact for fact in facts if fact[0] != "n"]
+
+
+def _batches(train: TrainSpec) -> str:
+    many = f"{train.gradient_accumulation} batches of " if train.gradient_accumulation > 1 else ""
+    return f"{many}{train.batch_size} sentences"
 
 
 def _steps(train: TrainSpec, n: int) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from rbench import load as loading
@@ -34,6 +37,16 @@ def test_a_file_loads(kind: Kind, name: str) -> None:
 @pytest.mark.parametrize(("name", "profile"), profiles())
 def test_a_suite_loads_with_each_of_its_profiles(name: str, profile: str | None) -> None:
     assert loading.load(name, registry=REGISTRY, profile=profile).suite.name == name
+
+
+def test_the_guide_to_the_papers_names_every_suite_with_its_profiles() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|[^|]*\| `([^`]+)` \| ([a-z, -]+) \|$", text, re.MULTILINE)
+    own = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+    assert sorted([name for name, _ in rows] + own) == sorted(REGISTRY.names("suites"))
+    for name, profiles in rows:
+        data = read(REGISTRY.path("suites", name), Problems()).data
+        assert profiles.split(", ") == list(data["profiles"]), name
 
 
 @pytest.mark.parametrize("kind", KINDS)
