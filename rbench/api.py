@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from rbench import load as loading
 from rbench.cache import WeightCache, default_cache
 from rbench.errors import PlanError, RbenchError, ResourceError
-from rbench.plan import select, trained_root, weights_source
+from rbench.lineage import trained_root, weights_source
+from rbench.plan import select
 from rbench.prepare import Options, Prepared, prepare, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.registry import Registry

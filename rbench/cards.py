@@ -9,7 +9,7 @@ from typing import Any
 
 import rbench
 from rbench.hub import REPO_ID
-from rbench.plan import chain, portable
+from rbench.lineage import chain, portable
 from rbench.spec import EncoderSpec, Record, TaskSpec
 
 CARD = "README.md"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rbench import load as loading
 from rbench.errors import ResourceError
-from rbench.plan import Facts, make_plan, weights_source
+from rbench.lineage import weights_source
+from rbench.plan import Facts, make_plan
 from rbench.registry import Registry
 from rbench.score.sts import FEWEST
 from rbench.spec import EncoderSpec, Plan, ResourceProfile, Suite, TaskSpec

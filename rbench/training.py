@@ -22,8 +22,8 @@ from rbench import export as exporting
 from rbench import load as loading
 from rbench.cache import WeightCache, default_cache
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
+from rbench.lineage import effective, trained_root, weights_source
 from rbench.load.places import Located
-from rbench.plan import effective, trained_root, weights_source
 from rbench.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.registry import Registry, nearest, unknown

@@ -19,7 +19,8 @@ ALLOWED: dict[str, set[str]] = {
     "provenance": {""},
     "registry": {"spec"},
     "load": {"spec", "registry"},
-    "plan": {"spec"},
+    "lineage": {"spec"},
+    "plan": {"spec", "lineage"},
     "score": {"spec"},
     "wordswap": set(),
     "vectors": set(),
@@ -44,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 ANYTHING = {"stages", "prepare", "adhoc", "api", "cards", "export", "training", ""}  # "" is rbench/__init__.py
 NOT_FOR_CLI = {"train", "finetune", "attack"}
-TORCH_FREE = ["spec", "registry", "load", "plan", "score", "store", "tables", "cli", "api"]
+TORCH_FREE = ["spec", "registry", "load", "lineage", "plan", "score", "store", "tables", "cli", "api"]
 
 
 def units() -> list[tuple[str, Path]]:

@@ -10,18 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.errors import PlanError
-from rbench.plan import (
-    Facts,
-    chain,
-    effective,
-    in_domain_for,
-    make_plan,
-    portable,
-    select,
-    trained_root,
-    training_for,
-    weights_source,
-)
+from rbench.lineage import chain, effective, in_domain_for, portable, trained_root, weights_source
+from rbench.plan import Facts, make_plan, select, training_for
 from rbench.spec import (
     AttackJob,
     AttackSpec,

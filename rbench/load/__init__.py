@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from rbench.load.catalogue import Listed, catalogue
-from rbench.load.entries import Entries, attack_module
+from rbench.load.entries import Entries
+from rbench.load.modules import attack_module
 from rbench.load.places import Located, Problems
 from rbench.load.recipes import recipes
 from rbench.load.suite import Loaded, find_suite, load, load_mapping

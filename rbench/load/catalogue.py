@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rbench.errors import SuiteError
-from rbench.load.entries import attack_module
+from rbench.load.modules import attack_module
 from rbench.load.places import Problems, read, shown
 from rbench.registry import Kind, Registry
 

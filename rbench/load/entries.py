@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from rbench.errors import SuiteError
 from rbench.load.check import check
+from rbench.load.modules import RESOURCE_KINDS, attack_module, check_module, module_of, modules, needs_of
 from rbench.load.places import Located, Problems, Where, read, shown
 from rbench.load.recipes import recipes
-from rbench.registry import Kind, Registry, load_module, nearest, unknown
+from rbench.registry import Kind, Registry, nearest, unknown
 from rbench.spec import (
     CONTRAST,
     IN_DOMAIN,
@@ -36,14 +35,11 @@ from rbench.spec import (
 
 Entry = TypeVar("Entry", bound=Named)
 
-RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
-_PACKAGE = Path(__file__).resolve().parent.parent
 _ATTACK_FIELDS = ("max_words", "query_budget")
 _ENCODER_FIELDS = ("pooling", "layers", "max_length")
 """What a suite may change of an encoder that is not ours to train."""
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
 _MAY_EXPORT = {"LICENCE": "licence", "PROTECT": "protect", "QUERIES_PER_WORD": "queries_per_word"}
-_EXPORTS = ("TITLE", "NEEDS", "REFERENCE", "Options", "build")
 
 
 _LOADERS: dict[ResourceKind, tuple[tuple[str, ...], str | None]] = {
@@ -153,7 +149,7 @@ class Entries:
             ways = {key: ("train", key) for key in TrainSpec.model_fields if key not in ("objective", "options")}
             if own.train.objective not in modules("train.objectives"):
                 return
-            module = importlib.import_module(f"rbench.train.objectives.{own.train.objective}")
+            module = module_of("train.objectives", own.train.objective)
             ways |= {key: ("train", "options", key) for key in module.Options.model_fields}
         for key in options.data:
             if key in ways:
@@ -386,55 +382,3 @@ class Entries:
             message = f"`name` differs from the file's name; remove it or write `name: {name}`"
             self.problems.add(located.at(("name",)), message)
         return located.put(("name",), Located(name, {(): located.at()}))
-
-
-def check_module(
-    package: str, what: str, name: str, place: str, options: Located, problems: Problems
-) -> BaseModel | None:
-    """Check that a package of rbench has a module of this name, and the options against the module's `Options`.
-
-    Modules that start with an underscore are the package's own business. Importing one loads no torch. Returns the
-    `Options`, or None where something is wrong.
-    """
-    valid = modules(package)
-    if name in valid:
-        kind: type[BaseModel] = importlib.import_module(f"rbench.{package}.{name}").Options
-        return check(kind, options, problems)
-    problems.add(place, unknown(what, name, valid))
-    return None
-
-
-def needs_of(package: str, name: str) -> tuple[ResourceKind, ...]:
-    """The resources that a module of a package of rbench says that it NEEDS; importing it loads no torch."""
-    needs: tuple[ResourceKind, ...] = getattr(module_of(package, name), "NEEDS", ())
-    return needs
-
-
-def module_of(package: str, name: str) -> ModuleType:
-    """A module of a package of rbench that `modules` has."""
-    return importlib.import_module(f"rbench.{package}.{name}")
-
-
-def modules(package: str) -> list[str]:
-    """The modules of a package of rbench that can be named: `train.objectives` has simcse, consert and so on."""
-    folder = _PACKAGE.joinpath(*package.split("."))
-    return [path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")]
-
-
-def attack_module(path: Path) -> ModuleType:
-    """The module of an attack that is a Python file.
-
-    Raises SuiteError where it cannot be imported, or lacks one of TITLE, NEEDS, REFERENCE, Options and build.
-    """
-    module = load_module(path)
-    missing = [name for name in _EXPORTS if not hasattr(module, name)]
-    place = f"{shown(path)}:1:1"
-    if missing:
-        raise SuiteError(f"{place}: an attack module exports {', '.join(_EXPORTS)}; missing: {', '.join(missing)}")
-    options: Any = module.Options
-    if not (isinstance(options, type) and issubclass(options, BaseModel)):
-        raise SuiteError(f"{place}: `Options` must be a pydantic model")
-    wrong = [need for need in module.NEEDS if need not in RESOURCE_KINDS]
-    if wrong:
-        raise SuiteError(f"{place}: NEEDS: {unknown('resource', wrong[0], RESOURCE_KINDS)}")
-    return module

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from pydantic import ValidationError
+from typing import Any
 
 from rbench.errors import SuiteError
 from rbench.load.check import check
-from rbench.load.entries import Entries, check_module, module_of, modules, needs_of
-from rbench.load.places import Located, Problems, describe, parse, read, shown
+from rbench.load.choices import Chosen, choices, names
+from rbench.load.consistency import check_maps, check_purpose, check_repeats
+from rbench.load.entries import Entries
+from rbench.load.modules import check_module, module_of, modules, needs_of
+from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of
+from rbench.load.places import Located, Problems, read, shown
 from rbench.registry import Registry, unknown
 from rbench.spec import (
     CONTRAST,
@@ -24,7 +26,6 @@ from rbench.spec import (
     ContrastOptions,
     ContrastSpec,
     EncoderSpec,
-    Evaluation,
     EvaluationOptions,
     ResourceChoice,
     ResourceKind,
@@ -34,12 +35,6 @@ from rbench.spec import (
     TaskSpec,
     Training,
 )
-
-_SETTABLE = frozenset(Suite.model_fields) - {"profiles"}
-_DEEP = ("training", "num_examples")
-"""Keys whose mappings a profile completes; all other keys it replaces."""
-_SHORT_FOR = {"resources": "profile", "num_examples": "default"}
-"""What a plain value under these keys stands for, once single parts of it are set."""
 
 
 @dataclass(frozen=True)
@@ -129,36 +124,36 @@ def _load(
     problems: Problems,
     own: Mapping[str, Located] | None = None,
 ) -> Loaded:
-    merged = _apply_profile(located, profile, problems)
+    merged = apply_profile(located, profile, problems)
     for override in overrides:
-        merged = _apply_override(merged, override, problems)
-    known = {name for tree in (located, merged, *_profiles(located)) for _, name in _names(tree, "tasks")}
-    _check_profiles(located, profile, problems)
+        merged = apply_override(merged, override, problems)
+    known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
+    check_profiles(located, profile, problems)
     merged = merged.put(("profiles",), Located({}))
     suite = check(Suite, merged, problems)
     entries = Entries(registry, problems, own)
-    for choice in _choices(merged, "encoders"):
+    for choice in choices(merged, "encoders"):
         entries.encoder(choice.name, choice.place)
         if choice.options.data:
             entries.variant(choice.name, choice.options, choice.label, choice.place)
-    for place, name in _names(merged, "tasks"):
+    for place, name in names(merged, "tasks"):
         entries.task(name, place)
         task = entries.tasks.get(name)
         if task is not None and not task.labels:
             problems.add(place, f"task {name} has no labels (its kind is {task.kind}): there is nothing to classify")
-    for choice in _choices(merged, "attacks"):
+    for choice in choices(merged, "attacks"):
         entries.attack(choice.name, choice.options, choice.label, choice.place)
-    strategies = {choice.label: _strategy(choice, entries, problems) for choice in _choices(merged, "finetune")}
-    for choice in _choices(merged, "evaluate"):
+    strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
+    for choice in choices(merged, "evaluate"):
         if choice.name != CONTRAST:
             entries.evaluation(choice.name, choice.place)
             check(EvaluationOptions, choice.options, problems)
     contrast = _contrast(merged, entries, problems)
-    building = {choice.label: _building(merged, choice, entries, problems) for choice in _choices(merged, "build")}
+    building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     resources = _resources(merged, entries, strategies.values())
-    _check_purpose(merged, problems)
-    _check_repeats(merged, problems)
-    _check_maps(merged, known, problems)
+    check_purpose(merged, problems)
+    check_repeats(merged, problems)
+    check_maps(merged, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # else there was a problem
     return Loaded(
@@ -177,148 +172,10 @@ def _load(
     )
 
 
-# ------------------------------------------------------------------------------------------ profiles and overrides
-
-
-def _apply_profile(located: Located, profile: str | None, problems: Problems) -> Located:
-    if profile is None:
-        return located
-    profiles = located.data.get("profiles")
-    profiles = profiles if isinstance(profiles, dict) else {}
-    if profile not in profiles:
-        place = located.key_at(("profiles",))
-        problems.add(place, unknown("profile", profile, profiles))
-        return located
-    return _merge(located, located.sub("profiles", profile))
-
-
-def _profiles(located: Located) -> list[Located]:
-    """The well-formed profiles of a suite."""
-    profiles = located.data.get("profiles")
-    parts = [located.sub("profiles", name) for name in profiles] if isinstance(profiles, dict) else []
-    return [part for part in parts if isinstance(part.data, dict)]
-
-
-def _merge(base: Located, profile: Located) -> Located:
-    """`base` with the profile's keys in place of its own; `training` and `num_examples` are merged key by key."""
-    if not isinstance(profile.data, dict):
-        return base
-    for key, value in profile.data.items():
-        if key in _DEEP and isinstance(value, dict) and isinstance(base.data.get(key), dict):
-            for inner in value:
-                base = base.put((key, inner), profile.sub(key, inner), profile.key_at((key, inner)))
-        else:
-            base = base.put((key,), profile.sub(key), profile.key_at((key,)))
-    return base
-
-
-def _check_profiles(located: Located, chosen: str | None, problems: Problems) -> None:
-    """Check keys and types of all profiles, so that a mistake does not wait for the day it is chosen."""
-    profiles = located.data.get("profiles")
-    if profiles is None:
-        if "profiles" in located.data:
-            problems.add(located.at(("profiles",)), "`profiles`: expected a mapping, found nothing")
-        return
-    if not isinstance(profiles, dict):
-        problems.add(located.at(("profiles",)), f"`profiles`: expected a mapping, found {describe(profiles)}")
-        return
-    for name, content in profiles.items():
-        part = located.sub("profiles", name)
-        if not isinstance(content, dict):
-            problems.add(part.at(), f"profile {name}: expected a mapping, found {describe(content)}")
-            continue
-        for key in content:
-            if key not in _SETTABLE:
-                problems.add(part.key_at((key,)), unknown("key", key, _SETTABLE))
-        if name != chosen:
-            found = Problems()
-            as_chosen = _merge(located, part).put(("profiles",), Located({}))
-            check(Suite, as_chosen, found)
-            _check_purpose(as_chosen, found)
-            inside = {*part.values.values(), *part.keys.values()}
-            for line in found.lines:
-                place = next((p for p in inside if line.startswith(f"{p}: ")), None)
-                if place is not None:
-                    problems.add(place, line.removeprefix(f"{place}: "))
-
-
-def _apply_override(located: Located, override: str, problems: Problems) -> Located:
-    """`located` with one `KEY=VALUE` applied; KEY is a dotted path, VALUE is YAML."""
-    argument = f"--set {override if len(override) <= 80 else override[:77] + '...'}"
-    key, equals, text = override.partition("=")
-    steps = tuple(key.strip().split("."))
-    if not equals or not all(steps):
-        problems.add(argument, "expected KEY=VALUE, for instance --set num_examples=100 or --set training.epochs=1")
-        return located
-    if steps[0] not in _SETTABLE:
-        problems.add(argument, unknown("key", steps[0], _SETTABLE))
-        return located
-    try:
-        value = parse(text, argument, problems, fixed_place=True)
-    except SuiteError as error:
-        problems.take(error)
-        return located
-    short, plain = _SHORT_FOR.get(steps[0]), located.data.get(steps[0])
-    if len(steps) > 1 and short is not None and plain is not None and not isinstance(plain, dict):
-        located = located.put(steps[:1], Located({}, {(): located.at(steps[:1])}))
-        located = located.put((steps[0], short), Located(plain, {(): located.at(steps[:1])}))
-    data: Any = located.data
-    for depth, step in enumerate(steps[:-1], 1):
-        data = data.get(step, {})
-        if not isinstance(data, dict):
-            name = ".".join(steps[:depth])
-            problems.add(argument, f"`{name}` is {describe(data)}, not a mapping; set it whole: --set {name}=VALUE")
-            return located
-    return located.put(steps, value, argument)
-
-
 # --------------------------------------------------------------------------------------------------- parts of a suite
 
 
-class _Chosen(NamedTuple):
-    """A Choice as it stands in the file."""
-
-    name: str
-    label: str
-    place: str
-    options: Located
-
-
-def _items(located: Located, key: str) -> Iterator[Located]:
-    """The entries of a list, which may be written as its only entry; nothing where it is neither."""
-    value = located.data.get(key)
-    if isinstance(value, list):
-        yield from (located.sub(key, i) for i in range(len(value)))
-    elif value is not None:
-        yield located.sub(key)
-
-
-def _names(located: Located, key: str) -> Iterator[tuple[str, str]]:
-    """Place and text of each name in a list."""
-    return ((item.at(), item.data) for item in _items(located, key) if isinstance(item.data, str))
-
-
-def _choices(located: Located, key: str) -> Iterator[_Chosen]:
-    """The well-formed choices of a list; the others are pydantic's to complain about."""
-    for item in _items(located, key):
-        data, options = item.data, Located({}, {(): item.at()})
-        place = item.at()
-        if isinstance(data, dict) and len(data) == 1 and "name" not in data:
-            (name, inner), *_ = data.items()
-            place = item.key_at((name,))
-            options = item.sub(name) if inner is not None else options
-        elif isinstance(data, dict) and isinstance(data.get("name"), str):
-            name, place = data["name"], item.at(("name",))
-            options = item.sub("options") if "options" in data else options
-        elif isinstance(data, str):
-            name = data
-        else:
-            continue
-        if isinstance(options.data, dict):
-            yield _Chosen(name, Choice(name=name, options=options.data).label, place, options)
-
-
-def _strategy(choice: _Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:
+def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:
     """What a fine-tuning strategy asks for, once its options are checked and the attack that they name is loaded."""
     own, training = _split(choice, problems)
     made = check_module("finetune", "finetune strategy", choice.name, choice.place, own, problems)
@@ -333,7 +190,7 @@ def _strategy(choice: _Chosen, entries: Entries, problems: Problems) -> Strategy
     )
 
 
-def _split(choice: _Chosen, problems: Problems) -> tuple[Located, Located]:
+def _split(choice: Chosen, problems: Problems) -> tuple[Located, Located]:
     """A strategy's own options, and those keys of `training` that it may set too; what is neither is a problem."""
     if choice.name not in modules("finetune"):
         return choice.options, Located({})
@@ -347,9 +204,9 @@ def _split(choice: _Chosen, problems: Problems) -> tuple[Located, Located]:
 
 def _contrast(merged: Located, entries: Entries, problems: Problems) -> dict[str, tuple[ContrastSpec, ...]]:
     """The contrast sets that `evaluate` means, by task of the suite; each once, however often it is named."""
-    tasks = {name: place for place, name in _names(merged, "tasks")}
+    tasks = {name: place for place, name in names(merged, "tasks")}
     found: dict[str, dict[str, ContrastSpec]] = {}
-    for choice in _choices(merged, "evaluate"):
+    for choice in choices(merged, "evaluate"):
         options = check(ContrastOptions, choice.options, problems) if choice.name == CONTRAST else None
         if options is None:
             continue
@@ -370,7 +227,7 @@ def _contrast(merged: Located, entries: Entries, problems: Problems) -> dict[str
 
 
 def _named_sets(
-    choice: _Chosen, entries: Entries, tasks: Mapping[str, str], problems: Problems
+    choice: Chosen, entries: Entries, tasks: Mapping[str, str], problems: Problems
 ) -> list[tuple[str, str, tuple[str, ...]]]:
     """The contrast sets that the suite's tasks name, with each task's place and name; a task without is a problem."""
     loaded = {name: entries.tasks[name].contrast for name in tasks if name in entries.tasks}
@@ -383,13 +240,13 @@ def _named_sets(
     return [(named, tasks[name], (name,)) for name, named in loaded.items() if named is not None]
 
 
-def _building(merged: Located, choice: _Chosen, entries: Entries, problems: Problems) -> Choice | None:
+def _building(merged: Located, choice: Chosen, entries: Entries, problems: Problems) -> Choice | None:
     """One thing to build, with all options; None where it is wrong, or an encoder is none that it can be made of."""
     made = check_module("build", "thing to build", choice.name, choice.place, choice.options, problems)
     if made is None:
         return None
     objectives = module_of("build", choice.name).OBJECTIVES
-    for encoder in _choices(merged, "encoders"):
+    for encoder in choices(merged, "encoders"):
         spec = entries.encoders.get(encoder.label)
         while spec is not None and spec.train is None:
             spec = entries.encoders.get(spec.base or "") if spec.base != spec.name else None
@@ -412,74 +269,3 @@ def _resources(merged: Located, entries: Entries, strategies: Iterable[StrategyN
     quiet = Problems()  # the suite's own check has told what is wrong here
     choice = check(ResourceChoice, located, quiet)
     return entries.resources(choice, located, needed) if choice is not None else None
-
-
-def _check_purpose(merged: Located, problems: Problems) -> None:
-    """A suite says what encoders are fine-tuned on, unless it only scores them; and it prints what it asks for."""
-    attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
-    asked = {choice.name for choice in _choices(merged, "evaluate")}
-    only_scored = evaluate and CONTRAST not in asked and not attacks
-    if tasks is None and "tasks" not in merged.data:
-        if not only_scored:
-            problems.add(merged.at(), "`tasks` is missing")
-    elif tasks == [] and not only_scored:
-        problems.add(merged.at(("tasks",)), "`tasks`: expected at least 1 of them, found a list")
-    there = {"sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
-    needs = {"sts": "`evaluate`, a list of STS tasks", CONTRAST: f"`evaluate: [{CONTRAST}]`"}
-    for name in modules("build"):
-        there[name] = {choice.name for choice in _choices(merged, "build")} & {name}
-        needs[name] = f"`build: [{name}]`"
-    for i, table in enumerate(merged.data["tables"] if isinstance(merged.data.get("tables"), list) else ()):
-        metric = table.get("metric") if isinstance(table, dict) else None
-        if metric in needs and not there[metric] and evaluate != []:
-            place = merged.at(("tables", i, "metric"))
-            problems.add(place, f"a table of {metric} needs {needs[metric]}, which this suite has not")
-
-
-def _check_repeats(merged: Located, problems: Problems) -> None:
-    """A name that stands twice in a list would make the same cells twice."""
-    for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds"):
-        chosen = key in ("encoders", "attacks", "evaluate", "build", "finetune")
-        labels = (
-            [(c.place, _evaluated(c) if key == "evaluate" else c.label) for c in _choices(merged, key)]
-            if chosen
-            else [(item.at(), str(item.data)) for item in _items(merged, key)]
-        )
-        seen: set[str] = set()
-        for place, label in labels:
-            if label in seen:
-                problems.add(place, f"`{key}` lists {label} twice; remove one")
-            seen.add(label)
-
-
-def _evaluated(choice: _Chosen) -> str:
-    """The label of an evaluation, without options that say the default; as it is written where it is wrong."""
-    try:
-        return Evaluation.model_validate({**choice.options.data, "task": choice.name}).label
-    except ValidationError:  # which the check of its options tells
-        return choice.label
-
-
-def _check_maps(merged: Located, tasks: set[str], problems: Problems) -> None:
-    """`num_examples` and `training` may go by task: their keys must be tasks of this suite, their values make sense.
-
-    `tasks` are those of the file, of any profile and of the overrides: narrowing `tasks` leaves a map valid.
-    """
-    if isinstance(merged.data.get("num_examples"), dict):
-        located = merged.sub("num_examples")
-        for key in located.data:
-            if key not in {"default", *tasks}:
-                message = unknown("task of this suite", key, {"default", *tasks})
-                problems.add(located.key_at((key,)), message)
-    if not isinstance(merged.data.get("training"), dict):
-        return
-    located = merged.sub("training")
-    valid = {*Training.model_fields, *tasks}
-    for key, value in located.data.items():
-        if key not in valid:
-            problems.add(located.key_at((key,)), unknown("key", key, valid))
-        elif key in tasks and isinstance(value, dict):
-            check(Training, located.sub(key), problems)
-        elif key in tasks:
-            problems.add(located.at((key,)), f"`{key}`: expected a mapping, found {describe(value)}")
-    check(Training, located.only(Training.model_fields), problems)

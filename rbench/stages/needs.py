@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rbench.plan import in_domain_for, trained_root, weights_source
+from rbench.lineage import in_domain_for, trained_root, weights_source
 from rbench.spec import IN_DOMAIN, EncoderSpec, Job, PretrainJob, ResourceProfile
 from rbench.stages.context import Context
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from rbench import cards, score
 from rbench.cache import weights_hash
-from rbench.plan import registered_base, selected_by
+from rbench.lineage import registered_base
+from rbench.plan import selected_by
 from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.stages import needs
 from rbench.stages.context import Context, Source, changed

@@ -15,7 +15,7 @@ import yaml
 
 from rbench import cards, encoders
 from rbench.cache import WeightCache, default_cache
-from rbench.plan import effective
+from rbench.lineage import effective
 from rbench.prepare import Options, prepare
 from rbench.spec import EncoderSpec
 from tests import tiny

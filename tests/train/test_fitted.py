@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rbench import encoders, export
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
+from rbench.lineage import effective
 from rbench.load import load_mapping
-from rbench.plan import effective
 from rbench.prepare import Options, prepare_loaded
 from rbench.registry import Registry
 from rbench.spec import EncoderSpec, Job, Record

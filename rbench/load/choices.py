@@ -1,0 +1,52 @@
+"""The lists of a suite file, entry by entry, with their places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rbench.load.places import Located
+from rbench.spec import Choice
+
+
+class Chosen(NamedTuple):
+    """A Choice as it stands in the file."""
+
+    name: str
+    label: str
+    place: str
+    options: Located
+
+
+def items(located: Located, key: str) -> Iterator[Located]:
+    """The entries of a list, which may be written as its only entry; nothing where it is neither."""
+    value = located.data.get(key)
+    if isinstance(value, list):
+        yield from (located.sub(key, i) for i in range(len(value)))
+    elif value is not None:
+        yield located.sub(key)
+
+
+def names(located: Located, key: str) -> Iterator[tuple[str, str]]:
+    """Place and text of each name in a list."""
+    return ((item.at(), item.data) for item in items(located, key) if isinstance(item.data, str))
+
+
+def choices(located: Located, key: str) -> Iterator[Chosen]:
+    """The well-formed choices of a list; the others are pydantic's to complain about."""
+    for item in items(located, key):
+        data, options = item.data, Located({}, {(): item.at()})
+        place = item.at()
+        if isinstance(data, dict) and len(data) == 1 and "name" not in data:
+            (name, inner), *_ = data.items()
+            place = item.key_at((name,))
+            options = item.sub(name) if inner is not None else options
+        elif isinstance(data, dict) and isinstance(data.get("name"), str):
+            name, place = data["name"], item.at(("name",))
+            options = item.sub("options") if "options" in data else options
+        elif isinstance(data, str):
+            name = data
+        else:
+            continue
+        if isinstance(options.data, dict):
+            yield Chosen(name, Choice(name=name, options=options.data).label, place, options)

@@ -1,0 +1,83 @@
+"""What must hold between the parts of a suite, beyond their types."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from rbench.load.check import check
+from rbench.load.choices import Chosen, choices, items
+from rbench.load.modules import modules
+from rbench.load.places import Located, Problems, describe
+from rbench.registry import unknown
+from rbench.spec import CONTRAST, Evaluation, Training
+
+
+def check_purpose(merged: Located, problems: Problems) -> None:
+    """A suite says what encoders are fine-tuned on, unless it only scores them; and it prints what it asks for."""
+    attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
+    asked = {choice.name for choice in choices(merged, "evaluate")}
+    only_scored = evaluate and CONTRAST not in asked and not attacks
+    if tasks is None and "tasks" not in merged.data:
+        if not only_scored:
+            problems.add(merged.at(), "`tasks` is missing")
+    elif tasks == [] and not only_scored:
+        problems.add(merged.at(("tasks",)), "`tasks`: expected at least 1 of them, found a list")
+    there = {"sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
+    needs = {"sts": "`evaluate`, a list of STS tasks", CONTRAST: f"`evaluate: [{CONTRAST}]`"}
+    for name in modules("build"):
+        there[name] = {choice.name for choice in choices(merged, "build")} & {name}
+        needs[name] = f"`build: [{name}]`"
+    for i, table in enumerate(merged.data["tables"] if isinstance(merged.data.get("tables"), list) else ()):
+        metric = table.get("metric") if isinstance(table, dict) else None
+        if metric in needs and not there[metric] and evaluate != []:
+            place = merged.at(("tables", i, "metric"))
+            problems.add(place, f"a table of {metric} needs {needs[metric]}, which this suite has not")
+
+
+def check_repeats(merged: Located, problems: Problems) -> None:
+    """A name that stands twice in a list would make the same cells twice."""
+    for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds"):
+        chosen = key in ("encoders", "attacks", "evaluate", "build", "finetune")
+        labels = (
+            [(c.place, _evaluated(c) if key == "evaluate" else c.label) for c in choices(merged, key)]
+            if chosen
+            else [(item.at(), str(item.data)) for item in items(merged, key)]
+        )
+        seen: set[str] = set()
+        for place, label in labels:
+            if label in seen:
+                problems.add(place, f"`{key}` lists {label} twice; remove one")
+            seen.add(label)
+
+
+def _evaluated(choice: Chosen) -> str:
+    """The label of an evaluation, without options that say the default; as it is written where it is wrong."""
+    try:
+        return Evaluation.model_validate({**choice.options.data, "task": choice.name}).label
+    except ValidationError:  # which the check of its options tells
+        return choice.label
+
+
+def check_maps(merged: Located, tasks: set[str], problems: Problems) -> None:
+    """`num_examples` and `training` may go by task: their keys must be tasks of this suite, their values make sense.
+
+    `tasks` are those of the file, of any profile and of the overrides: narrowing `tasks` leaves a map valid.
+    """
+    if isinstance(merged.data.get("num_examples"), dict):
+        located = merged.sub("num_examples")
+        for key in located.data:
+            if key not in {"default", *tasks}:
+                message = unknown("task of this suite", key, {"default", *tasks})
+                problems.add(located.key_at((key,)), message)
+    if not isinstance(merged.data.get("training"), dict):
+        return
+    located = merged.sub("training")
+    valid = {*Training.model_fields, *tasks}
+    for key, value in located.data.items():
+        if key not in valid:
+            problems.add(located.key_at((key,)), unknown("key", key, valid))
+        elif key in tasks and isinstance(value, dict):
+            check(Training, located.sub(key), problems)
+        elif key in tasks:
+            problems.add(located.at((key,)), f"`{key}`: expected a mapping, found {describe(value)}")
+    check(Training, located.only(Training.model_fields), problems)

@@ -1,0 +1,110 @@
+"""A suite file under one of its profiles and under --set overrides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rbench.errors import SuiteError
+from rbench.load.check import check
+from rbench.load.consistency import check_purpose
+from rbench.load.places import Located, Problems, describe, parse
+from rbench.registry import unknown
+from rbench.spec import Suite
+
+_SETTABLE = frozenset(Suite.model_fields) - {"profiles"}
+_DEEP = ("training", "num_examples")
+"""Keys whose mappings a profile completes; all other keys it replaces."""
+_SHORT_FOR = {"resources": "profile", "num_examples": "default"}
+"""What a plain value under these keys stands for, once single parts of it are set."""
+
+
+def apply_profile(located: Located, profile: str | None, problems: Problems) -> Located:
+    if profile is None:
+        return located
+    profiles = located.data.get("profiles")
+    profiles = profiles if isinstance(profiles, dict) else {}
+    if profile not in profiles:
+        place = located.key_at(("profiles",))
+        problems.add(place, unknown("profile", profile, profiles))
+        return located
+    return _merge(located, located.sub("profiles", profile))
+
+
+def profiles_of(located: Located) -> list[Located]:
+    """The well-formed profiles of a suite."""
+    profiles = located.data.get("profiles")
+    parts = [located.sub("profiles", name) for name in profiles] if isinstance(profiles, dict) else []
+    return [part for part in parts if isinstance(part.data, dict)]
+
+
+def _merge(base: Located, profile: Located) -> Located:
+    """`base` with the profile's keys in place of its own; `training` and `num_examples` are merged key by key."""
+    if not isinstance(profile.data, dict):
+        return base
+    for key, value in profile.data.items():
+        if key in _DEEP and isinstance(value, dict) and isinstance(base.data.get(key), dict):
+            for inner in value:
+                base = base.put((key, inner), profile.sub(key, inner), profile.key_at((key, inner)))
+        else:
+            base = base.put((key,), profile.sub(key), profile.key_at((key,)))
+    return base
+
+
+def check_profiles(located: Located, chosen: str | None, problems: Problems) -> None:
+    """Check keys and types of all profiles, so that a mistake does not wait for the day it is chosen."""
+    profiles = located.data.get("profiles")
+    if profiles is None:
+        if "profiles" in located.data:
+            problems.add(located.at(("profiles",)), "`profiles`: expected a mapping, found nothing")
+        return
+    if not isinstance(profiles, dict):
+        problems.add(located.at(("profiles",)), f"`profiles`: expected a mapping, found {describe(profiles)}")
+        return
+    for name, content in profiles.items():
+        part = located.sub("profiles", name)
+        if not isinstance(content, dict):
+            problems.add(part.at(), f"profile {name}: expected a mapping, found {describe(content)}")
+            continue
+        for key in content:
+            if key not in _SETTABLE:
+                problems.add(part.key_at((key,)), unknown("key", key, _SETTABLE))
+        if name != chosen:
+            found = Problems()
+            as_chosen = _merge(located, part).put(("profiles",), Located({}))
+            check(Suite, as_chosen, found)
+            check_purpose(as_chosen, found)
+            inside = {*part.values.values(), *part.keys.values()}
+            for line in found.lines:
+                place = next((p for p in inside if line.startswith(f"{p}: ")), None)
+                if place is not None:
+                    problems.add(place, line.removeprefix(f"{place}: "))
+
+
+def apply_override(located: Located, override: str, problems: Problems) -> Located:
+    """`located` with one `KEY=VALUE` applied; KEY is a dotted path, VALUE is YAML."""
+    argument = f"--set {override if len(override) <= 80 else override[:77] + '...'}"
+    key, equals, text = override.partition("=")
+    steps = tuple(key.strip().split("."))
+    if not equals or not all(steps):
+        problems.add(argument, "expected KEY=VALUE, for instance --set num_examples=100 or --set training.epochs=1")
+        return located
+    if steps[0] not in _SETTABLE:
+        problems.add(argument, unknown("key", steps[0], _SETTABLE))
+        return located
+    try:
+        value = parse(text, argument, problems, fixed_place=True)
+    except SuiteError as error:
+        problems.take(error)
+        return located
+    short, plain = _SHORT_FOR.get(steps[0]), located.data.get(steps[0])
+    if len(steps) > 1 and short is not None and plain is not None and not isinstance(plain, dict):
+        located = located.put(steps[:1], Located({}, {(): located.at(steps[:1])}))
+        located = located.put((steps[0], short), Located(plain, {(): located.at(steps[:1])}))
+    data: Any = located.data
+    for depth, step in enumerate(steps[:-1], 1):
+        data = data.get(step, {})
+        if not isinstance(data, dict):
+            name = ".".join(steps[:depth])
+            problems.add(argument, f"`{name}` is {describe(data)}, not a mapping; set it whole: --set {name}=VALUE")
+            return located
+    return located.put(steps, value, argument)
