@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -75,6 +76,7 @@ def pretrain(
         JobError: there is nothing to train on, or too little; the loss became infinite or no number; there is nothing
             to select by, or no step could be selected.
     """
+    asked = _Asked(spec, texts, out, seed, device, progress, checkpoints, selection, prepared, reports or Reports())
     train = _checked(spec, texts, selection)
     module = objectives.find(train.objective)
     with _quiet():
@@ -83,54 +85,68 @@ def pretrain(
         more = {"resources": resources} if objectives.needs(train.objective) else {}
         objective = module.build(options, spec, base, **more)
         if isinstance(objective, objectives.Fitted):
-            if selection is not None:
-                raise JobError(f"Encoder {spec.name}: {train.objective} takes no steps; leave out train.select_by.")
-            scores = objective.fit(texts, device, progress)
-            objective.save(out)
-            return scores
-        chosen, held_out = _hold_out(texts, seed)
-        if train.steps is not None and isinstance(objective, objectives.Prepared):
-            # They are shuffled: the first are a sample. What no step will see need not be prepared.
-            chosen = chosen[: batches.seen(train, len(chosen))]
-        selector = None
-        if selection is not None:
-            selector = Selector(selection, objective, every=train.select_every, patience=train.patience, name=spec.name)
-        last = None
-        if checkpoints is not None:
-            kept.claim(checkpoints, spec, seed, texts, selection.pairs.values() if selection is not None else ())
-            last = kept.last_good(checkpoints)
-        save = checkpoints is not None
-        trainer = Trainer(
-            model=objective.model,
-            args=_arguments(
-                train,
-                len(chosen),
-                objective.grouped,
-                checkpoints or out,
-                save,
-                seed,
-                device,
-                reports or Reports(),
-                spec.name,
-            ),
-            train_dataset=Rows(chosen, objective.features, objective.grouped),
-            data_collator=objective.collate,
-            name=spec.name,
-            selector=selector,
-        )
-        # The Trainer has put the model where it is trained, which is where an objective does its work.
-        _prepare(objective, chosen, prepared, progress)
-        trainer.add_callback(Report(progress, selector))
-        trainer.remove_callback(transformers.PrinterCallback)
-        trainer.run(last)
-        scores = {"loss": trainer.mean_loss()}
-        selected = selector.restore() if selector is not None else {}
-        scores |= objective.scores(held_out) | selected
-        if trainer.is_world_process_zero():
-            objective.save(out)
-            if checkpoints is not None:
-                kept.discard(checkpoints)
-    log.info("trained %s for %d steps: loss %.3f", spec.name, trainer.state.global_step, scores["loss"])
+            return _fitted(objective, asked)
+        return _stepped(objective, train, asked)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What `pretrain` is asked, as its arguments say."""
+
+    spec: EncoderSpec
+    texts: list[str]
+    out: Path
+    seed: int
+    device: str
+    progress: Progress | None
+    checkpoints: Path | None
+    selection: Selection | None
+    prepared: Path | None
+    reports: Reports
+
+
+def _fitted(objective: objectives.Fitted, asked: _Asked) -> dict[str, float]:
+    """An objective that takes no steps."""
+    if asked.selection is not None:
+        raise JobError(f"Encoder {asked.spec.name}: its objective takes no steps; leave out train.select_by.")
+    scores = objective.fit(asked.texts, asked.device, asked.progress)
+    objective.save(asked.out)
+    return scores
+
+
+def _stepped(objective: objectives.Objective, train: TrainSpec, asked: _Asked) -> dict[str, float]:
+    chosen, held_out = _hold_out(asked.texts, asked.seed)
+    if train.steps is not None and isinstance(objective, objectives.Prepared):
+        # They are shuffled: the first are a sample. What no step will see need not be prepared.
+        chosen = chosen[: batches.seen(train, len(chosen))]
+    selector, last, name = None, None, asked.spec.name
+    if asked.selection is not None:
+        selector = Selector(asked.selection, objective, every=train.select_every, patience=train.patience, name=name)
+    if asked.checkpoints is not None:
+        pairs = asked.selection.pairs.values() if asked.selection is not None else ()
+        kept.claim(asked.checkpoints, asked.spec, asked.seed, asked.texts, pairs)
+        last = kept.last_good(asked.checkpoints)
+    trainer = Trainer(
+        model=objective.model,
+        args=_arguments(train, len(chosen), objective.grouped, asked),
+        train_dataset=Rows(chosen, objective.features, objective.grouped),
+        data_collator=objective.collate,
+        name=name,
+        selector=selector,
+    )
+    # The Trainer has put the model where it is trained, which is where an objective does its work.
+    _prepare(objective, chosen, asked.prepared, asked.progress)
+    trainer.add_callback(Report(asked.progress, selector))
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.run(last)
+    scores = {"loss": trainer.mean_loss()}
+    selected = selector.restore() if selector is not None else {}
+    scores |= objective.scores(held_out) | selected
+    if trainer.is_world_process_zero():
+        objective.save(asked.out)
+        if asked.checkpoints is not None:
+            kept.discard(asked.checkpoints)
+    log.info("trained %s for %d steps: loss %.3f", name, trainer.state.global_step, scores["loss"])
     return scores
 
 
@@ -180,22 +196,12 @@ def precision(train: TrainSpec, device: str) -> Literal["fp32", "bf16"]:
     return "bf16" if able else "fp32"
 
 
-def _arguments(
-    train: TrainSpec,
-    size: int,
-    grouped: bool,
-    folder: Path,
-    save: bool,
-    seed: int,
-    device: str,
-    reports: Reports,
-    name: str,
-) -> transformers.TrainingArguments:
+def _arguments(train: TrainSpec, size: int, grouped: bool, asked: _Asked) -> transformers.TrainingArguments:
     steps = batches.steps(train, size, grouped)
     logging_steps = max(1, steps // 100)
-    on_cpu = torch.device(device).type == "cpu"
+    on_cpu = torch.device(asked.device).type == "cpu"
     return transformers.TrainingArguments(
-        output_dir=str(folder),
+        output_dir=str(asked.checkpoints or asked.out),
         max_steps=steps,
         per_device_train_batch_size=train.batch_size,
         gradient_accumulation_steps=train.gradient_accumulation,
@@ -203,13 +209,13 @@ def _arguments(
         warmup_steps=round(train.warmup * steps),
         weight_decay=train.weight_decay,
         lr_scheduler_type="linear",
-        seed=seed,
+        seed=asked.seed,
         use_cpu=on_cpu,
-        bf16=precision(train, device) == "bf16",
+        bf16=precision(train, asked.device) == "bf16",
         dataloader_pin_memory=False,
         dataloader_drop_last=not grouped,
         remove_unused_columns=False,
-        save_strategy="steps" if save else "no",
+        save_strategy="steps" if asked.checkpoints is not None else "no",
         # A checkpoint comes with a logged loss, so that the mean over a resumed run misses none.
         save_steps=logging_steps * max(1, steps // 10 // logging_steps),
         save_total_limit=2,
@@ -217,9 +223,9 @@ def _arguments(
         # Trainer would hide what `Trainer.compute_loss` here stops at.
         logging_nan_inf_filter=False,
         log_level_replica="error",
-        report_to=list(reports.to),
-        logging_dir=str(reports.folder),
-        run_name=name,
+        report_to=list(asked.reports.to),
+        logging_dir=str(asked.reports.folder),
+        run_name=asked.spec.name,
         disable_tqdm=True,
     )
 
