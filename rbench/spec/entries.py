@@ -152,7 +152,8 @@ class TrainSpec(Strict):
     """Optimiser steps."""
     batch_size: Positive = 64
     gradient_accumulation: Positive = 1
-    """Batches whose mean gradient makes one step. Sentences have their own batch for negatives, not those of all."""
+    """Batches whose mean gradient makes one step, fewer in the last step of an epoch. The negatives of a sentence are
+    those of its own batch."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """What the network computes in. bf16 is mixed precision, with weights in fp32; auto is bf16 on a GPU that can."""
     learning_rate: Rate = 3e-5

@@ -24,7 +24,8 @@ def steps(train: TrainSpec, texts: int, grouped: bool) -> int:
     """
     batches = math.ceil(texts / train.batch_size) if grouped else texts // train.batch_size
     epochs = train.epochs if train.epochs is not None else 1.0
-    return train.steps or math.ceil(epochs * batches / train.gradient_accumulation)
+    # No step goes over the end of an epoch: its last one may have fewer batches.
+    return train.steps or math.ceil(epochs * math.ceil(batches / train.gradient_accumulation))
 
 
 def seen(train: TrainSpec, texts: int) -> int:

@@ -337,7 +337,23 @@ def test_an_accumulated_gradient_is_the_mean_of_those_of_its_batches(
     torch.testing.assert_close(found[2][1], (first + second) / 2, atol=1e-6, rtol=1e-4)
 
 
-def test_steps_and_texts_count_every_batch_of_a_step(base: Path, tmp_path: Path) -> None:
+def test_epochs_are_whole_with_accumulation(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    forward = SentenceEncoder.forward
+
+    def spy(self: SentenceEncoder, **inputs: torch.Tensor) -> torch.Tensor:
+        asked.append(len(inputs["attention_mask"]))
+        return forward(self, **inputs)
+
+    monkeypatch.setattr(SentenceEncoder, "forward", spy)
+    steps: list[int] = []
+    spec = bases.spec("simcse", base, steps=None, epochs=2, gradient_accumulation=2)
+    pretrain(spec, base, TEXTS[:30], tmp_path / "o", seed=0, progress=lambda done, total, _: steps.append(total))
+    assert steps == [4] * 4, "3 whole batches of 8 an epoch: steps of two and of one"
+    assert sum(rows for rows in asked if rows % 8 == 0) == 2 * 2 * 24, "two views of each text, two epochs"
+
+
+def test_steps_and_texts_count_every_batch_of_a_step(base: Path) -> None:
     train = bases.spec("simcse", base, steps=None, epochs=2, gradient_accumulation=3).train
     assert train is not None
     assert batches.steps(train, 30, grouped=False) == 2, "3 whole batches of 8 an epoch, 2 epochs, 3 batches a step"
