@@ -31,6 +31,9 @@ from rbench.spec import IN_DOMAIN, Job, PretrainJob, Record
 from rbench.store import Store
 from rbench.train import objectives as modules
 
+LOGS = Path("results/logs")
+"""Where trackers of `train` and `export` leave their files; those of a suite leave them in its RUN."""
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -181,6 +184,7 @@ def _weights(root: str, prepared: Prepared, options: Options, progress: Progress
 
     job = _job(root, prepared)
     progress = progress or Silent()
+    options = dataclasses.replace(options, logs=options.logs or LOGS)  # the RUN below does not last
     cache = WeightCache(default_cache())
     if cache.has(job.key):  # then what it was made from is not needed
         prepared = dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": (job,)}))

@@ -16,8 +16,6 @@ from rbench.errors import JobError
 if TYPE_CHECKING:
     from rbench.api import Trained
 
-LOGS = Path("results/logs")
-"""Where trackers leave their files; a suite's are in its RUN."""
 TRAIN, ADHOC = "Train", "An encoder of your own"
 
 
@@ -110,7 +108,7 @@ def train(
 
     corpus, folders = _told_apart(data or [], include)
     options = options_of(None, None, folders, models, include, device)
-    options = dataclasses.replace(options, report_to=tuple(report_to or ()), logs=LOGS)
+    options = dataclasses.replace(options, report_to=tuple(report_to or ()))
     with watching(quiet) as progress:
         try:
             trained = api.train(

@@ -76,7 +76,9 @@ def pretrain(
         JobError: there is nothing to train on, or too little; the loss became infinite or no number; there is nothing
             to select by, or no step could be selected.
     """
-    asked = _Asked(spec, texts, out, seed, device, progress, checkpoints, selection, prepared, reports or Reports())
+    asked = _Asked(
+        spec, texts, out, seed, device, progress, checkpoints, selection, prepared, reports or Reports((), out / "logs")
+    )
     train = _checked(spec, texts, selection)
     module = objectives.find(train.objective)
     with _quiet():

@@ -16,8 +16,8 @@ _PACKAGES = {"azure_ml": "azureml-core", "comet_ml": "comet-ml", "dvclive": "dvc
 class Reports(NamedTuple):
     """Who is told of a training: trackers, by the names that transformers gives them, and where their files go."""
 
-    to: tuple[str, ...] = ()
-    folder: Path = Path("results/logs")
+    to: tuple[str, ...]
+    folder: Path
 
 
 def check(names: Collection[str]) -> None:

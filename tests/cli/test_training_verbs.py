@@ -339,6 +339,23 @@ def test_other_vectors_are_not_exported(
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
+# ----------------------------------------------------------------------------------------------------------- trackers
+
+
+def test_a_tracker_follows_the_training_and_one_that_is_unknown_is_refused(
+    shell: Shell, mine: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["train", "simcse", "--base", "toy", "--data", texts, "--set", "dropout=0.1", "--set", "batch_size=8"]
+    command += ["--steps", "2", "--include", mine, "--device", "cpu", "--report-to"]
+    result = shell(*command, "tensorbord")
+    assert result.exit_code == 2 and 'unknown tracker "tensorbord"; did you mean tensorboard?' in result.stderr
+    result = shell(*command, "tensorboard")
+    assert result.exit_code == 0, result.output
+    assert "reports to tensorboard; files, where it has any, in results/logs/simcse-toy-" in result.stderr
+    assert list((tmp_path / "results/logs").glob("simcse-toy-*/events.out.tfevents.*"))
+
+
 # ----------------------------------------------------------------------------------------------------------- card
 
 
