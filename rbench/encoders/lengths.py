@@ -1,9 +1,8 @@
 """Batches of a network in training without most of their padding: rows of like length go through it together.
 
-A padded position costs as much as a word: of the sentences that an encoder is trained on, cut at 32 tokens, a quarter
-of a batch is padding, and half and more where they are cut later. Rows do not see each other inside a transformer, so
-that the batch may be split there and put together again; losses see all of it. What comes out is the same up to
-rounding, and for the draw of dropout masks. On a GPU a batch stays whole: it would rather pad than be asked often.
+A padded position costs as much as a word. Rows do not see each other inside a transformer, so that the batch may be
+split there and put together again; losses see all of it. What comes out is the same up to rounding, and for the draw of
+dropout masks. On a GPU a batch stays whole: it would rather pad than be asked often.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ WORTH = 0.9
 """A batch stays whole if its groups would have more than this share of its tokens."""
 
 
-def weights_of(network: nn.Module) -> int:
+def linear_weights(network: nn.Module) -> int:
     """Weights that each token of a network's input is multiplied with."""
     return sum(part.weight.numel() for part in network.modules() if isinstance(part, nn.Linear))
 
@@ -37,7 +36,7 @@ def in_groups(call: Callable[[dict[str, Tensor]], Tensor], inputs: dict[str, Ten
             row, (rows, dim), or one a token, (rows, length, dim): those of padding are then zero.
         inputs: `attention_mask`, (rows, length), and others whose first two dimensions are these. Whatever else there
             is, the batch stays whole, as it does on a GPU.
-        weights: `weights_of` the network.
+        weights: `linear_weights` the network.
     """
     mask = inputs.get("attention_mask")
     if mask is None or mask.device.type != "cpu" or any(x.shape[:2] != mask.shape for x in inputs.values()):

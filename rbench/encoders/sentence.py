@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from rbench.encoders import static as static  # its network is known to AutoModel from then on
-from rbench.encoders.lengths import in_groups, weights_of
+from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.locate import TRANSFORM, transform_folder, transformer_folder
 from rbench.encoders.transform import Transform
 from rbench.encoders.transform import read as read_transform
@@ -62,7 +62,7 @@ class SentenceEncoder(nn.Module):
         if pooling != "cls+mlp" and getattr(model, "pooler", None) is not None:
             model.pooler = None
         self.model = model
-        self._weights = weights_of(model)
+        self._weights = linear_weights(model)
         self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
         self._typed = "token_type_ids" in inspect.signature(model.forward).parameters

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rbench.encoders.lengths import in_groups, weights_of
+from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.sentence import masked_mean
 from rbench.train.heads import vocabulary_head
 from rbench.train.weighting import UncertaintyWeights
@@ -62,7 +62,7 @@ class Triples(nn.Module):
         first, real = int(self._anchor == "masked"), attention_mask.unbind(1)
         ids, masks = (masked, *views[first:]), (real[0], *real[first:])
         inputs = {"input_ids": torch.cat(ids), "attention_mask": torch.cat(masks)}
-        hidden = in_groups(self._states, inputs, weights_of(self.masked_lm.base_model)).chunk(len(ids))
+        hidden = in_groups(self._states, inputs, linear_weights(self.masked_lm.base_model)).chunk(len(ids))
         states = hidden[1 - first :]
         h = [self._pooled(state, mask) for state, mask in zip(states, real, strict=True)]
         losses = {"mlm": self._masked(hidden[0], labels), "contrastive": self._contrast(h, input_ids)}

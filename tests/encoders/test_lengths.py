@@ -133,7 +133,7 @@ def test_a_small_network_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) ->
         return given["input_ids"].double()[:, :1]
 
     counts = []
-    for weights in (lengths.weights_of(network()), 10_000_000):
+    for weights in (lengths.linear_weights(network()), 10_000_000):
         asked.clear()
         in_groups(call, inputs, weights)
         counts.append(len(asked))
@@ -142,4 +142,4 @@ def test_a_small_network_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_weights_that_a_token_meets_are_those_of_linear_layers() -> None:
     # Two layers: four products of attention, 8 x 8, and two of the feed-forward part, 8 x 16; a pooler, 8 x 8.
-    assert lengths.weights_of(network()) == 2 * (4 * 64 + 2 * 128) + 64
+    assert lengths.linear_weights(network()) == 2 * (4 * 64 + 2 * 128) + 64
