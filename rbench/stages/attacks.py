@@ -23,6 +23,7 @@ def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Exampl
 
 
 def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Record:
+    """Attack those examples that have no outcome yet, and store each outcome as it comes."""
     data = context.data(spec.task, spec.data_fingerprint)
     if spec.split == "train":
         from rbench.finetune import sample_split

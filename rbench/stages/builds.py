@@ -9,6 +9,7 @@ from rbench.stages.context import Context, Source
 
 
 def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
+    """Make the thing and store its outcomes."""
     from rbench.build import thing
 
     trained = context.plan.job(job.needs[0])

@@ -11,6 +11,7 @@ from rbench.stages.context import Context, Source
 
 
 def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> Record:
+    """Score an encoder as it is on pairs of sentences."""
     from rbench import encoders
 
     data = context.data(spec.task, spec.data_fingerprint, spec.split)
@@ -40,6 +41,7 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
 
 
 def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> Record:
+    """Classify a contrast set with a victim, and store what it said of each text."""
     from rbench.encoders.classifier import EncoderClassifier
     from rbench.evaluate import on_contrast
 

@@ -58,6 +58,7 @@ def _precision(job: Job, context: Context) -> str:
 def pretrain(
     job: Job, spec: PretrainJob, context: Context, folder: Path
 ) -> tuple[tuple[Score, ...], dict[str, int], str]:
+    """Train an encoder into `folder`; its scores, counts, and the fingerprint of its corpus."""
     from rbench import train as training
     from rbench.train import batches, objectives
     from rbench.train.reports import Reports
@@ -77,6 +78,9 @@ def pretrain(
     if train.selecting:
         assert spec.selection_fingerprint is not None
         selection = _selection(train, spec.selection_fingerprint, context)
+    told = Reports(context.report_to, context.logs / f"{own.name}-{job.key[:8]}")
+    if told.to:
+        context.progress.note(f"{job.name}: reports to {', '.join(told.to)}; files, where it has any, in {told.folder}")
     values = training.pretrain(
         own,
         base,
@@ -90,7 +94,7 @@ def pretrain(
         selection=selection,
         resources=needs.resources(spec.resources, job, context),
         prepared=context.cache.root / "prepared",
-        reports=Reports(context.report_to, context.logs / f"{own.name}-{job.key[:8]}"),
+        reports=told,
     )
     # Texts, or pairs, that a score was computed on: those held out, unless it is of the training itself.
     rest = batches.held_out(len(texts)) if batches.stepwise(train) else len(texts)
@@ -123,6 +127,7 @@ def _scores(
 def finetune(
     job: Job, spec: FinetuneJob, context: Context, folder: Path
 ) -> tuple[tuple[Score, ...], dict[str, int], str]:
+    """Fine-tune a victim into `folder`; its scores, counts, and the fingerprint of its task's rows."""
     from rbench import encoders
     from rbench.finetune import strategy
 
