@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import transformers
+from accelerate.utils import patch_environment
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
@@ -60,7 +61,11 @@ def tune(
         )
     )
     accuracies: list[float] = []
-    with tempfile.TemporaryDirectory(prefix="rbench-finetune-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="rbench-finetune-") as folder,
+        # In full precision, whatever the environment says of mixed ones: the record has no word of that.
+        patch_environment(ACCELERATE_MIXED_PRECISION="no"),
+    ):
         made = trainer(
             model=victim,
             args=_arguments(folder, training, seed, device, warm_epochs, keep),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 import transformers
+from accelerate.utils import patch_environment
 from pydantic import BaseModel
 
 from rbench.errors import JobError
@@ -81,7 +82,9 @@ def pretrain(
     )
     train = _checked(spec, texts, selection)
     module = objectives.find(train.objective)
-    with _quiet():
+    mixed = "bf16" if precision(train, device) == "bf16" else "no"
+    # transformers leaves the precision of one training in the environment, where the next would take it from.
+    with _quiet(), patch_environment(ACCELERATE_MIXED_PRECISION=mixed):
         transformers.set_seed(seed)
         options = _with_models(module.Options(**train.options), locate)
         more = {"resources": resources} if objectives.needs(train.objective) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -380,6 +381,20 @@ def test_bf16_is_mixed_precision_with_weights_in_full(base: Path, tmp_path: Path
         assert {tensor.dtype for tensor in weights(tmp_path / precision).values()} == {torch.float32}
     assert losses["bf16"] != losses["fp32"]
     assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.05)
+
+
+def test_no_precision_but_that_of_the_spec_is_taken(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ACCELERATE_MIXED_PRECISION", raising=False)
+    asked = {name: bases.spec("simcse", base, precision=name) for name in ("fp32", "bf16")}
+    for out, name in (("alone", "fp32"), ("between", "bf16"), ("after", "fp32")):
+        pretrain(asked[name], base, TEXTS, tmp_path / out, seed=0)
+    assert "ACCELERATE_MIXED_PRECISION" not in os.environ
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    pretrain(asked["fp32"], base, TEXTS, tmp_path / "told otherwise", seed=0)
+    assert same(tmp_path / "alone", tmp_path / "after") and same(tmp_path / "alone", tmp_path / "told otherwise")
+    assert not same(tmp_path / "alone", tmp_path / "between")
 
 
 def test_tensorboard_gets_the_loss_and_its_parts(base: Path, tmp_path: Path) -> None:
