@@ -24,7 +24,9 @@ def cached(
     """The record of a job whose weights live in the cache: made now, or found there under the same key."""
     with context.cache.making(job) as entry:
         if entry.record is not None:
-            context.progress.note(f"{job.name}: its weights were in the cache")
+            unheard = isinstance(job.spec, PretrainJob) and ", ".join(context.report_to)
+            nothing = f", so there is no training for {unheard} to follow" if unheard else ""
+            context.progress.note(f"{job.name}: its weights were in the cache{nothing}")
             return entry.record.model_copy(update={"job": job})
         scores, counts, fingerprint = make(entry.folder)
         record = Record(

@@ -355,6 +355,8 @@ def test_a_tracker_follows_the_training_and_one_that_is_unknown_is_refused(
     assert result.exit_code == 0, result.output
     assert "reports to tensorboard; files, where it has any, in results/logs/simcse-toy-" in result.stderr
     assert list((tmp_path / "results/logs").glob("simcse-toy-*/events.out.tfevents.*"))
+    again = shell(*command, "tensorboard")
+    assert again.exit_code == 0 and "in the cache, so there is no training for tensorboard to follow" in again.stderr
 
 
 # ----------------------------------------------------------------------------------------------------------- card
