@@ -1,6 +1,6 @@
 """Hard positives a second: the Geometry search on a batch against one text at a time, and what it is of an ADCL step.
 
-    python benchmarks/geometry.py --parts speed share --models DIR --data DIR --out benchmarks/results/geometry.json
+    python benchmarks/geometry.py --models DIR --data DIR --out benchmarks/results/geometry.json
 
 speed    the same texts, --rounds times in turn, all three ways warm, with nothing remembered from one to the next:
          batched  `rbench.geometry`, --batch texts a call
@@ -9,6 +9,8 @@ speed    the same texts, --rounds times in turn, all three ways warm, with nothi
                   transformers and torch.autograd as they come: what there is without this code
          `alone` and `plain` do the first --some texts. Says how many of theirs end with the same words.
 profile  of `batched`: seconds of processor time by what they went to, and how often each network was asked
+bound    how fast any way of computing it could be here: floating-point operations of the questions that the search asks
+         of the networks for --some texts, over the rate of this machine's best matrix product on all its threads
 share    the search's share of the time of an ADCL training step, on the same texts
 
 Texts are of --words words, from a corpus in a data folder; the loss is equation 1 against random keys. The profile
@@ -37,7 +39,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 import transformers
 from equality import processor
+from scaling import matmul
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from rbench import geometry, load
 from rbench.attack.workers import cores
@@ -61,7 +65,12 @@ def main() -> None:
     args.found.load(("masked_lm", "word_vectors", "stopwords"))
     args.base = args.base or folder_of(args.found.masked_lm.name, args.models)
     args.texts = texts_of(args)
-    parts: dict[str, Callable[[argparse.Namespace], Any]] = {"speed": speed, "profile": profiled, "share": share}
+    parts: dict[str, Callable[[argparse.Namespace], Any]] = {
+        "speed": speed,
+        "profile": profiled,
+        "bound": bound,
+        "share": share,
+    }
     document: dict[str, Any] = json.loads(args.out.read_text()) if args.out is not None and args.out.exists() else {}
     document |= {
         "what": "the batched Geometry search; see benchmarks/geometry.py",
@@ -87,7 +96,8 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=("speed", "profile", "share"), default=["speed", "share"])
+    every = ("speed", "profile", "bound", "share")
+    parser.add_argument("--parts", nargs="+", choices=every, default=list(every))
     parser.add_argument("--models", type=Path, action="append", help="also RBENCH_MODELS")
     parser.add_argument("--data", type=Path, action="append", help="also RBENCH_DATA")
     parser.add_argument("--resources", default="local", help="a resource profile")
@@ -323,6 +333,34 @@ def watched(seconds: Counter[str], counts: Counter[str]) -> Iterator[None]:
     finally:
         for name, original in originals.items():
             setattr(run, name, original)
+
+
+# ------------------------------------------------------------------------------------------------------------- bound
+
+
+def bound(args: argparse.Namespace) -> dict[str, Any]:
+    """Hard positives a second if nothing but the networks' matrix products took time, and these ran at full rate.
+
+    Asked one text at a time, so that no text is padded for another's sake, by PyTorch, whose operations can be counted.
+    """
+    if args.device != "cpu":
+        raise SystemExit("bound measures the products of a CPU")
+    profile = load.load_resources(ResourceChoice(profile=args.resources), Registry())
+    plain = Resources(profile, args.models, backend="torch")
+    plain.load(("masked_lm", "word_vectors", "stopwords"))
+    task = Task(args)
+    found = Geometry.of(plain, candidates=args.candidates, min_cosine=MIN_COSINE)
+    with FlopCounterMode(display=False) as counter:
+        for row in range(args.some):
+            task.search(found, row, 1)
+    each = counter.get_total_flops() / args.some / 1e9
+    rates = {name: matmul(name) for name in ("torch", "onednn")}
+    return {
+        "texts": args.some,
+        "gflop_per_positive": round(each, 2),
+        "gflops_matmul": rates,
+        "positives_per_second_at_most": round(max(rates.values()) / each, 2),
+    }
 
 
 # ------------------------------------------------------------------------------------------------------------- share
