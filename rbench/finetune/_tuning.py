@@ -53,12 +53,10 @@ def tune(
     """
     transformers.set_seed(seed)
     victim = EncoderClassifier(encoder, num_labels=len(data.spec.labels), max_length=training.max_length)
+    limits = {"train": training.train_rows(len(data.split("train"))), "validation": training.max_validation}
     train, validation = (
-        encode_split(data, split, encoder.tokenizer, victim.max_length, limit=limit, seed=seed)
-        for split, limit in (
-            ("train", training.train_rows(len(data.split("train")))),
-            ("validation", training.max_validation),
-        )
+        encode_split(data, split, encoder.tokenizer, victim.max_length, limit=limits[split], seed=seed)
+        for split in ("train", "validation")
     )
     accuracies: list[float] = []
     with (
