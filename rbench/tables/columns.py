@@ -25,12 +25,15 @@ def average(entries: Sequence[Number | None], metric: Metric) -> list[Number | N
 
 
 def mark_best(rows: Sequence[Sequence[Number | None]], kinds: Sequence[Metric]) -> list[list[Number | None]]:
-    """Mark the best entries of each column; nothing in a column with a gap, or where there is no choice."""
+    """Mark the best entries of each column; nothing in a column with a gap, or where there is no choice.
+
+    An entry that reads like the best is as good: a digit that is not shown singles none out.
+    """
     columns = [list(column) for column in zip(*rows, strict=True)]
     for column, metric in zip(columns, kinds, strict=False):
-        values = [number.value for number in column if number is not None and number.value is not None]
-        if len(values) < len(column) or len(column) < 2:
+        values = [(n.value, n.shown(n.value)) for n in column if n is not None and n.value is not None]
+        if len(values) < len(column) or len({shown for _, shown in values}) < 2:
             continue
-        best = min(values) if MEANING[metric].best == "lowest" else max(values)
-        column[:] = [replace(n, best=True) if n is not None and n.value == best else n for n in column]
+        _, best = min(values) if MEANING[metric].best == "lowest" else max(values)
+        column[:] = [replace(n, best=shown == best) for n, (_, shown) in zip(column, values, strict=True) if n]
     return [list(row) for row in zip(*columns, strict=True)]

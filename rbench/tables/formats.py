@@ -49,13 +49,11 @@ def number(entry: Number, intervals: bool = False) -> str:
     """`51.2`, with intervals `51.2 ± 1.3 [45.0, 57.3]`; `n/a` where there was nothing to divide by."""
     if entry.value is None:
         return _UNDEFINED
-    scale = 100 if entry.percent else 1
-    digits = entry.digits
-    text = f"{scale * entry.value:.{digits}f}" + (_PARTIAL if entry.partial else "")
+    text = entry.shown(entry.value) + (_PARTIAL if entry.partial else "")
     if intervals and entry.seed_sd is not None:
-        text += f" ± {scale * entry.seed_sd:.{digits}f}"
+        text += f" ± {entry.shown(entry.seed_sd)}"
     if intervals and entry.low is not None and entry.high is not None:
-        text += f" [{scale * entry.low:.{digits}f}, {scale * entry.high:.{digits}f}]"
+        text += f" [{entry.shown(entry.low)}, {entry.shown(entry.high)}]"
     return text
 
 

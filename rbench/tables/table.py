@@ -104,6 +104,10 @@ class Number:
         meaning = MEANING[metric]
         return cls(score.value, meaning.percent, score.n, score.low, score.high, digits=meaning.digits, **more)
 
+    def shown(self, value: float) -> str:
+        """A value on this entry's scale, with its digits."""
+        return f"{100 * value if self.percent else value:.{self.digits}f}"
+
 
 @dataclass(frozen=True)
 class Marked:
