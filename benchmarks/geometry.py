@@ -9,8 +9,8 @@ speed    the same texts, --rounds times in turn, all three ways warm, with nothi
                   transformers and torch.autograd as they come: what there is without this code
          `alone` and `plain` do the first --some texts. Says how many of theirs end with the same words.
 profile  of `batched`: seconds of processor time by what they went to, and how often each network was asked
-bound    how fast any way of computing it could be here: floating-point operations of the questions that the search asks
-         of the networks for --some texts, over the rate of this machine's best matrix product on all its threads
+bound    how fast it could be here if nothing but matrix products took time: floating-point operations of the questions
+         that the search asks of the networks for --some texts, over the rate of the largest product of a MiniLM layer
 share    the search's share of the time of an ADCL training step, on the same texts
 
 Texts are of --words words, from a corpus in a data folder; the loss is equation 1 against random keys. The profile
@@ -269,7 +269,7 @@ def watched(seconds: Counter[str], counts: Counter[str]) -> Iterator[None]:
 
 
 def bound(args: argparse.Namespace) -> dict[str, Any]:
-    """Hard positives a second if nothing but the networks' matrix products took time, and these ran at full rate.
+    """Hard positives a second if nothing but the networks' products took time, all at the rate of their largest.
 
     Asked one text at a time, so that no text is padded for another's sake, by PyTorch, whose operations can be counted.
     """

@@ -24,9 +24,9 @@ def cached(
     """The record of a job whose weights live in the cache: made now, or found there under the same key."""
     with context.cache.making(job) as entry:
         if entry.record is not None:
-            unheard = isinstance(job.spec, PretrainJob) and ", ".join(context.report_to)
-            nothing = f", so there is no training for {unheard} to follow" if unheard else ""
-            context.progress.note(f"{job.name}: its weights were in the cache{nothing}")
+            trackers = ", ".join(context.report_to) if isinstance(job.spec, PretrainJob) else ""
+            unheard = f", so there is no training for {trackers} to follow" if trackers else ""
+            context.progress.note(f"{job.name}: its weights were in the cache{unheard}")
             return entry.record.model_copy(update={"job": job})
         scores, counts, fingerprint = make(entry.folder)
         record = Record(
