@@ -236,8 +236,13 @@ def _not_found(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason
     names = f"{spec.name}" if base == spec.name else f"{spec.name} or {base}"
     looked = ", ".join(str(path) for path in models_path) or "the model search path, which is empty"
     at = f" --revision {spec.revision}" if spec.revision else ""
+    # The hub's names have an owner, but for a few of its first models: a bare name is most likely a folder.
+    get = (
+        f"Get it with `hf download {base}{at} --local-dir DIR/{spec.name}` where there is a network"
+        if "/" in base or spec.revision
+        else f"Without an owner it is mostly a folder's name: put config.json, weights and tokenizer into DIR/{base}"
+    )
     return (
         f"encoder `{spec.name}`: no folder {names} in {looked}; {reason}. "
-        f"Get it with `hf download {base}{at} --local-dir DIR/{spec.name}` where there is a network, "
-        "then pass --models DIR or set RBENCH_MODELS=DIR."
+        f"{get}, then pass --models DIR or set RBENCH_MODELS=DIR."
     )

@@ -78,6 +78,13 @@ def test_not_found_says_where_and_how(tmp_path: Path) -> None:
         assert words in str(error.value)
 
 
+def test_a_bare_name_is_sought_as_a_folder_and_not_sent_to_the_hub(tmp_path: Path) -> None:
+    with pytest.raises(ResourceError) as error:
+        locate(encoder(base="toy"), [tmp_path])
+    assert "put config.json, weights and tokenizer into DIR/toy, then pass --models DIR" in str(error.value)
+    assert "hf download" not in str(error.value)
+
+
 def test_fingerprint_is_of_the_content(tmp_path: Path) -> None:
     first = fingerprint(folder(tmp_path / "a", **{"tokenizer.json": "t", "README.md": "x"}))
     assert fingerprint(folder(tmp_path / "b", **{"tokenizer.json": "t", "README.md": "y"})) == first
