@@ -31,7 +31,18 @@ class Choice(Strict):
         """The name under which this choice stands in tables and folders: `bertattack`, `bertattack[max_words=10]`."""
         if not self.options:
             return self.name
-        return self.name + "[" + ",".join(f"{k}={v}" for k, v in sorted(self.options.items())) + "]"
+        return self.name + "[" + ",".join(f"{k}={_written(v)}" for k, v in sorted(self.options.items())) + "]"
+
+
+def _written(value: Any) -> str:
+    """An option's value as one writes it in YAML, on one line and without blanks: `true`, `[a,b]`, `{k:v}`."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{k}:{_written(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_written, value)) + "]"
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class StrategyNeeds(Strict):

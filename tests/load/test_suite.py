@@ -50,6 +50,14 @@ def test_attacks_take_their_options(world: World) -> None:
     assert code.source == hashlib.sha256((world.folder / "attacks/code.py").read_bytes()).hexdigest()
 
 
+def test_a_label_says_options_as_yaml_does() -> None:
+    options = {"shuffle": True, "norms": ["l1", "l2"], "source": {"profile": "mini", "k": None}, "rate": 0.1}
+    choice = Choice(name="made", options=options)
+    assert choice.label == "made[norms=[l1,l2],rate=0.1,shuffle=true,source={profile:mini,k:null}]"
+    again = yaml.safe_load("{" + choice.label[5:-1].replace("=", ": ").replace(":", ": ") + "}")
+    assert again == options
+
+
 def test_encoders_take_options_too(world: World) -> None:
     world.change(
         "encoders: [plain, trained]",
