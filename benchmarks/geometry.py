@@ -222,8 +222,8 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
 def profiled(args: argparse.Namespace) -> dict[str, Any]:
     """Processor seconds of one batch by what they went to; they add up to `all`."""
     task = Task(args)
+    task.search(task.geometry(), 0, 2)
     found = task.geometry()
-    task.search(found, 0, 2)
     seconds, counts = Counter[str](), Counter[str]()
     network = found.masked_words.language_model.network
     before = network.rows_read

@@ -14,12 +14,8 @@ from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
-from rbench.inference.memo import Memo
 from rbench.resources.masked_words import MaskedWords
 from rbench.wordswap import Span
-
-MEMORY_BYTES = 64 << 20
-"""What an attack may remember of candidates."""
 
 
 def word_spans(text: AttackedText) -> list[Span]:
@@ -43,20 +39,10 @@ class WordSwapMaskedWords(WordSwap):  # type: ignore[misc]
     def __init__(self, masked_words: MaskedWords) -> None:
         super().__init__()
         self.masked_words = masked_words
-        self._memory: Memo[tuple[str, int], list[str]] = Memo(
-            MEMORY_BYTES, lambda key, words: 300 + 2 * len(key[0]) + 60 * len(words)
-        )
 
     def replacements(self, wanted: Sequence[tuple[AttackedText, int]]) -> list[list[str]]:
-        """For each (text, index of a word) its candidates, most probable first; all unknown ones in one batch."""
-        texts = {(text.text, index): text for text, index in wanted}
-        known = {key: reply for key in texts if (reply := self._memory.get(key)) is not None}
-        missing = [key for key in texts if key not in known]
-        replies = self.masked_words([(key[0], *_place(texts[key], key[1])) for key in missing])
-        for key, reply in zip(missing, replies, strict=True):
-            known[key] = reply
-            self._memory.put(key, reply)
-        return [known[text.text, index] for text, index in wanted]
+        """For each (text, index of a word) its candidates, most probable first; all in one batch."""
+        return self.masked_words([(text.text, *_place(text, index)) for text, index in wanted])
 
     def _get_transformations(self, current_text: AttackedText, indices_to_modify: set[int]) -> list[AttackedText]:
         indices = sorted(indices_to_modify)

@@ -14,7 +14,14 @@ import numpy.typing as npt
 
 from rbench.encoders.sentence import longest_input
 from rbench.errors import ResourceError
+from rbench.inference import Memo
 from rbench.resources.masked_lm import MaskedLM, Question
+
+MEMORY_BYTES = 64 << 20
+"""What may be remembered of replacements: adversarial training asks for many of the same in every epoch."""
+
+Slot = tuple[str, int, int]
+"""A text, and first and last character (exclusive) of a word in it."""
 
 
 class MaskedWords:
@@ -46,12 +53,23 @@ class MaskedWords:
         self.candidates, self.min_cosine, self.unknown = candidates, min_cosine, unknown
         _, self._words = language_model.whole_words
         self._rows = np.array([index.get(word.lower(), -1) for word in self._words])
+        self._memory: Memo[Slot, list[str]] = Memo(
+            MEMORY_BYTES, lambda slot, words: 300 + 2 * len(slot[0]) + 60 * len(words)
+        )
         self._limit = longest_input(language_model.model, self.tokenizer)
         empty = self.tokenizer("")["input_ids"]
         self._prefix, self._suffix = empty[:1], empty[1:]
 
-    def __call__(self, slots: Sequence[tuple[str, int, int]]) -> list[list[str]]:
-        """For each (text, start, end), characters of the word in the text: its replacements, most probable first."""
+    def __call__(self, slots: Sequence[Slot]) -> list[list[str]]:
+        """For each word in its text: its replacements, most probable first. All that are not known are one batch."""
+        known = {slot: reply for slot in dict.fromkeys(slots) if (reply := self._memory.get(slot)) is not None}
+        new = [slot for slot in dict.fromkeys(slots) if slot not in known]
+        for slot, reply in zip(new, self._ask(new), strict=True):
+            known[slot] = reply
+            self._memory.put(slot, reply)
+        return [known[slot] for slot in slots]
+
+    def _ask(self, slots: Sequence[Slot]) -> list[list[str]]:
         replies: list[list[str]] = [[] for _ in slots]
         wanted = [
             k for k, (text, a, b) in enumerate(slots) if self.unknown == "keep" or text[a:b].lower() in self.index
@@ -66,7 +84,7 @@ class MaskedWords:
             replies[k] = self._filter(text[a:b], best.ids)
         return replies
 
-    def _mask(self, slots: Sequence[tuple[str, int, int]]) -> list[tuple[list[int], int]]:
+    def _mask(self, slots: Sequence[Slot]) -> list[tuple[list[int], int]]:
         """Token ids with the word's pieces replaced by one mask, and the place of the mask."""
         texts = list(dict.fromkeys(text for text, _, _ in slots))
         if not texts:

@@ -113,6 +113,18 @@ def test_a_long_text_is_cut_to_a_window_around_the_mask(place):
     assert ids.count(masked_words.tokenizer.mask_token_id) == 1
 
 
+def test_what_was_asked_before_is_remembered_and_what_is_asked_twice_is_asked_once():
+    masked_words = make(candidates=60)
+    network = masked_words.language_model.network
+    wanted = [*slots(TEXTS[0]), *slots(TEXTS[0])]
+    first = masked_words(wanted)
+    rows = network.rows_read
+    assert 0 < rows <= len(wanted) // 2
+    assert masked_words(wanted) == first and network.rows_read == rows
+    masked_words(slots(TEXTS[1]))
+    assert network.rows_read > rows
+
+
 def test_no_slots_no_calls():
     assert make()([]) == []
 
