@@ -78,7 +78,7 @@ def test_not_found_says_where_and_how(tmp_path: Path) -> None:
         assert words in str(error.value)
 
 
-def test_a_bare_name_is_sought_as_a_folder_and_not_sent_to_the_hub(tmp_path: Path) -> None:
+def test_a_bare_name_that_is_not_found_is_said_to_be_a_folders(tmp_path: Path) -> None:
     with pytest.raises(ResourceError) as error:
         locate(encoder(base="toy"), [tmp_path])
     assert "put config.json, weights and tokenizer into DIR/toy, then pass --models DIR" in str(error.value)
