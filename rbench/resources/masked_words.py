@@ -67,7 +67,7 @@ class MaskedWords:
         for slot, reply in zip(new, self._ask(new), strict=True):
             known[slot] = reply
             self._memory.put(slot, reply)
-        return [known[slot] for slot in slots]
+        return [list(known[slot]) for slot in slots]  # what is remembered is not the caller's to change
 
     def _ask(self, slots: Sequence[Slot]) -> list[list[str]]:
         replies: list[list[str]] = [[] for _ in slots]
