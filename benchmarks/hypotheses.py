@@ -124,6 +124,7 @@ def read(folders: Sequence[Path], task: str) -> Runs:
 
 
 def asr(runs: Runs, args: argparse.Namespace) -> dict[str, Any]:
+    """ASR of the four kinds of victim, attack by attack, and the differences that H1, H2 and fine-tuning are about."""
     pairs = {
         "H1": ((args.trained, "clean"), (args.base, "clean")),
         "H2": ((args.trained, "adversarial"), (args.base, "adversarial")),
