@@ -39,6 +39,7 @@ from scipy.stats import bootstrap
 
 from rbench.cache import WeightCache, default_cache
 from rbench.encoders.classifier import EncoderClassifier
+from rbench.errors import RbenchError
 from rbench.spec import AttackJob, Job, Outcome
 from rbench.store import Store
 
@@ -63,6 +64,7 @@ Runs = dict[Cell, dict[int, tuple[Job, list[Outcome]]]]
 def main() -> None:
     args = parse()
     runs = read(args.runs, args.task)
+    check(runs, args)
     document: dict[str, Any] = {
         "what": "ADCL's H1, H2 and H4; see benchmarks/hypotheses.py",
         "task": args.task,
@@ -99,7 +101,7 @@ def parse() -> argparse.Namespace:
 
 
 def read(folders: Sequence[Path], task: str) -> Runs:
-    """All finished attacks on `task`. SystemExit where a folder has no plan, or there are none."""
+    """All finished attacks on `task`. SystemExit where a folder has no plan, or a cell could be one or another."""
     runs: Runs = {}
     for folder in folders:
         store = Store(folder)
@@ -114,10 +116,26 @@ def read(folders: Sequence[Path], task: str) -> Runs:
             outcomes = sorted(store.outcomes(job), key=lambda one: one.example_id)
             if any(one.status == "errored" for one in outcomes):
                 raise SystemExit(f"{job.name}: has texts that errored")
-            runs.setdefault(cell, {})[job.seed] = job, outcomes
-    if not runs:
-        raise SystemExit(f"no finished attacks on {task}")
+            seeds = runs.setdefault(cell, {})
+            if job.seed in seeds and seeds[job.seed][0].key != job.key:
+                raise SystemExit(f"{job.name} and {seeds[job.seed][0].name}: one cell, two sets of options")
+            seeds[job.seed] = job, outcomes
     return runs
+
+
+def check(runs: Runs, args: argparse.Namespace) -> None:
+    """SystemExit unless both encoders have both kinds of fine-tuning under every attack, with the same seeds."""
+    attacks = sorted({cell.attack for cell in runs} | set(args.space))
+    if not runs:
+        raise SystemExit(f"no finished attacks on {args.task}")
+    seeds = {seed for found in runs.values() for seed in found}
+    for cell in (Cell(e, s, a) for e in (args.base, args.trained) for s in ("clean", "adversarial") for a in attacks):
+        missing = sorted(seeds - set(runs.get(cell, ())))
+        if missing:
+            raise SystemExit(
+                f"{cell.encoder}/{args.task}/{cell.strategy}/{cell.attack}: seeds {missing} are not done; "
+                "finish the RUN, or name other --base, --trained or --space"
+            )
 
 
 # ------------------------------------------------------------------------------------------------------ H1 and H2
@@ -289,4 +307,7 @@ def percent(share: float) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except RbenchError as error:
+        raise SystemExit(f"error: {error}") from error
