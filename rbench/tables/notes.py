@@ -83,24 +83,29 @@ def _truncated(grid: Grid, tasks: Sequence[str]) -> list[str]:
 
 def _resources(grid: Grid) -> list[str]:
     """One note a profile: every resource that some attack uses."""
-    profiles: dict[str, dict[ResourceKind, Source]] = {}
+    profiles: dict[str, dict[ResourceKind, str]] = {}
     for run in grid.runs:
         used = profiles.setdefault(run.spec.resources.name, {})
         for kind in run.spec.attack.needs:
             source = getattr(run.spec.resources, kind)
             if source is not None:
-                used[kind] = source
+                used[kind] = _source(source, run.spec.resource_fingerprints.get(kind, ""))
     return [
         f"Resources behind the attacks (profile {profile}): "
-        + ("; ".join(f"{_KINDS[kind]} {_source(used[kind])}" for kind in _KINDS if kind in used) or "none")
+        + ("; ".join(f"{_KINDS[kind]} {used[kind]}" for kind in _KINDS if kind in used) or "none")
         + "."
         for profile, used in profiles.items()
     ]
 
 
-def _source(source: Source) -> str:
-    """`minilm-mlm (hf)`; of a path only its end, which is the same on every machine."""
-    about = ", ".join(part for part in (source.kind, source.revision) if part)
+def _source(source: Source, fingerprint: str) -> str:
+    """`bert-base-uncased (hub)`; of a path only its end, which is the same on every machine.
+
+    A model that a profile names for the hub may have come from a folder of that name, which goes before it: then its
+    fingerprint is a hash of files (64 digits), and no commit (40).
+    """
+    kind = "folder" if source.kind == "hub" and len(fingerprint) == 64 else source.kind
+    about = ", ".join(part for part in (kind, source.revision) if part)
     if source.name is None:
         return about
     path = PurePath(source.name)

@@ -12,7 +12,7 @@ import pytest
 
 from rbench.errors import StoreError
 from rbench.score import METRICS
-from rbench.spec import AttackJob, Choice, Job, Outcome
+from rbench.spec import AttackJob, Choice, Job, Outcome, Source
 from rbench.store import Store
 from rbench.tables import attack_table, formats
 from rbench.tables.table import Number
@@ -206,23 +206,33 @@ def test_notes_say_what_stands_behind_the_numbers(make_run: MakeRun) -> None:
     assert "fp32" not in "".join(attack_table(make_run(name="other")).notes)
 
 
-def test_no_folder_of_this_machine_enters_a_table(make_run: MakeRun) -> None:
-    store = make_run(make_suite(attacks=("pwws",)))
+def with_resource(store: Store, kind: str, source: Source, fingerprint: str = "") -> Store:
+    """The same RUN with another resource behind its attacks."""
     plan = store.plan()
     assert plan is not None
     jobs = []
     for job in plan.jobs:
         assert isinstance(job.spec, AttackJob)
-        source = job.spec.resources.synonyms
-        assert source is not None
-        resources = job.spec.resources.model_copy(
-            update={"synonyms": source.model_copy(update={"name": "/home/somebody/words"})}
-        )
-        jobs.append(job.model_copy(update={"spec": job.spec.model_copy(update={"resources": resources})}))
+        resources = job.spec.resources.model_copy(update={kind: source})
+        changes = {"resources": resources, "resource_fingerprints": {kind: fingerprint}}
+        jobs.append(job.model_copy(update={"spec": job.spec.model_copy(update=changes)}))
     store.write_plan(plan.model_copy(update={"jobs": tuple(jobs)}))
+    return store
+
+
+def test_no_folder_of_this_machine_enters_a_table(make_run: MakeRun) -> None:
+    store = make_run(make_suite(attacks=("pwws",)))
+    with_resource(store, "synonyms", Source(kind="wordnet", name="/home/somebody/words"))
     notes = "\n".join(attack_table(store).notes)
     assert "words (wordnet)" in notes
     assert "/home" not in notes
+
+
+@pytest.mark.parametrize(("fingerprint", "said"), [("ab" * 32, "folder"), ("ab" * 20, "hub")])
+def test_a_model_of_the_hub_that_lay_in_a_folder_is_said_to(make_run: MakeRun, fingerprint: str, said: str) -> None:
+    store = make_run(make_suite(attacks=({"bertattack": {"max_words": 10}},)))
+    with_resource(store, "masked_lm", Source(kind="hub", name="bert-base-uncased"), fingerprint)
+    assert f"masked LM bert-base-uncased ({said})" in "\n".join(attack_table(store).notes)
 
 
 def test_what_is_no_run_or_unknown_is_refused(make_run: MakeRun, tmp_path: Any) -> None:
