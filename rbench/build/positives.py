@@ -7,6 +7,7 @@ paper does not say at which point of the training those of its Table 9 were made
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,12 +61,22 @@ def run(
     model = objective.model.to(device)
     for start in range(0, len(others), 64):
         model.queue.push(model.z(model.key_encoder, model.key_head, others[start : start + 64]))
-    made, sums = model.positives(model, texts)
+    made, sums = _made(model, texts)
     found = model.positives.scores({**sums, "positives": len(texts)})
     replaced = iter(made)
     outcomes = [_outcome(example, tuple(next(replaced) for _ in example.texts)) for example in chosen]
     scores = tuple(Score(name=name, value=value, n=len(texts)) for name, value in found.items())
     return Built(outcomes, scores, {"n": len(chosen), "texts": len(texts), "keys": len(others)})
+
+
+def _made(model: Any, texts: list[str]) -> tuple[list[str], dict[str, float]]:
+    """The positives of all texts and the sums of what is counted, no more at once than the queue has places."""
+    made, sums = [], Counter[str]()
+    for start in range(0, len(texts), model.queue.size):
+        some, counted = model.positives(model, texts[start : start + model.queue.size])
+        made += some
+        sums.update(counted)
+    return made, dict(sums)
 
 
 def _outcome(example: Example, made: tuple[str, ...]) -> Outcome:

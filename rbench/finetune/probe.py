@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import Field
 
+from rbench.errors import JobError
 from rbench.spec import Strict, Training
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def run(
         vectors[split] = _vectors(encoder, examples, training.max_length)
         labels[split] = np.array([gold(example) for example in examples])
         progress(done + 1, steps, f"{split}: {len(examples)} vectors")
+    if len(seen := set(labels["train"].tolist())) < 2:
+        raise JobError(f"all {len(labels['train'])} training rows have one label ({data.spec.labels[seen.pop()]})")
     best: tuple[float, float, LogisticRegression] | None = None
     for done, c in enumerate(options.c):
         model = LogisticRegression(C=c, max_iter=options.max_iter, random_state=seed)
@@ -73,9 +76,9 @@ def run(
     victim = EncoderClassifier(encoder, num_labels=num_labels, max_length=training.max_length)
     weight = np.zeros((num_labels, encoder.dim), np.float32)
     bias = np.full(num_labels, -1e4, np.float32)  # a label without training rows is never predicted
-    if num_labels == 2 and len(model.classes_) == 2:
-        weight[1], weight[0] = model.coef_[0] / 2, -model.coef_[0] / 2
-        bias[1], bias[0] = model.intercept_[0] / 2, -model.intercept_[0] / 2
+    if len(model.classes_) == 2:  # of however many labels: then the regression has one row for both
+        weight[model.classes_] = np.concatenate((-model.coef_, model.coef_)) / 2
+        bias[model.classes_] = np.concatenate((-model.intercept_, model.intercept_)) / 2
     else:
         weight[model.classes_], bias[model.classes_] = model.coef_, model.intercept_
     with torch.no_grad():

@@ -15,12 +15,14 @@ A batch goes this way:
    the queue, in which the positive is once. (Printed from k = 0 to Q; the queue has z_0 to z_{Q-1}.)
 
 Until the queue is full the sum runs over what it holds, and those steps are counted (`queue_filling_steps`); MoCo's
-starts full of random vectors, which the paper does not mention.
+starts full of random vectors, which the paper does not mention. Where every key is as near as the positive the loss is
+the logarithm of how many there are: what it is at chance (`loss_at_chance`), which grows while the queue fills.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -38,7 +40,8 @@ from rbench.train.heads import ProjectionHead
 from rbench.train.options import Momentum
 from rbench.train.tally import Tally
 
-_COUNTS = ("positives", "positives_unchanged", "queue_filling_steps")
+_SHOWN = ("positives", "positives_unchanged", "queue_filling_steps", "steps")
+_COUNTS = (*_SHOWN, "chance")
 
 
 class Held(NamedTuple):
@@ -62,7 +65,9 @@ class Queue(nn.Module):
         self.register_buffer("came", torch.zeros((), dtype=torch.long))
 
     def after(self, keys: Tensor) -> Held:
-        """What it would hold if these (n, dim) came in, n being `size` at most; it stays as it is."""
+        """What it would hold if these (n, dim) came in; it stays as it is. ValueError where n is above `size`."""
+        if len(keys) > self.size:
+            raise ValueError(f"{len(keys)} keys at once do not go into a queue of {self.size}")
         came = int(self.came)
         own = torch.arange(came, came + len(keys), device=self.keys.device) % self.size
         held = self.keys.index_copy(0, own, keys.detach().to(self.keys.dtype))
@@ -136,7 +141,8 @@ class MoCo(nn.Module):
         z = self.head(self.encoder(input_ids=input_ids, attention_mask=attention_mask))
         held = self.queue.push(keys)
         same = sum(ours == theirs for ours, theirs in zip(texts, others, strict=True))
-        counted |= dict(zip(_COUNTS, (len(texts), same, self.queue.filling), strict=True))
+        chance = len(texts) * math.log(len(held.keys))
+        counted |= dict(zip(_COUNTS, (len(texts), same, self.queue.filling, 1, chance), strict=True))
         self.tally.add(**counted)
         reported = {name: z.new_tensor(value) for name, value in self.positives.scores(counted).items()}
         return {"loss": self.losses(z, held).mean(), **reported}
@@ -210,7 +216,9 @@ class MoCoObjective(EncoderObjective):
         """`uniformity` of held-out texts, and what was counted while training.
 
         `positives`: how many were made; `positives_unchanged`: those that are the sentence itself;
-        `queue_filling_steps`: steps before the queue was full; and `Positives.scores`.
+        `queue_filling_steps`: how many of the `steps` came before the queue was full; `loss_at_chance`: what the loss
+        would be, on average over the steps, if no key were told from another; and `Positives.scores`.
         """
         sums = self.model.tally.sums()
-        return super().scores(texts) | {name: sums[name] for name in _COUNTS} | self.model.positives.scores(sums)
+        counted = {name: sums[name] for name in _SHOWN} | {"loss_at_chance": sums["chance"] / max(1, sums["positives"])}
+        return super().scores(texts) | counted | self.model.positives.scores(sums)

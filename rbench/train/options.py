@@ -36,9 +36,11 @@ class Momentum(Contrastive):
 
     temperature: Rate = 0.07
     momentum: Share = 0.999
-    """m: the key encoder becomes m times itself and 1 - m times the query encoder before each batch."""
+    """m: the key encoder becomes m times itself and 1 - m times the query encoder before each batch, so that with
+    `gradient_accumulation` k it has m to the power of k in a step of the optimizer."""
     queue: Positive = 32768
-    """Q, the number of keys remembered, those of the batch included. Table 6 has 8,192 to 65,536."""
+    """Q, the number of keys remembered, those of the batch included. Table 6 has 8,192 to 65,536. Where it holds more
+    than a pass over the corpus, a sentence's own positives of earlier passes are among its negatives."""
     dim: Positive = 128
     """c, the numbers that a head puts out."""
     output: Literal["tanh", "plain"] = "tanh"
@@ -55,6 +57,13 @@ class Momentum(Contrastive):
             f"the queue holds {self.queue} keys and a batch has {train.batch_size}, all of which it must hold; take a "
             "larger train.options.queue or a smaller train.batch_size."
         )
+
+
+MOMENTUM_COUNTED = {
+    **dict.fromkeys(("positives", "positives_unchanged", "loss_at_chance"), "positives"),
+    **dict.fromkeys(("queue_filling_steps", "steps"), "steps"),
+}
+"""Of how many things the scores of every momentum contrast are: those of its positives are its own to say."""
 
 
 class OneStep(Contrastive):

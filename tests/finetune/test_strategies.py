@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,25 @@ def test_a_probe_leaves_the_encoder_alone_and_equals_its_regression(folder: Path
         logits = victim.head(torch.from_numpy(x["test"]))
     assert np.allclose(torch.softmax(logits, -1).numpy(), expected, atol=1e-4)
     assert scores["c"] == 1.0
+
+
+def test_a_probe_knows_two_labels_of_three_when_no_training_row_has_the_third(folder: Path) -> None:
+    data = tiny.data()
+    spec = data.spec.model_copy(update={"labels": ("bad", "neither", "good")})
+    examples = {split: [e._replace(label=2 * int(e.label or 0)) for e in data.split(split)] for split in data.sizes}
+    data = replace(data, spec=spec, examples=examples)
+    victim, scores = probe.run(
+        tiny.encoder(folder), data, TRAINING, probe.Options(), seed=0, device="cpu", progress=quiet
+    )
+    assert scores["validation_accuracy"] > 0.85
+    assert accuracy(victim, data) > 0.8
+
+
+def test_a_probe_is_not_fitted_to_one_label(folder: Path) -> None:
+    data = tiny.data()
+    data = data.with_train([example for example in data.split("train") if example.label == 1])
+    with pytest.raises(JobError, match=r"all 100 training rows have one label \(good\)"):
+        probe.run(tiny.encoder(folder), data, TRAINING, probe.Options(), seed=0, device="cpu", progress=quiet)
 
 
 def test_a_sample_is_seeded_and_keeps_order() -> None:

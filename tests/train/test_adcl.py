@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from rbench.build.positives import _made
 from rbench.geometry import spans_of
 from rbench.train import objectives
 from rbench.train.moco import MoCoObjective
@@ -109,6 +110,15 @@ def test_the_attack_changes_nothing_but_words(base: Path) -> None:
     assert modes == [module.training for module in model.modules()]
     assert torch.equal(random, torch.get_rng_state())
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_hard_positives_of_more_texts_than_the_queue_holds_are_made_in_parts(base: Path) -> None:
+    built = made(base, queue=8)
+    with torch.no_grad():
+        found, sums = _made(built.model, TEXTS[:20])
+        parts = [positives(built, TEXTS[at : min(at + 8, 20)]) for at in (0, 8, 16)]
+    assert found == [text for texts, _ in parts for text in texts]
+    assert sums == pytest.approx({name: sum(counted[name] for _, counted in parts) for name in sums})
 
 
 def test_sentences_without_a_replaceable_word_are_their_own_positives_and_counted(base: Path) -> None:

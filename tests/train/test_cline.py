@@ -177,10 +177,33 @@ def test_the_job_says_which_words_it_was_trained_with(included: Options) -> None
     assert job.resources.name == "mini" and set(job.resource_fingerprints) == {"synonyms", "pos_tagger"}
     sizes = {score.name: score.n for score in trained.record.scores}
     values = {score.name: score.value for score in trained.record.scores}
-    assert sizes["hits"] == sizes["masked_accuracy"] == 400
+    assert sizes["masked_accuracy"] == 400 and 350 < sizes["hits"] == values["held_out_edited"] <= 400
     assert values["edited_texts"] == sizes["without_antonym"] == 16 and sizes["synonym_share"] == values["edited_words"]
     found = list((default_cache() / "prepared").glob("edits-*.jsonl"))
     assert found, "what was prepared stays in the cache"
+
+
+def test_held_out_sentences_without_edits_count_for_nothing(base: Path, tmp_path: Path) -> None:
+    built = cline.build(cline.Options(), bases.spec("cline", base), base, resources=MINI)
+    built.prepare(TEXTS, tmp_path, None)
+    unedited = [f"the {number} of the {number + 1}" for number in range(30)]
+    alone, with_others, others = (built.scores(texts) for texts in (TEXTS, TEXTS + unedited, unedited))
+    assert with_others["held_out_edited"] == alone["held_out_edited"] == len(TEXTS)
+    # The rate at which words are replaced is the corpus's, so that a hit more or less is another draw.
+    assert with_others["hits"] * len(TEXTS) == pytest.approx(alone["hits"] * len(TEXTS), abs=3)
+    assert with_others["hits"] * len(TEXTS) == pytest.approx(round(with_others["hits"] * len(TEXTS)), abs=1e-6)
+    assert "hits" not in others, "there is nothing that it could be a share of"
+
+
+def test_a_share_that_the_corpus_cannot_have_is_warned_of(
+    base: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for share, warned in ((0.9, True), (0.4, False)):
+        caplog.clear()
+        built = cline.build(cline.Options(synonym_share=share), bases.spec("cline", base), base, resources=MINI)
+        with caplog.at_level(logging.WARNING, logger="rbench"):
+            built.prepare(TEXTS, tmp_path, None)
+        assert ("where 90.0% is asked for" in caplog.text) == warned == bool(caplog.records)
 
 
 def test_wordnet_missing_is_said_before_work_with_what_to_do(included: Options) -> None:

@@ -180,6 +180,23 @@ def test_what_a_push_returned_stays_as_it_was(base: Path) -> None:
     assert torch.equal(first.keys, kept)
 
 
+def test_more_keys_than_a_queue_has_places_are_refused() -> None:
+    queue = Queue(4, 2)
+    for let_in in (queue.after, queue.push):
+        with pytest.raises(ValueError, match="5 keys at once do not go into a queue of 4"):
+            let_in(torch.ones(5, 2))
+    assert queue.filling and int(queue.came) == 0
+
+
+def test_with_keys_that_are_all_alike_the_loss_is_what_it_is_at_chance(base: Path) -> None:
+    built = made(base)
+    with torch.no_grad():
+        for weight in (*built.model.head.parameters(), *built.model.key_head.parameters()):
+            weight.zero_()
+    losses = [float(step(built, TEXTS[at : at + 4])["loss"].detach()) for at in (0, 4, 8)]
+    assert built.scores([])["loss_at_chance"] == pytest.approx(sum(losses) / 3, rel=1e-5)
+
+
 def test_what_is_counted(base: Path) -> None:
     built = made(base, least=6)
     texts = ["the film was good", "the film was good and dull a plot", *TEXTS[:2]]
@@ -191,6 +208,8 @@ def test_what_is_counted(base: Path) -> None:
         "positives": 16,
         "positives_unchanged": 4 * (4 - longer),
         "queue_filling_steps": 2,  # of 4 keys a step, 10 are full in the third
+        "steps": 4,
+        "loss_at_chance": pytest.approx((math.log(4) + math.log(8) + 2 * math.log(10)) / 4),
         "turned_share": longer / 4,
     }
 

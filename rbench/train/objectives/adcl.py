@@ -20,18 +20,19 @@ from pydantic import Field
 
 from rbench.spec import EncoderSpec, ResourceChoice, ResourceKind
 from rbench.spec.words import Positive, Share
-from rbench.train.options import Momentum
+from rbench.train.options import MOMENTUM_COUNTED, Momentum
 
 if TYPE_CHECKING:
     from rbench.resources import Resources
     from rbench.train.moco import MoCoObjective
 
 NEEDS: tuple[ResourceKind, ...] = ("masked_lm", "word_vectors", "stopwords")
-COUNTED = dict.fromkeys(("positives", "positives_unchanged", "loss_raised", "words_replaced"), "positives")
+COUNTED = {**MOMENTUM_COUNTED, **dict.fromkeys(("loss_raised", "words_replaced"), "positives")}
 
 
 class Options(Momentum):
-    """Printed (appendix F): max_words, share, candidates. Not printed, so ours: min_cosine, unknown, ranked_by."""
+    """Printed (appendix F): max_words, share, candidates. Not printed, so ours: min_cosine, unknown, ranked_by,
+    and that neither stop words are replaced nor words put in that are not one entry of the masked LM's vocabulary."""
 
     resources: ResourceChoice = ResourceChoice(profile="standard")
     """Where the masked LM, the word vectors and the stop words come from: a resource profile."""

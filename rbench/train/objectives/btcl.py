@@ -16,13 +16,13 @@ from pydantic import model_validator
 
 from rbench.spec import EncoderSpec
 from rbench.spec.words import Positive
-from rbench.train.options import Momentum
+from rbench.train.options import MOMENTUM_COUNTED, Momentum
 
 if TYPE_CHECKING:
     from rbench.train.moco import MoCoObjective
 
 
-COUNTED = dict.fromkeys(("positives", "positives_unchanged"), "positives")
+COUNTED = MOMENTUM_COUNTED
 
 
 class Options(Momentum):

@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rbench")
 NEEDS = edited.NEEDS
-COUNTED = {
+_OF_EDITS = {
     **dict.fromkeys(("synonym_share", "antonym_share"), "edited_words"),
     **dict.fromkeys(("without_synonym", "without_antonym", "without_negative"), "edited_texts"),
 }
+COUNTED = {**_OF_EDITS, "hits": "held_out_edited"}
+_MISSED = 0.02
+"""A share of replaced words that is short of the wanted one by more is warned of."""
 
 
 class Options(EditOptions):
@@ -129,6 +132,21 @@ class Cline(MaskedEncoding):
                 f"adjective or adverb that the thesaurus of resources {self._options.resources.profile} has). Is it in "
                 f"English? {counts}"
             )
+        self._warn(counts)
+
+    def _warn(self, counts: edited.Counts) -> None:
+        """Say where a corpus has too little to replace: encyclopaedic text has many names, numbers and function words.
+
+        Every word that can be replaced then is, so that in x_syn detection has only to tell which words can be.
+        """
+        for name in ("synonym_share", "antonym_share"):
+            share, wanted = getattr(counts, name), getattr(self._options, name)
+            if share < wanted - _MISSED:
+                log.warning(
+                    "%s: %s is %.1f%% where %.1f%% is asked for: the corpus has no more words that can be replaced, "
+                    "and all of them are. A smaller %s leaves some as they are.",
+                    *(self._spec.name, name, 100 * share, 100 * wanted, name),
+                )
 
     def features(self, text: str) -> dict[str, Any]:
         """`input_ids` of x_ori, and the `views` x_ori, x_syn and, where it is used, x_ant."""
@@ -172,22 +190,28 @@ class Cline(MaskedEncoding):
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """`masked_accuracy` of held-out texts, and the share of them nearer to x_syn than to x_ant by the dot product
-        (`hits`); what was replaced in the texts trained on (`Edits.counts`); the losses' weights.
+        (`hits`, of the `held_out_edited` whose edits are not one text); what was replaced in the texts trained on
+        (`Edits.counts`); the losses' weights.
         """
         assert self._edits is not None, "prepare() comes first"
         counts = self._edits.counts
         of_training = {
             "edited_texts": float(counts.texts),
             "edited_words": float(counts.words),
-            **{name: float(getattr(counts, name)) for name in COUNTED},
+            **{name: float(getattr(counts, name)) for name in _OF_EDITS},
         }
         weights = {f"lambda_{name}": value for name, value in self.model.weights.lambdas.items()}
         return {**super().scores(texts), **self._hits(texts), **of_training, **weights}
 
     def _hits(self, texts: Sequence[str]) -> dict[str, float]:
-        if not texts:
+        made = edited.generate(texts, self._lexicon, self._edit_options, self._seed, edited.Counts()) if texts else []
+        triples = [
+            (text, same.text, other.text)
+            for text, (same, other) in zip(texts, made, strict=True)
+            if same.text != other.text
+        ]
+        if not triples:
             return {}
-        edits = edited.generate(texts, self._lexicon, self._edit_options, self._seed, edited.Counts())
-        same, other = zip(*edits, strict=True)
-        h, h_same, h_other = (self.encode(kind) for kind in (texts, [e.text for e in same], [e.text for e in other]))
-        return {"hits": float(((h * (h_same - h_other)).sum(1) > 0).mean())}
+        h, h_same, h_other = (self.encode(kind) for kind in zip(*triples, strict=True))
+        nearer = ((h * (h_same - h_other)).sum(1) > 0).mean()
+        return {"hits": float(nearer), "held_out_edited": float(len(triples))}
