@@ -48,6 +48,7 @@ def on_contrast(victim: EncoderClassifier, data: ContrastData, progress: Progres
             original=one is bundle.original,
             label=int(one.label or 0),  # never None in a contrast set
             prediction=int(label),
+            cluster=bundle.cluster,
         )
         for (bundle, one), label in zip(members, found.labels, strict=True)
     ]

@@ -14,6 +14,7 @@ from rbench.cache import WeightCache, default_cache
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import ResourceError
 from rbench.prepare import Options, prepare
+from rbench.score import contrast_scores, judged
 from rbench.spec import ContrastJob, EvaluateJob, Job, Plan, Record
 from rbench.store import Store
 from tests import tiny
@@ -161,6 +162,30 @@ def check(store: Store, job: Job) -> None:
     )
     said = {one.example_id: one.prediction == one.label for one in predictions}
     assert [said[row["pair_id"]] for row in rows] == [ok for _, ok, _ in after]
+
+
+def test_clusters_widen_the_intervals_and_nothing_else(place: Path) -> None:
+    quick = ("seeds=0", "finetune=probe")
+
+    def scored() -> tuple[Record, Store, Job]:
+        result = api.run("suite.yaml", options(place, overrides=quick))
+        job = prepare("suite.yaml", options(place, overrides=quick)).plan.jobs[-1]
+        store = Store(result.run)
+        return record_of(store, job), store, job
+
+    plain, _, before = scored()
+    path = place / "data/films-edited/test.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    lines(path, [row | {"source": row["before"].split()[-1]} for row in rows])
+    write(place / "mine/contrast/films-edited.yaml", SET + "cluster: source\n")
+    found, store, job = scored()
+    assert job.key != before.key and job.needs == before.needs, "the same victim, evaluated again"
+    assert [(s.name, s.value, s.n) for s in found.scores] == [(s.name, s.value, s.n) for s in plain.scores]
+    names = {one.cluster for one in store.predictions(job)}
+    assert len(names) == found.counts["clusters"] == len({row["before"].split()[-1] for row in rows})
+    assert names <= {one.bundle for one in store.predictions(job)}, "ids, no texts"
+    assert list(found.scores) == list(contrast_scores(judged(store.predictions(job))))
+    assert found.scores[0].units != plain.scores[0].units == 30
 
 
 def test_it_stands_beside_attacks_and_sts_tasks(place: Path) -> None:

@@ -12,17 +12,17 @@
 `con` is the contrast consistency of Gardner et al. (2020, section 2), over all edits, those that keep the label
 included. Where each bundle has one edit, `con_pairs` is the same number; where it has several, `con` is the stricter.
 
-Intervals are Wilson's, 95%, and cover the choice of bundles, which are taken to be drawn independently. Edits of one
-bundle are not independent of each other: for shares of edits Wilson's interval is computed with `units` in place of
-n, the number of independent edits that would say as much (Kish 1965; Korn and Graubard 1998: p (1 - p) over the
-variance of the share between bundles). It is at most the number of edits, and the number of bundles where all edits
-are right or all are wrong.
+Intervals are Wilson's, 95%, and cover the choice of clusters, which are taken to be drawn independently. A cluster is
+a bundle, or all bundles of one cluster where the set names them (PERSPECTRUM's 217 are made from 33 claims). What
+stands in one cluster is not independent: Wilson's interval is computed with `units` in place of n, the number of
+independent texts or bundles that would say as much (Kish 1965; Korn and Graubard 1998: p (1 - p) over the variance of
+the share between clusters). It is at most n, and the number of clusters where all are right or all are wrong.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rbench.score.statistics import Sample, wilson
@@ -37,6 +37,8 @@ class Judged:
 
     original: bool
     edits: tuple[tuple[bool, bool], ...]
+    cluster: str | None = None
+    """Which bundles it is not independent of: those of the same name. None is independent of all."""
 
     @property
     def consistent(self) -> bool:
@@ -56,21 +58,23 @@ def judged(predictions: Iterable[Prediction]) -> list[Judged]:
             raise ValueError(f"bundle {name} has {len(originals)} originals")
         (original,) = originals
         edits = [(edit.label == edit.prediction, edit.label != original.label) for edit in members if not edit.original]
-        found.append(Judged(original.label == original.prediction, tuple(edits)))
+        found.append(Judged(original.label == original.prediction, tuple(edits), original.cluster))
     return found
 
 
 def contrast_scores(bundles: Sequence[Judged]) -> tuple[Score, ...]:
     """All of SCORES, shares in 0..1; without a value where there is nothing to divide by. See the module's head."""
+
+    def share(name: str, counted: Callable[[Judged], tuple[int, int]]) -> Score:
+        return _share(name, _clustered((bundle.cluster, counted(bundle)) for bundle in bundles))
+
     return (
-        _share("ori", [(int(bundle.original), 1) for bundle in bundles]),
-        _share("rev", [_right(bundle.edits) for bundle in bundles]),
-        _share("con", [(int(bundle.consistent), 1) for bundle in bundles]),
-        *(
-            _share(name, [_right([edit for edit in bundle.edits if edit[1] == changed]) for bundle in bundles])
-            for name, changed in (("rev_changed", True), ("rev_kept", False))
-        ),
-        _share("con_pairs", [_right(bundle.edits, bundle.original) for bundle in bundles]),
+        share("ori", lambda bundle: (int(bundle.original), 1)),
+        share("rev", lambda bundle: _right(bundle.edits)),
+        share("con", lambda bundle: (int(bundle.consistent), 1)),
+        share("rev_changed", lambda bundle: _right([edit for edit in bundle.edits if edit[1]])),
+        share("rev_kept", lambda bundle: _right([edit for edit in bundle.edits if not edit[1]])),
+        share("con_pairs", lambda bundle: _right(bundle.edits, bundle.original)),
     )
 
 
@@ -98,8 +102,23 @@ def _right(edits: Sequence[tuple[bool, bool]], original: bool = True) -> tuple[i
     return sum(right and original for right, _ in edits), len(edits)
 
 
+def _clustered(counts: Iterable[tuple[str | None, tuple[int, int]]]) -> list[tuple[int, int]]:
+    """(right, all) by cluster, of (cluster, (right, all)) by bundle; a bundle without a cluster is one."""
+    found: list[tuple[int, int]] = []
+    at: dict[str, int] = {}
+    for cluster, (right, n) in counts:
+        if cluster is None:
+            found.append((right, n))
+            continue
+        i = at.setdefault(cluster, len(found))
+        if i == len(found):
+            found.append((0, 0))
+        found[i] = (found[i][0] + right, found[i][1] + n)
+    return found
+
+
 def _share(name: str, clusters: Sequence[tuple[int, int]]) -> Score:
-    """The share of right ones among all, of (right, all) by bundle."""
+    """The share of right ones among all, of (right, all) by cluster."""
     right, n = (sum(column) for column in zip(*clusters, strict=True)) if clusters else (0, 0)
     if n == 0:
         return Score(name=name, value=None, n=0)
@@ -116,6 +135,6 @@ def effective(clusters: Sequence[tuple[int, int]]) -> float:
     if max((n for _, n in counted), default=0) <= 1:
         return float(total)
     squares = math.fsum((right - share * n) ** 2 for right, n in counted)
-    if squares == 0:  # all right, all wrong, or the same share in each bundle
+    if squares == 0:  # all right, all wrong, or the same share in each cluster
         return float(total if 0 < share < 1 else len(counted))
     return min(float(total), share * (1 - share) * total**2 / squares)

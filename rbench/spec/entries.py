@@ -118,7 +118,10 @@ class ContrastSpec(Named):
     (`{title} -- {passage}`). Rows of one original are one bundle.
     """
 
-    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"local", "source", "original", "perturbed", "id", "shares"}
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {
+        *("local", "source", "original", "perturbed", "id", "shares", "cluster")
+    }
+    # As of a task: what the columns hold is in the fingerprint of the data, wherever it came from.
 
     task: str
     source: str = ""
@@ -130,7 +133,9 @@ class ContrastSpec(Named):
     original: dict[str, str]
     perturbed: dict[str, str]
     id: str = "pair_id"
-    """The file's column with a pair's name."""
+    """The file's column with a pair's name, no two alike; a row without one has its number for it."""
+    cluster: str | None = None
+    """The file's column whose value rows share that are not independent, such as the source of several originals."""
     shares: dict[str, tuple[str, ...]] = {}
     """Rows are not trained on whose column has one of these texts of the set; without it, rows that are in the set."""
 

@@ -44,6 +44,8 @@ class Prediction(Strict):
     """Whether it is the bundle's original, not an edit of it."""
     label: int
     prediction: int
+    cluster: str | None = None
+    """Id of the first of the bundles that this one is not independent of, where the contrast set names them."""
 
 
 class Score(Strict):

@@ -1,7 +1,8 @@
 """Tables of contrast sets: how victims do on originals, on edits of them, and on both together.
 
 paper   encoders (and fine-tuning strategies) down; for each contrast set Ori, Rev and Con across, as in Table 4 of
-        the CLINE paper. The best entry of each column is bold; no best where one of the entries is missing.
+        the CLINE paper. The best entry of each column is bold; no best where one of the entries is missing, or
+        picked before all that it is picked from is done.
 full    one row an (encoder, fine-tuning, contrast set, seed) with every score and the numbers behind them.
 
 As with attacks, the shape and order are those of the plan, whatever is done, and only records are read.
@@ -10,7 +11,7 @@ As with attacks, the shape and order are those of the plan, whatever is done, an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rbench.errors import StoreError
@@ -52,11 +53,18 @@ class Cell:
     jobs: tuple[Job, ...]
     records: tuple[Record, ...]
     """Of those that are complete."""
+    provisional: bool = False
+    """Picked among cells of which some are not complete: another may turn out better."""
+
+    @property
+    def complete(self) -> bool:
+        """All seeds are there."""
+        return len(self.records) == len(self.jobs)
 
     @property
     def partial(self) -> bool:
-        """Some seeds are there and some are not."""
-        return 0 < len(self.records) < len(self.jobs)
+        """Something is there and something is not: of its own seeds, or of what it was picked among."""
+        return bool(self.records) and (self.provisional or not self.complete)
 
     def score(self, name: str) -> tuple[Score, float | None] | None:
         """The mean of a score over the seeds that are there, with the deviation between them; None where none is."""
@@ -129,11 +137,16 @@ def score_of(record: Record, name: str) -> Score:
 def paper(found: Contrasts) -> Table:
     """Victims down, Ori, Rev and Con of each contrast set across."""
     several = len({finetune for _, finetune in found.victims}) > 1
+    of_column = [of for of in found.sets for _ in _PAPER]
     rows: list[list[Number | None]] = []
     for victim in found.victims:
         cells = [found.cells.get((victim, of)) for of in found.sets]
         rows.append([cell.number(name) if cell is not None else None for cell in cells for name in _PAPER])
-    marked = mark_best(rows, [METRIC] * (len(_PAPER) * len(found.sets)))
+    undecided = {of for (_, of), cell in found.cells.items() if cell.provisional}
+    marked = [
+        [replace(n, best=n.best and of not in undecided) if n else n for n, of in zip(row, of_column, strict=True)]
+        for row in mark_best(rows, [METRIC] * len(of_column))
+    ]
     shown: list[tuple[Entry, ...]] = [
         (encoder, *([finetune] if several else []), *row)
         for (encoder, finetune), row in zip(found.victims, marked, strict=True)
@@ -239,9 +252,14 @@ def _set_notes(found: Contrasts, of: tuple[str, str]) -> list[str]:
 
 
 def _sizes(counts: Mapping[str, int]) -> str:
-    parts = [f"{counts.get('bundles', 0)} bundles, {counts.get('edits', 0)} edits"]
-    kept = counts.get("edits_label_kept", 0)
-    parts += [f"{kept} edits keep the label"] if kept else []
+    of = f" of {counts['clusters']} clusters" if "clusters" in counts else ""
+    parts = [f"{counts.get('bundles', 0)} bundles{of}, {counts.get('edits', 0)} edits"]
+    kinds = {
+        "edits_label_kept": "edits keep the label",
+        "edits_same_text": "edits have their original's text",
+        "edits_repeated": "edits repeat another of their bundle",
+    }
+    parts += [f"{counts[name]} {kind}" for name, kind in kinds.items() if counts.get(name)]
     parts += [f"{n} {reason}" for reason, n in counts.items() if reason.startswith("rows left out") and n]
     out = [
         f"{counts[f'{split}_kept_out']} of {split}"

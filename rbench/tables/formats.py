@@ -114,7 +114,9 @@ def _footnotes(table: Table, intervals: bool) -> list[str]:
     numbers = _numbers(table)
     signs = {
         f"{_ABSENT}: not done.": any(entry is None for row in table.rows for entry in row),
-        f"{_PARTIAL}: some of the cell's seeds are missing.": any(number.partial for number in numbers),
+        f"{_PARTIAL}: some seeds are missing, or some of what it is picked from.": any(
+            number.partial for number in numbers
+        ),
         f"{_UNDEFINED}: {MEANING[table.metric].undefined}.": any(number.value is None for number in numbers),
     }
     shown = [sign for sign, there in signs.items() if there]

@@ -1,7 +1,8 @@
 """Of victims that differ in their learning rate alone, the best: chosen by validation, or as the CLINE paper does.
 
 A suite names such victims as strategies: `finetune: [{clean: {learning_rate: 1.0e-5}}, {clean: ...}]`.
-For each encoder and contrast set the one with the best mean over its seeds is shown, of equal ones the first:
+For each encoder and contrast set the one with the best mean is shown, of equal ones the first. Means are over the
+seeds that all of them have which have any; until each has all of its seeds, the choice is provisional and never bold:
 
 validation  by accuracy on the task's validation split, which fine-tuning has recorded.
 contrast    by Rev on the contrast set itself (CLINE, section 4.3: "the best result on the contrastive test set").
@@ -10,7 +11,7 @@ contrast    by Rev on the contrast set itself (CLINE, section 4.3: "the best res
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -37,15 +38,18 @@ def picked(found: Contrasts, by: Pick) -> Contrasts:
             f"there is no learning rate to pick: suite {found.plan.suite.name} has no strategies that differ in it, "
             f"such as `finetune: [{{clean: {{{RATE}: 1.0e-5}}}}, {{clean: {{{RATE}: 2.0e-5}}}}]`."
         )
+    several = len(set(bases.values())) > 1
     groups: dict[tuple[tuple[str, str], tuple[str, str]], list[Cell]] = {}
     for ((encoder, finetune), of), cell in found.cells.items():
         groups.setdefault(((encoder, bases[finetune]), of), []).append(cell)
     cells, chosen = {}, []
     for (victim, of), candidates in groups.items():
         best = _best(candidates, by, found.records)
-        cells[victim, of] = replace(best, finetune=victim[1])
+        provisional = len(candidates) > 1 and not all(cell.complete for cell in candidates)
+        cells[victim, of] = replace(best, finetune=victim[1], provisional=provisional)
         if best.records and best.finetune in rates:
-            chosen.append(f"{victim[0]} {of[1] if by == 'contrast' else of[0]} {rates[best.finetune]:g}")
+            names = [victim[0], *([victim[1]] if several else []), of[1] if by == "contrast" else of[0]]
+            chosen.append(f"{' '.join(names)} {rates[best.finetune]:g}{' so far' if provisional else ''}")
     among = ", ".join(f"{rate:g}" for rate in sorted(set(rates.values())))
     note = f"Learning rate picked among {among}, {_HOW[by]}: {'; '.join(dict.fromkeys(chosen)) or 'nothing yet'}."
     victims = tuple(dict.fromkeys(victim for victim, _ in cells))
@@ -57,15 +61,19 @@ def _base(choice: Choice) -> str:
 
 
 def _best(candidates: list[Cell], by: Pick, records: Mapping[str, Record]) -> Cell:
-    """The best of those that have records; where none has, the first."""
+    """The best of those that have records, by the seeds that they share; the first where there is none, of either."""
     there = [cell for cell in candidates if cell.records]
-    return max(there, key=lambda cell: _value(cell, by, records)) if there else candidates[0]
+    shared = set.intersection(*({record.job.seed for record in cell.records} for cell in there)) if there else set()
+    if not shared:
+        return (there or candidates)[0]
+    return max(there, key=lambda cell: _value([r for r in cell.records if r.job.seed in shared], by, records))
 
 
-def _value(cell: Cell, by: Pick, records: Mapping[str, Record]) -> float:
+def _value(own: Sequence[Record], by: Pick, records: Mapping[str, Record]) -> float:
+    """What a cell is picked by, over some of its records."""
     if by == "contrast":
-        return fmean(score_of(record, "rev").value or 0.0 for record in cell.records)
-    return fmean(_validated(record.job, records) for record in cell.records)
+        return fmean(score_of(record, "rev").value or 0.0 for record in own)
+    return fmean(_validated(record.job, records) for record in own)
 
 
 def _validated(job: Job, records: Mapping[str, Record]) -> float:

@@ -7,7 +7,7 @@
   case, letters and digits only; all text columns count, in either order for paraphrase and sts.
 - A training or validation row that also occurs in a contrast set on which the victim will be evaluated is left out:
   "also in contrast_imdb". Of some sets a row occurs where it shares one column, a passage for instance, with any of
-  theirs.
+  theirs. A row that is in several sets is counted for each: what a set says of itself does not depend on the others.
 - Texts that occur with several labels in one split are counted as conflicts and left alone.
 """
 
@@ -57,7 +57,10 @@ class Example(NamedTuple):
 
 @dataclass
 class Left:
-    """What was left out: rows by reason (`train: also in test`), the first few places of each, conflicts by split."""
+    """What was left out: rows by reason (`train: also in test`), the first few places of each, conflicts by split.
+
+    A row may have several reasons.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     places: dict[str, list[str]] = field(default_factory=dict)
@@ -116,12 +119,14 @@ def clean(
         left.conflicts[split] = _conflicts(spec, examples, keys[split])
     if "test" in found and "train" in found:
         tested = set(keys["test"])
-        leaks = [one in tested for one in keys["train"]]
-        found["train"] = _without(leaks, found["train"], rows["train"], f"train: {IN_TEST}", left)
+        leaks = {f"train: {IN_TEST}": [one in tested for one in keys["train"]]}
+        found["train"] = _without(leaks, found["train"], rows["train"], left)
     for split in ("train", "validation"):
-        for one in reserved if split in found else ():
-            leaks = [one.has(example, key(spec, example.texts)) for example in found[split]]
-            found[split] = _without(leaks, found[split], rows[split], f"{split}: {IN_SET.format(one.name)}", left)
+        if not reserved or split not in found:
+            continue
+        keyed = [(example, key(spec, example.texts)) for example in found[split]]
+        leaks = {f"{split}: {IN_SET.format(one.name)}": [one.has(*pair) for pair in keyed] for one in reserved}
+        found[split] = _without(leaks, found[split], rows[split], left)
     for split, examples in found.items():
         if not examples:
             reasons = ", ".join(f"{n} {reason}" for reason, n in left.counts.items()) or "it has no rows"
@@ -214,15 +219,16 @@ def _text(spec: TaskSpec, row: Row, column: str) -> str:
 
 
 def _without(
-    leaks: Sequence[bool], examples: list[Example], rows: Sequence[Row], reason: str, left: Left
+    leaks: Mapping[str, Sequence[bool]], examples: list[Example], rows: Sequence[Row], left: Left
 ) -> list[Example]:
-    """The examples that are no leaks; the others are counted."""
-    if not any(leaks):
-        return examples
-    out = {example.id for example, leak in zip(examples, leaks, strict=True) if leak}
-    for row in rows:
-        if row.id in out:
-            left.add(reason, row.where)
+    """The examples that are no leaks, whatever the reason; the others are counted under each of theirs."""
+    out: set[str] = set()
+    for reason, flags in leaks.items():
+        ids = {example.id for example, leak in zip(examples, flags, strict=True) if leak}
+        for row in rows if ids else ():
+            if row.id in ids:
+                left.add(reason, row.where)
+        out |= ids
     return [example for example in examples if example.id not in out]
 
 

@@ -13,13 +13,14 @@ ignored) and label are one bundle, so an original that stands in several rows is
 
 A row is left out, and counted, where one of its two labels is none of the task's (PERSPECTRUM's `unk`: 277 of 494
 rows) or a text is empty. Edits that keep the label, that are the original's text again, or that repeat an edit of the
-bundle stay in, as published, and are counted.
+bundle stay in, as published, and are counted. Where a set names clusters, bundles of which the first rows have the
+same value there are one cluster.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +40,8 @@ class Bundle(NamedTuple):
     id: str
     original: Example
     edits: tuple[Example, ...]
+    cluster: str | None = None
+    """Id of the first bundle of its cluster, which may be itself; None where the set names none."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,12 @@ def open_contrast(spec: ContrastSpec, task: TaskSpec, data_path: Sequence[Path] 
 
     Raises:
         ResourceError: there is no such file (says where it looked and where the set was published), a row lacks a
-            column, or no row has two labels of the task.
+            column, two rows have the same id, or no row has two labels of the task.
     """
     origin, rows = _rows(spec, data_path)
     columns, left = Columns.of(task, {}), Left()
     grouped: dict[tuple[bytes, Any], list[tuple[Example, Example]]] = {}
+    clusters: dict[str, Any] = {}
     shared: dict[int, set[str]] = {task.columns.index(column): set() for column in spec.shares}
     for row in rows:
         made = [example(task, columns, _side(spec, row, side)) for side in ("original", "perturbed")]
@@ -80,6 +84,8 @@ def open_contrast(spec: ContrastSpec, task: TaskSpec, data_path: Sequence[Path] 
             left.add(next(one for one in made if isinstance(one, str)), row.where)
             continue
         grouped.setdefault((key(task, original.texts), original.label), []).append((original, edit))
+        if spec.cluster is not None:
+            clusters[original.id] = _filled(spec, row, spec.cluster)
         for column, templates in spec.shares.items():
             texts = (normalised(str(_filled(spec, row, template))) for template in templates)
             shared[task.columns.index(column)].update(texts)
@@ -87,12 +93,14 @@ def open_contrast(spec: ContrastSpec, task: TaskSpec, data_path: Sequence[Path] 
         reasons = ", ".join(f"{n} {reason}" for reason, n in left.counts.items()) or "it has no rows"
         raise ResourceError(f"contrast set `{spec.name}`: nothing is left of it ({reasons})")
     bundles = tuple(_bundle(pairs) for pairs in grouped.values())
+    if spec.cluster is not None:
+        bundles = _clustered(bundles, clusters)
     members = [one for bundle in bundles for one in (bundle.original, *bundle.edits)]
     keys = frozenset() if shared else frozenset(key(task, member.texts) for member in members)
     return ContrastData(
         spec=spec,
         origin=origin,
-        fingerprint=content_hash({bundle.id: (bundle.original, *bundle.edits) for bundle in bundles}),
+        fingerprint=content_hash({_decides(bundle): (bundle.original, *bundle.edits) for bundle in bundles}),
         dropped=dict(left.counts),
         where=left.places,
         bundles=bundles,
@@ -109,17 +117,31 @@ def locate_contrast(spec: ContrastSpec, data_path: Sequence[Path] = ()) -> str:
 
 
 def _rows(spec: ContrastSpec, data_path: Sequence[Path]) -> tuple[str, Iterator[Row]]:
+    """Where the rows come from, in words, and the rows, no two of the same id."""
     if spec.generator is not None:
         from rbench import mini
 
         made = mini.contrast_rows(spec.generator)
         name = f"generated ({spec.generator})"
-        return name, (Row(row[spec.id], f"{name} row {i}", row) for i, row in enumerate(made))
+        return name, _identified(spec, ((f"{name} row {i}", row) for i, row in enumerate(made)))
     path = _find(spec, data_path)
     read = ((f"{path}:{number}", values) for number, values in lines.read(path))
-    return f"local {path.parent}", (
-        Row(str(values.get(spec.id, f"row {i}")), where, values) for i, (where, values) in enumerate(read)
-    )
+    return f"local {path.parent}", _identified(spec, read)
+
+
+def _identified(spec: ContrastSpec, read: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
+    """Rows with their ids, or their numbers for them. What a victim said is kept by id: no two may be alike."""
+    seen: dict[str, str] = {}
+    for number, (where, values) in enumerate(read):
+        given = values.get(spec.id)
+        name = f"row {number}" if given is None else str(given)
+        if name in seen:
+            raise ResourceError(
+                f"{where}: contrast set `{spec.name}`: `{spec.id}` is {name!r}, as at {seen[name]}; give each row one "
+                "of its own, or none (rows of one original are a bundle whatever they are called)"
+            )
+        seen[name] = where
+        yield Row(name, where, values)
 
 
 def _find(spec: ContrastSpec, data_path: Sequence[Path]) -> Path:
@@ -170,12 +192,33 @@ def _bundle(pairs: Sequence[tuple[Example, Example]]) -> Bundle:
     return Bundle(original.id.removesuffix(":original"), original, tuple(edit for _, edit in pairs))
 
 
+def _clustered(bundles: Sequence[Bundle], values: Mapping[str, Any]) -> tuple[Bundle, ...]:
+    """The bundles with their clusters, by the values that their first rows have; without one a bundle is alone.
+
+    Clusters are named by ids, for a value may be a text, and predictions are to hold none.
+    """
+    first: dict[str, str] = {}
+    found = []
+    for bundle in bundles:
+        value = values[bundle.original.id]
+        own = bundle.id if value is None else first.setdefault(str(value), bundle.id)
+        found.append(bundle._replace(cluster=own))
+    return tuple(found)
+
+
+def _decides(bundle: Bundle) -> str:
+    """What of a bundle, beside its examples, decides the scores."""
+    return bundle.id if bundle.cluster is None else f"{bundle.id} in {bundle.cluster}"
+
+
 def _counts(task: TaskSpec, bundles: Sequence[Bundle]) -> dict[str, int]:
     edits = [(bundle.original, edit) for bundle in bundles for edit in bundle.edits]
     changed = sum(original.label != edit.label for original, edit in edits)
     distinct = [{key(task, edit.texts) for edit in bundle.edits} for bundle in bundles]
+    clusters = {bundle.cluster for bundle in bundles if bundle.cluster is not None}
     return {
         "bundles": len(bundles),
+        **({"clusters": len(clusters)} if clusters else {}),
         "edits": len(edits),
         "edits_label_changed": changed,
         "edits_label_kept": len(edits) - changed,

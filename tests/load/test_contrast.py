@@ -47,6 +47,11 @@ def test_an_option_names_another_set(edited: World) -> None:
     assert some == {"pairs": ["pairs-edited"]}, "a suite may have tasks that it does not evaluate"
 
 
+def test_a_set_may_name_a_column_of_clusters(edited: World) -> None:
+    edited.write("contrast/edited.yaml", SET.replace("TASK", "reviews") + "cluster: source\n")
+    assert edited.load().contrast["reviews"][0].cluster == "source"
+
+
 def test_contrast_stands_beside_sts_tasks(edited: World) -> None:
     loaded = edited.load(None, "evaluate=[similar, contrast]", "attacks=[words]")
     assert [evaluation.task for evaluation in loaded.suite.evaluations] == ["similar"]

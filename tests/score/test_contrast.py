@@ -116,6 +116,71 @@ def test_the_number_of_units_is_that_of_resampling_bundles() -> None:
     assert effective(clusters) < n.sum()
 
 
+# -------------------------------------------------------------------------------------------- bundles in clusters
+
+
+def clustered(seed: int = 2, clusters: int = 40) -> list[Judged]:
+    """Bundles of one edit in clusters of 1 to 12, some easy and some hard."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for cluster, size in enumerate(rng.integers(1, 13, clusters)):
+        said = rng.random((size, 2)) < rng.beta(1.5, 1)  # how easy a cluster is
+        found += [Judged(bool(original), ((bool(edit), True),), f"c{cluster}") for original, edit in said]
+    order = rng.permutation(len(found))  # where a bundle stands among the others says nothing
+    return [found[i] for i in order]
+
+
+RIGHT = {
+    "ori": lambda bundle: bundle.original,
+    "rev": lambda bundle: bundle.edits[0][0],
+    "con": lambda bundle: bundle.original and bundle.edits[0][0],
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_units_are_n_over_the_design_effect_of_the_clusters(name: str) -> None:
+    """Against sums over all pairs of bundles: covariances within a cluster count, those between clusters do not."""
+    bundles = clustered()
+    values = [float(RIGHT[name](bundle)) for bundle in bundles]
+    p = sum(values) / len(values)
+    within = 0.0
+    for one, x in zip(bundles, values, strict=True):
+        for other, y in zip(bundles, values, strict=True):
+            if one.cluster == other.cluster:
+                within += (x - p) * (y - p)
+    effect = within / (len(values) * p * (1 - p))
+    assert effect > 1.5
+    score = named(bundles)[name]
+    assert (score.value, score.n) == (pytest.approx(p), len(bundles))
+    assert score.units == pytest.approx(len(bundles) / effect)
+    units = len(bundles) / effect
+    assert (score.low, score.high) == pytest.approx(proportion_confint(p * units, units, method="wilson"))
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_intervals_are_those_of_resampling_clusters(name: str) -> None:
+    bundles = clustered()
+    by_cluster: dict[str | None, list[bool]] = {}
+    for bundle in bundles:
+        by_cluster.setdefault(bundle.cluster, []).append(RIGHT[name](bundle))
+    right = np.array([sum(found) for found in by_cluster.values()])
+    n = np.array([len(found) for found in by_cluster.values()])
+    draws = np.random.default_rng(3).integers(0, len(n), (20000, len(n)))
+    shares = right[draws].sum(axis=1) / n[draws].sum(axis=1)
+    score = named(bundles)[name]
+    assert (score.low, score.high) == pytest.approx(tuple(np.quantile(shares, [0.025, 0.975])), abs=0.02)
+
+
+def test_bundles_that_are_each_a_cluster_count_as_without_clusters() -> None:
+    bundles = clustered()
+    plain = [Judged(one.original, one.edits) for one in bundles]
+    alone = [Judged(one.original, one.edits, f"{i}") for i, one in enumerate(bundles)]
+    assert contrast_scores(plain) == contrast_scores(alone)
+    assert named(plain)["ori"].units == len(plain)
+    right = [Judged(True, ((True, True),), f"{i % 7}") for i in range(70)]
+    assert {named(right)[name].units for name in RIGHT} == {7.0}, "all right says as much as the clusters"
+
+
 # ------------------------------------------------------------------------------------------------- from predictions
 
 
@@ -134,6 +199,14 @@ def test_predictions_become_bundles() -> None:
         ]
     )
     assert found == [Judged(True, ((True, True), (False, False))), Judged(False, ((True, True),))]
+
+
+def test_the_cluster_of_a_bundle_comes_with_its_predictions() -> None:
+    said = [prediction("a", True, 1, 1), prediction("a", False, 0, 0)]
+    found = judged([one.model_copy(update={"cluster": "z"}) for one in said])
+    assert found == [Judged(True, ((True, True),), "z")]
+    old = {"bundle": "a", "example_id": "x", "original": True, "label": 1, "prediction": 1}
+    assert Prediction.model_validate(old).cluster is None, "as records of older versions have it"
 
 
 @pytest.mark.parametrize("originals", [0, 2])

@@ -190,6 +190,21 @@ def test_notes_say_what_a_bundle_is_and_what_was_left_out(tmp_path: Path) -> Non
         assert note in notes
 
 
+def test_edits_that_change_nothing_or_repeat_one_are_told_where_there_are_any(tmp_path: Path) -> None:
+    store = make_run(tmp_path)
+    for job in make_plan().jobs:
+        own = {"edits_same_text": 2, "edits_repeated": 0, "clusters": 7} if job.parts[3] == "mr_c" else {}
+        store.write_record(record(job, counts=record(job).counts | {"edits_same_text": 0, "edits_repeated": 3} | own))
+    notes = " ".join(build(store, "contrast").notes)
+    assert (
+        "mr (mr_c): 20 bundles of 7 clusters, 20 edits; 10 edits keep the label; 2 edits have their original's text; 3"
+        in notes
+    )
+    assert (
+        "qa (qa_c): 20 bundles, 20 edits; 10 edits keep the label; 3 edits repeat another of their bundle; 3" in notes
+    )
+
+
 def test_people_see_percent_and_programs_fractions(tmp_path: Path) -> None:
     table = build(make_run(tmp_path), "contrast")
     text = render(table, "markdown", intervals=True)

@@ -90,7 +90,7 @@ def test_markdown_is_the_papers_table(make_run: MakeRun) -> None:
 def test_signs_are_explained_only_where_they_stand(make_run: MakeRun) -> None:
     whole = render(attack_table(make_run()), "markdown")
     holes = render(attack_table(make_run(done=lambda job: job.seed == 1 and "pwws" in job.parts, name="b")), "markdown")
-    for sign in ("\n- –: not done.", "\n- †: some of the cell's seeds are missing."):
+    for sign in ("\n- –: not done.", "\n- †: some seeds are missing, or some of what it is picked from."):
         assert sign not in whole
         assert sign in holes
     full = render(attack_table(make_run(name="c"), layout="full"), "markdown")

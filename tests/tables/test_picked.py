@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +71,17 @@ def make_plan(strategies: Any = None) -> Plan:
     return Plan(suite=suite, jobs=tuple(jobs))
 
 
-def make_run(folder: Path, leave: tuple[Any, ...] = (), stage: str = "") -> Store:
-    store, plan = Store(folder), make_plan()
+def make_run(
+    folder: Path, leave: Mapping[Any, Any] | None = None, stage: str = "evaluate", strategies: Any = None
+) -> Store:
+    """Everything done but the jobs of a stage that `leave` has: seeds by (encoder, strategy, learning rate)."""
+    store, plan = Store(folder), make_plan(strategies)
     store.write_plan(plan)
     for job in plan.jobs:
         strategy = job.spec.strategy  # type: ignore[union-attr]
         cell = (job.parts[0], strategy.name, strategy.options["learning_rate"])
         accuracy, right = FOUND[cell]
-        if (job.stage, *cell) != (stage, *leave):
+        if job.stage != stage or job.seed not in (leave or {}).get(cell, ()):
             scores = (Score(name="validation_accuracy", value=accuracy + (0.05 if job.seed else -0.05), n=10),)
             if isinstance(job.spec, ContrastJob):
                 scores = contrast_scores([Judged(True, ((i < right, True),)) for i in range(10)])
@@ -99,8 +103,8 @@ def test_by_validation(tmp_path: Path) -> None:
         ("bert", "freelb"): 0.0,
     }
     assert (
-        "Learning rate picked among 1e-05, 3e-05, by accuracy on the validation split: minilm mr 1e-05; bert mr 3e-05."
-        in table.notes
+        "Learning rate picked among 1e-05, 3e-05, by accuracy on the validation split: minilm clean mr 1e-05; minilm "
+        "freelb mr 1e-05; bert clean mr 3e-05; bert freelb mr 3e-05." in table.notes
     )
     assert {cell["finetune"] for cell in table.cells} == {"clean", "freelb"}
 
@@ -112,12 +116,45 @@ def test_by_the_contrast_set_as_in_the_paper(tmp_path: Path) -> None:
     assert "by Rev on the contrast set itself, as in the CLINE paper: what is shown was looked at to choose it" in text
 
 
+def test_one_strategy_is_not_named(tmp_path: Path) -> None:
+    found = build(make_run(tmp_path, strategies=[{"clean": {"learning_rate": rate}} for rate in RATES]), "contrast")
+    assert found.header[:2] == ("Encoder", "Fine-tuning"), "the two rates"
+    notes = build(Store(tmp_path), "contrast", pick="validation").notes
+    assert any(note.endswith("split: minilm mr 1e-05; bert mr 3e-05.") for note in notes)
+
+
+def test_learning_rates_are_compared_on_the_seeds_that_all_have(tmp_path: Path) -> None:
+    """Validation is better with seed 1 by 0.1, whatever the rate: over its seeds that are there, 3e-5 would win."""
+    store = make_run(tmp_path, {("minilm", "freelb", 3e-5): (0,)})
+    table = build(store, "contrast", pick="validation")
+    (note,) = (note for note in table.notes if note.startswith("Learning rate picked"))
+    assert "minilm clean mr 1e-05; minilm freelb mr 1e-05 so far; bert clean" in note
+    partial = {row[:2]: row[3].partial for row in table.rows}
+    assert partial == {victim: victim == ("minilm", "freelb") for victim in partial}, "though both its seeds are there"
+
+
+def test_nothing_is_bold_beside_a_number_that_may_change(tmp_path: Path) -> None:
+    whole = build(make_run(tmp_path / "whole"), "contrast", pick="validation")
+    assert any(row[3].best for row in whole.rows)
+    store = make_run(tmp_path / "part", {("minilm", "freelb", 3e-5): (0,)})
+    part = build(store, "contrast", pick="validation")
+    assert shown(part) == shown(whole)
+    assert not any(entry.best for row in part.rows for entry in row[2:])
+
+
+def test_without_a_seed_in_common_the_first_is_shown_and_marked(tmp_path: Path) -> None:
+    store = make_run(tmp_path, {("minilm", "clean", 1e-5): (0,), ("minilm", "clean", 3e-5): (1,)})
+    table = build(store, "contrast", pick="contrast")
+    entry = next(row[3] for row in table.rows if row[:2] == ("minilm", "clean"))
+    assert entry.value == 0.4 and entry.partial, "3e-5 has more right, but of another seed"
+
+
 def test_what_is_not_done_is_not_picked(tmp_path: Path) -> None:
-    table = build(make_run(tmp_path, ("minilm", "clean", 1e-5), "evaluate"), "contrast", pick="validation")
+    table = build(make_run(tmp_path, {("minilm", "clean", 1e-5): (0, 1)}), "contrast", pick="validation")
     assert shown(table)["minilm", "clean"] == 0.6
     assert any("not done: minilm/mr/clean[learning_rate=1e-05]/mr_c/seed0" in note for note in table.notes)
     (tmp_path / "other").mkdir()
-    store = make_run(tmp_path / "other", ("minilm", "clean", 1e-5), "finetune")
+    store = make_run(tmp_path / "other", {("minilm", "clean", 1e-5): (0, 1)}, "finetune")
     with pytest.raises(StoreError, match=r"has no record of the victim"):
         build(store, "contrast", pick="validation")
     build(store, "contrast", pick="contrast")

@@ -80,6 +80,63 @@ def test_the_content_alone_makes_the_fingerprint(write: Write, tmp_path: Path) -
     assert prints[0] == prints[1] != prints[2]
 
 
+def test_a_row_without_an_id_has_its_number_for_it(write: Write, tmp_path: Path) -> None:
+    null, none = row("", "is snow white", "is snow black", 1, 0), row("", "is snow red", "is snow white", 0, 1)
+    del none["pair_id"]
+    write("asked/test", [null | {"pair_id": None}, none, row("x", "is snow wet", "is snow dry", 1, 0)])
+    data = open_contrast(spec(), TASK, [tmp_path])
+    assert [bundle.id for bundle in data.bundles] == ["row 0", "row 1", "x"]
+    assert [bundle.original.id for bundle in data.bundles] == ["row 0:original", "row 1:original", "x:original"]
+
+
+# ------------------------------------------------------------------------------------------------------- clusters
+
+
+def of_source(source: Any, *given: Any) -> dict[str, Any]:
+    return row(*given) | {"source": source}
+
+
+def test_bundles_of_one_source_are_a_cluster_and_its_text_is_not_told(write: Write, tmp_path: Path) -> None:
+    rows = [
+        of_source("snow", "a", "is snow white", "is snow black", 1, 0),
+        of_source("ice", "b", "is ice white", "is ice black", 1, 0),
+        of_source("snow", "c", "is snow red", "is snow white", 0, 1),
+        of_source("mud", "d", "is snow red", "is snow cold", 0, 1),  # a bundle is where its first row is
+        of_source(None, "e", "is mud wet", "is mud dry", 1, 0),
+        of_source(None, "f", "is rain wet", "is rain dry", 1, 0),
+    ]
+    write("asked/test", rows)
+    data = open_contrast(spec(cluster="source"), TASK, [tmp_path])
+    assert [(bundle.id, bundle.cluster) for bundle in data.bundles] == [
+        ("a", "a"),
+        ("b", "b"),
+        ("c", "a"),
+        ("e", "e"),
+        ("f", "f"),
+    ]
+    assert data.counts["bundles"] == 5 and data.counts["clusters"] == 4
+    plain = open_contrast(spec(), TASK, [tmp_path])
+    assert {bundle.cluster for bundle in plain.bundles} == {None} and "clusters" not in plain.counts
+
+
+def test_clusters_are_in_the_fingerprint_and_what_they_are_called_is_not(write: Write, tmp_path: Path) -> None:
+    def fingerprint(*sources: str, **more: Any) -> str:
+        texts = [("is snow white", "is snow black"), ("is ice white", "is ice black"), ("is mud wet", "is mud dry")]
+        write("asked/test", [of_source(s, f"{i}", *texts[i], 1, 0) for i, s in enumerate(sources)])
+        return open_contrast(spec(**more), TASK, [tmp_path]).fingerprint
+
+    assert fingerprint(*"xxy") == fingerprint(*"yyy"), "without `cluster` the column is not looked at"
+    by_source = {"cluster": "source"}
+    assert fingerprint(*"xxy", **by_source) == fingerprint(*"aab", **by_source)
+    assert len({fingerprint(*"xxy"), *(fingerprint(*s, **by_source) for s in ("xxy", "xyy", "xyz"))}) == 4
+
+
+def test_a_set_without_its_column_of_clusters_is_refused(write: Write, tmp_path: Path) -> None:
+    write("asked/test", ROWS)
+    with pytest.raises(ResourceError, match=r"test\.jsonl:1: contrast set `asked` needs a column `source`"):
+        open_contrast(spec(cluster="source"), TASK, [tmp_path])
+
+
 # ------------------------------------------------------------------------------------------------------- leakage
 
 
@@ -122,6 +179,19 @@ def test_rows_that_share_a_column_are_not_either_where_the_set_says_so(leaking: 
     assert data.dropped["train: also in asked"] == 3
 
 
+def test_each_of_two_sets_counts_what_it_keeps_out_whatever_the_other_does(leaking: Path, write: Write) -> None:
+    write("other/test", [ROWS[0], row("s", "is snow soft", "is snow firm", 1, 0)])
+    sets = [spec(), spec(name="other", local="other/test")]
+    reserved = [open_contrast(one, TASK, [leaking]).reserved for one in sets]
+    alone = [open_task(TASK, [leaking], [one]).dropped for one in reserved]
+    for order in (reserved, reserved[::-1]):
+        data = open_task(TASK, [leaking], order)
+        assert data.dropped == alone[0] | alone[1], "one row is in both"
+        assert [e.texts[0] for e in data.split("train")][-1] == "is snow hard"
+        assert data.sizes == {"train": 6, "validation": 3, "test": 4}
+    assert [one[f"train: also in {name}"] for one, name in zip(alone, ("asked", "other"), strict=True)] == [1, 2]
+
+
 def test_a_set_without_a_leak_changes_no_fingerprint(leaking: Path, write: Write) -> None:
     write("asked/test", [row("n-0", "is snow new", "is snow old", 1, 0, "Nobody knows.")])
     reserved = open_contrast(spec(), TASK, [leaking]).reserved
@@ -154,6 +224,15 @@ def test_a_missing_column_is_named_with_its_place(write: Write, tmp_path: Path) 
     write("asked/test", [{key: value for key, value in ROWS[0].items() if key != "title"}])
     with pytest.raises(ResourceError, match=r"test\.jsonl:1: contrast set `asked` needs a column `title`"):
         open_contrast(spec(), TASK, [tmp_path])
+
+
+@pytest.mark.parametrize("pair", ["7", 7])
+def test_a_repeated_id_is_named_with_both_its_places(write: Write, tmp_path: Path, pair: Any) -> None:
+    rows = [row(pair, "is snow white", "is snow black", 1, 0), row("7", "is snow red", "is snow white", 0, 1)]
+    path = write("asked/test", rows)
+    with pytest.raises(ResourceError) as caught:
+        open_contrast(spec(), TASK, [tmp_path])
+    assert f"{path}:2: contrast set `asked`: `pair_id` is '7', as at {path}:1; give each row" in str(caught.value)
 
 
 def test_a_set_of_which_nothing_is_left_is_refused(write: Write, tmp_path: Path) -> None:
