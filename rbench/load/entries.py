@@ -38,6 +38,7 @@ Entry = TypeVar("Entry", bound=Named)
 _ATTACK_FIELDS = ("max_words", "query_budget")
 _ENCODER_FIELDS = ("pooling", "layers", "max_length")
 """What a suite may change of an encoder that is not ours to train."""
+_STEPS_AND_EPOCHS = "steps and epochs exclude each other; take out one of them"
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
 _MAY_EXPORT = {"LICENCE": "licence", "PROTECT": "protect", "QUERIES_PER_WORD": "queries_per_word"}
 
@@ -130,6 +131,8 @@ class Entries:
             spec = check(EncoderSpec, located, self.problems) if located else None
             if spec is None or located is None:
                 return
+            if spec.train is not None and None not in (spec.train.steps, spec.train.epochs):
+                self.problems.add(located.key_at(("train", "epochs")), _STEPS_AND_EPOCHS)
             self._encoder(name, spec, located, above)
 
     def variant(self, name: str, options: Located, label: str, place: str) -> None:
@@ -151,6 +154,11 @@ class Entries:
                 return
             module = module_of("train.objectives", own.train.objective)
             ways |= {key: ("train", "options", key) for key in module.Options.model_fields}
+        if ways.get("epochs") == ("train", "epochs") and "epochs" in options.data:
+            if "steps" in options.data:
+                self.problems.add(options.key_at(("epochs",)), _STEPS_AND_EPOCHS)
+            # Steps go before epochs where an encoder has both: those of its file are not to outdo a suite's epochs.
+            located = located.put(("train", "steps"), Located(None, {(): place}))
         for key in options.data:
             if key in ways:
                 located = located.put(ways[key], options.sub(key), options.key_at((key,)))

@@ -75,9 +75,23 @@ def test_encoders_take_options_too(world: World) -> None:
     assert Suite.model_validate(loaded.suite.model_dump()) == loaded.suite
 
 
+def test_epochs_of_a_suite_are_not_outdone_by_the_steps_of_a_file(world: World) -> None:
+    world.write("encoders/trained.yaml", "base: bottom\ntrain: {objective: mlm, data: corpus, steps: 150}\n")
+    world.change("encoders: [plain, trained]", "encoders: [trained, trained: {epochs: 4}]")
+    own, other = (world.load().encoders[label].train for label in ("trained", "trained[epochs=4]"))
+    assert own is not None and (own.steps, own.epochs) == (150, None)
+    assert other is not None and (other.steps, other.epochs) == (None, 4)
+
+
+def test_a_file_with_steps_and_epochs_is_refused(world: World) -> None:
+    world.write("encoders/trained.yaml", "base: bottom\ntrain: {objective: mlm, data: corpus, steps: 150, epochs: 2}\n")
+    assert "encoders/trained.yaml:2:" in world.error() and "steps and epochs exclude each other" in world.error()
+
+
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
+        ("trained: {steps: 3, epochs: 2}", "my.yaml:2:32: steps and epochs exclude each other"),
         ("trained: {mas: 0.3}", 'my.yaml:2:22: unknown option of trained "mas"; did you mean mask?'),
         ("trained: {mask: 7}", "my.yaml:2:28: `mask`: "),
         ("plain: {steps: 3}", 'my.yaml:2:20: unknown option of plain "steps"'),
