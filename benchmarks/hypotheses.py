@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -238,13 +239,13 @@ def space(runs: Runs, args: argparse.Namespace, attack: str, fooled: str) -> dic
                 "d_pos": round(pos, 3),
                 "d_neg": round(neg, 3),
                 "delta": round(neg - pos, 3),
-                "d_pos/d_neg": [round(x, 3) for x in (measured[encoder, strategy](*chosen), low, high)],
+                "d_pos/d_neg": [rounded(x) for x in (measured[encoder, strategy](*chosen), low, high)],
             }
     for strategy in ("clean", "adversarial"):
         one, other = measured[args.trained, strategy], measured[args.base, strategy]
         less: Statistic = lambda *drawn, a=one, b=other: a(*drawn) - b(*drawn)  # noqa: E731
         low, high = interval(chosen, less, args.draws)
-        found[f"H4, {strategy}: d_pos/d_neg, trained less base"] = [round(x, 3) for x in (less(*chosen), low, high)]
+        found[f"H4, {strategy}: d_pos/d_neg, trained less base"] = [rounded(x) for x in (less(*chosen), low, high)]
     return found
 
 
@@ -300,6 +301,11 @@ def interval(places: Sequence[NDArray[np.int64]], statistic: Statistic, draws: i
 
 def mean(numbers: Sequence[float]) -> float:
     return float(np.mean(numbers))
+
+
+def rounded(number: float) -> float | None:
+    """None for what is no number: so few texts that some resample is one of them alone, which has no others."""
+    return round(number, 3) if math.isfinite(number) else None
 
 
 def percent(share: float) -> float:
