@@ -99,6 +99,9 @@ class WeightCache:
         except ValidationError:
             log.warning("the cache entry %s was written by another version of rbench; it is made again", key[:8])
             return None
+        except UnicodeDecodeError:
+            log.warning("the cache entry %s is damaged; it is made again", key[:8])
+            return None
         if record.job.key != key or record.provenance.weights_hash != weights_hash(place):
             log.warning("the cache entry %s is damaged; it is made again", key[:8])
             return None

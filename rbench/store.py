@@ -105,6 +105,8 @@ class Store:
         try:
             content = json.loads(text)
             version = content.get("schema_version") if isinstance(content, dict) else None
+            if version is None:
+                raise ValueError("it has no schema version")
             if version != SCHEMA_VERSION:
                 raise StoreError(
                     f"{path} has schema version {version}, this rbench reads {SCHEMA_VERSION}. "

@@ -53,7 +53,7 @@ def test_a_failure_on_the_way_leaves_nothing(tmp_path: Path) -> None:
     fill(cache, JOB)
 
 
-@pytest.mark.parametrize("damage", ["weights", "key", "schema"])
+@pytest.mark.parametrize("damage", ["weights", "key", "schema", "bytes"])
 def test_a_damaged_entry_is_made_again(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     cache = WeightCache(tmp_path)
     record = fill(cache, JOB)
@@ -62,6 +62,8 @@ def test_a_damaged_entry_is_made_again(tmp_path: Path, damage: str, caplog: pyte
         save_file({"w": np.zeros(3)}, folder / "model.safetensors")
     elif damage == "key":
         (folder / "record.json").write_text(record.model_copy(update={"job": OTHER}).model_dump_json())
+    elif damage == "bytes":
+        (folder / "record.json").write_bytes(b"\xff\xfe")
     else:
         (folder / "record.json").write_text('{"schema_version": 1, "surprise": true}')
     with caplog.at_level(logging.WARNING):

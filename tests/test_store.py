@@ -232,6 +232,7 @@ def test_the_layout_is_the_documented_one(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"schema_version": 99}, "schema version 99"),
+        ({"schema_version": None}, "is damaged .it has no schema version.. Delete it"),
         ({"status": "done"}, "is damaged"),
         ({"surprise": 1}, "is damaged"),
     ],

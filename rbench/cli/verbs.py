@@ -92,7 +92,7 @@ def verb(resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
     rich_help_panel=MEASURE,
     epilog="Example: [bold]rbench run table1 --profile local --data ~/data --models ~/models --limit 20[/bold]",
 )
-@verb("What is done is kept: run the same command again, without --fresh, to go on from here.")
+@verb("What is done is kept: run the same command again, without --fresh, to go on from here. A fine-tuning begins again.")
 def run(
     suite: a.SuiteArgument,
     profile: a.ProfileOption = None,
@@ -178,7 +178,7 @@ def table(
             help="asr: attack success rate; queries: model queries an attacked example; aua: accuracy under attack; "
             "clean: accuracy before it; perturbed: share of words changed; seconds: time an attacked example took; "
             "oracle_asr: successes that keep the true label (mini tasks); sts: Spearman correlations of evaluations; "
-            "contrast: accuracy on contrast sets, and consistency.",
+            "contrast: accuracy on contrast sets, and consistency; positives: the hard positives that a suite builds.",
         ),
     ] = "asr",
     fmt: Annotated[

@@ -112,9 +112,10 @@ def grid(store: Store) -> Grid:
             tally = Tally.of_record(record) if record is not None and record.status == "complete" else None
             runs.setdefault((attack, encoder, finetune, task), []).append(Run(job, record, tally))
     if not runs:
-        there = {"sts": plan.suite.evaluations, CONTRAST: [j for j in plan.jobs if isinstance(j.spec, ContrastJob)]}
+        contrast = [job for job in plan.jobs if isinstance(job.spec, ContrastJob)]
+        there = {"sts": plan.suite.evaluations, CONTRAST: contrast, "positives": plan.suite.build}
         named = " and ".join(metric for metric, found in there.items() if found)
-        hint = f" Its evaluations are in the table --metric {named}." if named else ""
+        hint = f" What it has is in the table --metric {named}." if named else ""
         raise StoreError(f"{store.root} has no attack table: suite {plan.suite.name} asks for no attacks.{hint}")
     suite = plan.suite
     orders = (

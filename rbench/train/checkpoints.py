@@ -29,14 +29,22 @@ def claim(folder: Path, spec: EncoderSpec, seed: int, texts: list[str], pairs: C
     rated = [[some.first, some.second, some.gold] for some in pairs]
     key = content_key({"encoder": spec, "seed": seed, "texts": corpus, "pairs": rated})
     record = folder / RUN
-    if record.is_file() and json.loads(record.read_text(encoding="utf-8")).get("key") != key:
+    if record.is_file() and _key(record) != key:
         raise JobError(
             f"{folder} holds the checkpoints of another training run (another encoder, seed, corpus or pairs to select "
-            "by); "
-            "name another folder or remove it."
+            f"by), or its {RUN} is damaged; name another folder or remove it."
         )
     folder.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps({"encoder": spec.name, "key": key}) + "\n", encoding="utf-8")
+
+
+def _key(record: Path) -> str | None:
+    """Whose checkpoints they are; None where the file is damaged and does not say."""
+    try:
+        content = json.loads(record.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    return content.get("key") if isinstance(content, dict) else None
 
 
 def last_good(folder: Path) -> Path | None:
@@ -67,5 +75,8 @@ def _whole(path: Path) -> bool:
 
 
 def _finite(path: Path) -> bool:
-    with safetensors.safe_open(path / WEIGHTS, framework="pt") as weights:
-        return all(bool(weights.get_tensor(name).isfinite().all()) for name in weights.keys())  # noqa: SIM118
+    try:
+        with safetensors.safe_open(path / WEIGHTS, framework="pt") as weights:
+            return all(bool(weights.get_tensor(name).isfinite().all()) for name in weights.keys())  # noqa: SIM118
+    except safetensors.SafetensorError:  # cut off: a disk that was full, a copy that was broken off
+        return False

@@ -179,7 +179,7 @@ def test_steps_selected_by_a_mean_on_test_pairs_are_said_to_be() -> None:
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     store = make_run(tmp_path)
-    with pytest.raises(StoreError, match=r"asks for no attacks\. Its evaluations are in the table --metric sts"):
+    with pytest.raises(StoreError, match=r"asks for no attacks\. What it has is in the table --metric sts"):
         build(store)
     with pytest.raises(StoreError, match=r"unknown metric 'st'.* Did you mean sts"):
         build(store, "st")  # type: ignore[arg-type]

@@ -73,3 +73,6 @@ def test_a_run_without_them_says_so(tmp_path: Path) -> None:
     store.write_plan(Plan(suite=make_suite(), jobs=()))
     with pytest.raises(StoreError, match=r"no hard positives: suite s has no `build: \[positives\]`"):
         build(store, "positives")
+    store.write_plan(Plan(suite=make_suite(attacks=(), build=("positives",)), jobs=()))
+    with pytest.raises(StoreError, match=r"What it has is in the table --metric positives\."):
+        build(store)

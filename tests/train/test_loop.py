@@ -194,6 +194,13 @@ def test_checkpoints_of_another_run_are_not_taken(base: Path, tmp_path: Path) ->
             pretrain(other, base, texts, tmp_path / "o", seed=seed, checkpoints=tmp_path / "c")
 
 
+@pytest.mark.parametrize("content", ["", "[]", '{"encoder'])
+def test_checkpoints_that_do_not_say_whose_they_are_are_not_taken(base: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(JobError, match=r"or its run\.json is damaged; name another folder or remove it"):
+        checkpoints.claim(tmp_path, bases.spec("simcse", base), 0, TEXTS)
+
+
 def test_the_last_good_checkpoint_is_whole_and_finite(tmp_path: Path) -> None:
     for step, value, state in ((8, 1.0, "{}"), (9, 1.0, "{}"), (10, float("nan"), "{}"), (11, 1.0, '{"cut')):
         folder = tmp_path / f"checkpoint-{step}"
@@ -201,6 +208,10 @@ def test_the_last_good_checkpoint_is_whole_and_finite(tmp_path: Path) -> None:
         save_file({"w": torch.full((2,), value)}, folder / "model.safetensors")
         (folder / "trainer_state.json").write_text(state)
     (tmp_path / "checkpoint-12").mkdir()
+    cut = tmp_path / "checkpoint-13"
+    cut.mkdir()
+    (cut / "model.safetensors").write_bytes((tmp_path / "checkpoint-9/model.safetensors").read_bytes()[:20])
+    (cut / "trainer_state.json").write_text("{}")
     assert checkpoints.last_good(tmp_path) == tmp_path / "checkpoint-9"
     assert checkpoints.last_good(tmp_path / "none") is None
 
