@@ -92,7 +92,9 @@ def verb(resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
     rich_help_panel=MEASURE,
     epilog="Example: [bold]rbench run table1 --profile local --data ~/data --models ~/models --limit 20[/bold]",
 )
-@verb("What is done is kept: run the same command again, without --fresh, to go on from here. A fine-tuning begins again.")
+@verb(
+    "What is done is kept: run the same command again, without --fresh, to go on from here; a fine-tuning begins again."
+)
 def run(
     suite: a.SuiteArgument,
     profile: a.ProfileOption = None,
