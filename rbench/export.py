@@ -25,8 +25,17 @@ def check_place(folder: Path, *, force: bool = False) -> None:
     """Whether `folder` may be written to: it is new or empty, or with `force` an encoder's.
 
     Raises:
-        PlanError: it is a file, or has something in it. Even `force` replaces nothing that is no encoder.
+        PlanError: it is a file, has something in it, or lies where nothing can be written. Even `force` replaces
+            nothing that is no encoder.
     """
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryDirectory(prefix=".rbench-export-", dir=above):
+            pass
+    except OSError as error:
+        raise PlanError(
+            f"{folder}: nothing can be written in {above} ({error.strerror}); name another place"
+        ) from error
     if folder.exists() and not folder.is_dir():
         raise PlanError(f"{folder} is a file; name a folder")
     if not folder.is_dir() or not any(folder.iterdir()):

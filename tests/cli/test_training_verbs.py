@@ -299,6 +299,8 @@ def test_an_export_replaces_nothing_unless_told_to_and_encoders_only(shell: Shel
     assert refused.exit_code == 2 and "is no encoder's folder" in refused.stderr
     assert (home / "thesis.tex").read_text() == "years of work"
     assert "is a file" in shell("export", "toy", home / "thesis.tex", *shared).stderr
+    nowhere = shell("export", "toy", home / "thesis.tex" / "deep" / "er", *shared)
+    assert nowhere.exit_code == 2 and "nothing can be written in" in nowhere.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"out", "home"}
 
 
