@@ -1,0 +1,144 @@
+"""The keys stored under results/reference: each is the key that its job has today, and today's plan has them all.
+
+A key decides what is computed again. Where one of these changes, results that took hours are no longer found, so no
+test here is to be adapted to a change: the change is to leave old keys alone (`Strict.idle`, `Named.COSMETIC`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench import load as loading
+from rbench.plan import Facts, make_plan
+from rbench.registry import Registry
+from rbench.spec import (
+    AttackJob,
+    ContrastJob,
+    EvaluateJob,
+    FinetuneJob,
+    Job,
+    Plan,
+    PretrainJob,
+    Record,
+)
+
+REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
+RUNS = sorted(path.parent for path in REFERENCE.glob("*/plan.json"))
+MANY = {"train": 10**9, "validation": 10**9, "test": 10**9}
+"""Rows of a split. The reference suites say how many they use, so that it is enough to have as many."""
+
+
+def planned(run: Path) -> Plan:
+    return Plan.model_validate_json((run / "plan.json").read_text(encoding="utf-8"))
+
+
+def recorded() -> list[Record]:
+    return [
+        Record.model_validate_json(path.read_text(encoding="utf-8")) for path in sorted(REFERENCE.rglob("record.json"))
+    ]
+
+
+def anew(job: Job) -> str:
+    """The key that the job's content gives it today."""
+    return Job.make(job.spec, job.parts, job.needs, job.seed).key
+
+
+def changed(jobs: Sequence[Job]) -> list[str]:
+    return [job.name for job in jobs if anew(job) != job.key]
+
+
+def test_every_planned_job_has_the_key_that_is_stored() -> None:
+    jobs = [job for run in RUNS for job in planned(run).jobs]
+    assert len(jobs) >= 414
+    assert {job.stage for job in jobs} == {"pretrain", "evaluate", "finetune", "attack"}
+    assert changed(jobs) == []
+
+
+def test_every_record_has_the_key_that_is_stored() -> None:
+    records = recorded()
+    assert len(records) >= 378
+    assert changed([record.job for record in records]) == []
+
+
+# ------------------------------------------------------------------------------------------------- planned once more
+
+
+def facts(loaded: loading.Loaded, jobs: Sequence[Job]) -> Facts:
+    """What was known of data, weights and resources when `jobs` were planned, read off the jobs."""
+    weights: dict[str, str] = {}
+    data: dict[str, str] = {}
+    splits: dict[tuple[str, str], str] = {}
+    resources: dict[str, str] = {}
+    training: dict[str, tuple[Any, Mapping[str, str]]] = {}
+    sources: dict[str, str] = {}
+    contrast: dict[str, str] = {}
+    for job in jobs:
+        spec = job.spec
+        if isinstance(spec, PretrainJob):
+            train = spec.encoder.train
+            assert train is not None
+            weights |= known(job.parts[0], spec.base_fingerprint)
+            for option, found in spec.model_fingerprints.items():
+                weights[loaded.models[job.parts[0]][option]] = found
+            data[train.data] = spec.data_fingerprint
+            splits[train.data, "train"] = spec.data_fingerprint  # of a task, on whose texts it is trained
+            splits |= {(task, train.select_split): spec.selection_fingerprint or "" for task in train.selecting}
+            if spec.resources is not None:
+                training[job.parts[0]] = spec.resources, spec.resource_fingerprints
+        elif isinstance(spec, EvaluateJob):
+            weights |= known(job.parts[0], spec.encoder_fingerprint)
+            splits[spec.task.name, spec.split] = spec.data_fingerprint
+        elif isinstance(spec, FinetuneJob):
+            weights |= known(job.parts[0], spec.encoder_fingerprint)
+            data[spec.task.name] = spec.data_fingerprint
+            resources |= spec.resource_fingerprints
+        elif isinstance(spec, AttackJob):
+            resources |= spec.resource_fingerprints
+            sources[job.parts[3]] = spec.attack.source
+        elif isinstance(spec, ContrastJob):
+            contrast[spec.contrast.name] = spec.data_fingerprint
+    return Facts(
+        encoders=loaded.encoders,
+        tasks=loaded.tasks,
+        attacks={
+            label: spec.model_copy(update={"source": sources[label]}) if label in sources else spec
+            for label, spec in loaded.attacks.items()
+        },
+        resources=loaded.resources,
+        data=data,
+        sizes=dict.fromkeys(loaded.tasks, MANY),
+        weights=weights,
+        models=loaded.models,
+        splits=splits,
+        resource_weights=resources,
+        training=training,
+        strategies=loaded.strategies,
+        building=loaded.building,
+        contrast={
+            task: tuple((spec, contrast[spec.name]) for spec in sets if spec.name in contrast)
+            for task, sets in loaded.contrast.items()
+        },
+    )
+
+
+def known(name: str, fingerprint: str | None) -> dict[str, str]:
+    return {} if fingerprint is None else {name: fingerprint}
+
+
+def profile_of(run: Path, suite: str) -> str | None:
+    """A RUN is named `<suite>` or `<suite>-<profile>`."""
+    return run.name.removeprefix(suite).removeprefix("-") or None
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_todays_suites_give_the_stored_plan(run: Path) -> None:
+    """The bundled suite, planned on the data, weights and resources of the stored jobs, gives their keys."""
+    stored = planned(run)
+    loaded = loading.load(stored.suite.name, registry=Registry(), profile=profile_of(run, stored.suite.name))
+    found = make_plan(loaded.suite, facts(loaded, stored.jobs))
+    assert {job.name: job.key for job in found.jobs} == {job.name: job.key for job in stored.jobs}
+    assert [job.key for job in found.jobs] == [job.key for job in stored.jobs]
