@@ -17,13 +17,21 @@ from rbench.plan import Facts, make_plan
 from rbench.registry import Registry
 from rbench.spec import (
     AttackJob,
+    AttackSpec,
+    BuildJob,
+    Choice,
     ContrastJob,
+    EncoderSpec,
     EvaluateJob,
     FinetuneJob,
     Job,
     Plan,
     PretrainJob,
     Record,
+    ResourceProfile,
+    Source,
+    TaskSpec,
+    TrainSpec,
 )
 
 REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
@@ -142,3 +150,40 @@ def test_todays_suites_give_the_stored_plan(run: Path) -> None:
     found = make_plan(loaded.suite, facts(loaded, stored.jobs))
     assert {job.name: job.key for job in found.jobs} == {job.name: job.key for job in stored.jobs}
     assert [job.key for job in found.jobs] == [job.key for job in stored.jobs]
+
+
+# ------------------------------------------------------------------------------ jobs of kinds that no RUN there holds
+
+TRAINED = EncoderSpec(
+    name="e",
+    base="b",
+    train=TrainSpec(objective="simcse", data="corpus", steps=10, select_by=("stsb", "sickr"), options={"head": "mlp"}),
+)
+TASK = TaskSpec(name="t", kind="single", columns=("text",), labels=("no", "yes"))
+SWAP = AttackSpec(name="swap", recipe="PWWSRen2019", needs=("synonyms",))
+PROFILE = ResourceProfile(name="p", synonyms=Source(kind="mini"))
+OTHERS: dict[str, tuple[Any, tuple[str, ...], int]] = {
+    "83be8207": (PretrainJob(encoder=TRAINED, data_fingerprint="d", selection_fingerprint="s"), (), 0),
+    "23f80534": (BuildJob(encoder="e", what=Choice(name="positives"), task=TASK, data_fingerprint="d"), ("y", "x"), 1),
+    "97fe0505": (
+        AttackJob(
+            encoder="e",
+            strategy=Choice(name="clean"),
+            task=TASK,
+            data_fingerprint="d",
+            attack=SWAP,
+            resources=PROFILE,
+            resource_fingerprints={"synonyms": "f"},
+            num_examples=3,
+            split="train",
+        ),
+        ("y", "x"),
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("stored", OTHERS)
+def test_jobs_of_other_kinds_have_the_keys_that_they_had(stored: str) -> None:
+    spec, needs, seed = OTHERS[stored]
+    assert Job.make(spec, ("e",), needs, seed).key[:8] == stored
