@@ -1,0 +1,93 @@
+"""Fine-tuning strategies: three epochs over 16 rows, and the victim's logits, head and scores afterwards."""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rbench.finetune import sample_split
+from rbench.spec import Outcome, Training
+from rbench.tasks import TaskData
+from tests.golden import formula, world
+from tests.golden.case import Case, Value
+from tests.golden.world import SENTENCES
+
+FOLDER = "rbench/finetune"
+TRAINING = Training(epochs=3, batch_size=4, learning_rate=5e-3, max_length=24)
+SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
+    "clean": ({},),
+    "freelb": (
+        {},
+        {"adv_lr": 1.0, "adv_init_mag": 0.5, "adv_max_norm": 0.8},
+        {"adv_lr": 0.2, "adv_init_mag": 0.1, "adv_max_norm": 0.3, "norm_type": "linf"},
+    ),
+    "adversarial": ({"min_cosine": 0.0}, {"until": "budget", "clean_epochs": 0, "keep": "last", "candidates": 10}),
+    "pregenerated": ({}, {"texts": "successes"}),
+    "probe": ({}, {"c": [0.5]}),
+}
+
+
+def strategy(name: str, folder: Path) -> Value:
+    module = importlib.import_module(f"rbench.finetune.{name}")
+    settings = [setting(module, options, world.data(), folder) for options in SETTINGS[name]]
+    return {"defaults": module.Options().model_dump(mode="json"), "settings": settings}
+
+
+def probe(folder: Path) -> Value:
+    """Also on three labels of which no training row has the second: its weights are 0, and it is never predicted."""
+    module = importlib.import_module("rbench.finetune.probe")
+    return {**strategy("probe", folder), "never seen": setting(module, {}, world.data(labels=3), folder)}
+
+
+def setting(module: Any, options: dict[str, Any], data: TaskData, folder: Path) -> Value:
+    more: dict[str, Any] = {}
+    if hasattr(module, "NEEDS"):
+        more["resources"] = world.resources(folder)
+    chosen = module.Options.model_validate(options)
+    if hasattr(chosen, "attack"):
+        more["generated"] = generated(data)
+    with formula.portable_dropout():
+        victim, scores = module.run(
+            world.encoder(folder),
+            data,
+            TRAINING,
+            chosen,
+            seed=3,
+            device="cpu",
+            progress=lambda done, total, text: None,
+            **more,
+        )
+    logits = world.logits(victim, SENTENCES)
+    return {
+        "options": options,
+        "scores": scores,
+        "logits": [formula.digest(column) for column in logits.T],
+        "predictions": logits.argmax(dim=1).tolist(),
+        "head": formula.digest(victim.head.weight),
+        "bias": victim.head.bias.tolist(),
+    }
+
+
+def generated(data: TaskData) -> list[Outcome]:
+    """Outcomes of an attack that put the words of every text in another order, with success on every second."""
+    made = []
+    for i, example in enumerate(sample_split(data, "train", None, 3)):
+        (text,) = example.texts
+        words = text.split()
+        made.append(
+            Outcome(
+                example_id=example.id,
+                status=("succeeded", "failed", "succeeded", "skipped")[i % 4],
+                original=example.texts,
+                perturbed=None if i % 4 == 3 else (" ".join([*words[2:], *words[:2]]),),
+                label=int(example.label or 0),
+            )
+        )
+    return made
+
+
+def cases() -> list[Case]:
+    computed = {name: partial(strategy, name) for name in SETTINGS} | {"probe": probe}
+    return [Case(f"finetune/{name}", (f"{FOLDER}/{name}.py",), compute) for name, compute in computed.items()]
