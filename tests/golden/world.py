@@ -77,10 +77,12 @@ def resources(folder: Path) -> Resources:
 
 
 def victim(folder: Path, task: TaskSpec) -> attack.Victim:
-    """A victim whose words matter: a wide head over vectors that move."""
-    classifier = EncoderClassifier(encoder(folder), len(task.labels), max_length=64)
+    """A victim of two minds: a wide head, its bias such that no label has more of the sentences than another."""
+    classifier = EncoderClassifier(encoder(folder), len(task.labels), max_length=64).eval()
     formula.fill(classifier.head, size=2.0, prefix=task.name)
-    return attack.Victim(classifier.eval(), "golden", max_length=64, backend="torch")
+    with torch.no_grad():
+        classifier.head.bias -= logits(classifier, SENTENCES).mean(dim=0)
+    return attack.Victim(classifier, "golden", max_length=64, backend="torch")
 
 
 def examples(task: TaskSpec, of: attack.Victim) -> list[Example]:
