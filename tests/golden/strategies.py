@@ -1,4 +1,4 @@
-"""Fine-tuning strategies: three epochs over 16 rows, and the victim's logits, head and scores afterwards."""
+"""Fine-tuning strategies: two epochs over 16 rows, and the victim's logits, head and scores afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.golden.case import Case, Value
 from tests.golden.world import SENTENCES
 
 FOLDER = "rbench/finetune"
-TRAINING = Training(epochs=3, batch_size=4, learning_rate=5e-3, max_length=24)
+TRAINING = Training(epochs=2, batch_size=4, learning_rate=5e-3, max_length=24)
 SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "clean": ({},),
     "freelb": (
@@ -23,7 +23,10 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
         {"adv_lr": 1.0, "adv_init_mag": 0.5, "adv_max_norm": 0.8},
         {"adv_lr": 0.2, "adv_init_mag": 0.1, "adv_max_norm": 0.3, "norm_type": "linf"},
     ),
-    "adversarial": ({"min_cosine": 0.0}, {"until": "budget", "clean_epochs": 0, "keep": "last", "candidates": 10}),
+    "adversarial": (
+        {"min_cosine": 0.0},
+        {"until": "budget", "clean_epochs": 0, "keep": "last", "min_cosine": 0.0, "epochs": 2},
+    ),
     "pregenerated": ({}, {"texts": "successes"}),
     "probe": ({}, {"c": [0.5]}),
 }
@@ -66,7 +69,7 @@ def setting(module: Any, options: dict[str, Any], data: TaskData, folder: Path) 
         "logits": [formula.digest(column) for column in logits.T],
         "predictions": logits.argmax(dim=1).tolist(),
         "head": formula.digest(victim.head.weight),
-        "bias": victim.head.bias.tolist(),
+        "bias": dict(zip(data.spec.labels, victim.head.bias.tolist(), strict=True)),
     }
 
 

@@ -53,7 +53,7 @@ def network(folder: Path, name: str = "base", *, dropout: float = 0.1, hidden: i
         attention_probs_dropout_prob=0.0,
     )
     made = transformers.BertForMaskedLM(config)
-    formula.fill(made, prefix=name)
+    formula.fill(made, size=1.0, prefix=name)  # wild enough that each word matters
     made.tie_weights()
     made.save_pretrained(folder / name)
     return folder / name
