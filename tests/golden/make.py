@@ -23,14 +23,38 @@ SHOWN = 5
 
 
 def make(case: Case, scratch: Path, folder: Path = VALUES) -> str:
-    """Write what the case gives now; returns why not, or nothing."""
-    now, recorded = Golden(versions(case), plain(case.compute(scratch))), read(case, folder)
+    """Write what the case gives now, unless that is what is recorded; returns why not, or nothing."""
+    now, recorded = computed(case, scratch), read(case, folder)
     if recorded is not None:
         changed = differences(recorded.value, now.value)
         if changed and not raised(now.versions, recorded.versions):
             return refusal(case, now, changed)
+        if not changed and not differences(now.value, recorded.value) and other(now, recorded) is None:
+            return ""
     write(case, now, folder)
     return ""
+
+
+def problem(case: Case, now: Golden, recorded: Golden | None) -> str:
+    """What is to be said where the case is not as recorded; nothing where it is."""
+    if recorded is None:
+        return f"{case.name} has no golden value: run python -m tests.golden.make"
+    if (file := other(now, recorded)) is not None:
+        was, is_ = (golden.versions.get(file, 1) for golden in (recorded, now))
+        return f"{file} was at {was} when {case.name} was made, and is at {is_}: run python -m tests.golden.make"
+    changed = differences(recorded.value, now.value)
+    return refusal(case, now, changed) if changed else ""
+
+
+def computed(case: Case, scratch: Path) -> Golden:
+    """What the case gives now."""
+    return Golden(versions(case), plain(case.compute(scratch)))
+
+
+def other(now: Golden, recorded: Golden) -> str | None:
+    """A file whose VERSION is another than the one recorded; None where there is none."""
+    files = {**recorded.versions, **now.versions}
+    return next((file for file in files if now.versions.get(file, 1) != recorded.versions.get(file, 1)), None)
 
 
 def refusal(case: Case, now: Golden, changed: list[str]) -> str:

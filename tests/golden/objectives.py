@@ -116,7 +116,7 @@ def settle(model: nn.Module) -> None:
 
 
 def step(built: Any, texts: list[str]) -> Value:
-    """One step of length 1 down the gradient: the losses before it, each with its gradient by part of the network."""
+    """One step of length 0.25 down the gradient: the losses before it, each with its gradient by part of the network."""
     inputs = built.collate([built.features(text) for text in texts])
     losses: dict[str, Tensor] = built.model(**inputs)
     trained = {name: p for name, p in built.model.named_parameters() if p.requires_grad}
@@ -131,7 +131,7 @@ def step(built: Any, texts: list[str]) -> Value:
     length = torch.cat([g.flatten() for g in slopes["loss"].values()]).norm()
     with torch.no_grad():
         for name, gradient in slopes["loss"].items():
-            trained[name].sub_(gradient / length)
+            trained[name].sub_(gradient / (4 * length))
     return found
 
 

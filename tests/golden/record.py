@@ -13,7 +13,7 @@ from tests.golden.versions import Versions
 VALUES = Path(__file__).with_name("values")
 RELATIVE = 1e-4
 """A formula that is another moves a number by more; another processor or PyTorch by less."""
-ABSOLUTE = 1e-6
+ABSOLUTE = 1e-5
 
 
 class Golden(NamedTuple):
