@@ -116,7 +116,7 @@ def settle(model: nn.Module) -> None:
 
 
 def step(built: Any, texts: list[str]) -> Value:
-    """One step of length 0.25 down the gradient: the losses before it, each with its gradient by part of the network."""
+    """A step of length 0.25 down the gradient: the losses before it, each with its gradient by part of the network."""
     inputs = built.collate([built.features(text) for text in texts])
     losses: dict[str, Tensor] = built.model(**inputs)
     trained = {name: p for name, p in built.model.named_parameters() if p.requires_grad}
