@@ -130,6 +130,39 @@ def test_a_probe_knows_two_labels_of_three_when_no_training_row_has_the_third(fo
     assert accuracy(victim, data) > 0.8
 
 
+@pytest.mark.parametrize(("labels", "seen"), [(3, (0, 2)), (4, (0, 1, 3))])
+def test_a_probe_gives_a_label_that_it_never_saw_no_chance(folder: Path, labels: int, seen: tuple[int, ...]) -> None:
+    """Probabilities are those of the regression over the labels seen, and 0 for the other."""
+    from sklearn.linear_model import LogisticRegression
+
+    encoder, data = tiny.encoder(folder), tiny.data()
+    spec = data.spec.model_copy(update={"labels": tuple("abcd"[:labels])})
+
+    def relabelled(split: str) -> list[Example]:
+        # The second of three labels has half of the good texts, so that the regression has a row for each label.
+        kinds = [int(e.label or 0) * (1 + (i % 4 == 3) * (len(seen) - 2)) for i, e in enumerate(data.split(split))]
+        return [e._replace(label=seen[kind]) for e, kind in zip(data.split(split), kinds, strict=True)]
+
+    examples = {split: relabelled(split) for split in data.sizes}
+    victim, _ = probe.run(
+        encoder,
+        replace(data, spec=spec, examples=examples),
+        TRAINING,
+        probe.Options(c=(1.0,)),
+        seed=0,
+        device="cpu",
+        progress=quiet,
+    )
+    x = {split: encoder.encode([e.texts[0] for e in examples[split]]) for split in ("train", "test")}
+    regression = LogisticRegression(C=1.0, max_iter=1000).fit(x["train"], [e.label for e in examples["train"]])
+    with torch.no_grad():
+        found = torch.softmax(victim.head(torch.from_numpy(x["test"])), -1).numpy()
+    assert regression.classes_.tolist() == list(seen)
+    assert np.allclose(found[:, list(seen)], regression.predict_proba(x["test"]), atol=1e-4)
+    (unseen,) = set(range(labels)) - set(seen)
+    assert not found[:, unseen].any()
+
+
 def test_a_probe_is_not_fitted_to_one_label(folder: Path) -> None:
     data = tiny.data()
     data = data.with_train([example for example in data.split("train") if example.label == 1])

@@ -38,6 +38,8 @@ from tests.golden.versions import raised
         ({"defaults": {"a": 1}}, {"defaults": {"a": 1, "b": 2}}, False),
         ({"defaults": {"a": 1}}, {"defaults": {"a": 2}}, True),
         ({"defaults": {"a": 1}}, {"defaults": {}}, True),
+        ({"defaults": {"a": 1e-6}}, {"defaults": {"a": 1.01e-6}}, True),
+        ({"defaults": {"a": {"b": 0.5}}}, {"defaults": {"a": {"b": 0.5}}}, False),
         (float("nan"), float("nan"), True),
     ],
 )
