@@ -30,6 +30,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
         {},
         {"lam": 1.0, "temperature": 0.5, "K": 2, "divergence": "kl", "direction": "gradient"},
         {"lam": 1.0, "head": "mlp", "distribution": "dimensions", "divergence": "linf", "norm": "linf"},
+        *({"lam": 1.0, "temperature": 0.5, "divergence": name} for name in ("js", "symmetric-kl", "l2")),
     ),
     "robustembed": (
         {"lambda1": 1.0},
