@@ -9,10 +9,8 @@ TextFooler on 60 texts of MR took 0.28 s a text in one process with two threads 
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import signal
-import sys
 import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -20,6 +18,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from rbench import processes
 from rbench.attack.engine import POOLED, Cell, Engine, How
 from rbench.errors import JobError, RbenchError
 from rbench.spec import Outcome
@@ -72,11 +71,12 @@ class Workers:
 
     def warm_up(self, largest: int) -> None:
         """Begin, in the background, to import what processes need, if the `largest` cell's examples are worth them."""
-        if self.count > 1 and largest > FEW and (context := _context()).get_start_method() == "forkserver":
+        if self.count > 1 and largest > FEW and (context := processes.context()).get_start_method() == "forkserver":
             from multiprocessing import forkserver
 
             context.set_forkserver_preload([__name__])
-            forkserver.ensure_running()
+            with processes.starting():
+                forkserver.ensure_running()
 
     def run(self, cell: Cell, examples: Iterable[Example]) -> Iterator[Outcome]:
         """One outcome an example, in the order in which they end; several processes begin with the longest.
@@ -145,10 +145,11 @@ class _Worker:
 
     @classmethod
     def start(cls, how: How, threads: int) -> _Worker:
-        context = _context()
+        context = processes.context()
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, how, threads), daemon=True, name="rbench worker")
-        process.start()
+        with processes.starting():
+            process.start()
         theirs.close()  # so that its end is noticed
         return cls(process, ours)
 
@@ -190,11 +191,6 @@ def _length(example: Example) -> int:
 @dataclass(frozen=True)
 class _Done:
     backend: str
-
-
-def _context() -> Any:
-    """A server process that has imported everything forks workers in no time; where there is none, a fresh start."""
-    return multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
 
 
 class _ParentGone(Exception):
