@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from greenlet import GreenletExit
 from textattack import Attack
 from textattack.attack_results import FailedAttackResult, SkippedAttackResult, SuccessfulAttackResult
 
@@ -36,7 +37,7 @@ def run(
     """Attack `examples`; one outcome each, in the order in which they end.
 
     An outcome depends on (seed, attack name, example id) and on nothing that runs before or beside it. An example on
-    which the attack raises gives an outcome `errored` with the traceback.
+    which the attack raises, SystemExit too, gives an outcome `errored` with the traceback.
 
     Args:
         build: makes the attack, as `rbench.attack.build` does; called once for each example under way at a time.
@@ -65,9 +66,9 @@ def _attacked(
     start = inference.clock()
     try:
         outcome = _outcome(attack, example, label, task, oracle)
-    except RbenchError:
+    except (RbenchError, KeyboardInterrupt, GreenletExit):
         raise
-    except Exception:
+    except BaseException:  # sys.exit too: an attack ends its example, not the run
         attack.clear_cache()
         outcome = Outcome(
             example_id=example.id,
