@@ -237,15 +237,13 @@ def _write_tables(prepared: Prepared) -> list[str]:
     wanted_tables = [wanted for wanted in suite.tables if asked.get(wanted.metric, suite.attacks)]
     if not wanted_tables:
         return []
-    folder = prepared.run / "tables"
-    folder.mkdir(parents=True, exist_ok=True)
-    shown = []
+    store, shown = Store(prepared.run), []
     for wanted in wanted_tables:
         name = wanted.metric if wanted.layout == "paper" else f"{wanted.metric}-{wanted.layout}"
         name += f"-picked-by-{wanted.pick}" if wanted.pick is not None else ""
         for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
             text = table(prepared.run, metric=wanted.metric, layout=wanted.layout, fmt=fmt, pick=wanted.pick)
-            (folder / f"{name}.{ending}").write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+            store.write_table(f"{name}.{ending}", text)
             if fmt == "markdown":
                 shown.append(text)
     return shown

@@ -132,13 +132,13 @@ def load_module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        if not isinstance(error, Exception):
+        if isinstance(error, KeyboardInterrupt):
             raise
         raise SuiteError(f"{path}:{_line(error, path)}: importing it fails: {type(error).__name__}: {error}") from error
     return module
 
 
-def _line(error: Exception, path: Path) -> int:
+def _line(error: BaseException, path: Path) -> int:
     """The last line of `path` that an import error passed through."""
     if isinstance(error, SyntaxError) and error.filename == str(path) and error.lineno:
         return error.lineno

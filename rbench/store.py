@@ -89,6 +89,18 @@ class Store:
                 "Run the suite again to write it anew; finished jobs are kept."
             ) from error
 
+    def write_table(self, name: str, text: str) -> Path:
+        """Keep a table under this file name, whole; an older one is replaced, and stands where this one fails."""
+        path = self.root / "tables" / name
+        try:
+            _write(path, text.rstrip("\n"))
+        except StoreError as error:
+            raise StoreError(
+                f"{error} The results in {self.root} are kept: `rbench table {self.root}` prints the table, and the "
+                "same `rbench run` writes it once there is room."
+            ) from error
+        return path
+
     # ---------------------------------------------------------------------------------------------------- records
 
     def folder(self, job: Job) -> Path:
@@ -277,11 +289,16 @@ def _write(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.name}.tmp")
     with _as_store_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(text.encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        try:
+            with temporary.open("wb") as file:
+                file.write(text.encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
         _sync_folder(path.parent)
 
 

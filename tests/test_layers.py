@@ -15,6 +15,7 @@ FREE = {"errors"}  # everything may import these
 ALLOWED: dict[str, set[str]] = {
     "spec": set(),
     "search_path": set(),
+    "processes": set(),
     "progress": {"spec"},
     "provenance": {""},
     "registry": {"spec"},
@@ -31,12 +32,16 @@ ALLOWED: dict[str, set[str]] = {
     "tasks": {"spec", "registry", "mini", "hub"},
     "resources": {"spec", "registry", "mini", "encoders", "hub", "inference", "vectors"},
     "geometry": {"spec", "encoders", "inference", "resources", "wordswap"},
-    "train": {"spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
+    "train": {
+        *("spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"),
+        "processes",
+    },
     "evaluate": {"spec", "encoders", "tasks", "score"},
     "finetune": {"spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
     "build": {"spec", "train", "tasks", "geometry"},
     "attack": {
-        *("spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "inference", "vectors")
+        *("spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "inference", "vectors"),
+        "processes",
     },
     "cache": {"spec"},
     "store": {"spec"},

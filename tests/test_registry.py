@@ -158,6 +158,7 @@ def test_a_module_is_loaded_from_its_path_once_and_again_when_it_changes(tmp_pat
     ("source", "place"),
     [
         ("x = 1\ndef f(:\n", "2: importing it fails: SyntaxError"),
+        ("import sys\nsys.exit(0)\n", "2: importing it fails: SystemExit"),
         ("\n\nimport no_such_module_x\n", "3: .*ModuleNotFound"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -213,6 +214,23 @@ def test_a_half_written_record_does_not_exist(tmp_path: Path, monkeypatch: pytes
         with pytest.raises(KeyboardInterrupt):
             store.write_record(make_record(JOB))
     assert store.record(JOB) == make_record(JOB, "failed")
+
+
+def test_a_table_is_there_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    path = store.write_table("asr.md", "the old table\n\n")
+    assert path == tmp_path / "tables" / "asr.md" and path.read_text() == "the old table\n"
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError) as caught:
+        store.write_table("asr.md", "the new table")
+    assert str(caught.value).startswith(f"{path} cannot be written: No space left on device. The results in {tmp_path}")
+    assert f"are kept: `rbench table {tmp_path}`" in str(caught.value)
+    assert path.read_text() == "the old table\n"
+    assert [file.name for file in path.parent.iterdir()] == ["asr.md"]
 
 
 def test_the_layout_is_the_documented_one(tmp_path: Path) -> None:

@@ -132,6 +132,13 @@ class PartOfSpeech(_PartOfSpeech):  # type: ignore[misc]
     def clear_cache(self) -> None:
         """Nothing: the resource remembers tags, and they do not depend on the example."""
 
+    def _check_constraint(self, transformed_text: Any, reference_text: Any) -> bool:
+        # Chinese characters are segmented anew with what stands for a word: it may be none of the words any more.
+        modified = transformed_text.attack_attrs["newly_modified_indices"]
+        if any(i >= min(transformed_text.num_words, reference_text.num_words) for i in modified):
+            return False
+        return bool(super()._check_constraint(transformed_text, reference_text))
+
     def _get_pos(self, before_ctx: list[str], word: str, after_ctx: list[str]) -> str:
         words = [*before_ctx, word, *after_ctx]
         tag: str = self._pos_tag(words, words.index(word))  # upstream: the first occurrence in the window

@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from greenlet import GreenletExit
 from textattack import Attack
 from textattack.attack_results import FailedAttackResult, SkippedAttackResult, SuccessfulAttackResult
 
 from rbench import inference
+from rbench.attack.lean import LeanAttack
+from rbench.attack.text import LeanText
 from rbench.errors import JobError, RbenchError
 from rbench.spec import AttackSpec, Outcome, Status, TaskSpec
 from rbench.tasks import Example
@@ -36,7 +39,8 @@ def run(
     """Attack `examples`; one outcome each, in the order in which they end.
 
     An outcome depends on (seed, attack name, example id) and on nothing that runs before or beside it. An example on
-    which the attack raises gives an outcome `errored` with the traceback.
+    which the attack raises, SystemExit too, gives an outcome `errored` with the traceback. One in which TextAttack sees
+    no word is skipped under a reason of its own, and the victim is not asked.
 
     Args:
         build: makes the attack, as `rbench.attack.build` does; called once for each example under way at a time.
@@ -65,9 +69,9 @@ def _attacked(
     start = inference.clock()
     try:
         outcome = _outcome(attack, example, label, task, oracle)
-    except RbenchError:
+    except (RbenchError, KeyboardInterrupt, GreenletExit):
         raise
-    except Exception:
+    except BaseException:  # sys.exit too: an attack ends its example, not the run
         attack.clear_cache()
         outcome = Outcome(
             example_id=example.id,
@@ -102,7 +106,19 @@ def _label(example: Example, task: TaskSpec) -> int:
 def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracle: Oracle | None) -> Outcome:
     victim = attack.goal_function.model
     truncated = victim.is_truncated(example.texts[0] if len(example.texts) == 1 else example.texts)
-    result = attack.attack(as_input(example.texts, task), label)
+    given = as_input(example.texts, task)
+    text = LeanText(given)
+    if not text.num_words:
+        return Outcome(
+            example_id=example.id,
+            status="skipped",
+            skip_reason="no words",
+            original=example.texts,
+            label=label,
+            truncated=truncated,
+        )
+    usual = type(attack).attack in (Attack.attack, LeanAttack.attack)
+    result = attack.attack(text if usual else given, label)
     before, after = result.original_result, result.perturbed_result
     words = before.attacked_text.words
     common: dict[str, Any] = {
@@ -118,8 +134,8 @@ def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracl
     if common["status"] == "skipped":
         return Outcome(**common)
     changed = len(before.attacked_text.all_words_diff(after.attacked_text))
-    given = after.attacked_text.tokenizer_input
-    perturbed = (given,) if isinstance(given, str) else tuple(given)
+    texts = after.attacked_text.tokenizer_input
+    perturbed = (texts,) if isinstance(texts, str) else tuple(texts)
     similarity = after.attacked_text.attack_attrs.get("similarity_score")
     share = changed / len(words) if words else 0.0
     return Outcome(

@@ -17,8 +17,13 @@ from typing import Any
 from textattack.shared import AttackedText
 from textattack.shared.utils import words_from_text
 
+from rbench.attack._textattack import swapped
+
 CHINESE = re.compile("[\u4e00-\u9fff]")
 """TextAttack's own test for text that has to be segmented."""
+
+_PRIVATE = range(0xE000, 0xF900)
+"""Characters without a meaning, which are in no word."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -66,8 +71,18 @@ class LeanText(AttackedText):  # type: ignore[misc]
         return super().replace_words_at_indices(indices, new_words)
 
     def generate_new_attacked_text(self, new_words: Iterable[str]) -> LeanText:
-        """A new text with each word replaced by that of `new_words`, as upstream makes it."""
-        made = super().generate_new_attacked_text(new_words)
+        """A new text with each word replaced by that of `new_words`, as upstream makes it.
+
+        Upstream joins the columns with a token and splits them there again, so a text that has the token in it comes
+        apart. Of such a text the columns are joined with a character that it has not.
+        """
+        words = list(new_words)
+        parts = [*self._text_input.values(), *words]
+        token = self.SPLIT_TOKEN
+        if any(token in part for part in parts):
+            token = next(char for char in map(chr, _PRIVATE) if not any(char in part for part in parts))
+        with swapped(AttackedText, "SPLIT_TOKEN", token):
+            made = super().generate_new_attacked_text(words)
         return LeanText(made._text_input, made.attack_attrs)
 
     def all_words_diff(self, other_attacked_text: AttackedText) -> set[int]:

@@ -9,19 +9,20 @@ TextFooler on 60 texts of MR took 0.28 s a text in one process with two threads 
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import signal
-import sys
 import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
+from rbench import processes
 from rbench.attack.engine import POOLED, Cell, Engine, How
 from rbench.errors import JobError, RbenchError
+from rbench.registry import Registry
 from rbench.spec import Outcome
 from rbench.tasks import Example
 
@@ -51,11 +52,20 @@ def sensible(device: str) -> int:
     return max(1, min(cores(), MOST, memory // MEMORY_EACH))
 
 
+def foreign(cell: Cell) -> bool:
+    """Whether the attack of a cell is a Python file that did not come with rbench."""
+    bundled = (root.folder.resolve() for root in Registry().folders("attacks") if root.origin == "rbench")
+    return cell.path is not None and cell.path.resolve().parent not in bundled
+
+
 class Workers:
     """Runs cells in `count` processes, which start with the first cell that is large enough, and stay.
 
+    An attack that is a user's own file never runs in this process, also where `count` is 1: what ends a process
+    (`os._exit`, a crash of native code) then ends one job, and the run goes on.
+
     Args:
-        count: processes; 1: this one.
+        count: processes; 1: this one, but for users' own attacks.
         how: what each of them is to do.
     """
 
@@ -72,11 +82,12 @@ class Workers:
 
     def warm_up(self, largest: int) -> None:
         """Begin, in the background, to import what processes need, if the `largest` cell's examples are worth them."""
-        if self.count > 1 and largest > FEW and (context := _context()).get_start_method() == "forkserver":
+        if self.count > 1 and largest > FEW and (context := processes.context()).get_start_method() == "forkserver":
             from multiprocessing import forkserver
 
             context.set_forkserver_preload([__name__])
-            forkserver.ensure_running()
+            with processes.starting():
+                forkserver.ensure_running()
 
     def run(self, cell: Cell, examples: Iterable[Example]) -> Iterator[Outcome]:
         """One outcome an example, in the order in which they end; several processes begin with the longest.
@@ -86,7 +97,8 @@ class Workers:
                 what the victim or a resource raises is raised here.
         """
         todo = deque(examples)
-        if self.count == 1 or (len(todo) <= FEW and not self._others):
+        enough = self.count > 1 and len(todo) > FEW
+        if not self._others and not (todo and (enough or foreign(cell))):
             yield from self._here.run(cell, todo)
             return
         try:
@@ -111,11 +123,14 @@ class Workers:
         self._others = []
 
     def _shared_out(self, cell: Cell, todo: deque[Example]) -> Iterator[Outcome]:
+        self._here = Engine(self.how)  # what it held, the processes hold from now on
         while len(self._others) < self.count:
             self._others.append(_Worker.start(self.how, max(1, cores() // self.count)))
-        pooled = max(1, min(self.how.pooled or POOLED["cpu"], len(todo) // (ROUNDS * self.count)))
+        at_once = self.how.pooled or POOLED["cpu" if self.count > 1 else self.how.device.split(":")[0]]
+        pooled = max(1, min(at_once, len(todo) // (ROUNDS * self.count)))
         todo = deque(sorted(todo, key=_length, reverse=True))  # the longest first: the last ones end together
         for worker in self._others:
+            worker.file = cell.path if foreign(cell) else None
             worker.send((cell, pooled))
             worker.last_sent = False
         for _ in range(pooled + (AHEAD if len(todo) > ROUNDS * self.count else 0)):
@@ -142,13 +157,16 @@ class _Worker:
     connection: Connection
     backend: str = ""
     last_sent: bool = field(default=False)
+    file: Path | None = None
+    """The user's own file behind the attack under way."""
 
     @classmethod
     def start(cls, how: How, threads: int) -> _Worker:
-        context = _context()
+        context = processes.context()
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, how, threads), daemon=True, name="rbench worker")
-        process.start()
+        with processes.starting():
+            process.start()
         theirs.close()  # so that its end is noticed
         return cls(process, ours)
 
@@ -175,7 +193,8 @@ class _Worker:
         code = self.process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
         memory = " It may have run out of memory: use fewer --workers." if code == -signal.SIGKILL else ""
-        return JobError(f"a worker process ended {how}.{memory} Run the command again to go on where it was.")
+        own = f" The attack's file {self.file} may have ended it: see that it does not." if self.file else ""
+        return JobError(f"a worker process ended {how}.{memory}{own} Run the command again to go on where it was.")
 
     def end(self) -> None:
         self.connection.close()
@@ -190,11 +209,6 @@ def _length(example: Example) -> int:
 @dataclass(frozen=True)
 class _Done:
     backend: str
-
-
-def _context() -> Any:
-    """A server process that has imported everything forks workers in no time; where there is none, a fresh start."""
-    return multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
 
 
 class _ParentGone(Exception):
@@ -236,7 +250,7 @@ def _serve(connection: Connection, how: How, threads: int) -> None:
                 parent.send(_Done(engine.backend(cell)))
             except _ParentGone:
                 raise
-            except Exception as error:
+            except BaseException as error:  # sys.exit in a user's file too
                 said = isinstance(error, RbenchError)
                 parent.send(error if said else JobError(f"a worker process failed:\n{traceback.format_exc()}"))
                 while True:

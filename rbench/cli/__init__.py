@@ -10,7 +10,9 @@ import io
 import sys
 
 from rbench.cli import training_verbs  # puts its verbs beside the others
-from rbench.cli.verbs import app
+from rbench.cli.console import silence, tell
+from rbench.cli.verbs import BAD_INPUT, app
+from rbench.errors import RbenchError
 
 __all__ = ["app", "main", "training_verbs"]
 
@@ -22,4 +24,10 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError, ValueError):
                 stream.reconfigure(errors="backslashreplace")
-    app()
+    try:
+        app()
+    except (OSError, RbenchError) as error:  # help that cannot be printed; what a verb meets, it tells itself
+        silence(sys.stdout)
+        said = f"standard output cannot be written: {error.strerror}" if isinstance(error, OSError) else str(error)
+        tell(f"error: {said}")
+        raise SystemExit(BAD_INPUT) from error

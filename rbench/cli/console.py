@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from rbench.errors import RbenchError
 
 
 def is_terminal(stderr: bool = False) -> bool:
@@ -31,13 +36,34 @@ _CONTROLS = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) 
 
 
 def say(text: str = "") -> None:
-    """Print a line for the user to keep: results go to standard output."""
-    print(harmless(text), flush=True)
+    """Print a line for the user to keep: results go to standard output.
+
+    Where nobody reads on (`| head`), nothing more is printed, and the work goes on.
+
+    Raises:
+        RbenchError: standard output cannot be written, for instance because a disk is full.
+    """
+    try:
+        print(harmless(text), flush=True)
+    except BrokenPipeError:
+        silence(sys.stdout)
+    except OSError as error:
+        silence(sys.stdout)
+        raise RbenchError(f"standard output cannot be written: {error.strerror}") from error
 
 
 def tell(text: str) -> None:
-    """Print a line about the work: to standard error, so that results can be piped."""
-    print(harmless(text), file=sys.stderr, flush=True)
+    """Print a line about the work: to standard error, so that results can be piped; lost where that is closed."""
+    try:
+        print(harmless(text), file=sys.stderr, flush=True)
+    except OSError:
+        silence(sys.stderr)
+
+
+def silence(stream: TextIO) -> None:
+    """Let all that is printed from now on vanish, and what waits to be written: Python would try it again at exit."""
+    with contextlib.suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:

@@ -72,7 +72,7 @@ def headline(outcome: Outcome, labels: tuple[str, ...]) -> str:
     else:
         said.append(f"predicted {name(outcome.original_prediction)}")
     if outcome.status == "skipped":
-        said.append("wrong before any change")
+        said.append("no words to change" if outcome.skip_reason == "no words" else "wrong before any change")
     else:
         said += [f"{outcome.num_queries} queries", f"{outcome.num_words_changed} of {outcome.num_words} words changed"]
     if outcome.oracle_label is not None:

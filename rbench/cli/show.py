@@ -71,8 +71,14 @@ def _about(n: int) -> str:
 
 def result(run: RunResult) -> None:
     """The suite's tables on standard output; below them, on standard error, how it went and what to do about it."""
-    for table in run.tables:
-        say(table.rstrip("\n") + "\n")
+    try:
+        for table in run.tables:
+            say(table.rstrip("\n") + "\n")
+    finally:
+        _ending(run)
+
+
+def _ending(run: RunResult) -> None:
     tell(f"{run.complete} jobs complete; results are in {run.run}")
     for record in run.failed:
         tell(f"failed: {record.job.name}: {_last_line(record)}")

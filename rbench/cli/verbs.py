@@ -78,6 +78,9 @@ def verb(resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
             except RbenchError as error:
                 tell(f"error: {error}")
                 raise typer.Exit(BAD_INPUT) from error
+            except OSError as error:  # a full disk, a folder without access, a name that is too long
+                tell(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+                raise typer.Exit(BAD_INPUT) from error
             except KeyboardInterrupt as error:
                 tell(f"Interrupted. {resume}".rstrip())
                 raise typer.Exit(INTERRUPTED) from error

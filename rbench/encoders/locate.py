@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from rbench import hub
+from rbench.encoders.modules import modules
 from rbench.errors import ResourceError
 from rbench.spec import EncoderSpec
 from rbench.vectors import vector_files
@@ -97,10 +97,9 @@ def transformer_folder(folder: Path) -> Path:
     """The folder with config.json and weights: `folder`, or where modules.json (sentence-transformers) puts it.
 
     Raises:
-        ResourceError: there are modules other than transformer, pooling, one linear Dense and normalisation; or
-            modules.json is damaged.
+        ResourceError: as `rbench.encoders.modules.modules`.
     """
-    return folder / next((path for kind, path in _modules(folder) if kind == "Transformer"), "")
+    return folder / next((path for kind, path in modules(folder) if kind == "Transformer"), "")
 
 
 def transform_folder(folder: Path) -> Path | None:
@@ -109,45 +108,10 @@ def transform_folder(folder: Path) -> Path | None:
     Raises:
         ResourceError: as `transformer_folder`.
     """
-    dense = next((path for kind, path in _modules(folder) if kind == "Dense"), None)
+    dense = next((path for kind, path in modules(folder) if kind == "Dense"), None)
     if dense is not None:
         return folder / dense
     return folder / TRANSFORM if (folder / TRANSFORM / TRANSFORM_ABOUT).is_file() else None
-
-
-def _modules(folder: Path) -> list[tuple[str, str]]:
-    """Kind and path of what modules.json lists: a transformer, pooling, and what rbench can do after it."""
-    modules = folder / "modules.json"
-    if not modules.is_file():
-        return []
-    try:
-        listed = [
-            (str(entry["type"]).rsplit(".", 1)[-1], str(entry.get("path", "")))
-            for entry in json.loads(modules.read_text())
-        ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResourceError(f"{modules}: not a list of sentence-transformers modules ({error})") from error
-    for _, part in listed:
-        if PurePosixPath(part).is_absolute() or ".." in PurePosixPath(part).parts:
-            raise ResourceError(f"{modules}: the path {part!r} leaves the model's folder")
-    dense = [path for kind, path in listed if kind == "Dense"]
-    foreign = {kind for kind, _ in listed} - {"Transformer", "Pooling", "Dense", "Normalize"}
-    if len(dense) > 1 or any(not _is_linear(folder / path) for path in dense):
-        foreign.add("Dense")
-    if foreign:
-        raise ResourceError(
-            f"{folder}: its modules.json asks for {', '.join(sorted(foreign))}; rbench reads sentence-transformers "
-            "models made of a transformer, pooling, at most one Dense without an activation, and normalisation only"
-        )
-    return listed
-
-
-def _is_linear(dense: Path) -> bool:
-    try:
-        activation = json.loads((dense / "config.json").read_text(encoding="utf-8"))["activation_function"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return str(activation).endswith(".Identity")
 
 
 def flow_missing() -> str:

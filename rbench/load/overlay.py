@@ -12,10 +12,23 @@ from rbench.registry import unknown
 from rbench.spec import Suite
 
 _SETTABLE = frozenset(Suite.model_fields) - {"profiles"}
+_NOT_YET = {"claims": "`claims` mean nothing yet; take them out"}
+"""Keys that a later version will read. They are refused, so that nobody believes that they are checked."""
 _DEEP = ("training", "num_examples")
 """Keys whose mappings a profile completes; all other keys it replaces."""
 _SHORT_FOR = {"resources": "profile", "num_examples": "default"}
 """What a plain value under these keys stands for, once single parts of it are set."""
+
+
+def refuse_not_yet(located: Located, problems: Problems) -> Located:
+    """`located` without the keys that mean nothing yet, each of which is a problem."""
+    for key in _NOT_YET.keys() & located.data.keys():
+        problems.add(located.key_at((key,)), _NOT_YET[key])
+    return located.only(located.data.keys() - _NOT_YET.keys())
+
+
+def _unknown_key(key: str) -> str:
+    return _NOT_YET.get(key) or unknown("key", key, _SETTABLE)
 
 
 def apply_profile(located: Located, profile: str | None, problems: Problems) -> Located:
@@ -67,10 +80,10 @@ def check_profiles(located: Located, chosen: str | None, problems: Problems) -> 
             continue
         for key in content:
             if key not in _SETTABLE:
-                problems.add(part.key_at((key,)), unknown("key", key, _SETTABLE))
+                problems.add(part.key_at((key,)), _unknown_key(key))
         if name != chosen:
             found = Problems()
-            as_chosen = _merge(located, part).put(("profiles",), Located({}))
+            as_chosen = refuse_not_yet(_merge(located, part), Problems()).put(("profiles",), Located({}))
             check(Suite, as_chosen, found)
             check_purpose(as_chosen, found)
             inside = {*part.values.values(), *part.keys.values()}
@@ -89,7 +102,7 @@ def apply_override(located: Located, override: str, problems: Problems) -> Locat
         problems.add(argument, "expected KEY=VALUE, for instance --set num_examples=100 or --set training.epochs=1")
         return located
     if steps[0] not in _SETTABLE:
-        problems.add(argument, unknown("key", steps[0], _SETTABLE))
+        problems.add(argument, _unknown_key(steps[0]))
         return located
     try:
         value = parse(text, argument, problems, fixed_place=True)

@@ -15,7 +15,7 @@ from rbench.load.choices import Chosen, choices, names
 from rbench.load.consistency import check_maps, check_purpose, check_repeats
 from rbench.load.entries import Entries
 from rbench.load.modules import check_module, module_of, modules, needs_of
-from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of
+from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of, refuse_not_yet
 from rbench.load.places import Located, Problems, read, shown
 from rbench.registry import Registry, unknown
 from rbench.spec import (
@@ -124,7 +124,7 @@ def _load(
     problems: Problems,
     own: Mapping[str, Located] | None = None,
 ) -> Loaded:
-    merged = apply_profile(located, profile, problems)
+    merged = refuse_not_yet(apply_profile(located, profile, problems), problems)
     for override in overrides:
         merged = apply_override(merged, override, problems)
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}

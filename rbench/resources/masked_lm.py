@@ -85,8 +85,10 @@ class MaskedLM:
         from transformers import AutoModelForMaskedLM, AutoTokenizer
 
         try:
-            model, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
-            tokenizer = AutoTokenizer.from_pretrained(folder)
+            model, info = AutoModelForMaskedLM.from_pretrained(
+                folder, output_loading_info=True, trust_remote_code=False
+            )
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         except Exception as error:  # transformers, safetensors and json raise a dozen kinds for one fact
             raise ResourceError(f"masked LM {folder.name}: {folder} cannot be read: {error}") from error
         lost = sorted(set(info["missing_keys"]) - set(getattr(model, "_tied_weights_keys", None) or ()))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from rbench.encoders.modules import modules
 from rbench.errors import ResourceError
 from rbench.inference import Batched, Memo, Network, Row, rows_of
 
@@ -69,12 +70,14 @@ def sentence_transformer(folder: Path, device: str, backend: str = "auto") -> Se
     """A sentence-transformers (or plain transformers) folder; its own pooling and normalisation hold.
 
     Raises:
-        ResourceError: it cannot be read.
+        ResourceError: it cannot be read, or its modules.json asks for code that rbench does not know.
     """
     from sentence_transformers import SentenceTransformer
 
+    modules(folder)  # sentence-transformers would import what it does not know from the folder
     try:
-        model = SentenceTransformer(str(folder), device=device, local_files_only=True).float().eval()
+        model = SentenceTransformer(str(folder), device=device, local_files_only=True, trust_remote_code=False)
+        model = model.float().eval()
     except Exception as error:  # a dozen kinds for one fact: the folder cannot be read
         raise ResourceError(f"sentence encoder {folder.name}: {folder} cannot be read: {error}") from error
 

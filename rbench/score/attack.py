@@ -11,9 +11,10 @@
 | seconds    | mean seconds of one process over succeeded and failed; of the machine, not of the victim alone |
 
 These are TextAttack's definitions (textattack/metrics/attack_metrics), on unrounded counts: aua = clean x (1 - asr)
-holds exactly. An example on which the attack raised is `errored`; it leaves every denominator, so `total` is without
-it. A metric whose denominator is 0 has the value None (TextAttack says 0 or nan). Shares have Wilson 95% intervals,
-means have Student's t 95% intervals. oracle_asr is None where the task has no oracle.
+holds exactly. An example on which the attack raised is `errored`; one in which TextAttack sees no word, so that nothing
+can be replaced, is `wordless`, whatever the victim says of it. Both leave every denominator: `total` is without them.
+A metric whose denominator is 0 has the value None (TextAttack says 0 or nan). Shares have Wilson 95% intervals, means
+have Student's t 95% intervals. oracle_asr is None where the task has no oracle.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Tally:
     failed: int = 0
     skipped: int = 0
     errored: int = 0
+    wordless: int = 0
+    """Examples in which TextAttack sees no word."""
     truncated: int = 0
     """Examples cut to the victim's maximal length, of any status."""
     oracle_valid: int | None = None
@@ -60,14 +63,16 @@ class Tally:
         """
         seen = list(outcomes)
         status = Counter(outcome.status for outcome in seen)
+        wordless = sum(outcome.skip_reason == "no words" for outcome in seen)
         successes = [outcome for outcome in seen if outcome.status == "succeeded"]
         if oracle is None:
             oracle = any(outcome.oracle_label is not None for outcome in successes)
         return cls(
             succeeded=status["succeeded"],
             failed=status["failed"],
-            skipped=status["skipped"],
+            skipped=status["skipped"] - wordless,
             errored=status["errored"],
+            wordless=wordless,
             truncated=sum(outcome.truncated for outcome in seen),
             oracle_valid=sum(outcome.oracle_label == outcome.label for outcome in successes) if oracle else None,
             queries=Sample.of(o.num_queries for o in seen if o.status in ("succeeded", "failed")),
@@ -89,6 +94,7 @@ class Tally:
             ) from None
         return cls(
             **counts,
+            wordless=record.counts.get("wordless", 0),
             oracle_valid=valid,
             queries=Sample(*means["queries"]),
             perturbed=Sample(*means["perturbed"]),
@@ -105,6 +111,7 @@ class Tally:
             failed=sum(tally.failed for tally in tallies),
             skipped=sum(tally.skipped for tally in tallies),
             errored=sum(tally.errored for tally in tallies),
+            wordless=sum(tally.wordless for tally in tallies),
             truncated=sum(tally.truncated for tally in tallies),
             oracle_valid=None if None in valid or not valid else sum(count or 0 for count in valid),
             queries=Sample.pooled(tally.queries for tally in tallies),
@@ -119,7 +126,7 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """All examples but the errored ones."""
+        """All examples but the errored and the wordless ones."""
         return self.attacked + self.skipped
 
     def share(self, metric: AttackMetric) -> tuple[int, int]:
@@ -148,8 +155,8 @@ class Tally:
         return {metric: self.score(metric) for metric in METRICS}
 
     def counts(self) -> dict[str, int]:
-        """What a record keeps beside its scores."""
-        return {name: getattr(self, name) for name in _COUNTS}
+        """What a record keeps beside its scores; `wordless` only where there are any, as in records made before it."""
+        return {name: getattr(self, name) for name in _COUNTS} | ({"wordless": self.wordless} if self.wordless else {})
 
 
 def _oracle_valid(record: Record, score: Score) -> int | None:
@@ -166,5 +173,5 @@ def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> di
 
 
 def attack_counts(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[str, int]:
-    """How many examples succeeded, failed, were skipped, errored, truncated; see `Tally.counts`."""
+    """How many examples succeeded, failed, were skipped, errored, truncated, wordless; see `Tally.counts`."""
     return Tally.of(outcomes, oracle).counts()

@@ -32,6 +32,8 @@ class Outcome(Strict):
     seconds: float = 0.0
     """What the example took one process: its own steps, and its share of the batches that it was in."""
     error: str | None = None
+    skip_reason: Literal["no words"] | None = None
+    """Why an example was skipped that has nothing to attack, whatever the victim says of it; None: it was misread."""
 
 
 class Prediction(Strict):

@@ -158,7 +158,6 @@ class Suite(Strict):
     """Overrides of the tasks' Training, for all tasks or, one level down, by task name."""
     tables: tuple[TableSpec, ...] = ()
     """What is printed at the end; where the file says nothing, ASR of attacks, correlations of evaluations."""
-    claims: tuple[dict[str, Any], ...] = ()
     profiles: dict[str, dict[str, Any]] = {}
     """Named sets of overrides, chosen with --profile."""
 
@@ -168,6 +167,8 @@ class Suite(Strict):
         if not isinstance(value, Mapping):
             return value
         value = dict(value)
+        if value.get("claims") in ([], ()):  # plans that were stored when there was such a field
+            del value["claims"]
         for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds", "tables", "notes"):
             if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):
                 value[key] = [value[key]]

@@ -25,7 +25,7 @@ log = logging.getLogger("rbench")
 
 
 def run_job(job: Job, context: Context) -> Record:
-    """Run one job and store its record. An error becomes a failed record; Ctrl-C passes through."""
+    """Run one job and store its record. An error, or an exit, becomes a failed record; Ctrl-C passes through."""
     started, clock = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), time.perf_counter()
 
     def source(**more: Any) -> Provenance:
@@ -57,7 +57,9 @@ def run_job(job: Job, context: Context) -> Record:
             record = builds.build(job, spec, context, source)
         else:
             record = evaluations.evaluate(job, spec, context, source)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a user's module may call sys.exit
         text = str(error) if isinstance(error, RbenchError) else traceback.format_exc()
         log.error("%s failed: %s", job.name, str(error) or type(error).__name__)
         record = Record(job=job, status="failed", provenance=source(), error=text)

@@ -87,6 +87,11 @@ class Grid:
         """Every attack job, cell by cell in the suite's order."""
         return [run for cell in self.cells.values() for run in cell.runs]
 
+    @property
+    def wordless(self) -> bool:
+        """Whether any example had no words to attack. Only then do tables speak of such."""
+        return any(cell.pooled.wordless for cell in self.cells.values())
+
     def has_oracle(self, task: str) -> bool:
         """Whether the true label of any text of this task can be read off the text (the embedded world)."""
         return any(run.spec.task.name == task and run.spec.task.generator is not None for run in self.runs)

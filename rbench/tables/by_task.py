@@ -44,7 +44,7 @@ def by_task(grid: Grid, metric: AttackMetric) -> Table:
         header=tuple(header),
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
-        cells=tuple(described(cell, metric) for cell in grid.cells.values()),
+        cells=tuple(described(cell, metric, grid.wordless) for cell in grid.cells.values()),
         notes=notes(grid, grid.tasks, (*definitions(SHOWN), sizes(grid, "asr", grid.tasks))),
         interval=interval_note(grid, "asr"),
     )

@@ -21,6 +21,7 @@ _DTYPES = {
     "seed": "int64",
     "example_id": "string",
     "status": "string",
+    "skip_reason": "string",
     "original": "string",
     "perturbed": "string",
     "original_columns": "string",

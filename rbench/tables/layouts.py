@@ -66,7 +66,7 @@ def paper(grid: Grid, metric: AttackMetric) -> Table:
         header=(*header, *(["Avg."] if len(tasks) > 1 else [])),
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
-        cells=tuple(described(cell, metric) for cell in grid.cells.values() if cell.task in tasks),
+        cells=tuple(described(cell, metric, grid.wordless) for cell in grid.cells.values() if cell.task in tasks),
         notes=notes(grid, tasks, (*definitions({kind for _, kind in columns}), sizes(grid, metric, tasks))),
         interval=interval_note(grid, metric),
     )
@@ -85,13 +85,14 @@ def full(grid: Grid, metric: AttackMetric) -> Table:
         for run in cell.runs:
             names: list[Entry] = [cell.attack, cell.encoder, *([cell.finetune] if several else []), cell.task]
             tally = run.tally
-            measured: list[Entry] = [None] * (3 + len(shown))
+            measured: list[Entry] = [None] * (3 + grid.wordless + len(shown))
             if tally is not None:
-                measured = [tally.total, tally.skipped, tally.errored]
+                measured = [tally.total, tally.skipped, tally.errored, *([tally.wordless] if grid.wordless else [])]
                 measured += [Number.of(tally.score(kind), kind) for kind in shown]
             rows.append((*names, run.job.seed, *measured))
-            cells.append(_full_cell(cell, run.job.seed, tally, metric))
+            cells.append(_full_cell(cell, run.job.seed, tally, metric, grid.wordless))
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task", "Seed", "n", "Skipped", "Errored"]
+    header += ["Without words"] if grid.wordless else []
     return Table(
         metric=metric,
         layout="full",
@@ -99,7 +100,7 @@ def full(grid: Grid, metric: AttackMetric) -> Table:
         rows=tuple(rows),
         groups=frozenset(groups),
         cells=tuple(cells),
-        notes=notes(grid, grid.tasks, (*definitions(shown), "n: all examples but the errored ones.")),
+        notes=notes(grid, grid.tasks, (*definitions(shown), _total(grid))),
         interval="Wilson 95% intervals; of queries and words perturbed, Student's t 95% intervals of the mean.",
     )
 
@@ -130,8 +131,13 @@ def definitions(metrics: Collection[AttackMetric]) -> list[str]:
     return [f"{MEANING[metric].title}: {MEANING[metric].definition}." for metric in _FULL if metric in metrics]
 
 
-def described(cell: Cell, metric: AttackMetric) -> dict[str, Any]:
-    """A cell for programs: its names, the metric with n and interval, what stands beside it."""
+def _total(grid: Grid) -> str:
+    more = " and those without words to replace" if grid.wordless else ""
+    return f"n: all examples but the errored ones{more}."
+
+
+def described(cell: Cell, metric: AttackMetric, wordless: bool = False) -> dict[str, Any]:
+    """A cell for programs: its names, the metric with n and interval, what stands beside it, `wordless` if asked."""
     score, pooled = cell.score(metric), cell.pooled
     return {
         "attack": cell.attack,
@@ -146,11 +152,13 @@ def described(cell: Cell, metric: AttackMetric) -> dict[str, Any]:
         "seed_sd": cell.seed_sd(metric),
         "skipped": pooled.skipped,
         "errored": pooled.errored,
+        **({"wordless": pooled.wordless} if wordless else {}),
     }
 
 
-def _full_cell(cell: Cell, seed: int, tally: Tally | None, metric: AttackMetric) -> dict[str, Any]:
+def _full_cell(cell: Cell, seed: int, tally: Tally | None, metric: AttackMetric, wordless: bool) -> dict[str, Any]:
     tally = tally or Tally()
+    counts = ("total", "skipped", "errored", "truncated", *(("wordless",) if wordless else ()))
     kinds = dict.fromkeys((*_FULL, metric))
     scores = {kind: tally.score(kind).model_dump(include={"value", "n", "low", "high"}) for kind in kinds}
     return {
@@ -160,6 +168,6 @@ def _full_cell(cell: Cell, seed: int, tally: Tally | None, metric: AttackMetric)
         "task": cell.task,
         "seed": seed,
         **scores[metric],
-        **{name: getattr(tally, name) for name in ("total", "skipped", "errored", "truncated")},
+        **{name: getattr(tally, name) for name in counts},
         "scores": scores,
     }

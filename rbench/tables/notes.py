@@ -48,15 +48,23 @@ def interval_note(grid: Grid, metric: AttackMetric) -> str:
 
 
 def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
-    """The n of each column, with what was skipped and errored."""
+    """The n of each column, with what was skipped, what errored and, where there are any, examples without words."""
     parts = []
     for task in tasks:
         there = [cell for cell in grid.cells.values() if cell.task == task and cell.present]
         if there:
             n = spanned(cell.score(metric).n for cell in there)
             skipped = spanned(cell.pooled.skipped for cell in there)
-            parts.append(f"{task} {n} (skipped {skipped}, errored {spanned(cell.pooled.errored for cell in there)})")
-    return f"n, the denominator of a cell: {'; '.join(parts) or 'nothing yet'}. Errored examples are in no denominator."
+            errored = spanned(cell.pooled.errored for cell in there)
+            wordless = spanned(cell.pooled.wordless for cell in there)
+            more = f", without words {wordless}" if wordless != "0" else ""
+            parts.append(f"{task} {n} (skipped {skipped}, errored {errored}{more})")
+    return f"n, the denominator of a cell: {'; '.join(parts) or 'nothing yet'}. {outside(grid)} are in no denominator."
+
+
+def outside(grid: Grid) -> str:
+    """Which examples no denominator has."""
+    return "Errored examples, and those without words to replace," if grid.wordless else "Errored examples"
 
 
 def spanned(values: Iterable[int]) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -153,6 +154,12 @@ def key(spec: TaskSpec, texts: Sequence[str]) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
+def check_unicode(text: str, what: str) -> None:
+    """ResourceError, beginning with `what`, where JSON's escapes made a text that no file can hold."""
+    if not text.isascii() and _SURROGATE.search(text):
+        raise ResourceError(f"{what} has half a character (a lone surrogate): not Unicode text")
+
+
 def normalised(text: str) -> str:
     """Lower case, letters and digits only; a text without any of them stays as it is."""
     lower = text.lower()
@@ -180,7 +187,7 @@ def _finite(value: Any) -> float | None:
         return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # JSON's integers may be larger than any float
         return None
     return number if math.isfinite(number) else None
 
@@ -212,9 +219,8 @@ def _text(spec: TaskSpec, row: Row, column: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ResourceError(f"{row.where}: `{column}` is {value!r}, not a text")
-    if not value.isascii() and _SURROGATE.search(value):
-        raise ResourceError(f"{row.where}: `{column}` has half a character (a lone surrogate): not Unicode text")
+        raise ResourceError(f"{row.where}: `{column}` is {reprlib.repr(value)}, not a text")
+    check_unicode(value, f"{row.where}: `{column}`")
     return value.strip()
 
 

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from rbench.errors import ResourceError
 from rbench.spec import ContrastSpec, TaskSpec
 from rbench.tasks import lines, local
-from rbench.tasks.clean import Columns, Example, Left, Reserved, Row, example, key, normalised
+from rbench.tasks.clean import Columns, Example, Left, Reserved, Row, check_unicode, example, key, normalised
 from rbench.tasks.data import content_hash
 
 _PART = re.compile(r"\{(\w+)\}")
@@ -135,6 +135,7 @@ def _identified(spec: ContrastSpec, read: Iterable[tuple[str, Mapping[str, Any]]
     for number, (where, values) in enumerate(read):
         given = values.get(spec.id)
         name = f"row {number}" if given is None else str(given)
+        check_unicode(name, f"{where}: contrast set `{spec.name}`: `{spec.id}`")
         if name in seen:
             raise ResourceError(
                 f"{where}: contrast set `{spec.name}`: `{spec.id}` is {name!r}, as at {seen[name]}; give each row one "

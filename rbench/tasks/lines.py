@@ -36,6 +36,8 @@ def _object(text: str, place: str) -> dict[str, Any]:
         value = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ResourceError(f"{place}: not JSON ({error})") from error
+    except ValueError as error:  # Python reads numbers of up to some thousand digits only
+        raise ResourceError(f"{place}: not JSON (a number of too many digits: {error})") from error
     if not isinstance(value, dict):
         raise ResourceError(f'{place}: a JSON object is wanted, like {{"text": ..., "label": ...}}')
     return value

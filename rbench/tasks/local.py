@@ -163,7 +163,7 @@ def _test_rows(root: Path, rule: Unsplit) -> list[int] | None:
         return None
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ResourceError(f"{path}: not JSON ({error})") from error
     if not isinstance(rows, list) or not all(isinstance(row, int) and not isinstance(row, bool) for row in rows):
         raise ResourceError(f"{path}: a list of zero-based row numbers is wanted")

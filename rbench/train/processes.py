@@ -6,15 +6,14 @@ the function's module alone, or where there is none, started fresh. What a funct
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
+from rbench import processes
 from rbench.errors import JobError
 
 CHUNK = 250
@@ -40,7 +39,7 @@ class Pool:
         self._executor: ProcessPoolExecutor | None = None
         if count < 2:
             return
-        context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+        context = processes.context()
         if context.get_start_method() == "forkserver":
             context.set_forkserver_preload([module])
         self._executor = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(begin, arguments))
@@ -55,8 +54,13 @@ class Pool:
     def map(self, function: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterator[list[R]]:
         """function(chunk) of each chunk of `items`, in their order. JobError where a process ended by itself."""
         chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+        if self._executor is None:
+            yield from map(function, chunks)
+            return
         try:
-            yield from (map if self._executor is None else self._executor.map)(function, chunks)
+            with processes.starting():  # which the first chunks do
+                found = self._executor.map(function, chunks)
+            yield from found
         except BrokenProcessPool as error:
             raise JobError("a process ended without a word; it may have run out of memory") from error
 

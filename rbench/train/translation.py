@@ -72,15 +72,17 @@ class Translator:
         from transformers import AutoConfig, MarianMTModel, MarianTokenizer
 
         folder = fetch(where)
-        kind = AutoConfig.from_pretrained(folder).model_type
-        if kind != "marian":
-            raise JobError(f"{where} is a model of type {kind}; back-translation takes MarianMT models.")
         try:
+            kind = AutoConfig.from_pretrained(folder, trust_remote_code=False).model_type
+            if kind != "marian":
+                raise JobError(f"{where} is a model of type {kind}; back-translation takes MarianMT models.")
             self.model: Any = MarianMTModel.from_pretrained(folder).float().eval().to(device)
             with warnings.catch_warnings():
                 # It recommends a package for a normalisation that it does not do.
                 warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
                 self.tokenizer: Any = MarianTokenizer.from_pretrained(folder)
+        except JobError:
+            raise
         except Exception as error:  # transformers and sentencepiece raise a dozen kinds for one fact: unreadable files
             raise JobError(f"{where} cannot be read as a MarianMT model with its tokenizer: {error}") from error
         self._beams = beams

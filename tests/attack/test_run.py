@@ -179,3 +179,48 @@ def test_a_spec_without_recipe_and_file_is_refused(single: attack.Victim, resour
 
     with pytest.raises(SuiteError, match="names no `recipe`"):
         attack.build(AttackSpec(name="nothing"), single, resources, world.SINGLE)
+
+
+class Leaves(BaseException):
+    """What is neither an error nor Ctrl-C."""
+
+
+@pytest.mark.parametrize("leaving", [SystemExit(0), SystemExit("enough"), GeneratorExit(), Leaves("gone")])
+@pytest.mark.parametrize("pooled", [1, 4])
+def test_an_attack_that_leaves_ends_its_example_and_no_more(
+    single: attack.Victim, resources: Resources, examples: list[Example], leaving: BaseException, pooled: int
+) -> None:
+    outcomes = run_leaving(single, resources, examples[:3], leaving, pooled)
+    assert sorted(o.status == "errored" for o in outcomes) == [False, False, True]
+    (errored,) = (o for o in outcomes if o.status == "errored")
+    assert errored.example_id == examples[1].id
+    assert errored.error is not None and type(leaving).__name__ in errored.error.splitlines()[-1]
+
+
+@pytest.mark.parametrize("pooled", [1, 4])
+def test_ctrl_c_is_no_outcome(
+    single: attack.Victim, resources: Resources, examples: list[Example], pooled: int
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_leaving(single, resources, examples[:3], KeyboardInterrupt(), pooled)
+
+
+def run_leaving(
+    victim: attack.Victim, resources: Resources, examples: list[Example], leaving: BaseException, pooled: int
+) -> list[Outcome]:
+    """Attack with a search that leaves so on the second example."""
+    spec = world.spec("textfooler")
+
+    def build() -> Any:
+        built = attack.build(spec, victim, resources, world.SINGLE)
+        search = built.search_method.perform_search
+
+        def perform_search(initial: Any) -> Any:
+            if initial.attacked_text.text == examples[1].texts[0]:
+                raise leaving
+            return search(initial)
+
+        built.search_method.perform_search = perform_search
+        return built
+
+    return list(attack.run(build, examples, spec=spec, task=world.SINGLE, seed=0, pooled=pooled))

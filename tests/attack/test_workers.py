@@ -15,7 +15,7 @@ from rbench import attack
 from rbench.attack import workers as module
 from rbench.attack.engine import Engine, oracle
 from rbench.errors import JobError
-from rbench.spec import Outcome
+from rbench.spec import AttackSpec, Outcome
 from rbench.tasks import Example
 from tests.attack import world
 
@@ -166,3 +166,69 @@ def test_only_the_embedded_world_has_an_oracle() -> None:
     read = oracle(world.SINGLE.model_copy(update={"generator": "mini-sentiment"}))
     row = world.mini.rows("mini-sentiment", "test")[0]
     assert read is not None and read((str(row["text"]),)) == row["label"]
+
+
+OWN = """
+import os, sys
+from textattack import Attack
+from textattack.goal_functions import UntargetedClassification
+from textattack.search_methods import GreedySearch
+from textattack.transformations import WordSwap
+from rbench.spec import Strict
+
+NEEDS = ()
+
+class Options(Strict):
+    pass
+
+class Swap(WordSwap):
+    def _get_replacement_words(self, word):
+        if word == "poison":
+            {action}
+        return [word[::-1]]
+
+def build(victim, resources, options):
+    {building}
+    return Attack(UntargetedClassification(victim), [], Swap(), GreedySearch())
+"""
+
+
+def own(cell: attack.Cell, folder: Path, action: str, building: str = "pass") -> attack.Cell:
+    """The cell with a user's own attack."""
+    path = folder / "own.py"
+    path.write_text(OWN.format(action=action, building=building))
+    return attack.Cell(**(vars(cell) | {"spec": AttackSpec(name="own"), "path": path}))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_attack_of_ones_own_that_ends_its_process_ends_its_job_alone(
+    count: int, cell: attack.Cell, examples: list[Example], tmp_path: Path
+) -> None:
+    exits = own(cell, tmp_path, "os._exit(3)")
+    fine = [examples[0], examples[1]._replace(texts=("poison " + examples[1].texts[0],), label=examples[1].label)]
+    with attack.Workers(count, HOW) as workers:
+        done = []
+        with pytest.raises(JobError, match=r"ended with exit code 3\. The attack's file .*own\.py may have ended it"):
+            for outcome in workers.run(exits, [*fine, *examples[2:4]]):
+                done.append(outcome)
+        assert {o.example_id for o in done} <= {e.id for e in examples[:4]} - {examples[1].id}
+        assert [o.example_id for o in workers.run(cell, examples[:1])] == [examples[0].id]  # the next job
+        assert workers.backend(cell) == "torch"
+
+
+def test_attacks_of_rbench_stay_in_this_process_where_one_is_asked_for(cell: attack.Cell, tmp_path: Path) -> None:
+    bundled = attack.Cell(**(vars(cell) | {"path": world.ROOT / "attacks" / "geometry.py"}))
+    assert [module.foreign(c) for c in (cell, bundled, own(cell, tmp_path, "pass"))] == [False, False, True]
+
+
+def test_nothing_to_do_starts_no_process(cell: attack.Cell, tmp_path: Path) -> None:
+    with attack.Workers(1, HOW) as workers:
+        assert list(workers.run(own(cell, tmp_path, "pass"), [])) == [] and not workers.started
+
+
+def test_a_file_that_leaves_while_the_attack_is_built_fails_the_job(
+    cell: attack.Cell, examples: list[Example], tmp_path: Path
+) -> None:
+    leaves = own(cell, tmp_path, "pass", "sys.exit(0)")
+    with attack.Workers(1, HOW) as workers, pytest.raises(JobError, match=r"a worker process failed:(.|\n)*SystemExit"):
+        list(workers.run(leaves, examples[:2]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import re
 import signal
@@ -15,8 +16,8 @@ import pytest
 
 import rbench
 from rbench import api
-from rbench.cli import main
-from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
+from rbench.cli import main, show
+from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, SuiteError
 from rbench.registry import Registry
 from rbench.spec import EncoderSpec, EvaluateJob, Job, Record, TaskSpec
 from tests.cli.conftest import Api, Shell, outcome
@@ -189,6 +190,51 @@ def test_a_bug_keeps_its_traceback(shell: Shell, mock: Api) -> None:
     mock.answers["run"] = ZeroDivisionError("a bug")
     result = shell("run", "quickstart")
     assert isinstance(result.exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.ENAMETOOLONG, errno.EACCES])
+def test_what_the_system_refuses_is_one_message_with_the_file(shell: Shell, mock: Api, number: int) -> None:
+    mock.answers["plan"] = OSError(number, os.strerror(number), "/some/file")
+    result = shell("plan", "quickstart")
+    assert (result.exit_code, result.stderr) == (2, f"error: /some/file: {os.strerror(number)}\n")
+
+
+COMMAND = [sys.executable, "-c", "import sys; from rbench.cli import main; main()"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("arguments", [["list", "attacks"], ["--help"], ["--version"]])
+def test_output_that_cannot_be_written_is_one_message(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ended.stderr == "error: standard output cannot be written: No space left on device\n"
+    assert ended.returncode == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_messages_that_cannot_be_written_stop_nothing() -> None:
+    with Path("/dev/full").open("wb") as full:
+        assert subprocess.run([*COMMAND, "plan", "quickstrt"], stdout=full, stderr=full).returncode == 2
+
+
+def test_a_reader_that_has_enough_ends_nothing_with_an_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run([*COMMAND, "list", "attacks"], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_where_results_are_is_said_also_when_the_tables_cannot_be_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(text: str) -> None:
+        raise RbenchError("full")
+
+    monkeypatch.setattr(show, "say", full)
+    with pytest.raises(RbenchError, match="full"):
+        show.result(api.RunResult(Path("here"), 3, tables=["| table |"]))
+    assert capsys.readouterr().err == "3 jobs complete; results are in here\n"
 
 
 def test_main_ends_with_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from rbench import load as loading
 from rbench.errors import SuiteError
@@ -246,6 +247,35 @@ def test_a_long_override_is_shortened(world: World) -> None:
     assert len(world.errors(None, "title=[" + "x" * 10_000)[0]) < 300
 
 
+CLAIMS = "`claims` mean nothing yet; take them out"
+
+
+@pytest.mark.parametrize("value", ["[{asr: below 5}]", "[]", "", "nonsense", "{a: 1}"])
+def test_claims_are_refused_whatever_they_say(world: World, value: str) -> None:
+    world.change("\nseeds:", f"\nclaims: {value}\nseeds:")
+    assert world.errors() == [f"my.yaml:11:1: {CLAIMS}"]
+
+
+@pytest.mark.parametrize("chosen", [None, "other"])
+def test_claims_of_a_profile_are_refused(world: World, chosen: str | None) -> None:
+    world.suite(SUITE.split("profiles:")[0] + "profiles:\n  other:\n    claims: [{asr: 1}]\n")
+    (error,) = world.errors(chosen)
+    assert error.startswith("my.yaml:") and error.endswith(f":5: {CLAIMS}")
+
+
+def test_claims_are_refused_from_the_command_line(world: World) -> None:
+    assert world.error(None, "claims=[]") == f"--set claims=[]: {CLAIMS}"
+
+
+def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) -> None:
+    suite = world.load().suite
+    stored = json.loads(suite.model_dump_json()) | {"claims": []}
+    assert Suite.model_validate_json(json.dumps(stored)) == suite
+    assert "claims" not in json.loads(suite.model_dump_json())
+    with pytest.raises(ValidationError, match="claims"):
+        Suite.model_validate(stored | {"claims": [{"asr": 1}]})
+
+
 # ------------------------------------------------------------------------------------------------ what may be wrong
 
 
@@ -256,7 +286,7 @@ def test_a_long_override_is_shortened(world: World) -> None:
         (
             "\nseeds:",
             "\nzzzzzzz:",
-            'my.yaml:11:1: unknown key "zzzzzzz"; valid are: attacks, build, claims, encoders, ',
+            'my.yaml:11:1: unknown key "zzzzzzz"; valid are: attacks, build, encoders, ',
         ),
         ("seeds: [0, 1]", "seeds: [0, 1.5]", "my.yaml:11:12: `seeds[1]`: expected a whole number, found 1.5"),
         ("seeds: [0, 1]", "seeds: [0, -1]", "my.yaml:11:12: `seeds[1]`: expected a number of at least 0, found -1"),

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from rbench.errors import ResourceError
+from rbench.errors import RbenchError, ResourceError
 from rbench.resources import Resources
 from rbench.resources.masked_lm import MaskedLM
 from rbench.resources.sentences import Sentences, sentence_transformer
 from rbench.spec import ResourceProfile, Source
+from rbench.train.translation import Translator
 from tests.attack import world
 
 
@@ -31,6 +34,26 @@ def test_a_model_without_a_head_is_no_masked_lm(tmp_path: Path) -> None:
         MaskedLM.open(folder, "cpu")
     with pytest.raises(ResourceError, match="cannot be read"):
         MaskedLM.open(tmp_path, "cpu")
+
+
+def test_python_code_of_a_model_is_not_run_and_nobody_is_asked(
+    lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr("builtins.input", lambda *args: "y")  # transformers asks on standard input, given the choice
+    folder = shutil.copytree(lm, tmp_path / "lm")
+    classes = {"AutoConfig": "evilmod.EvilConfig", "AutoModelForMaskedLM": "evilmod.EvilModel"}
+    config = json.loads((folder / "config.json").read_text()) | {"model_type": "evil", "auto_map": classes}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "evilmod.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w').close()\n")
+    for open_it in (
+        lambda: MaskedLM.open(folder, "cpu"),
+        lambda: sentence_transformer(folder, "cpu"),
+        lambda: Translator(str(folder), beams=1, device=torch.device("cpu")),
+    ):
+        with pytest.raises(RbenchError, match="cannot be read"):
+            open_it()
+        assert not (tmp_path / "executed").exists()
 
 
 def test_a_masked_lm_of_ours_comes_from_the_run_that_trained_it(lm: Path) -> None:

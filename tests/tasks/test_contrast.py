@@ -235,6 +235,13 @@ def test_a_repeated_id_is_named_with_both_its_places(write: Write, tmp_path: Pat
     assert f"{path}:2: contrast set `asked`: `pair_id` is '7', as at {path}:1; give each row" in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["\ud800", "a\udfffb"])
+def test_an_id_that_is_no_text_is_refused_before_it_is_to_be_stored(name: Any, write: Write, tmp_path: Path) -> None:
+    write("asked/test", [ROWS[0], ROWS[2] | {"pair_id": name}])
+    with pytest.raises(ResourceError, match=r"test\.jsonl:2: contrast set `asked`: `pair_id` has half a character"):
+        open_contrast(spec(), TASK, [tmp_path])
+
+
 def test_a_set_of_which_nothing_is_left_is_refused(write: Write, tmp_path: Path) -> None:
     write("asked/test", [row("a", "one", "two", 7, 7)])
     with pytest.raises(ResourceError, match=r"nothing is left of it \(1 label outside the map\)"):

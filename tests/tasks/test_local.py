@@ -76,7 +76,9 @@ def test_listed_rows_are_the_test_split_and_never_trained_on(write: Write, tmp_p
     assert "rows.json" in data.origin
 
 
-@pytest.mark.parametrize("content", ["{}", "[1.5]", "[true]", "[99]", "[1, 1]", "nonsense"])
+@pytest.mark.parametrize(
+    "content", ["{}", "[1.5]", "[true]", "[99]", "[1, 1]", "nonsense", "[" * 100_000, f"[{10**30}]", "[1" * 5000]
+)
 def test_a_list_of_rows_that_does_not_fit_is_refused(content: str, write: Write, tmp_path: Path) -> None:
     write("toy/all", reviews(10))
     (tmp_path / "rows.json").write_text(content)
@@ -167,6 +169,10 @@ GOOD = {"text": "fine", "label": 1}
         ({"text": 5, "label": 1}, r"test\.jsonl:2: `text` is 5, not a text"),
         ({"text": "a\ud800b", "label": 1}, "half a character"),
         ("[" * 100_000, r"test\.jsonl:2: not JSON"),
+        ('{"text": "x", "label": ' + "7" * 5001 + "}", r"test\.jsonl:2: not JSON \(a number of too many digits"),
+        ({"text": 10**4000, "label": 1}, r"test\.jsonl:2: `text` is 1000.{0,60}, not a text$"),
+        ('{"text": ' + "[" * 900 + "]" * 900 + ', "label": 1}', r"test\.jsonl:2: `text` is \[\[.{0,60}, not a text$"),
+        ('{"text": "x", "\\ud800": 1}', r"test\.jsonl:2: .*column `label`"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(line: Any, words: str, write: Write, tmp_path: Path) -> None:
@@ -191,6 +197,45 @@ def test_empty_texts_and_strange_labels_are_counted_and_placed(write: Write, tmp
     assert data.where["test: text is empty"] == [f"{tmp_path}/toy/test.jsonl:{n}" for n in (10, 11)]
     assert len(data.where["test: label outside the map"]) == 5
     assert data.split("test") == [("test:0", ("fine",), 1), ("test:11", ("ok",), 0), ("test:12", ("so",), 1)]
+
+
+@pytest.mark.parametrize("digits", [25, 309, 310, 401, 4000])
+@pytest.mark.parametrize("kind", ["single", "sts"])
+def test_a_label_too_large_for_a_number_is_none(kind: str, digits: int, write: Write, tmp_path: Path) -> None:
+    large = 10 ** (digits - 1)
+    pair = {"columns": ("a", "b"), "labels": (), "kind": "sts"} if kind == "sts" else {}
+    row = {"a": "x", "b": "y", "text": "x"}
+    key = "score" if kind == "sts" else "label"
+    for name in ("train", "validation"):
+        write(f"toy/{name}", [row | {"text": name, "a": name, key: 1}])
+    write("toy/test", [row | {"text": "z", "a": "z", key: 1}, row | {key: large}, row | {key: str(large)}])
+    left = 0 if kind == "sts" and digits < 310 else 2
+    assert open_task(task(**pair), [tmp_path]).dropped == ({"test: label outside the map": left} if left else {})
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+surrogates = st.text(st.characters(), max_size=6)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(anything | surrogates, anything | surrogates, st.sampled_from(["single", "sts", "unlabelled"]))
+def test_whatever_a_row_holds_is_an_example_or_is_named(
+    write: Write, tmp_path: Path, text: Any, label: Any, kind: str
+) -> None:
+    spec = task(kind=kind, labels=("bad", "good") if kind == "single" else (), columns=("text",))
+    good = {"text": "fine", "label": 1, "score": 1}
+    for name in ("train", "validation", "test"):
+        write(f"toy/{name}", [good | {"text": name}, {"text": text, "label": label, "score": label}])
+    try:
+        data = open_task(spec, [tmp_path])
+    except ResourceError as error:
+        assert "test.jsonl:2" in str(error) or "train.jsonl:2" in str(error)
+    else:
+        assert all(len(example.texts[0].encode()) for split in data.examples.values() for example in split)
 
 
 def test_nothing_left_is_an_error(write: Write, tmp_path: Path) -> None:
