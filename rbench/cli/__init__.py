@@ -9,10 +9,10 @@ import contextlib
 import io
 import sys
 
-from rbench.cli import training_verbs  # puts its verbs beside the others
+from rbench.cli import keeping_verbs, training_verbs  # put their verbs beside the others
 from rbench.cli.verbs import app
 
-__all__ = ["app", "main", "training_verbs"]
+__all__ = ["app", "keeping_verbs", "main", "training_verbs"]
 
 
 def main() -> None:
