@@ -94,14 +94,14 @@ def plan(suite: str | Path, options: Options | None = None) -> Planned:
     prepared = prepare(suite, options)
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
-    done = frozenset() if options.fresh else standing(store, prepared.plan).done
+    found = Standing({}, {}) if options.fresh else standing(store, prepared.plan)
     return Planned(
         plan=prepared.plan,
         jobs=jobs,
         run=prepared.run,
-        done=done,
+        done=found.done,
         estimates={job.key: cost for job in jobs if (cost := estimate(job, prepared)) is not None},
-        notes=prepared.notes,
+        notes=[*prepared.notes, *(found.problems[job.key] for job in jobs if job.key in found.problems)],
     )
 
 

@@ -21,7 +21,8 @@ from rbench.spec import AttackJob, BuildJob, ContrastJob, Job, Plan, Record, Sco
 from rbench.store import Store
 
 State = Literal["verified", "cannot be verified", "damaged", "not done"]
-REMEDY = "Delete the record, and the same rbench run makes it again."
+DELETE = "Delete the record, and the same rbench run makes it again."
+RESUME = "The same rbench run makes that good."
 CLOSE = 1e-9
 """Relative difference that the order of a sum may make."""
 
@@ -70,27 +71,28 @@ def _job(store: Store, job: Job) -> tuple[State, list[Finding]]:
         said = f"{store.root / 'plan.json'}: the key of {job.name} is not that of its content. Run the suite again."
         return "damaged", [Finding(said)]
     found = store.look(job)
-    wrong = [found.problem] if found.problem is not None else _linewise(store, job)
     record = found.record
-    if record is not None and record.status == "complete" and not wrong:
-        said = [*_recordwise(record)] or [*_recomputed(store, job, record)]
-        wrong = [f"{store.folder(job) / 'record.json'}: {text} {REMEDY}" for text in said]
+    complete = record is not None and record.status == "complete"
+    wrong = [found.problem] if found.problem is not None else _linewise(store, job, DELETE if complete else RESUME)
+    if record is not None and complete and not wrong:
+        texts = [*_recordwise(record)] or [*_recomputed(store, job, record)]
+        wrong = [f"{store.folder(job) / 'record.json'}: {text} {DELETE}" for text in texts]
     if wrong:
         return "damaged", [Finding(text) for text in wrong]
-    if record is None or record.status == "failed":
+    if record is None or not complete:
         return "not done", []
     return ("verified" if _evident(record) else "cannot be verified"), []
 
 
-def _linewise(store: Store, job: Job) -> list[str]:
+def _linewise(store: Store, job: Job, remedy: str) -> list[str]:
     """What is wrong with lines by themselves, of a job whose record does not contradict them."""
     read = store.read(job)
-    wrong = [f"{read.damage}. The same rbench run does again what they were of."] if read.damage else []
+    wrong = [f"{read.damage}. {remedy}"] if read.damage else []
     ids = Counter(line.outcome.example_id for line in read.lines if line.outcome is not None)
     again = [name for name, n in ids.items() if n > 1]
     if again:
         more = f", and {len(again) - 1} more are" if len(again) > 1 else ""
-        wrong.append(f"{read.path}: example {again[0]} is there more than once{more}. {REMEDY}")
+        wrong.append(f"{read.path}: example {again[0]} is there more than once{more}. {remedy}")
     return wrong
 
 

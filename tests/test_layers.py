@@ -47,33 +47,10 @@ ALLOWED: dict[str, set[str]] = {
     "verify": {"spec", "store", "score"},
     "texts": {"spec", "store"},
 }
-ANYTHING = {
-    "stages",
-    "prepare",
-    "estimate",
-    "adhoc",
-    "api",
-    "cards",
-    "export",
-    "training",
-    "",
-}  # "" is rbench/__init__.py
+ANYTHING = {"stages", "prepare", "adhoc", "api", "cards", "export", "training", ""}  # "" is rbench/__init__.py
 NOT_FOR_CLI = {"train", "finetune", "attack"}
-TORCH_FREE = [
-    "spec",
-    "registry",
-    "load",
-    "lineage",
-    "plan",
-    "score",
-    "store",
-    "standing",
-    "tables",
-    "verify",
-    "texts",
-    "cli",
-    "api",
-]
+TORCH_FREE = ["spec", "registry", "load", "lineage", "plan", "score", "store", "tables", "cli", "api"]
+TORCH_FREE += ["standing", "verify", "texts"]
 
 
 def units() -> list[tuple[str, Path]]:

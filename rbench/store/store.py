@@ -132,10 +132,6 @@ class Store(RunFolder):
         found = [self.look(job).record for job in plan.jobs] if plan is not None else []
         return [record for record in found if record is not None]
 
-    def done(self, plan: Plan) -> set[str]:
-        """Keys of the plan's jobs that need not run again. A failed job is not done."""
-        return {record.job.key for record in self.records(plan) if record.status == "complete"}
-
     def write_record(self, record: Record) -> None:
         """Keep a job's record, whole; an older one of the same job (a failed one, say) is replaced."""
         self.check_owner(record.job)
@@ -232,7 +228,9 @@ class Store(RunFolder):
         """
         read = self.read(job)
         if (other := next((line for line in read.lines if line.other_job), None)) is not None:
-            raise StoreError(f"{read.path}:{other.number}: {other.problem}. Choose another --out for this suite.")
+            raise StoreError(
+                f"{read.path}:{other.number}: {other.problem}. Choose another --out for this suite, or delete the line."
+            )
         kept: dict[str, Line] = {}
         errored = 0
         for line in read.lines:

@@ -215,7 +215,12 @@ def test_an_example_that_is_there_twice_is_named(old: tuple[Store, Job]) -> None
     store, job = old
     store.append(job, make_outcomes(job)[3])
     (finding,) = verify(store.root).findings
-    assert "example test:3 is there more than once" in finding.text
+    assert "example test:3 is there more than once. Delete the record" in finding.text
+    (store.folder(job) / "record.json").unlink()
+    (finding,) = verify(store.root).findings
+    assert "example test:3 is there more than once. The same rbench run makes that good" in finding.text
+    store.resume(job)
+    assert not verify(store.root).findings
 
 
 @pytest.mark.parametrize("run", sorted(file.parent for file in RUNS.glob("*/plan.json")), ids=lambda run: run.name)
