@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbench import load as loading
+from rbench import texts
 from rbench.cache import WeightCache, default_cache
 from rbench.errors import PlanError, RbenchError, ResourceError
+from rbench.estimate import Estimate, estimate
 from rbench.lineage import trained_root, weights_source
 from rbench.plan import select
 from rbench.prepare import Options, Prepared, prepare, prepare_loaded
@@ -26,8 +28,6 @@ from rbench.registry import Registry
 from rbench.spec import (
     CONTRAST,
     AttackJob,
-    ContrastJob,
-    EvaluateJob,
     Job,
     Metric,
     Outcome,
@@ -36,23 +36,17 @@ from rbench.spec import (
     Record,
     Strict,
 )
+from rbench.standing import Standing, errored, standing
 from rbench.store import Store
+from rbench.texts import strip
 from rbench.training import Trained, export, objectives, train
+from rbench.verify import verify
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from rbench.attack import Workers
     from rbench.stages import Context
-    from rbench.tasks import TaskData
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a job will cost: examples to attack and, roughly, model queries; or texts to encode or classify."""
-
-    examples: int
-    queries: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +71,8 @@ class RunResult:
     failed: list[Record] = field(default_factory=list)
     skipped: list[Job] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
+    errored: Mapping[str, int] = field(default_factory=dict)
+    """Examples of complete jobs on which the attack raised, by the type of what it raised."""
 
 
 class Check(Strict):
@@ -98,37 +94,15 @@ def plan(suite: str | Path, options: Options | None = None) -> Planned:
     prepared = prepare(suite, options)
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
-    done = frozenset() if options.fresh else frozenset(store.done(prepared.plan))
+    found = Standing({}, {}) if options.fresh else standing(store, prepared.plan)
     return Planned(
         plan=prepared.plan,
         jobs=jobs,
         run=prepared.run,
-        done=done,
-        estimates={job.key: cost for job in jobs if (cost := _estimate(job, prepared)) is not None},
-        notes=prepared.notes,
+        done=found.done,
+        estimates={job.key: cost for job in jobs if (cost := estimate(job, prepared)) is not None},
+        notes=[*prepared.notes, *(found.problems[job.key] for job in jobs if job.key in found.problems)],
     )
-
-
-def _estimate(job: Job, prepared: Prepared) -> Estimate | None:
-    """Queries grow with the number of words; queries_per_word is a rule of thumb that each attack's file carries."""
-    spec = job.spec
-    if isinstance(spec, EvaluateJob):
-        return Estimate(prepared.data[spec.task.name].sizes[spec.split])
-    if isinstance(spec, ContrastJob):
-        sets = prepared.contrast[spec.task.name]
-        return Estimate(next(data.texts for data in sets if data.spec.name == spec.contrast.name))
-    if not isinstance(spec, AttackJob):
-        return None
-    words = _mean_words(prepared.data[spec.task.name], spec.attack.protect.get(spec.task.kind, ()))
-    # Training texts are taken to be as long as test texts.
-    return Estimate(spec.num_examples, round(spec.num_examples * words * spec.attack.queries_per_word))
-
-
-def _mean_words(data: TaskData, protected: tuple[str, ...]) -> float:
-    """Mean words that an attack may change in a test text, from the first 200."""
-    examples = data.split("test")[:200]
-    open_columns = [i for i, column in enumerate(data.spec.columns) if column not in protected]
-    return sum(len(example.texts[i].split()) for example in examples for i in open_columns) / max(1, len(examples))
 
 
 def run(suite: str | Path, options: Options | None = None, *, progress: Progress | None = None) -> RunResult:
@@ -159,15 +133,19 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
     with store.lock():
+        prepared, found = _as_it_stands(store, prepared, options)
         cache = WeightCache(default_cache())
-        todo = _todo(jobs, set() if options.fresh else store.done(prepared.plan), cache)
+        todo = _todo(jobs, found.done, cache)
+        if not store.texts:
+            texts.check(todo, prepared.plan)
         _check_attacks(todo)
         reports.check(options.report_to)
         device = _device(options.device) if todo else "cpu"
         if options.fresh and (moved := store.set_aside()) is not None:
             progress.note(f"the old results are in {moved}")
         store.write_plan(prepared.plan)
-        for note in prepared.notes:
+        problems = [found.problems[job.key] for job in jobs if job.key in found.problems]
+        for note in (*prepared.notes, *problems, *texts.notes(prepared.plan)):
             progress.note(note)
         with _workers(todo, options, device, cache) as workers:
             context = Context(
@@ -189,8 +167,20 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
             )
             failed, skipped = _finished(todo, context)
         tables = _write_tables(prepared)
-    done = store.done(prepared.plan)
-    return RunResult(prepared.run, sum(job.key in done for job in jobs), failed, skipped, tables)
+    found = standing(store, prepared.plan)
+    done = sum(job.key in found.done for job in jobs)
+    return RunResult(prepared.run, done, failed, skipped, tables, errored(store, found, jobs))
+
+
+def _as_it_stands(store: Store, prepared: Prepared, options: Options) -> tuple[Prepared, Standing]:
+    """The suite with a plan that says whether the RUN keeps texts, and how its jobs stand; --fresh begins anew."""
+    plan = prepared.plan
+    store.texts = options.texts if options.fresh else texts.kept(store, plan, options.texts)
+    found = Standing({}, {}) if options.fresh else standing(store, plan)
+    for job in plan.jobs:
+        if job.key in found.problems:
+            store.check_owner(job)
+    return dataclasses.replace(prepared, plan=plan.model_copy(update={"texts": store.texts})), found
 
 
 def _finished(todo: list[Job], context: Context) -> tuple[list[Record], list[Job]]:
@@ -235,6 +225,8 @@ def _write_tables(prepared: Prepared) -> list[str]:
     suite = prepared.plan.suite
     asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.contrast, "positives": suite.build}
     wanted_tables = [wanted for wanted in suite.tables if asked.get(wanted.metric, suite.attacks)]
+    if not prepared.plan.texts:
+        wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]
     if not wanted_tables:
         return []
     store, shown = Store(prepared.run), []
@@ -249,7 +241,7 @@ def _write_tables(prepared: Prepared) -> list[str]:
     return shown
 
 
-def _todo(jobs: tuple[Job, ...], done: set[str], cache: WeightCache) -> list[Job]:
+def _todo(jobs: tuple[Job, ...], done: Collection[str], cache: WeightCache) -> list[Job]:
     """Jobs that must run: those not done, and done ones whose weights another needs and the cache no longer has."""
     todo: dict[str, Job] = {}
     needed: set[str] = set()
@@ -305,9 +297,12 @@ def attack(
 ) -> Iterator[Outcome]:
     """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
 
-    The outcomes go to a folder that is deleted afterwards; use a suite to keep results.
+    The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError where texts
+    are not to be kept, for they are what it shows.
     """
     options = options or Options()
+    if not options.texts:
+        raise PlanError("rbench attack shows texts, and none are to be kept; use rbench run --no-texts for numbers")
     registry = Registry(options.include)
     suite = {"name": "attack", "encoders": [encoder], "tasks": [task], "attacks": [attack], "num_examples": n}
     if task.startswith("mini-"):
@@ -316,9 +311,10 @@ def attack(
     with tempfile.TemporaryDirectory(prefix="rbench-attack-") as folder:
         prepared = prepare_loaded(loaded, dataclasses.replace(options, out=Path(folder)))
         result = run_prepared(prepared, options, progress or Silent())
-        if result.failed:
+        outcomes = Store(Path(folder)).outcomes(prepared.plan.jobs[-1])
+        if result.failed and len(outcomes) < n:  # a job that failed because examples errored has them all to show
             raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
-        yield from Store(Path(folder)).outcomes(prepared.plan.jobs[-1])
+        yield from outcomes
 
 
 def doctor(options: Options | None = None) -> list[Check]:
@@ -376,6 +372,8 @@ __all__ = [
     "objectives",
     "plan",
     "run",
+    "strip",
     "table",
     "train",
+    "verify",
 ]

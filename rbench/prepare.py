@@ -42,6 +42,8 @@ class Options:
     pooled: int | None = None
     """Examples under way at once in a process; None: what fits the device."""
     fresh: bool = False
+    texts: bool = True
+    """Whether outcomes keep their texts. A RUN that was begun without them goes on without them, whatever this says."""
     report_to: tuple[str, ...] = ()
     """Trackers that follow the training of encoders: `tensorboard`, `wandb`, whatever transformers knows."""
     logs: Path | None = None

@@ -46,11 +46,16 @@ ALLOWED: dict[str, set[str]] = {
     "cache": {"spec"},
     "store": {"spec"},
     "executors": {"spec"},
-    "tables": {"spec", "store", "score"},
+    "estimate": {"spec", "prepare", "tasks"},
+    "standing": {"spec", "store", "score"},
+    "tables": {"spec", "store", "score", "standing"},
+    "verify": {"spec", "store", "score"},
+    "texts": {"spec", "store"},
 }
 ANYTHING = {"stages", "prepare", "adhoc", "api", "cards", "export", "training", ""}  # "" is rbench/__init__.py
 NOT_FOR_CLI = {"train", "finetune", "attack"}
 TORCH_FREE = ["spec", "registry", "load", "lineage", "plan", "score", "store", "tables", "cli", "api"]
+TORCH_FREE += ["standing", "verify", "texts"]
 
 
 def units() -> list[tuple[str, Path]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -134,14 +135,19 @@ def test_a_long_torn_line_is_cut_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"{}", b"", b"garbage", b"[1]", b'{"job": 3, "outcome": {}}', b"\xff\xfe"])
-def test_damage_in_the_middle_names_file_and_line(tmp_path: Path, damage: bytes) -> None:
+def test_damage_in_the_middle_concerns_that_line_only(tmp_path: Path, damage: bytes) -> None:
     store = Store(tmp_path)
     path = fill(store, "a", "b", "c")
     lines = path.read_bytes().split(b"\n")
     lines[1] = damage
     path.write_bytes(b"\n".join(lines))
-    with pytest.raises(StoreError, match=r"outcomes\.jsonl:2 is not an outcome"):
-        store.outcomes(JOB)
+    assert [o.example_id for o in store.outcomes(JOB)] == ["a", "c"]
+    assert re.match(r"1 line is damaged in \S+outcomes\.jsonl \(line 2: ", store.read(JOB).damage or "")
+    resumed = store.resume(JOB)
+    assert [o.example_id for o in resumed.outcomes] == ["a", "c"]
+    assert "line 2" in resumed.notes[0] and "done again" in resumed.notes[0]
+    assert path.read_bytes() == b"\n".join([lines[0], *lines[2:]])
+    assert store.resume(JOB).notes == ()
 
 
 def test_of_two_outcomes_of_one_example_the_first_counts(tmp_path: Path) -> None:
@@ -176,7 +182,7 @@ def test_a_process_killed_at_any_moment_leaves_a_readable_store(tmp_path: Path) 
 # ------------------------------------------------------------------------------------------------ records and the plan
 
 
-def test_records_round_trip_and_failed_is_not_done(tmp_path: Path) -> None:
+def test_records_round_trip_and_replace_failed_ones(tmp_path: Path) -> None:
     store = Store(tmp_path)
     jobs = tuple(make_job(attack) for attack in ("pwws", "bae", "textfooler"))
     plan = Plan(suite=SUITE, jobs=jobs)
@@ -185,10 +191,9 @@ def test_records_round_trip_and_failed_is_not_done(tmp_path: Path) -> None:
     store.write_record(make_record(jobs[0]))
     assert store.plan() == plan
     assert store.record(jobs[0]) == make_record(jobs[0])
-    assert store.done(plan) == {jobs[0].key}
     assert [record.job.key for record in store.records()] == [jobs[0].key, jobs[1].key]
     store.write_record(make_record(jobs[1]))
-    assert store.done(plan) == {jobs[0].key, jobs[1].key}
+    assert [record.status for record in store.records()] == ["complete", "complete"]
     assert not list(tmp_path.rglob("*.tmp"))
 
 
@@ -250,7 +255,7 @@ def test_the_layout_is_the_documented_one(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"schema_version": 99}, "schema version 99"),
-        ({"schema_version": None}, "is damaged .it has no schema version.. Delete it"),
+        ({"schema_version": None}, r"is damaged .it has no schema version.*same rbench run makes it again"),
         ({"status": "done"}, "is damaged"),
         ({"surprise": 1}, "is damaged"),
     ],
@@ -282,8 +287,10 @@ def test_jobs_with_the_same_eight_digits_are_not_confused(tmp_path: Path) -> Non
     other = JOB.model_copy(update={"key": JOB.key[:8] + "0" * 56})
     assert store.folder(other) == store.folder(JOB)
     store.append(JOB, make_outcome("a"))
-    with pytest.raises(StoreError, match=r"outcomes\.jsonl:1 belongs to another job"):
-        store.outcomes(other)
+    assert store.outcomes(other) == []
+    with pytest.raises(StoreError, match=r"outcomes\.jsonl:1: it belongs to another job.*another --out"):
+        store.resume(other)
+    assert [o.example_id for o in store.outcomes(JOB)] == ["a"], "it is not lost"
     store.write_record(make_record(JOB))
     for attempt in (lambda: store.record(other), lambda: store.write_record(make_record(other))):
         with pytest.raises(StoreError, match="belongs to another job"):

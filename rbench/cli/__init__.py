@@ -9,12 +9,12 @@ import contextlib
 import io
 import sys
 
-from rbench.cli import training_verbs  # puts its verbs beside the others
+from rbench.cli import keeping_verbs, training_verbs  # put their verbs beside the others
 from rbench.cli.console import silence, tell
 from rbench.cli.verbs import BAD_INPUT, app
 from rbench.errors import RbenchError
 
-__all__ = ["app", "main", "training_verbs"]
+__all__ = ["app", "keeping_verbs", "main", "training_verbs"]
 
 
 def main() -> None:

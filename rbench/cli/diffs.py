@@ -48,9 +48,10 @@ def coloured(original: str, perturbed: str) -> Text:
 def show(outcome: Outcome, columns: tuple[str, ...], labels: tuple[str, ...], place: str) -> None:
     """Print one attacked example: what came of it, labels and queries, and each column with its changes."""
     say(f"{place} example {outcome.example_id}: {headline(outcome, labels)}")
-    after = outcome.perturbed or outcome.original
-    for i, (old, new) in enumerate(zip(outcome.original, after, strict=True)):
-        name = f"{columns[i]}: " if len(outcome.original) > 1 and i < len(columns) else ""
+    before = outcome.original or ()
+    after = outcome.perturbed or before
+    for i, (old, new) in enumerate(zip(before, after, strict=True)):
+        name = f"{columns[i]}: " if len(before) > 1 and i < len(columns) else ""
         if is_terminal():
             console().print(Text(f"  {name}") + coloured(old, new))
         else:

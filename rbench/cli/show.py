@@ -84,6 +84,9 @@ def _ending(run: RunResult) -> None:
         tell(f"failed: {record.job.name}: {_last_line(record)}")
     for job in run.skipped:
         tell(f"not run, for it needs one that failed: {job.name}")
+    if run.errored:
+        kinds = ", ".join(f"{n} {kind}" for kind, n in run.errored.items())
+        tell(f"errored: {sum(run.errored.values())} examples ({kinds}); they are in no denominator, see outcomes.jsonl")
     if run.failed:
         tell("The whole error of a failed job is in its record.json; run the same command again to try it again.")
 

@@ -117,6 +117,14 @@ def run(
         bool,
         typer.Option("--fresh", help="Start anew; old results are moved aside, not deleted.", rich_help_panel=a.HOW),
     ] = False,
+    no_texts: Annotated[
+        bool,
+        typer.Option(
+            "--no-texts",
+            help="Keep outcomes without their texts, so that they may be passed on.",
+            rich_help_panel=a.HOW,
+        ),
+    ] = False,
     quiet: a.QuietOption = False,
 ) -> None:
     """Run a suite and print its tables.
@@ -132,6 +140,7 @@ def run(
         profile, overrides, data, models, include, device, only=only, limit=limit, out=out, fresh=fresh
     )
     options = dataclasses.replace(options, workers=workers, backend=backend.value, report_to=tuple(report_to or ()))
+    options = dataclasses.replace(options, texts=not no_texts)
     if dry_run:
         show.plan(api.plan(suite, options))
         return

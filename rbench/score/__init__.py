@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_scores
+from rbench.score.complete import lacking
 from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_score
 from rbench.score.statistics import Sample, spread, wilson
 from rbench.score.sts import Pairs, cosines, sts_scores
@@ -20,6 +21,7 @@ __all__ = [
     "contrast_scores",
     "cosines",
     "judged",
+    "lacking",
     "mean_score",
     "spread",
     "sts_scores",

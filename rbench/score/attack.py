@@ -89,9 +89,7 @@ class Tally:
             means = {name: (scores[name].n, scores[name].value, scores[name].sd) for name in ("queries", "perturbed")}
             valid = _oracle_valid(record, scores["oracle_asr"])
         except KeyError as error:
-            raise StoreError(
-                f"the record of {record.job.name} has no {error}. Delete it, and the job runs again."
-            ) from None
+            raise StoreError(f"the record of {record.job.name} has no {error}.") from None
         return cls(
             **counts,
             wordless=record.counts.get("wordless", 0),

@@ -32,7 +32,7 @@ from rbench.spec.jobs import (
     PretrainJob,
     content_key,
 )
-from rbench.spec.results import Outcome, Prediction, Provenance, Record, Score
+from rbench.spec.results import Digest, Outcome, Prediction, Provenance, Record, Score, error_kind
 from rbench.spec.suite import (
     CONTRAST,
     Choice,
@@ -81,6 +81,7 @@ __all__ = [
     "ContrastOptions",
     "ContrastSpec",
     "Count",
+    "Digest",
     "EncoderSpec",
     "EvaluateJob",
     "Evaluation",
@@ -123,5 +124,6 @@ __all__ = [
     "Training",
     "Unsplit",
     "content_key",
+    "error_kind",
     "is_text_file",
 ]

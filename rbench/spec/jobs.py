@@ -169,6 +169,8 @@ class Plan(Strict):
 
     suite: Suite
     jobs: tuple[Job, ...]
+    texts: bool = True
+    """Whether the RUN keeps texts: of a RUN that was begun without them, or stripped, no job writes any."""
 
     def job(self, key: str) -> Job:
         """The job with this key; KeyError where there is none."""

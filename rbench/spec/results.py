@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Literal, Self
 
 from rbench.spec.jobs import Job
 from rbench.spec.words import SCHEMA_VERSION, Count, Share, Status, Strict
+
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
+_TRACEBACK = "Traceback (most recent call last):\n"
+
+
+def error_kind(error: str) -> str:
+    """The exception's type in a traceback or in `Type: message`, and nothing of its message; else `error`.
+
+    >>> error_kind("ValueError: no word in 'a fine film'")
+    'ValueError'
+    """
+    lines = error.rpartition(_TRACEBACK)[2].strip("\n").splitlines()
+    last = next((line for line in lines if not line.startswith(" ")), "")
+    found = _EXCEPTION.match(last)
+    return found[0] if found else "error"
 
 
 class Outcome(Strict):
@@ -13,8 +29,10 @@ class Outcome(Strict):
 
     example_id: str
     status: Status
-    original: tuple[str, ...]
+    original: tuple[str, ...] | None
+    """None where the RUN keeps no texts."""
     perturbed: tuple[str, ...] | None = None
+    """None, too, where nothing was changed."""
     label: int
     original_prediction: int | None = None
     perturbed_prediction: int | None = None
@@ -32,8 +50,14 @@ class Outcome(Strict):
     seconds: float = 0.0
     """What the example took one process: its own steps, and its share of the batches that it was in."""
     error: str | None = None
+    """The traceback of what the attack raised; where the RUN keeps no texts, the exception's type alone."""
     skip_reason: Literal["no words"] | None = None
     """Why an example was skipped that has nothing to attack, whatever the victim says of it; None: it was misread."""
+
+    def without_texts(self) -> Self:
+        """The same without a word of the example: a traceback may quote it."""
+        error = None if self.error is None else error_kind(self.error)
+        return self.model_copy(update={"original": None, "perturbed": None, "error": error})
 
 
 class Prediction(Strict):
@@ -84,6 +108,17 @@ class Provenance(Strict):
     seconds: float = 0.0
 
 
+class Digest(Strict):
+    """What stands in a file of lines beside a record, so that a changed file is noticed without reading its lines."""
+
+    n: Count
+    """How many lines."""
+    sha256: str
+    """Of the file's bytes, 64 hex digits."""
+    texts: bool
+    """Whether the lines hold texts."""
+
+
 class Record(Strict):
     """What a job left behind. `status` is complete or failed; a job under way has outcomes but no record."""
 
@@ -94,3 +129,13 @@ class Record(Strict):
     counts: dict[str, int] = {}
     provenance: Provenance
     error: str | None = None
+    outcomes: Digest | None = None
+    """Of outcomes.jsonl; None where there is none, for a failed job, and in records of before there were digests."""
+    predictions: Digest | None = None
+    """Of predictions.jsonl; None as for `outcomes`."""
+
+    def without_texts(self) -> Self:
+        """The same without what a traceback may quote."""
+        if self.error is None or _TRACEBACK not in self.error:
+            return self
+        return self.model_copy(update={"error": error_kind(self.error)})

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from rbench import score
 from rbench.cache import weights_hash
-from rbench.spec import AttackJob, Job, Record
+from rbench.errors import JobError
+from rbench.spec import AttackJob, Job, Outcome, Record, error_kind
 from rbench.stages import needs
 from rbench.stages.context import Context, Source
 from rbench.tasks import Example
+
+TOLERATED = 0.1
+"""The share of a job's examples that may error: with more of them the rest says too little, and the job fails."""
 
 
 def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Example]:
@@ -23,7 +29,10 @@ def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Exampl
 
 
 def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Record:
-    """Attack those examples that have no outcome yet, and store each outcome as it comes."""
+    """Attack those examples that have no outcome yet, and store each outcome as it comes.
+
+    Raises JobError where more than a tenth of the examples errored.
+    """
     data = context.data(spec.task, spec.data_fingerprint)
     if spec.split == "train":
         from rbench.finetune import sample_split
@@ -32,13 +41,17 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
     else:
         chosen = sample(data.split(spec.split), spec.num_examples, job.seed, spec.task.name)
     cell = _cell(job, spec, context)
-    outcomes = {outcome.example_id: outcome for outcome in context.store.outcomes(job)}
+    resumed = context.store.resume(job, {example.id for example in chosen})
+    for note in resumed.notes:
+        context.progress.note(note)
+    outcomes = {outcome.example_id: outcome for outcome in resumed.outcomes}
     context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
     for outcome in context.workers.run(cell, [example for example in chosen if example.id not in outcomes]):
         context.store.append(job, outcome)
         outcomes[outcome.example_id] = outcome
         context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
     kept = [outcomes[example.id] for example in chosen]
+    _check_errors(kept)
     return Record(
         job=job,
         status="complete",
@@ -50,7 +63,23 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
             resources=spec.resource_fingerprints,
             backend=context.workers.backend(cell),
         ),
+        outcomes=context.store.seal(job, kept),
     )
+
+
+def _check_errors(outcomes: Collection[Outcome]) -> None:
+    kinds = Counter(error_kind(outcome.error or "") for outcome in outcomes if _counts_as_error(outcome))
+    if kinds.total() > TOLERATED * len(outcomes):
+        named = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
+        raise JobError(
+            f"{kinds.total()} of {len(outcomes)} examples errored ({named}), more than a tenth. "
+            "Their errors are in outcomes.jsonl; run the same command again to attack them again."
+        )
+
+
+def _counts_as_error(outcome: Outcome) -> bool:
+    """Whether an outcome counts towards what is tolerated. A status that is exempt from it is named here."""
+    return outcome.status == "errored"
 
 
 def _cell(job: Job, spec: AttackJob, context: Context) -> Any:

@@ -26,7 +26,10 @@ def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
         device=context.device,
         resources=needs.resources(trained.spec.resources, job, context),
     )
-    known = {outcome.example_id for outcome in context.store.outcomes(job)}
+    resumed = context.store.resume(job, {outcome.example_id for outcome in built.outcomes})
+    for note in resumed.notes:
+        context.progress.note(note)
+    known = {outcome.example_id for outcome in resumed.outcomes}
     for outcome in built.outcomes:
         if outcome.example_id not in known:  # a run that was killed here makes them again, the same
             context.store.append(job, outcome)
@@ -40,4 +43,5 @@ def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
             weights_hash=weights_hash(folder),
             resources=trained.spec.resource_fingerprints,
         ),
+        outcomes=context.store.seal(job, built.outcomes),
     )

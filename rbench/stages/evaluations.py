@@ -52,13 +52,14 @@ def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> R
     folder = context.cache.folder(job.needs[0])
     victim, _ = EncoderClassifier.load(folder, context.device)
     found = on_contrast(victim, data, context.progress.update)
-    context.store.write_predictions(job, found.predictions)
+    predictions = context.store.write_predictions(job, found.predictions)
     return Record(
         job=job,
         status="complete",
         scores=found.scores,
         counts=found.counts | _kept_out(job, spec, context),
         provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=weights_hash(folder)),
+        predictions=predictions,
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rbench.errors import StoreError
 from rbench.score import Tally, spread
 from rbench.spec import CONTRAST, AttackJob, AttackMetric, ContrastJob, Job, Plan, Record, Score
+from rbench.standing import Standing, standing
 from rbench.store import Store
 
 
@@ -81,6 +82,8 @@ class Grid:
     finetunes: tuple[str, ...]
     tasks: tuple[str, ...]
     cells: Mapping[tuple[str, str, str, str], Cell]
+    standing: Standing
+    """Of all jobs of the plan."""
 
     @property
     def runs(self) -> list[Run]:
@@ -108,18 +111,18 @@ def plan_of(store: Store) -> Plan:
 def grid(store: Store) -> Grid:
     """The cells of the plan in `store`. Raises StoreError where there is no plan, or no attack in it."""
     plan = plan_of(store)
-    records = {record.job.key: record for record in store.records(plan)}
+    found = standing(store, plan)
     runs: dict[tuple[str, str, str, str], list[Run]] = {}
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob) and job.spec.split == "test":
             encoder, task, finetune, attack = job.parts
-            record = records.get(job.key)
+            record = found.records.get(job.key)
             tally = Tally.of_record(record) if record is not None and record.status == "complete" else None
             runs.setdefault((attack, encoder, finetune, task), []).append(Run(job, record, tally))
     if not runs:
         contrast = [job for job in plan.jobs if isinstance(job.spec, ContrastJob)]
         there = {"sts": plan.suite.evaluations, CONTRAST: contrast, "positives": plan.suite.build}
-        named = " and ".join(metric for metric, found in there.items() if found)
+        named = " and ".join(metric for metric, asked in there.items() if asked)
         hint = f" What it has is in the table --metric {named}." if named else ""
         raise StoreError(f"{store.root} has no attack table: suite {plan.suite.name} asks for no attacks.{hint}")
     suite = plan.suite
@@ -132,7 +135,7 @@ def grid(store: Store) -> Grid:
     by_seed = _position(suite.seeds)
     ordered = sorted(runs, key=lambda key: tuple(order.index(name) for order, name in zip(orders, key, strict=True)))
     cells = {key: Cell(*key, tuple(sorted(runs[key], key=lambda run: by_seed(run.job.seed)))) for key in ordered}
-    return Grid(plan, *orders, cells)
+    return Grid(plan, *orders, cells, found)
 
 
 def in_order(wanted: Iterable[str], found: Iterable[str]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import Any
 from rbench.errors import StoreError
 from rbench.score import mean_score
 from rbench.spec import ContrastJob, EvaluationMetric, Job, Plan, Record, Score
+from rbench.standing import Standing, standing
 from rbench.store import Store
 from rbench.tables.aggregate import in_order, plan_of
 from rbench.tables.columns import mark_best
@@ -87,8 +88,8 @@ class Contrasts:
     sets: tuple[tuple[str, str], ...]
     """Task and contrast set."""
     cells: Mapping[tuple[tuple[str, str], tuple[str, str]], Cell]
-    records: Mapping[str, Record]
-    """Of all jobs of the plan, by key."""
+    standing: Standing
+    """Of all jobs of the plan."""
     notes: tuple[str, ...] = ()
     """What is to be said of what was left out of the plan's cells."""
 
@@ -96,7 +97,7 @@ class Contrasts:
 def contrasts(store: Store) -> Contrasts:
     """The evaluations on contrast sets in `store`. Raises StoreError where there is no plan, or none of them in it."""
     plan = plan_of(store)
-    records = {record.job.key: record for record in store.records(plan)}
+    found = standing(store, plan)
     jobs: dict[tuple[tuple[str, str], tuple[str, str]], list[Job]] = {}
     for job in plan.jobs:
         if isinstance(job.spec, ContrastJob):
@@ -112,13 +113,13 @@ def contrasts(store: Store) -> Contrasts:
     victims = [(encoder, finetune) for encoder in encoders for finetune in finetunes]
     sets = sorted(dict.fromkeys(of for _, of in jobs), key=lambda of: tasks.index(of[0]))
     cells = {
-        (victim, of): _cell(victim, of, jobs[victim, of], records)
+        (victim, of): _cell(victim, of, jobs[victim, of], found.records)
         for victim in victims
         for of in sets
         if (victim, of) in jobs
     }
     there = tuple(victim for victim in victims if any((victim, of) in cells for of in sets))
-    return Contrasts(plan, there, tuple(sets), cells, records)
+    return Contrasts(plan, there, tuple(sets), cells, found)
 
 
 def _cell(victim: tuple[str, str], of: tuple[str, str], jobs: Sequence[Job], records: Mapping[str, Record]) -> Cell:
@@ -227,7 +228,7 @@ def _notes(found: Contrasts) -> tuple[str, ...]:
         *found.notes,
         seeds(jobs),
         *selected_steps(found.plan),
-        *missing("evaluations on contrast sets", [(job, found.records.get(job.key)) for job in jobs]),
+        *missing("evaluations on contrast sets", jobs, found.standing),
     )
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.spec import EvaluateJob, EvaluationMetric, Job, Plan, Record, Score
+from rbench.spec import EvaluateJob, EvaluationMetric, Job, Plan, Score
+from rbench.standing import Standing, standing
 from rbench.store import Store
 from rbench.tables.aggregate import in_order, plan_of
 from rbench.tables.columns import average, mark_best
@@ -32,18 +33,18 @@ INTERVAL = (
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The evaluations of a plan: a job a cell (encoder, evaluation), and the records of those that have ended."""
+    """The evaluations of a plan: a job a cell (encoder, evaluation), and how they stand."""
 
     plan: Plan
     encoders: tuple[str, ...]
     evaluations: tuple[str, ...]
     jobs: Mapping[tuple[str, str], Job]
-    records: Mapping[str, Record]
+    standing: Standing
 
     def score(self, encoder: str, evaluation: str, name: str) -> Score | None:
         """One of the scores of a cell; None where there is none yet."""
         job = self.jobs.get((encoder, evaluation))
-        record = self.records.get(job.key) if job is not None else None
+        record = self.standing.records.get(job.key) if job is not None else None
         if record is None or record.status != "complete":
             return None
         found = next((score for score in record.scores if score.name == name), None)
@@ -70,7 +71,7 @@ def evaluated(store: Store) -> Evaluated:
         in_order(plan.suite.encoders, (encoder for encoder, _ in jobs)),
         in_order((evaluation.label for evaluation in plan.suite.evaluations), (label for _, label in jobs)),
         jobs,
-        {record.job.key: record for record in store.records(plan)},
+        standing(store, plan),
     )
 
 
@@ -142,7 +143,7 @@ def _notes(found: Evaluated, metric: EvaluationMetric) -> tuple[str, ...]:
         f"n, the pairs of a column: {_sizes(found, metric)}.",
         *_task_notes(found),
         *selected_steps(found.plan),
-        *missing("evaluations", [(job, found.records.get(job.key)) for job in found.jobs.values()]),
+        *missing("evaluations", found.jobs.values(), found.standing),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 from rbench.spec import AttackJob, Outcome
@@ -11,6 +12,8 @@ from rbench.tables.aggregate import plan_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+log = logging.getLogger("rbench")
 
 _TEXTS = ("original", "perturbed")
 _DTYPES = {
@@ -46,17 +49,20 @@ def results_frame(store: Store) -> pd.DataFrame:
 
     Columns: encoder, finetune, task, attack, seed, and the fields of Outcome. `original` and `perturbed` are the texts
     with one line a column; `original_columns` and `perturbed_columns` the same as a JSON object by column name. The
-    types of the columns do not depend on what is there; a RUN without outcomes gives an empty frame with all columns.
-    Raises StoreError where the folder is not a RUN or is damaged.
+    types of the columns do not depend on what is there; a RUN without outcomes gives an empty frame with all columns,
+    one without texts has none in theirs. Of a job whose outcomes are not those that its record is of, or are damaged,
+    the sound ones are there, and a warning in the log says so. Raises StoreError where the folder is not a RUN.
     """
     import pandas as pd  # a third of a second, which `rbench table` need not pay
 
-    rows = [
-        _row(job.spec, job.parts[-1], job.parts[2], job.seed, outcome)
-        for job in plan_of(store).jobs
-        if isinstance(job.spec, AttackJob) and job.spec.split == "test"
-        for outcome in store.outcomes(job)
-    ]
+    rows = []
+    for job in plan_of(store).jobs:
+        if isinstance(job.spec, AttackJob) and job.spec.split == "test":
+            read = store.read(job)
+            if (wrong := store.look(job).problem or read.damage) is not None:
+                log.warning("%s", wrong)
+            attack, finetune = job.parts[-1], job.parts[2]
+            rows += [_row(job.spec, attack, finetune, job.seed, outcome) for outcome in read.outcomes]
     return pd.DataFrame(rows, columns=list(_DTYPES)).astype(_DTYPES)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from rbench.score import SHARES
-from rbench.spec import AttackMetric, Job, Plan, PretrainJob, Record, ResourceKind, Source
+from rbench.spec import AttackMetric, Job, Plan, PretrainJob, ResourceKind, Source
+from rbench.standing import Standing
 from rbench.tables.aggregate import Cell, Grid
 
 _NAMED = 8
@@ -35,7 +36,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
         *_attacks(grid),
         *_precision(grid),
         *selected_steps(grid.plan),
-        *missing("attack jobs", [(run.job, run.record) for run in grid.runs]),
+        *missing("attack jobs", [run.job for run in grid.runs], grid.standing),
     )
 
 
@@ -139,13 +140,15 @@ def _precision(grid: Grid) -> list[str]:
     return [f"Precision {precision}, not fp32: {_named(names)}." for precision, names in found.items()]
 
 
-def missing(what: str, jobs: Iterable[tuple[Job, Record | None]]) -> list[str]:
-    """Which of the jobs failed or have not been done, in numbers and the first names; `what` they are called."""
-    found = list(jobs)
-    failed = [_name(job) for job, record in found if record is not None and record.status == "failed"]
-    waiting = [_name(job) for job, record in found if record is None]
-    told = {"failed": failed, "not done": waiting}
-    return [f"{len(names)} of {len(found)} {what} {how}: {_named(names)}." for how, names in told.items() if names]
+def missing(what: str, jobs: Iterable[Job], found: Standing) -> list[str]:
+    """Which of the jobs failed, are damaged or not done, in numbers and the first names; `what` they are called."""
+    asked = list(jobs)
+    failed = [job for job in asked if job.key in found.records and job.key not in found.done]
+    damaged = [job for job in asked if job.key in found.problems]
+    waiting = [job for job in asked if job.key not in found.records and job.key not in found.problems]
+    remedy = " They count as not done; rbench verify says what is wrong, the same rbench run makes them again."
+    told = (("failed", failed, ""), ("damaged", damaged, remedy), ("not done", waiting, ""))
+    return [f"{len(those)} of {len(asked)} {what} {how}: {named(those)}.{more}" for how, those, more in told if those]
 
 
 def selected_steps(plan: Plan) -> list[str]:
@@ -163,6 +166,11 @@ def selected_steps(plan: Plan) -> list[str]:
 
 def _name(job: Job) -> str:
     return job.name.removeprefix(f"{job.stage}/")
+
+
+def named(jobs: Iterable[Job]) -> str:
+    """The first names of some jobs, and how many more there are."""
+    return _named([_name(job) for job in jobs])
 
 
 def _named(names: Sequence[str]) -> str:

@@ -16,8 +16,9 @@ from dataclasses import replace
 from statistics import fmean
 
 from rbench.errors import StoreError
-from rbench.spec import Choice, Job, Pick, Record
+from rbench.spec import Choice, Job, Pick, Record, Score
 from rbench.tables.contrast import Cell, Contrasts, score_of
+from rbench.tables.notes import named
 
 RATE = "learning_rate"
 _HOW: dict[Pick, str] = {
@@ -29,7 +30,8 @@ _HOW: dict[Pick, str] = {
 def picked(found: Contrasts, by: Pick) -> Contrasts:
     """`found` with one cell in place of those that differ in the learning rate alone, and a note on which.
 
-    Raises StoreError where the suite has no such strategies, or a record lacks what is chosen by.
+    What is to be chosen by validation and has no record of its victim to say it is left out, and named. Raises
+    StoreError where the suite has no such strategies.
     """
     bases = {choice.label: _base(choice) for choice in found.plan.suite.finetune}
     rates = {choice.label: choice.options[RATE] for choice in found.plan.suite.finetune if RATE in choice.options}
@@ -39,12 +41,15 @@ def picked(found: Contrasts, by: Pick) -> Contrasts:
             f"such as `finetune: [{{clean: {{{RATE}: 1.0e-5}}}}, {{clean: {{{RATE}: 2.0e-5}}}}]`."
         )
     several = len(set(bases.values())) > 1
+    validated = {key: value for key, record in found.standing.records.items() if (value := _accuracy(record))}
+    unknown = [] if by == "contrast" else _unknown(found, validated)
     groups: dict[tuple[tuple[str, str], tuple[str, str]], list[Cell]] = {}
     for ((encoder, finetune), of), cell in found.cells.items():
-        groups.setdefault(((encoder, bases[finetune]), of), []).append(cell)
+        known = tuple(record for record in cell.records if record.job not in unknown)
+        groups.setdefault(((encoder, bases[finetune]), of), []).append(replace(cell, records=known))
     cells, chosen = {}, []
     for (victim, of), candidates in groups.items():
-        best = _best(candidates, by, found.records)
+        best = _best(candidates, by, validated)
         provisional = len(candidates) > 1 and not all(cell.complete for cell in candidates)
         cells[victim, of] = replace(best, finetune=victim[1], provisional=provisional)
         if best.records and best.finetune in rates:
@@ -52,33 +57,36 @@ def picked(found: Contrasts, by: Pick) -> Contrasts:
             chosen.append(f"{' '.join(names)} {rates[best.finetune]:g}{' so far' if provisional else ''}")
     among = ", ".join(f"{rate:g}" for rate in sorted(set(rates.values())))
     note = f"Learning rate picked among {among}, {_HOW[by]}: {'; '.join(dict.fromkeys(chosen)) or 'nothing yet'}."
+    left_out = [f"Left out, for no record says how their victims validate: {named(unknown)}."] if unknown else []
     victims = tuple(dict.fromkeys(victim for victim, _ in cells))
-    return replace(found, victims=victims, cells=cells, notes=(*found.notes, note))
+    return replace(found, victims=victims, cells=cells, notes=(*found.notes, note, *left_out))
 
 
 def _base(choice: Choice) -> str:
     return Choice(name=choice.name, options={k: v for k, v in choice.options.items() if k != RATE}).label
 
 
-def _best(candidates: list[Cell], by: Pick, records: Mapping[str, Record]) -> Cell:
+def _accuracy(record: Record) -> Score | None:
+    return next((score for score in record.scores if score.name == "validation_accuracy"), None)
+
+
+def _unknown(found: Contrasts, validated: Mapping[str, Score]) -> list[Job]:
+    """The jobs of which nothing says how their victims validate."""
+    done = [record.job for cell in found.cells.values() for record in cell.records]
+    return [job for job in done if not any(key in validated for key in job.needs)]
+
+
+def _best(candidates: list[Cell], by: Pick, validated: Mapping[str, Score]) -> Cell:
     """The best of those that have records, by the seeds that they share; the first where there is none, of either."""
     there = [cell for cell in candidates if cell.records]
     shared = set.intersection(*({record.job.seed for record in cell.records} for cell in there)) if there else set()
     if not shared:
         return (there or candidates)[0]
-    return max(there, key=lambda cell: _value([r for r in cell.records if r.job.seed in shared], by, records))
+    return max(there, key=lambda cell: _value([r for r in cell.records if r.job.seed in shared], by, validated))
 
 
-def _value(own: Sequence[Record], by: Pick, records: Mapping[str, Record]) -> float:
+def _value(own: Sequence[Record], by: Pick, validated: Mapping[str, Score]) -> float:
     """What a cell is picked by, over some of its records."""
     if by == "contrast":
         return fmean(score_of(record, "rev").value or 0.0 for record in own)
-    return fmean(_validated(record.job, records) for record in own)
-
-
-def _validated(job: Job, records: Mapping[str, Record]) -> float:
-    """The validation accuracy of the victim that a job evaluates."""
-    victim = next((records[key] for key in job.needs if key in records), None)
-    if victim is None:
-        raise StoreError(f"{job.name} has no record of the victim that it evaluates. Run the suite again.")
-    return score_of(victim, "validation_accuracy").value or 0.0
+    return fmean(validated[key].value or 0.0 for record in own for key in record.job.needs if key in validated)

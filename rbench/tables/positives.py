@@ -7,7 +7,8 @@ import re
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.spec import BuildJob, Job, Outcome
+from rbench.spec import BuildJob, Job, Outcome, Plan
+from rbench.standing import Standing, standing
 from rbench.store import Store
 from rbench.tables.aggregate import plan_of
 from rbench.tables.notes import missing
@@ -15,8 +16,14 @@ from rbench.tables.table import Entry, Marked, Number, Table
 
 
 def paper(store: Store) -> Table:
-    """Two rows an example. Raises StoreError where there is no plan, or no hard positives in it."""
-    jobs = _jobs(store)
+    """Two rows an example. Raises StoreError where there is no plan, or no hard positives in it, or no texts."""
+    plan, jobs = _jobs(store)
+    if not plan.texts:
+        raise StoreError(
+            f"{store.root} keeps no texts, and this table is made of them: --layout full has its numbers, and a RUN "
+            "that is run without --no-texts has the texts."
+        )
+    found = standing(store, plan)
     rows: list[tuple[Entry, ...]] = []
     groups: list[int] = []
     cells: list[dict[str, Any]] = []
@@ -24,7 +31,8 @@ def paper(store: Store) -> Table:
         encoder, task, _ = job.parts
         for outcome in store.outcomes(job):
             groups.append(len(rows))
-            original, made = (" / ".join(texts) for texts in (outcome.original, outcome.perturbed or outcome.original))
+            before = outcome.original or ()
+            original, made = (" / ".join(texts) for texts in (before, outcome.perturbed or before))
             old, new = compared(original, made)
             rows += [(encoder, task, "original", old), (encoder, task, "hard positive", new)]
             cells.append(_described(job, outcome, original, made))
@@ -35,19 +43,20 @@ def paper(store: Store) -> Table:
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
         cells=tuple(cells),
-        notes=_notes(store, jobs),
+        notes=_notes(plan, jobs, found),
         interval="",
     )
 
 
 def full(store: Store) -> Table:
     """One row a job: how far the loss rose and how many words were replaced, on average."""
-    jobs = _jobs(store)
+    plan, jobs = _jobs(store)
+    found = standing(store, plan)
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
     for job in jobs:
         encoder, task, _ = job.parts
-        record = store.record(job)
+        record = found.records.get(job.key)
         there = record is not None and record.status == "complete"
         scores = {score.name: score for score in record.scores} if record is not None and there else {}
         raised, words = scores.get("loss_raised"), scores.get("words_replaced")
@@ -70,7 +79,7 @@ def full(store: Store) -> Table:
         rows=tuple(rows),
         groups=frozenset(),
         cells=tuple(cells),
-        notes=_notes(store, jobs),
+        notes=_notes(plan, jobs, found),
         interval="",
     )
 
@@ -86,12 +95,12 @@ def compared(old: str, new: str) -> tuple[Marked, Marked]:
     return Marked(tuple(left), "red"), Marked(tuple(right), "blue")
 
 
-def _jobs(store: Store) -> list[Job]:
+def _jobs(store: Store) -> tuple[Plan, list[Job]]:
     plan = plan_of(store)
     jobs = [job for job in plan.jobs if isinstance(job.spec, BuildJob) and job.spec.what.name == "positives"]
     if not jobs:
         raise StoreError(f"{store.root} has no hard positives: suite {plan.suite.name} has no `build: [positives]`.")
-    return jobs
+    return plan, jobs
 
 
 def _described(job: Job, outcome: Outcome, original: str, made: str) -> dict[str, Any]:
@@ -107,6 +116,6 @@ def _described(job: Job, outcome: Outcome, original: str, made: str) -> dict[str
     }
 
 
-def _notes(store: Store, jobs: list[Job]) -> tuple[str, ...]:
+def _notes(plan: Plan, jobs: list[Job], found: Standing) -> tuple[str, ...]:
     said = "Hard positives: words replaced so that the encoder's contrastive loss rises; nothing looks at labels."
-    return (said, *plan_of(store).suite.notes, *missing("jobs", [(job, store.record(job)) for job in jobs]))
+    return (said, *plan.suite.notes, *missing("jobs", jobs, found))

@@ -155,8 +155,12 @@ def test_what_is_not_done_is_not_picked(tmp_path: Path) -> None:
     assert any("not done: minilm/mr/clean[learning_rate=1e-05]/mr_c/seed0" in note for note in table.notes)
     (tmp_path / "other").mkdir()
     store = make_run(tmp_path / "other", {("minilm", "clean", 1e-5): (0, 1)}, "finetune")
-    with pytest.raises(StoreError, match=r"has no record of the victim"):
-        build(store, "contrast", pick="validation")
+    table = build(store, "contrast", pick="validation")
+    assert shown(table)["minilm", "clean"] == 0.6
+    assert (
+        "Left out, for no record says how their victims validate: minilm/mr/clean[learning_rate=1e-05]/mr_c/seed0, "
+        "minilm/mr/clean[learning_rate=1e-05]/mr_c/seed1." in table.notes
+    )
     build(store, "contrast", pick="contrast")
 
 

@@ -1,0 +1,51 @@
+"""`rbench verify` and `rbench strip`: what becomes of a RUN when it is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rbench.cli import arguments as a
+from rbench.cli.console import say
+from rbench.cli.verbs import FAILED, app, verb
+
+KEEP = "Keep"
+
+
+@app.command(rich_help_panel=KEEP, epilog="Example: [bold]rbench verify results/runs/quickstart[/bold]")
+@verb()
+def verify(run: a.RunArgument) -> None:
+    """Re-read a run and say what is damaged.
+
+    Checks that each record and outcome still says what was written and that counts and scores are those of the
+    outcomes. Says what cannot be verified, changes nothing, and exits with 1 if anything is damaged.
+    """
+    from rbench import api
+
+    found = api.verify(run)
+    for finding in found.findings:
+        say(f"{'damaged' if finding.damage else 'note'}: {finding.text}")
+    say(f"{sum(found.counts.values())} jobs: {', '.join(f'{n} {state}' for state, n in found.counts.items())}")
+    if found.damaged:
+        raise typer.Exit(FAILED)
+
+
+@app.command(rich_help_panel=KEEP, epilog="Example: [bold]rbench strip results/runs/table1 --out to-publish[/bold]")
+@verb()
+def strip(
+    run: a.RunArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="The new folder. (default: RUN-stripped, beside it)"),
+    ] = None,
+) -> None:
+    """Copy a run without its texts.
+
+    Many licences forbid texts to be passed on. The copy has records, tables, and outcomes with labels, predictions,
+    queries and words changed, but no texts; the run itself stays as it is.
+    """
+    from rbench import api
+
+    say(f"the copy without texts is in {api.strip(run, out)}")

@@ -1,0 +1,41 @@
+"""Whether a record has the numbers that tables are made of."""
+
+from __future__ import annotations
+
+from rbench.errors import StoreError
+from rbench.score.attack import Tally
+from rbench.score.contrast import SCORES
+from rbench.spec import AttackJob, ContrastJob, EvaluateJob, Record
+
+CORRELATIONS = ("spearman", "pearson")
+
+
+def lacking(record: Record) -> str | None:
+    """What keeps a complete record of an attack or evaluation out of tables: a number that it lacks, or numbers that
+    cannot be; None where there is nothing of the kind."""
+    spec = record.job.spec
+    if record.status != "complete":
+        return None
+    if isinstance(spec, AttackJob):
+        return _untallied(record)
+    wanted = SCORES if isinstance(spec, ContrastJob) else CORRELATIONS if isinstance(spec, EvaluateJob) else ()
+    there = {score.name for score in record.scores}
+    name = next((name for name in wanted if name not in there), None)
+    return None if name is None else f"the record of {record.job.name} has no {name}."
+
+
+def _untallied(record: Record) -> str | None:
+    impossible = f"the numbers in the record of {record.job.name} cannot be."
+    if min(record.counts.values(), default=0) < 0:
+        return impossible
+    try:
+        tally = Tally.of_record(record)
+        tally.scores()
+    except StoreError as error:
+        return str(error)
+    except (ValueError, ArithmeticError, TypeError):
+        return impossible
+    n = tally.total + tally.errored
+    if record.outcomes is not None and record.outcomes.n != n:
+        return f"the record of {record.job.name} counts {n} examples and is of {record.outcomes.n} outcomes."
+    return None

@@ -1,0 +1,91 @@
+"""Files that survive a crash: read whole, replaced whole, or appended to line by line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rbench.errors import StoreError
+
+
+@contextmanager
+def as_store_error(path: Path) -> Iterator[None]:
+    """Turn errors of the file system into a StoreError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def read(path: Path) -> bytes | None:
+    """The content of a file, None where there is none; StoreError where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def write(path: Path, content: bytes) -> None:
+    """Replace the file in one step: after a crash it holds the old content or the new one, never a part."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with as_store_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        _sync_folder(path.parent)
+
+
+def append(path: Path, line: bytes) -> None:
+    """Add a line (without its newline); it is on disk when this returns. A torn last line is cut off first."""
+    with as_store_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as file:
+            _cut_torn_line(file.fileno())
+            file.write(line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def unused(path: Path) -> Path:
+    """`path`, or the first of `path-2`, `path-3` ... that does not exist."""
+    candidate, number = path, 2
+    while candidate.exists():
+        candidate, number = path.with_name(f"{path.name}-{number}"), number + 1
+    return candidate
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":  # elsewhere a folder cannot be opened
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _cut_torn_line(handle: int, block: int = 65536) -> None:
+    """Cut a file after its last newline, reading backwards from its end."""
+    end = size = os.fstat(handle).st_size
+    while end:
+        start = max(0, end - block)
+        os.lseek(handle, start, os.SEEK_SET)
+        newline = os.read(handle, end - start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(handle, end)

@@ -1,0 +1,55 @@
+"""`rbench verify`, `rbench strip` and `rbench run --no-texts`: what they pass on, print, and exit with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rbench import api
+from rbench.errors import StoreError
+from rbench.verify import Finding, Verified
+from tests.cli.conftest import Api, Shell
+
+COUNTS = {"verified": 2, "cannot be verified": 1, "damaged": 0, "not done": 3}
+
+
+@pytest.mark.parametrize(("words", "texts"), [((), True), (("--no-texts",), False)])
+def test_run_keeps_texts_unless_told(mock: Api, shell: Shell, words: tuple[str, ...], texts: bool) -> None:
+    mock.answers["run"] = api.RunResult(Path("r"), 1)
+    assert shell("run", "demo", *words).exit_code == 0
+    assert mock.options.texts is texts
+
+
+def test_run_counts_errored_examples_by_kind(mock: Api, shell: Shell) -> None:
+    mock.answers["run"] = api.RunResult(Path("r"), 1, errored={"ValueError": 2, "attacks.Odd": 1})
+    result = shell("run", "demo")
+    assert result.exit_code == 0
+    assert "errored: 3 examples (2 ValueError, 1 attacks.Odd)" in result.stderr
+    mock.answers["run"] = api.RunResult(Path("r"), 1)
+    assert "errored" not in shell("run", "demo").stderr
+
+
+@pytest.mark.parametrize(("damage", "code"), [(True, 1), (False, 0)])
+def test_verify_prints_a_line_a_finding(shell: Shell, monkeypatch: pytest.MonkeyPatch, damage: bool, code: int) -> None:
+    found = Verified(Path("r"), (Finding("a file: what and remedy", damage),), COUNTS)
+    monkeypatch.setattr(api, "verify", lambda run: found)
+    result = shell("verify", "r")
+    assert result.exit_code == code
+    assert result.stdout.splitlines() == [
+        f"{'damaged' if damage else 'note'}: a file: what and remedy",
+        "6 jobs: 2 verified, 1 cannot be verified, 0 damaged, 3 not done",
+    ]
+
+
+def test_strip_says_where_the_copy_is(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "strip", lambda run, out: out or run.with_name(f"{run.name}-stripped"))
+    assert shell("strip", "a/r").stdout == "the copy without texts is in a/r-stripped\n"
+    assert shell("strip", "a/r", "--out", "b").stdout == "the copy without texts is in b\n"
+
+    def refuse(run: Path, out: Path | None) -> Path:
+        raise StoreError("b is there already")
+
+    monkeypatch.setattr(api, "strip", refuse)
+    result = shell("strip", "a/r", "--out", "b")
+    assert (result.exit_code, result.stderr) == (2, "error: b is there already\n")
