@@ -27,6 +27,8 @@ from textattack.transformations import WordSwapWordNet as _WordSwapWordNet
 from rbench.errors import ResourceError
 from rbench.vectors import WordVectors
 
+VERSION = 1
+
 current: ContextVar[Any] = ContextVar("current")
 """The resources that components built now are bound to."""
 

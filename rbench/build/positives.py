@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rbench.build import Built
     from rbench.tasks import Example, TaskData
 
+VERSION = 1
+
 OBJECTIVES = ("adcl",)
 KEYS = 512
 """At most so many other texts are in the queue (ours): enough to push against, quick to encode."""

@@ -20,6 +20,8 @@ from rbench.encoders.locate import TRANSFORM, TRANSFORM_ABOUT
 from rbench.errors import ResourceError
 from rbench.spec import Pooling
 
+VERSION = 1
+
 WEIGHTS = "model.safetensors"
 
 

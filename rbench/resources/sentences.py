@@ -14,6 +14,8 @@ from transformers import PreTrainedTokenizerBase
 from rbench.errors import ResourceError
 from rbench.inference import Batched, Memo, Network, Row, rows_of
 
+VERSION = 1
+
 CACHE_BYTES = 256 << 20
 """What each model may remember of its answers."""
 

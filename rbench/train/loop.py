@@ -27,6 +27,8 @@ from rbench.train.trainer import Report, Rows, Trainer
 if TYPE_CHECKING:
     from rbench.resources import Resources
 
+VERSION = 1
+
 log = logging.getLogger("rbench")
 Progress = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and a word about the loss and its parts."""
