@@ -37,7 +37,7 @@ from rbench.spec import (
     Strict,
 )
 from rbench.store import Store
-from rbench.training import Trained, export, objectives, train
+from rbench.training import Objective, Trained, export, objectives, train
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,7 +177,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
                 encoders=prepared.loaded.encoders,
                 tasks=prepared.loaded.tasks,
                 resources=prepared.loaded.resources,
-                attack_files=prepared.loaded.attack_files,
+                modules=prepared.loaded.modules,
                 contrast=prepared.loaded.contrast,
                 data_path=options.data,
                 models_path=options.models,
@@ -366,6 +366,7 @@ def doctor(options: Options | None = None) -> list[Check]:
 __all__ = [
     "Check",
     "Estimate",
+    "Objective",
     "Options",
     "PlanError",
     "Planned",

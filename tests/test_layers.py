@@ -11,13 +11,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "rbench"
-FREE = {"errors"}  # everything may import these
+FREE = {"errors", "modules"}  # everything may import these
 ALLOWED: dict[str, set[str]] = {
     "spec": set(),
     "search_path": set(),
     "progress": {"spec"},
     "provenance": {""},
-    "registry": {"spec"},
+    "registry": set(),
+    "versions": set(),
+    "modules": {"registry", "versions"},
     "load": {"spec", "registry"},
     "lineage": {"spec"},
     "plan": {"spec", "lineage"},
@@ -31,12 +33,47 @@ ALLOWED: dict[str, set[str]] = {
     "tasks": {"spec", "registry", "mini", "hub"},
     "resources": {"spec", "registry", "mini", "encoders", "hub", "inference", "vectors"},
     "geometry": {"spec", "encoders", "inference", "resources", "wordswap"},
-    "train": {"spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
+    "train": {
+        "spec",
+        "registry",
+        "modules",
+        "hub",
+        "mini",
+        "encoders",
+        "tasks",
+        "resources",
+        "score",
+        "wordswap",
+        "geometry",
+    },
     "evaluate": {"spec", "encoders", "tasks", "score"},
-    "finetune": {"spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
+    "finetune": {
+        "spec",
+        "registry",
+        "modules",
+        "mini",
+        "encoders",
+        "tasks",
+        "resources",
+        "score",
+        "wordswap",
+        "geometry",
+    },
     "build": {"spec", "train", "tasks", "geometry"},
     "attack": {
-        *("spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "inference", "vectors")
+        *(
+            "spec",
+            "registry",
+            "modules",
+            "mini",
+            "encoders",
+            "tasks",
+            "resources",
+            "score",
+            "wordswap",
+            "inference",
+            "vectors",
+        )
     },
     "cache": {"spec"},
     "store": {"spec"},

@@ -21,6 +21,8 @@ from rbench.errors import ResourceError
 from rbench.spec import Pooling
 
 VERSION = 1
+USES = ()
+"""A flow is used by those encoders alone that have one."""
 
 WEIGHTS = "model.safetensors"
 

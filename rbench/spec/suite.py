@@ -69,6 +69,8 @@ def _names(entries: Any) -> set[str]:
     return {label.partition("[")[0] for label in labels if isinstance(label, str)}
 
 
+CLEAN = "clean"
+"""The strategy of a suite that names none, and of the victims whose adversarial texts another trains on."""
 CONTRAST: Literal["contrast"] = "contrast"
 """Under `evaluate` not a task, but the contrast sets of the suite's tasks."""
 
@@ -149,7 +151,7 @@ class Suite(Strict):
     `ContrastOptions`, for contrast sets on which the victims are."""
     build: tuple[Choice, ...] = ()
     """What is made of each encoder on each task, to be looked at: modules of `rbench.build`, with their Options."""
-    finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name="clean"),)
+    finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name=CLEAN),)
     seeds: Annotated[tuple[Count, ...], Field(min_length=1)] = (0,)
     num_examples: NumExamples | dict[str, NumExamples] = 1000
     """How many test examples are attacked: a number, `all`, or a map by task (with `default` for the others)."""

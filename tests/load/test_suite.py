@@ -33,7 +33,8 @@ def test_a_right_suite_is_resolved(world: World) -> None:
     assert set(loaded.encoders) == {"plain", "trained", "bottom"}  # with the base of `trained`
     assert set(loaded.tasks) == {"reviews", "pairs", "corpus"}  # with what encoders are trained on
     assert list(loaded.attacks) == ["words", "letters[max_words=3]", "code[strength=2]"]
-    assert loaded.attack_files == {"code": world.folder / "attacks" / "code.py"}
+    assert loaded.modules["attacks", "code"].path == world.folder / "attacks" / "code.py"
+    assert set(loaded.modules) == {("attacks", "code"), ("objectives", "mlm"), ("finetune", "clean")}
     assert loaded.resources.name == "world"
     assert loaded.tasks["reviews"].labels == ("no", "yes")
     assert loaded.suite.examples_for("reviews") == 10
