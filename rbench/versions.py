@@ -143,7 +143,7 @@ def _behind(module: str, name: str) -> Path | None:
     inside = _file(f"{module}.{name}".removeprefix("."))
     file = _file(module)
     if file is None or file.name != "__init__.py":
-        return file
+        return file or inside
     for node in _statements(_tree(file)):
         if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names):
             return _file((node.module or "").removeprefix("rbench.")) or inside
