@@ -304,7 +304,7 @@ class _Planner:
         profile = facts.resources.only(spec.needs)
         below = self._behind(profile, task)
         n = facts.sizes[task]["test"] if wanted == "all" else wanted
-        code = self._code("attack", *_ways(spec), *spec.needs)
+        code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if facts.tasks[task].generator else None)
         job = AttackJob(
             encoder=encoder,
             strategy=strategy,

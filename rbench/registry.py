@@ -157,7 +157,7 @@ def load_module(path: Path, source: bytes | None = None) -> ModuleType:
         exec(compile(source, path, "exec"), module.__dict__)
     except BaseException as error:
         del sys.modules[name]
-        if not isinstance(error, Exception):
+        if isinstance(error, KeyboardInterrupt):
             raise
         raise SuiteError(f"{path}:{_line(error, path)}: importing it fails: {type(error).__name__}: {error}") from error
     return module
@@ -171,7 +171,7 @@ def read_source(path: Path) -> bytes:
         raise SuiteError(f"{path}: it cannot be read: {error.strerror or error}") from error
 
 
-def _line(error: Exception, path: Path) -> int:
+def _line(error: BaseException, path: Path) -> int:
     """The last line of `path` that an import error passed through."""
     if isinstance(error, SyntaxError) and error.filename == str(path) and error.lineno:
         return error.lineno

@@ -19,9 +19,10 @@ PARTS: dict[str, tuple[str, ...]] = {
     "pretrain": ("train.loop", "encoders.sentence"),
     "selection": ("train.selection",),
     "finetune": ("encoders.classifier",),
-    "attack": ("attack.run", "attack.victim", "attack.constraints", "attack.lean"),
-    "recipe": ("attack.components",),
+    "attack": ("attack.run", "attack.victim", "attack.build"),
+    "recipe": ("attack.blueprint",),
     "masked recipe": ("attack.masked_lm",),
+    "oracle": ("mini.oracle",),
     "evaluate": ("score.sts", "encoders.sentence"),
     "contrast": ("evaluate",),
     "static encoder": ("encoders.static",),
@@ -100,17 +101,27 @@ def _stated(path: Path, name: str) -> ast.expr | None:
 
 
 def _reached(path: Path) -> tuple[str, ...]:
-    found: set[str] = set()
-    passed: set[Path] = {path}
+    return tuple(sorted({_name(file) for file in _walk(path)[0]} - {_name(path)}))
+
+
+def parts_of(path: Path) -> set[Path]:
+    """A file with those without a VERSION through which it reaches others: they count as parts of it."""
+    return _walk(path)[1]
+
+
+def _walk(path: Path) -> tuple[set[Path], set[Path]]:
+    """The nearest files with a VERSION, and what was passed on the way to them, the beginning included."""
+    found: set[Path] = set()
+    passed = {path}
     queue = [path]
     while queue:
         for file in _imported(queue.pop()):
             if _states_version(file):
-                found.add(_name(file))
+                found.add(file)
             elif file not in passed and not _passed_by(_name(file)):
                 passed.add(file)
                 queue.append(file)
-    return tuple(sorted(found - {_name(path) if path.is_relative_to(_PACKAGE) else ""}))
+    return found, passed
 
 
 def _passed_by(name: str) -> bool:
@@ -170,7 +181,9 @@ def _file(name: str) -> Path | None:
 
 
 def _name(path: Path) -> str:
-    parts = path.relative_to(_PACKAGE).with_suffix("").parts if path.is_relative_to(_PACKAGE) else (path.stem,)
+    if not path.is_relative_to(_PACKAGE):
+        return str(path)
+    parts = path.relative_to(_PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

@@ -24,6 +24,10 @@ from rbench.modules import open_source
 from rbench.registry import load_module, unknown
 from rbench.spec import AttackSpec, ResourceKind, TaskSpec
 
+VERSION = 1
+USES = ("attack.constraints", "attack.lean")
+"""What recipes are given is used by recipes alone."""
+
 
 def check(spec: AttackSpec) -> None:
     """Validate recipe, parameters and declared needs of an attack, without resources, victim or weights.
