@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,8 +78,11 @@ def test_a_file_that_is_gone_is_told(mine: Path) -> None:
         found.open()
 
 
-def test_what_runs_is_the_source_and_no_compiled_copy_of_an_older_one(tmp_path: Path) -> None:
+def test_what_runs_is_the_source_and_no_compiled_copy_of_an_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python goes by a file's time, in seconds, and its size: an edit may change neither."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = tmp_path / "quick.py"
     for value in (1, 2):
         path.write_text(f"VALUE = {value}\n")

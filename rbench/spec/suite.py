@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
-from rbench.spec.words import Count, Metric, NumExamples, Pick, ResourceKind, Split, Strict
+from rbench.spec.words import Count, EvaluationMetric, Metric, NumExamples, Pick, ResourceKind, Split, Strict
 
 
 class Choice(Strict):
@@ -178,7 +178,7 @@ class Suite(Strict):
         if "tables" not in value:
             asked = _names(value.get("evaluate"))
             shown = {"asr": value.get("attacks"), "sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
-            shown |= {name: [name] for name in sorted(_names(value.get("build")))}
+            shown |= {name: [name] for name in sorted(_names(value.get("build")) & {*get_args(EvaluationMetric)})}
             value["tables"] = [{"metric": metric} for metric, there in shown.items() if there]
         return value
 
