@@ -77,6 +77,7 @@ def test_a_folder_adds_one_thing_of_each_kind_and_a_suite_uses_them_all(place: P
     plan, run = commands("guide-write-a-suite.md")
     planned = rbench(plan)
     assert planned.exit_code == 0, planned.output
+    run += ["--backend", "torch", "--workers", "1"]
     result = rbench(run)
     assert result.exit_code == 0, result.output
     jobs = {"/".join((record.job.stage, *record.job.parts)): record for record in records(place / "RUN")}
