@@ -31,7 +31,7 @@ def write(
         record: of the training of its weights, where rbench trained them.
         objective: the module of the objective by which it trained them; None: what is installed under its name.
     """
-    from rbench.train import card, objectives
+    from rbench.train import card
 
     origin = chain(name, encoders)[-1]
     base = encoders.get(origin.base) if origin.base is not None and origin.train is not None else None
@@ -43,7 +43,7 @@ def write(
         hub_id=hub_id(origin, encoders),
         data=tasks.get(origin.train.data) if origin.train is not None else None,
         record=record,
-        objective=objective or (objectives.find(origin.train.objective) if origin.train is not None else None),
+        objective=objective,
         version=rbench.__version__,
         dim=pooling.get("word_embedding_dimension"),
         max_length=_json(folder / "sentence_bert_config.json").get("max_seq_length"),

@@ -71,6 +71,14 @@ def test_a_file_that_changed_since_it_was_found_is_not_opened(mine: Path) -> Non
     assert re.search(r"own\.py changed since the run was planned", str(caught.value))
 
 
+def test_what_runs_is_the_source_that_was_compared(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file changes between the comparison and the import."""
+    found = modules.find("objectives", "own", Registry([mine]))
+    found.path.write_text(SOURCE.replace("= 1", "= 2"))
+    monkeypatch.setattr(modules, "read_source", lambda path: SOURCE.encode())
+    assert found.open().Options().x == 1
+
+
 def test_a_file_that_is_gone_is_told(mine: Path) -> None:
     found = modules.find("objectives", "own", Registry([mine]))
     found.path.unlink()

@@ -88,7 +88,11 @@ def test_all_code_that_computes_results_has_a_version_or_is_part_of_a_file_with_
 
 
 def test_version_1_is_in_no_key(before: list[Plan]) -> None:
-    assert all(not job.spec.versions for plan in before for job in plan.jobs)
+    jobs = [job for plan in before for job in plan.jobs]
+    assert {job.stage for job in jobs} == {"pretrain", "finetune", "attack", "evaluate", "build"}
+    for job in jobs:
+        empty = {name for name in ("versions", "source") if name in type(job.spec).model_fields}
+        assert not job.spec.versions and empty <= job.spec.idle(), f"{job.name}: its key of before versions stays"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import yaml
 
 from rbench.hub import REPO_ID
 from rbench.spec import EncoderSpec, PretrainJob, Record, TaskSpec, TrainSpec
-from rbench.train import batches
+from rbench.train import batches, objectives
 from rbench.train.objectives import ObjectiveModule, option_defaults
 
 LICENCES = frozenset(
@@ -57,9 +57,15 @@ class About:
     """Of the training."""
     version: str
     objective: ObjectiveModule | None = None
-    """By which it was trained, where it was."""
+    """The module of the objective by which it was trained; None: what is installed under its name."""
     dim: int | None = None
     max_length: int | None = None
+
+    @property
+    def module(self) -> ObjectiveModule:
+        """The objective's module, of an encoder that was trained."""
+        assert self.origin.train is not None
+        return self.objective or objectives.find(self.origin.train.objective)
 
 
 def render(about: About) -> str:
@@ -131,7 +137,7 @@ def _weights(origin: EncoderSpec) -> str:
 
 def _objective(about: About) -> str:
     assert about.origin.train is not None
-    said = inspect.getdoc(about.objective) or ""
+    said = inspect.getdoc(about.module) or ""
     return f"{about.origin.train.objective}: {said.partition(chr(10))[0]}".removesuffix(": ")
 
 
@@ -156,8 +162,7 @@ def _training(about: About) -> list[tuple[str, str]]:
         facts += [("data fingerprint", job.data_fingerprint), ("base fingerprint", job.base_fingerprint or "")]
     counts = sorted(record.counts.items()) if record is not None else []
     facts += [(name.replace("_", " "), f"{value:,}") for name, value in counts]
-    assert about.objective is not None
-    if batches.stepwise(about.objective):
+    if batches.stepwise(about.module):
         rate = f"{train.learning_rate:g}, falling linearly to 0, warm-up {train.warmup:.0%} of the steps"
         facts += [
             (
@@ -188,10 +193,10 @@ def _batches(train: TrainSpec) -> str:
 
 def _steps(about: About, n: int) -> str:
     train = about.origin.train
-    assert train is not None and about.objective is not None
+    assert train is not None
     if not n and train.steps is None:
         return f"{train.epochs or 1:g} epochs"
-    return f"{batches.steps(train, n - batches.held_out(n), not batches.whole(about.objective)):,}"
+    return f"{batches.steps(train, n - batches.held_out(n), not batches.whole(about.module)):,}"
 
 
 def _data(about: About, n: int) -> str:
@@ -212,8 +217,7 @@ def _options(about: About) -> list[tuple[str, str, str]]:
     """All options of the objective with their values and defaults; those that differ in bold."""
     if about.origin.train is None:
         return []
-    assert about.objective is not None
-    kind = about.objective.Options
+    kind = about.module.Options
     values, defaults = kind(**about.origin.train.options).model_dump(), option_defaults(kind)
     models: Sequence[str] = getattr(kind, "MODELS", ())
     rows = []

@@ -646,3 +646,9 @@ def test_what_a_strategy_may_not_set_is_told_with_its_place(world: World, option
     world.change("resources: world", f"finetune:\n  - clean: {{{option}}}\nresources: world")
     line = world.error()
     assert line.startswith("my.yaml:15:") and message in line
+
+
+def test_a_suite_has_the_modules_of_all_that_it_names_or_implies(world: World) -> None:
+    world.change("attacks:", "finetune: [{pregenerated: {attack: code}}]\nattacks:")
+    found = world.load().modules
+    assert {name for kind, name in found if kind == "finetune"} == {"pregenerated", "clean"}, "whose victim is attacked"
