@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from rbench.spec import TaskSpec
 
+VERSION = 1
+
 TITLE = "Geometry attack"
 REFERENCE = (
     "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models, "

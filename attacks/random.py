@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from rbench.spec import TaskSpec
 
+VERSION = 1
+
 TITLE = "Random substitutions"
 REFERENCE = "A control of rbench's own, with the candidates of the Geometry attack"
 NEEDS = ("masked_lm", "word_vectors", "stopwords")

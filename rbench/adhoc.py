@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rbench.errors import SuiteError
-from rbench.load import load_encoder
+from rbench.load import checked, load_encoder
 from rbench.load.places import Located, Problems, parse, read
+from rbench.modules import find
 from rbench.registry import NAME, Registry, unknown
 from rbench.spec import IN_DOMAIN, TrainSpec, is_text_file
-from rbench.train import objectives
 
 OF_ENCODER = ("pooling", "layers", "revision")
 """Keys of an encoder file that --set knows beside those of its `train`."""
@@ -46,7 +47,7 @@ def entry(what: str, given: Given, registry: Registry) -> Located | None:
         SuiteError: neither an encoder nor an objective; an encoder with options that would make it another; an
             objective without base or corpus; an unknown corpus or --set key; a name that is taken.
     """
-    encoders, known = registry.names("encoders"), objectives.names()
+    encoders, known = registry.names("encoders"), registry.names("objectives")
     ad_hoc = given.base is not None or given.data is not None
     if what in encoders and not (ad_hoc and what in known):
         if given.flags == ["--data"] and (located := _in_domain(what, given, registry)) is not None:
@@ -91,7 +92,7 @@ def _another(what: str, given: Given, registry: Registry) -> str:
         )
     start = f"{what} is an encoder of the registry, trained as its file says; {flags} would make it another"
     if spec.base is None:
-        return f"{start}. Leave that out, or name an objective: {', '.join(objectives.names())}."
+        return f"{start}. Leave that out, or name an objective: {', '.join(registry.names('objectives'))}."
     return f"{start}. That one: rbench train {spec.train.objective} --base {spec.base} --data {spec.train.data} ..."
 
 
@@ -111,8 +112,9 @@ def _put_together(objective: str, given: Given, registry: Registry) -> Located:
     for key in ("steps", "epochs", "seed"):
         if (value := getattr(given, key)) is not None:
             located = located.put(("train", key), Located(value, {(): f"--{key}"}))
+    options = checked(find("objectives", objective, registry)).Options.model_fields
     for setting in given.settings:
-        located = _set(located, setting, objective, problems)
+        located = _set(located, setting, objective, options, problems)
     problems.raise_any()
     return located
 
@@ -151,17 +153,16 @@ def _name(objective: str, given: Given, registry: Registry, problems: Problems) 
     return name
 
 
-def _set(located: Located, setting: str, objective: str, problems: Problems) -> Located:
-    """`located` with one `KEY=VALUE` applied; VALUE is YAML."""
+def _set(located: Located, setting: str, objective: str, options: Collection[str], problems: Problems) -> Located:
+    """`located` with one `KEY=VALUE` applied; VALUE is YAML. `options` are the objective's."""
     place = f"--set {setting if len(setting) <= 80 else setting[:77] + '...'}"
     key, equals, text = setting.partition("=")
     key = key.strip()
     if not equals or not key:
         problems.add(place, "expected KEY=VALUE, for instance --set temperature=0.1")
         return located
-    options = set(objectives.find(objective).Options.model_fields)
     of_training = set(TrainSpec.model_fields) - set(_ELSEWHERE)
-    if key not in (known := options | of_training | {*OF_ENCODER}):
+    if key not in (known := {*options, *of_training, *OF_ENCODER}):
         problems.add(place, unknown(f"option of {objective} or key of its training", key, known))
         return located
     try:

@@ -39,7 +39,7 @@ from rbench.spec import (
 from rbench.standing import Standing, errored, standing
 from rbench.store import Store
 from rbench.texts import strip
-from rbench.training import Trained, export, objectives, train
+from rbench.training import Objective, Trained, export, objectives, train
 from rbench.verify import verify
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
                 encoders=prepared.loaded.encoders,
                 tasks=prepared.loaded.tasks,
                 resources=prepared.loaded.resources,
-                attack_files=prepared.loaded.attack_files,
+                modules=prepared.loaded.modules,
                 contrast=prepared.loaded.contrast,
                 data_path=options.data,
                 models_path=options.models,
@@ -360,6 +360,7 @@ def doctor(options: Options | None = None) -> list[Check]:
 __all__ = [
     "Check",
     "Estimate",
+    "Objective",
     "Options",
     "PlanError",
     "Planned",

@@ -21,6 +21,7 @@ def write(
     encoders: Mapping[str, EncoderSpec],
     tasks: Mapping[str, TaskSpec],
     record: Record | None = None,
+    objective: Any = None,
 ) -> None:
     """Write the card of encoder `name` into its `folder`, over what lies there.
 
@@ -28,6 +29,7 @@ def write(
         folder: the encoder, in SentenceTransformer layout or as transformers saves it.
         encoders, tasks: the entries that it stands on, by name.
         record: of the training of its weights, where rbench trained them.
+        objective: the module of the objective by which it trained them; None: what is installed under its name.
     """
     from rbench.train import card
 
@@ -41,6 +43,7 @@ def write(
         hub_id=hub_id(origin, encoders),
         data=tasks.get(origin.train.data) if origin.train is not None else None,
         record=record,
+        objective=objective,
         version=rbench.__version__,
         dim=pooling.get("word_embedding_dimension"),
         max_length=_json(folder / "sentence_bert_config.json").get("max_seq_length"),

@@ -13,6 +13,8 @@ from rbench.score import contrast_scores, judged
 from rbench.spec import Prediction, Score
 from rbench.tasks import Bundle, ContrastData, Example
 
+VERSION = 1
+
 Progress = Callable[[int, int, str], None]
 """Called with texts done, texts in all, and what is known so far."""
 

@@ -40,6 +40,8 @@ from rbench.wordswap import (
     word_norms,
 )
 
+VERSION = 1
+
 Columns = tuple[str, ...]
 Loss = Callable[[Tensor, list[int]], Tensor]
 Project = Callable[[Tensor], Tensor]

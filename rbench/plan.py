@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rbench.errors import PlanError
-from rbench.lineage import effective, in_domain_for, portable, registered_base, trained_root
+from rbench.lineage import effective, in_domain_for, portable, registered_base, trained_root, weights_source
 from rbench.spec import (
+    CLEAN,
     IN_DOMAIN,
+    RESOURCE_KINDS,
     AttackJob,
     AttackSpec,
     BuildJob,
@@ -37,6 +39,16 @@ from rbench.spec import (
     TrainSpec,
 )
 from rbench.spec.jobs import content_key
+
+
+@dataclass(frozen=True)
+class Code:
+    """What of the code behind a job enters its key."""
+
+    source: str = ""
+    """Content hash of a module that a user added; empty for rbench's own."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """VERSIONs of the code of rbench that is used."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,8 @@ class Facts:
     """What is to be built, by label, with all options."""
     contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
     """The contrast sets that victims are evaluated on, with their content hashes, by task."""
+    code: Mapping[str, Code] = field(default_factory=dict)
+    """The code behind modules, by kind and name (`objectives/simcse`), and behind parts of jobs (`pretrain`)."""
 
 
 def make_plan(suite: Suite, facts: Facts) -> Plan:
@@ -170,6 +184,17 @@ class _Planner:
     def _keep(self, job: Job) -> Job:
         return self.made.setdefault(job.key, job)
 
+    def _code(self, *names: str | None) -> Code:
+        """What enters a job's key of all the code behind it: versions above 1, and the one source that a user added."""
+        found = [self.facts.code[name] for name in names if name is not None and name in self.facts.code]
+        versions = {name: version for one in found for name, version in one.versions.items() if version > 1}
+        return Code("".join(one.source for one in found), versions)
+
+    def _opened(self, encoder: str) -> str | None:
+        """The part of a job that opens weights that no job makes, where those are a table of word vectors."""
+        source = weights_source(encoder, self.facts.encoders)
+        return "static encoder" if source is not None and source.word_vectors is not None else None
+
     def pretrain(self, name: str, task: str | None = None) -> Job | None:
         """The job that makes the weights under encoder `name`, or None where they exist already.
 
@@ -195,6 +220,10 @@ class _Planner:
                 fingerprints[option] = facts.weights[model]
         profile, hashes = facts.training.get(root, (None, {}))
         needed.append(self._behind(profile, task))
+        selection = "selection" if spec.train.selecting else None
+        code = self._code(
+            "pretrain", f"objectives/{spec.train.objective}", selection, self._opened(root), *asked_of(profile)
+        )
         job = PretrainJob(
             encoder=portable(spec),
             base_fingerprint=facts.weights.get(root),
@@ -203,6 +232,8 @@ class _Planner:
             model_fingerprints=fingerprints,
             resources=profile,
             resource_fingerprints=dict(hashes),
+            source=code.source,
+            versions=dict(code.versions),
         )
         needs = tuple(dict.fromkeys(below.key for below in needed if below is not None))
         parts = (root, spec.train.data) if in_domain else (root,)
@@ -222,6 +253,7 @@ class _Planner:
             task=self.facts.tasks[evaluation.task],
             split=evaluation.split,
             data_fingerprint=self.facts.splits[evaluation.task, evaluation.split],
+            versions=dict(self._code("evaluate", self._opened(encoder)).versions),
         )
         return self._keep(Job.make(job, (encoder, evaluation.label), (below.key,) if below else (), 0))
 
@@ -235,11 +267,12 @@ class _Planner:
         training = training_for(self.suite, self.facts.tasks[task], overrides)
         needed = [below, self._behind(profile, task)]
         if asked.attack is not None:
-            clean = Choice(name="clean", options=dict(overrides))
+            clean = Choice(name=CLEAN, options=dict(overrides))
             victim = self.finetune(encoder, task, clean, seed)
             size = self.facts.sizes[task]["train"]
             n = training.train_rows(size)
             needed.append(self.attack(victim, encoder, task, clean, asked.attack, seed, n))
+        code = self._code("finetune", f"finetune/{strategy.name}", self._opened(encoder), *asked.resources)
         job = FinetuneJob(
             encoder=portable(effective(encoder, self.facts.encoders)),
             encoder_fingerprint=None if below else self.facts.weights[encoder],
@@ -249,6 +282,8 @@ class _Planner:
             training=training,
             resources=profile,
             resource_fingerprints=self._hashes(profile),
+            source=code.source,
+            versions=dict(code.versions),
         )
         needs = tuple(dict.fromkeys(one.key for one in needed if one is not None))
         return self._keep(Job.make(job, (encoder, task, strategy.label), needs, seed))
@@ -269,6 +304,7 @@ class _Planner:
         profile = facts.resources.only(spec.needs)
         below = self._behind(profile, task)
         n = facts.sizes[task]["test"] if wanted == "all" else wanted
+        code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if facts.tasks[task].generator else None)
         job = AttackJob(
             encoder=encoder,
             strategy=strategy,
@@ -279,6 +315,7 @@ class _Planner:
             resource_fingerprints=self._hashes(profile),
             num_examples=n if training_texts is None else training_texts,
             split="test" if training_texts is None else "train",
+            versions=dict(code.versions),
         )
         parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
         needs = (victim.key, below.key) if below is not None else (victim.key,)
@@ -294,6 +331,7 @@ class _Planner:
                 task=self.facts.tasks[task],
                 contrast=spec,
                 data_fingerprint=fingerprint,
+                versions=dict(self._code("contrast").versions),
             )
             made.append(self._keep(Job.make(job, (encoder, task, strategy.label, spec.name), (victim.key,), seed)))
         return made
@@ -303,11 +341,14 @@ class _Planner:
         facts, below = self.facts, self.pretrain(encoder, task)
         assert below is not None
         what = facts.building[choice.label]
+        code = self._code(f"build/{what.name}")
         job = BuildJob(
             encoder=encoder,
             what=what,
             task=facts.tasks[task],
             data_fingerprint=facts.splits[task, what.options["split"]],
+            source=code.source,
+            versions=dict(code.versions),
         )
         # What its training needed is needed again: the masked LM, for one.
         return self._keep(Job.make(job, (encoder, task, choice.label), (below.key, *below.needs), seed))
@@ -329,3 +370,15 @@ class _Planner:
         for job in jobs.values():
             visit(job)
         return list(ordered.values())
+
+
+def asked_of(profile: ResourceProfile | None) -> list[str]:
+    """The kinds of resources that a profile has."""
+    return [kind for kind in RESOURCE_KINDS if profile is not None and getattr(profile, kind) is not None]
+
+
+def _ways(spec: AttackSpec) -> list[str]:
+    """The code behind an attack: its module, or what TextAttack's recipes are given."""
+    if spec.recipe is None:
+        return [f"attacks/{spec.name}"]
+    return ["recipe", *(["masked recipe"] if "masked_lm" in spec.needs else [])]

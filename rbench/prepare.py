@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rbench import load as loading
+from rbench import versions
 from rbench.errors import ResourceError
 from rbench.lineage import weights_source
-from rbench.plan import Facts, make_plan
+from rbench.plan import Code, Facts, make_plan
 from rbench.registry import Registry
 from rbench.score.sts import FEWEST
-from rbench.spec import EncoderSpec, Plan, ResourceProfile, Suite, TaskSpec
+from rbench.spec import EncoderSpec, Plan, ResourceProfile, Suite, TaskSpec, TrainSpec
 
 if TYPE_CHECKING:
     from rbench.tasks import ContrastData, TaskData
@@ -85,7 +86,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     problems += _too_small(loaded, data)
     splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
-    _check_packages(encoders, problems)
+    _check_packages(loaded, problems)
     resources = _locate_resources(loaded, options, problems)
     training = _locate_training(loaded, options, problems)
     if problems:
@@ -104,6 +105,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         training=training,
         strategies=loaded.strategies,
         building=loaded.building,
+        code=_code(loaded),
         contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
     )
     noted = (*loaded.suite.tasks, *(evaluation.task for evaluation in loaded.suite.evaluations))
@@ -230,13 +232,14 @@ def _too_small(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> list[str
     """What is wrong with corpora that were found: fewer sentences than a batch."""
     from rbench.train import batches
 
-    return [
-        wrong
-        for name, spec in loaded.encoders.items()
-        if spec.train is not None
-        for corpus in (loaded.suite.tasks if name in loaded.in_domain else (spec.train.data,))
-        if corpus in data and (wrong := batches.problem(name, spec.train, _texts(data[corpus])))
-    ]
+    wrong = []
+    for name, spec in loaded.encoders.items():
+        if spec.train is not None:
+            corpora = loaded.suite.tasks if name in loaded.in_domain else (spec.train.data,)
+            sizes = [_texts(data[corpus]) for corpus in corpora if corpus in data]
+            found = [batches.problem(name, spec.train, size, _objective(spec.train, loaded)) for size in sizes]
+            wrong += [said for said in found if said]
+    return wrong
 
 
 def _texts(corpus: TaskData) -> int:
@@ -261,11 +264,22 @@ def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, probl
     return weights
 
 
-def _check_packages(encoders: Mapping[str, EncoderSpec], problems: list[str]) -> None:
+def _code(loaded: loading.Loaded) -> dict[str, Code]:
+    """The code behind the suite's modules and behind all jobs."""
+    named = {f"{kind}/{name}": Code(found.source, found.versions) for (kind, name), found in loaded.modules.items()}
+    return {**named, **{name: Code(versions=versions.part(name)) for name in versions.PARTS}}
+
+
+def _objective(train: TrainSpec, loaded: loading.Loaded) -> Any:
+    """The module of an encoder's objective."""
+    return loaded.modules["objectives", train.objective].open()
+
+
+def _check_packages(loaded: loading.Loaded, problems: list[str]) -> None:
     from rbench.train.objectives import missing
 
-    for name, spec in encoders.items():
-        if spec.train is not None and (said := missing(spec.train.objective)):
+    for name, spec in loaded.encoders.items():
+        if spec.train is not None and (said := missing(_objective(spec.train, loaded))):
             problems.append(f"encoder `{name}`: {said}")
 
 

@@ -16,21 +16,37 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 from rbench.errors import SuiteError
 
-Kind = Literal["suites", "attacks", "tasks", "encoders", "resources", "contrast"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-ONE: dict[Kind, str] = {
-    "suites": "suite",
-    "attacks": "attack",
-    "tasks": "task",
-    "encoders": "encoder",
-    "resources": "resource profile",
-    "contrast": "contrast set",
+Kind = str
+"""A key of KINDS."""
+
+
+class Sort(NamedTuple):
+    """A kind of thing that a name can mean."""
+
+    one: str
+    """What one of them is called in messages."""
+    suffixes: tuple[str, ...] = (".yaml",)
+    bundled: str = ""
+    """Where rbench's own lie, below its package; empty: at the top of a checkout, and in `bundled` in a wheel."""
+
+
+YAML, PYTHON = ".yaml", ".py"
+KINDS: dict[Kind, Sort] = {
+    "suites": Sort("suite"),
+    "attacks": Sort("attack", (YAML, PYTHON)),
+    "tasks": Sort("task", bundled="tasks"),
+    "encoders": Sort("encoder", bundled="encoders"),
+    "resources": Sort("resource profile", bundled="resources"),
+    "contrast": Sort("contrast set", bundled="contrast"),
+    "objectives": Sort("objective", (PYTHON,), "train/objectives"),
+    "finetune": Sort("finetune strategy", (PYTHON,), "finetune"),
+    "build": Sort("thing to build", (PYTHON,), "build"),
 }
-"""What one file of a kind is called in messages."""
+"""All kinds, by the name of the sub-folder that holds them. A new kind is a new line."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*", re.ASCII)
 """No separators and no leading dot or underscore: a name cannot leave its folder, nor mean `__init__`."""
@@ -46,7 +62,7 @@ class Root(NamedTuple):
 
 
 class Registry:
-    """Finds suites, attacks, tasks, encoders, resource profiles and contrast sets by name; earlier folders hide later.
+    """Finds files and modules of every kind by name; earlier folders hide later.
 
     Raises SuiteError where an included folder does not exist or holds none of the sub-folders.
     """
@@ -81,15 +97,21 @@ class Registry:
         """Where a name comes from, for people: `rbench`, `package X` or `--include DIR`. Raises as `path` does."""
         return self._find(kind, name)[1]
 
+    def is_bundled(self, kind: Kind, name: str) -> bool:
+        """Whether the file behind a name is rbench's own. Raises as `path` does."""
+        return self.path(kind, name).parent == _bundled(kind)
+
     def _find(self, kind: Kind, name: str) -> tuple[Path, str]:
         for root in self.folders(kind) if NAME.fullmatch(name) else ():
             files = [path for path in _files(root.folder, kind) if path.stem == name]
             if len(files) > 1:
                 both = " and ".join(path.name for path in files)
-                raise SuiteError(f"{ONE[kind]} {name} is ambiguous: {root.folder} holds {both}; remove one of them")
+                raise SuiteError(
+                    f"{KINDS[kind].one} {name} is ambiguous: {root.folder} holds {both}; remove one of them"
+                )
             if files:
                 return files[0], root.origin
-        raise SuiteError(unknown(ONE[kind], name, self.names(kind)))
+        raise SuiteError(unknown(KINDS[kind].one, name, self.names(kind)))
 
 
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:
@@ -113,29 +135,40 @@ def nearest(name: str, valid: Iterable[str], n: int = 3) -> list[str]:
     return [folded[match] for match in difflib.get_close_matches(name[:100].lower(), folded, n=n)]
 
 
-def load_module(path: Path) -> ModuleType:
+def load_module(path: Path, source: bytes | None = None) -> ModuleType:
     """Import a Python file by its path, under a name that its path and content make unique.
 
-    Raises SuiteError, naming the file and line, where importing it fails. The file's code runs: only files from folders
-    that the user chose (--include, installed packages, rbench itself) come here.
+    What runs is `source`, the file's content as the caller has read it, or else what it holds now.
+
+    Raises SuiteError, naming the file and line, where it cannot be read or importing it fails. The file's code runs:
+    only files from folders that the user chose (--include, installed packages, rbench itself) come here.
     """
-    source = path.read_bytes()
+    source = read_source(path) if source is None else source
     name = f"rbench_file_{path.stem}_{hashlib.sha256(str(path.resolve()).encode() + source).hexdigest()[:16]}"
     name = re.sub(r"\W", "_", name)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None  # the suffix is .py
+    assert spec is not None  # the suffix is .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        # Not through the loader, whose compiled copy goes by time and size, and may be of an older content.
+        exec(compile(source, path, "exec"), module.__dict__)
     except BaseException as error:
         del sys.modules[name]
         if isinstance(error, KeyboardInterrupt):
             raise
         raise SuiteError(f"{path}:{_line(error, path)}: importing it fails: {type(error).__name__}: {error}") from error
     return module
+
+
+def read_source(path: Path) -> bytes:
+    """The content of a Python file; SuiteError where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SuiteError(f"{path}: it cannot be read: {error.strerror or error}") from error
 
 
 def _line(error: BaseException, path: Path) -> int:
@@ -151,14 +184,14 @@ def _line(error: BaseException, path: Path) -> int:
 
 
 def _files(folder: Path, kind: Kind) -> list[Path]:
-    suffixes = (".yaml", ".py") if kind == "attacks" else (".yaml",)
+    suffixes = KINDS[kind].suffixes
     return sorted(p for p in folder.iterdir() if p.suffix in suffixes and NAME.fullmatch(p.stem) and p.is_file())
 
 
 def _bundled(kind: Kind) -> Path:
-    """rbench's own folder of `kind`. Suites and attacks lie at the top of a checkout, and in `bundled` in a wheel."""
-    if kind not in ("suites", "attacks"):
-        return _PACKAGE / kind
+    """rbench's own folder of `kind`."""
+    if KINDS[kind].bundled:
+        return _PACKAGE / KINDS[kind].bundled
     wheel = _PACKAGE / "bundled" / kind
     checkout = _PACKAGE.parent / kind
     return checkout if not wheel.is_dir() and (_PACKAGE.parent / "pyproject.toml").is_file() else wheel

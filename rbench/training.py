@@ -8,7 +8,6 @@ trained = api.train("simcse", base="minilm", data="my.txt", settings=["temperatu
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from rbench import export as exporting
 from rbench import load as loading
 from rbench.cache import WeightCache, default_cache
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
-from rbench.lineage import effective, trained_root, weights_source
+from rbench.lineage import chain, effective, trained_root, weights_source
 from rbench.load.places import Located
+from rbench.modules import find
 from rbench.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.registry import Registry, nearest, unknown
@@ -100,13 +100,24 @@ def train(
     return Trained(chosen, root, record, weights, text, exported)
 
 
-def objectives() -> list[tuple[str, str, dict[str, Any]]]:
-    """Training objectives: name, what it is, and its options with their defaults."""
+@dataclass(frozen=True)
+class Objective:
+    """A training objective: what it is, where it comes from, and its options with their defaults."""
+
+    listed: loading.Listed
+    options: dict[str, Any]
+
+
+def objectives(registry: Registry | None = None) -> list[Objective]:
+    """All training objectives by name; one that cannot be imported has what is wrong in place of its title."""
+    registry = registry or Registry()
     found = []
-    for name in modules.names():
-        module = modules.find(name)
-        said = (inspect.getdoc(module) or "").partition("\n")[0]
-        found.append((name, said, module.Options().model_dump()))
+    for listed in loading.catalogue("objectives", registry):
+        try:
+            options = modules.option_defaults(loading.checked(find("objectives", listed.name, registry)).Options)
+        except SuiteError:
+            options = {}
+        found.append(Objective(listed, options))
     return found
 
 
@@ -211,9 +222,15 @@ def _export(
         effective(name, loaded.encoders),
         where,
         folder,
-        lambda staged: cards.write(staged, name, loaded.encoders, loaded.tasks, record),
+        lambda staged: cards.write(staged, name, loaded.encoders, loaded.tasks, record, _objective(name, loaded)),
         force=force,
     )
+
+
+def _objective(name: str, loaded: loading.Loaded) -> Any:
+    """The module of the objective by which the weights of an encoder were trained; None where none was."""
+    train = chain(name, loaded.encoders)[-1].train
+    return loaded.modules["objectives", train.objective].open() if train is not None else None
 
 
 def _not_ours(name: str, prepared: Prepared) -> str:
@@ -226,4 +243,4 @@ def _not_ours(name: str, prepared: Prepared) -> str:
     )
 
 
-__all__ = ["Trained", "export", "objectives", "train"]
+__all__ = ["Objective", "Trained", "export", "objectives", "train"]

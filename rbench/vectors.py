@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from rbench.errors import ResourceError
 
+VERSION = 1
+
 Floats = NDArray[np.float32]
 COUNTERFITTED = ("paragram.npy", "wordlist.pickle", "nn.npy")
 """What is read of TextAttack's word_embeddings/paragramcf; its pickled tables of distances are not."""

@@ -17,6 +17,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+VERSION = 1
+
 Words = tuple[str, ...]
 Projection = Literal["signed", "absolute"]
 Span = tuple[int, int, int]

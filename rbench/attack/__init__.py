@@ -8,14 +8,11 @@ module in here may import textattack plainly.
 
 from __future__ import annotations
 
-from rbench.attack import _textattack
+from rbench.attack import _textattack  # noqa: F401  (first: it prepares the import of textattack)
 from rbench.attack.build import build, check, needs
 from rbench.attack.engine import Cell, How
 from rbench.attack.run import run
 from rbench.attack.victim import Victim
 from rbench.attack.workers import Workers, sensible
 
-__all__ = ["VERSION", "Cell", "How", "Victim", "Workers", "build", "check", "needs", "run", "sensible"]
-
-VERSION = _textattack.VERSION
-"""Of TextAttack."""
+__all__ = ["Cell", "How", "Victim", "Workers", "build", "check", "needs", "run", "sensible"]

@@ -18,7 +18,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -114,8 +113,6 @@ def _prepared_import() -> Any:
 
 
 textattack: Any = sys.modules.get("textattack") or _prepared_import()
-
-VERSION = version("textattack")
 
 
 def use_device(device: str) -> None:

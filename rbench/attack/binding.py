@@ -21,6 +21,10 @@ from rbench.attack.lean import GreedyWordSwapWIR
 from rbench.attack.masked_lm import WordSwapMaskedLM
 from rbench.errors import ResourceError
 
+VERSION = 1
+USES = ("attack.components", "attack.lean")
+"""Asking a masked LM is used by those recipes alone that need one."""
+
 SUBSTITUTES: tuple[type, ...] = (
     components.WordSwapWordNet,
     components.WordSwapHomoglyphSwap,

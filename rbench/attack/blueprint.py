@@ -18,6 +18,9 @@ from rbench.registry import unknown
 from rbench.spec import AttackSpec, ResourceKind
 from rbench.vectors import WordVectors
 
+VERSION = 1
+USES = ("attack.binding",)
+
 OURS = {"embedding", "masked_language_model", "tokenizer", "model_name", "model_wrapper", "query_budget"}
 """Constructor arguments that rbench sets itself."""
 

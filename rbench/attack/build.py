@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import textattack.attack_recipes
@@ -19,8 +20,13 @@ from rbench.attack.blueprint import arguments, blueprint
 from rbench.attack.constraints import foreseen, suite_constraints
 from rbench.attack.lean import lean
 from rbench.errors import SuiteError
+from rbench.modules import open_source
 from rbench.registry import load_module, unknown
 from rbench.spec import AttackSpec, ResourceKind, TaskSpec
+
+VERSION = 1
+USES = ("attack.constraints", "attack.lean")
+"""What recipes are given is used by recipes alone."""
 
 
 def check(spec: AttackSpec) -> None:
@@ -70,18 +76,31 @@ def recipe_class(spec: AttackSpec) -> Any:
     return recipes[spec.recipe]
 
 
-def build(spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, *, path: Path | None = None) -> Attack:
+def build(
+    spec: AttackSpec,
+    victim: Any,
+    resources: Any,
+    task: TaskSpec,
+    *,
+    path: Path | None = None,
+    digest: str | None = None,
+) -> Attack:
     """The attack of `spec` on `victim` (a `Victim`) over `resources`, for examples of `task`.
 
     Args:
         path: the Python file behind an attack that is no recipe.
+        digest: sha256 of the source that it must have; None: whatever it has.
 
     Raises:
         SuiteError: as `check`, or `protect` names a column that the task does not have.
         ResourceError: a resource is missing, or the recipe wants one that rbench does not know.
+        JobError: the file's source is not the one of this `digest`.
     """
     use_device(resources.device)
-    made = _own(spec, victim, resources, task, path) if spec.recipe is None else _recipe(spec, victim, resources)
+    if spec.recipe is None:
+        made = _own(spec, victim, resources, task, _opened(spec, path, digest))
+    else:
+        made = _recipe(spec, victim, resources)
     attack = lean(made)
     attack.pre_transformation_constraints.extend(foreseen(attack))
     for constraint in suite_constraints(spec, task):
@@ -100,10 +119,13 @@ def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:
         return recipe.build(victim)
 
 
-def _own(spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, path: Path | None) -> Attack:
+def _opened(spec: AttackSpec, path: Path | None, digest: str | None) -> ModuleType:
     if path is None:
         raise SuiteError(f"attack {spec.name}: it names no `recipe`, and no Python file stands behind it")
-    module = load_module(path)
+    return load_module(path) if digest is None else open_source(path, digest)
+
+
+def _own(spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, module: ModuleType) -> Attack:
     options = module.Options.model_validate(spec.parameters)
     accepts = inspect.signature(module.build).parameters
     more = {"task": task} if "task" in accepts else {}

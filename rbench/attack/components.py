@@ -27,6 +27,10 @@ from textattack.transformations import WordSwapWordNet as _WordSwapWordNet
 from rbench.errors import ResourceError
 from rbench.vectors import WordVectors
 
+VERSION = 1
+USES = ()
+"""Word vectors are used by those attacks alone that need them."""
+
 current: ContextVar[Any] = ContextVar("current")
 """The resources that components built now are bound to."""
 

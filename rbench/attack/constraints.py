@@ -15,6 +15,8 @@ from rbench.errors import SuiteError
 from rbench.registry import nearest
 from rbench.spec import AttackSpec, TaskSpec
 
+VERSION = 1
+
 
 def words_changed(text: Any) -> int:
     """How many words of the original text have been changed or deleted on the way to `text` (an AttackedText).

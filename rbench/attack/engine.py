@@ -50,6 +50,8 @@ class Cell:
     models_path: tuple[Path, ...] = ()
     trained: tuple[tuple[str, Path], ...] = ()
     """(encoder, folder) for a masked LM that a job of the run made."""
+    digest: str | None = None
+    """sha256 of the Python file's source as it was when the run was planned."""
 
 
 class Engine:
@@ -68,7 +70,7 @@ class Engine:
         victim, resources = self._victim(cell), self._resources(cell)
         pooled = pooled or self.how.pooled or POOLED[self.how.device.split(":")[0]]
         return run(
-            lambda: build(cell.spec, victim, resources, cell.task, path=cell.path),
+            lambda: build(cell.spec, victim, resources, cell.task, path=cell.path, digest=cell.digest),
             examples,
             spec=cell.spec,
             task=cell.task,

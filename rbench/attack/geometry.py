@@ -31,6 +31,8 @@ from rbench.errors import JobError
 from rbench.inference import rows_of
 from rbench.wordswap import Gradients, Projection, Scores, Sentence, Slot, Words, pieces_to_words, search, word_norms
 
+VERSION = 1
+
 
 class Look(NamedTuple):
     """What one gradient pass over n texts says."""

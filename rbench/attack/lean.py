@@ -16,6 +16,8 @@ from textattack.search_methods import GreedyWordSwapWIR as _GreedyWordSwapWIR
 
 from rbench.attack.text import LeanText
 
+VERSION = 1
+
 ONE_BATCH = 1 << 20
 
 

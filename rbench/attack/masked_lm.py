@@ -20,6 +20,8 @@ from rbench.attack.components import current
 from rbench.errors import ResourceError
 from rbench.resources.masked_lm import MaskedLM, Question, Ranked
 
+VERSION = 1
+
 CHINESE = re.compile("[\u4e00-\u9fff]")
 """TextAttack's own test for text that has to be segmented."""
 MAX_PIECES = 12

@@ -23,6 +23,8 @@ from rbench.errors import JobError, RbenchError
 from rbench.spec import AttackSpec, Outcome, Status, TaskSpec
 from rbench.tasks import Example
 
+VERSION = 1
+
 Oracle = Callable[[tuple[str, ...]], int | None]
 
 

@@ -17,6 +17,8 @@ from textattack.transformations.word_swaps.word_swap import WordSwap
 from rbench.resources.masked_words import MaskedWords
 from rbench.wordswap import Span
 
+VERSION = 1
+
 
 def word_spans(text: AttackedText) -> list[Span]:
     """Where each of TextAttack's words lies: (column, start, end) in the text of its column, in order."""

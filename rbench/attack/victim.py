@@ -14,6 +14,8 @@ from rbench.attack.gradients import Labelled, Slope, slopes
 from rbench.errors import JobError
 from rbench.inference import Batched, Memo, Network, Row, rows_of, steady
 
+VERSION = 1
+
 Text = str | tuple[str, ...]
 
 CACHE_BYTES = 512 << 20

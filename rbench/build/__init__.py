@@ -6,10 +6,10 @@ training objectives whose encoders it can be made of, and `run(...) -> Built`. I
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, field
 from types import ModuleType
 
+from rbench import modules
 from rbench.spec import Outcome, Score
 
 
@@ -23,5 +23,5 @@ class Built:
 
 
 def thing(name: str) -> ModuleType:
-    """The module behind a name under `build`; ModuleNotFoundError where there is none."""
-    return importlib.import_module(f"rbench.build.{name}")
+    """The module of a thing to build that is installed; SuiteError where there is none."""
+    return modules.find("build", name).open()

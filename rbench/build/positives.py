@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rbench.build import Built
     from rbench.tasks import Example, TaskData
 
+VERSION = 1
+
 OBJECTIVES = ("adcl",)
 KEYS = 512
 """At most so many other texts are in the queue (ours): enough to push against, quick to encode."""
@@ -32,13 +34,22 @@ class Options(Strict):
 
 
 def run(
-    spec: EncoderSpec, weights: Path, data: TaskData, options: Options, *, seed: int, device: str, resources: Any
+    spec: EncoderSpec,
+    weights: Path,
+    data: TaskData,
+    options: Options,
+    *,
+    seed: int,
+    device: str,
+    resources: Any,
+    objective: Any = None,
 ) -> Built:
     """Hard positives of a seeded sample of the split.
 
     Args:
         spec: the encoder as it was trained.
         weights: the folder that its training left.
+        objective: the module by which it was trained; None: what is installed under its name.
 
     Returns outcomes, `succeeded` where a word was replaced, and `loss_raised` and `words_replaced` over all texts.
     """
@@ -50,15 +61,15 @@ def run(
     from rbench.train import objectives
 
     assert spec.train is not None
-    module = objectives.find(spec.train.objective)
+    module = objective or objectives.find(spec.train.objective)
     examples = data.split(options.split)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(len(examples))
     chosen = [examples[i] for i in order[: options.num_examples]]
     others = [text for i in order[options.num_examples :][:KEYS] for text in examples[i].texts]
     texts = [text for example in chosen for text in example.texts]
     transformers.set_seed(seed)
-    objective: Any = module.build(module.Options(**spec.train.options), spec, weights, resources=resources)
-    model = objective.model.to(device)
+    built: Any = module.build(module.Options(**spec.train.options), spec, weights, resources=resources)
+    model = built.model.to(device)
     for start in range(0, len(others), 64):
         model.queue.push(model.z(model.key_encoder, model.key_head, others[start : start + 64]))
     made, sums = _made(model, texts)

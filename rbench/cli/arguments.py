@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from rbench.registry import unknown
+from rbench.registry import KINDS, unknown
 from rbench.spec import Metric, Pick, TableSpec
 
 WHAT, WHERE, HOW = "What to run", "Where things are", "How to run"
@@ -30,18 +30,6 @@ class Backend(StrEnum):
     torch = "torch"
     onednn = "onednn"
     openvino = "openvino"
-
-
-class Listable(StrEnum):
-    """What `rbench list` lists."""
-
-    encoders = "encoders"
-    tasks = "tasks"
-    attacks = "attacks"
-    suites = "suites"
-    resources = "resources"
-    contrast = "contrast"
-    objectives = "objectives"
 
 
 METRICS: tuple[str, ...] = get_args(Metric)
@@ -132,8 +120,8 @@ IncludeOption = Annotated[
         metavar="DIR",
         exists=True,
         file_okay=False,
-        help="A folder of your own with suites/, attacks/, tasks/, encoders/, resources/ or contrast/. May be "
-        "repeated; also RBENCH_INCLUDE=DIR:DIR.",
+        help=f"A folder of your own with {', '.join(f'{kind}/' for kind in KINDS)}, or some of them. May be repeated; "
+        "also RBENCH_INCLUDE=DIR:DIR.",
         rich_help_panel=WHERE,
     ),
 ]

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from rbench.cli.console import print_table, say, tell
+from rbench.registry import KINDS
 from rbench.spec import AttackJob, ContrastJob, EvaluateJob
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from rbench.api import Check, Planned, RunResult
+    from rbench.api import Check, Objective, Planned, RunResult
     from rbench.load import Listed
     from rbench.spec import Job, Record
 
@@ -104,13 +105,27 @@ def listed(entries: Sequence[Listed]) -> None:
     print_table(["name", "title", "reference", "licence", "from"], rows)
 
 
-def objectives(found: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
-    """Names of training objectives, what they are, and what --set may say, with defaults."""
+def kinds(names: Mapping[str, Sequence[str]]) -> None:
+    """The kinds of things that have names, how many there are of each, and the first of them."""
     rows: list[list[str | Text]] = [
-        [Text(name, style="bold"), said, ", ".join(f"{key}={_yaml(value)}" for key, value in options.items())]
-        for name, said, options in found
+        [Text(kind, style="bold"), KINDS[kind].one, str(len(found)), ", ".join(found[:4]) + ", ..." * (len(found) > 4)]
+        for kind, found in names.items()
     ]
-    print_table(["name", "objective", "options and their defaults"], rows)
+    print_table(["rbench list", "one is", "there are", "for instance"], rows)
+
+
+def objectives(found: Sequence[Objective]) -> None:
+    """Training objectives: what they are, what --set may say, with defaults, and where they come from."""
+    rows: list[list[str | Text]] = [
+        [
+            Text(one.listed.name, style="bold"),
+            one.listed.title,
+            ", ".join(f"{key}={_yaml(value)}" for key, value in one.options.items()),
+            one.listed.origin,
+        ]
+        for one in found
+    ]
+    print_table(["name", "objective", "options and their defaults", "from"], rows)
 
 
 def _yaml(value: Any) -> str:

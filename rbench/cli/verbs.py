@@ -15,6 +15,7 @@ import rbench
 from rbench.cli import arguments as a
 from rbench.cli.console import log_to_stderr, say, tell
 from rbench.errors import RbenchError
+from rbench.registry import KINDS
 from rbench.search_path import search_path
 
 if TYPE_CHECKING:
@@ -297,30 +298,32 @@ def attack(
 @verb()
 def list_(
     kind: Annotated[
-        a.Listable,
+        str | None,
         typer.Argument(
             metavar="KIND",
-            help="encoders, tasks, attacks, suites, resources, contrast (sets) or objectives (of training).",
+            callback=a.one_of("kind", tuple(KINDS)),
+            help=f"{', '.join(KINDS)}; without one, how many there are of each.",
         ),
-    ],
+    ] = None,
     include: a.IncludeOption = None,
 ) -> None:
-    """List what can be named in a suite.
+    """List what can be named in a suite, or on the command line.
 
     Prints names with titles, references or licences, and where each comes from.
     """
-    from typing import cast
-
     from rbench import api
     from rbench.cli import show
     from rbench.load import catalogue, recipes
-    from rbench.registry import Kind, Registry
+    from rbench.registry import Registry
 
-    if kind is a.Listable.objectives:
-        show.objectives(api.objectives())
-        return
-    show.listed(catalogue(cast(Kind, kind.value), Registry(search_path(include or (), "RBENCH_INCLUDE"))))
-    if kind is a.Listable.attacks and recipes():
+    registry = Registry(search_path(include or (), "RBENCH_INCLUDE"))
+    if kind is None:
+        show.kinds({kind: registry.names(kind) for kind in KINDS})
+    elif kind == "objectives":
+        show.objectives(api.objectives(registry))
+    else:
+        show.listed(catalogue(kind, registry))
+    if kind == "attacks" and recipes():
         say(f"\nTextAttack's recipes work by class name too: {', '.join(recipes())}")
 
 

@@ -14,6 +14,8 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
 
+VERSION = 1
+
 FORMAT = 1
 HEAD = "head.safetensors"
 ABOUT = "rbench.json"

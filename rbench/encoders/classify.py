@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import JobError
 
+VERSION = 1
+
 BATCH = 64
 
 

@@ -11,6 +11,8 @@ from rbench.encoders.locate import flow_missing
 from rbench.encoders.transform import Transform
 from rbench.errors import ResourceError
 
+VERSION = 1
+
 
 class Flow(Transform):
     """z = f^-1(u), where u = f(z) are sentence vectors and z is Gaussian (Li et al. 2020, section 3.2).

@@ -23,6 +23,10 @@ from rbench.encoders.transform import read as read_transform
 from rbench.errors import ResourceError
 from rbench.spec import Pooling
 
+VERSION = 1
+USES = ()
+"""A transform, or a table of word vectors, is used by those encoders alone that have one."""
+
 LARGEST_REAL_LENGTH = 1_000_000
 """Tokenizers saved without a limit say int(1e30)."""
 

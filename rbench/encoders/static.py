@@ -21,6 +21,8 @@ from rbench.encoders.locate import EMBEDDED
 from rbench.errors import ResourceError
 from rbench.vectors import Floats, read_vectors
 
+VERSION = 1
+
 MARK = "▁"
 """Stands before every word in the vocabulary, so that no word is ever a single letter of another (`tokenizer`)."""
 SPECIAL = ("[PAD]", "[CLS]")

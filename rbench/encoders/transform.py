@@ -20,6 +20,10 @@ from rbench.encoders.locate import TRANSFORM, TRANSFORM_ABOUT
 from rbench.errors import ResourceError
 from rbench.spec import Pooling
 
+VERSION = 1
+USES = ()
+"""A flow is used by those encoders alone that have one."""
+
 WEIGHTS = "model.safetensors"
 
 

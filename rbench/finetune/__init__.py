@@ -11,10 +11,10 @@ with the score that says of how many things they are.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from types import ModuleType
 
+from rbench import modules
 from rbench.finetune._data import sample_split
 
 __all__ = ["Progress", "sample_split", "strategy"]
@@ -24,5 +24,5 @@ Progress = Callable[[int, int, str], None]
 
 
 def strategy(name: str) -> ModuleType:
-    """The module behind a strategy's name; ModuleNotFoundError where there is none."""
-    return importlib.import_module(f"rbench.finetune.{name}")
+    """The module of a strategy that is installed; SuiteError where there is none."""
+    return modules.find("finetune", name).open()

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from rbench.finetune.freelb import Options
 
+VERSION = 1
+
 
 @dataclass
 class Rise:

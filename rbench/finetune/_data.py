@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rbench.spec import Training
     from rbench.tasks import Example, TaskData
 
+VERSION = 1
+
 
 def sample_split(data: TaskData, split: str, limit: int | None, seed: int) -> list[Example]:
     """The split's examples, or a seeded sample of `limit` of them in their original order."""

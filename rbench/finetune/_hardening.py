@@ -17,6 +17,8 @@ from rbench.finetune.adversarial import Options
 from rbench.geometry import Geometry, Swapped, at_most
 from rbench.tasks import Example
 
+VERSION = 1
+
 
 @dataclass
 class Tally:

@@ -19,6 +19,8 @@ from rbench.finetune._data import collator, encode_split
 from rbench.spec import Training
 from rbench.tasks import TaskData
 
+VERSION = 1
+
 Keep = Literal["best", "last"]
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rbench.resources import Resources
     from rbench.tasks import TaskData
 
+VERSION = 1
+
 NEEDS = ("masked_lm", "word_vectors", "stopwords")
 COUNTED = dict.fromkeys(("words_replaced", "fooled", "adversarial_texts"), "adversarial_texts")
 

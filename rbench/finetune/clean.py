@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rbench.finetune import Progress
     from rbench.tasks import TaskData
 
+VERSION = 1
+
 
 class Options(Strict):
     """Clean fine-tuning has no options beyond the task's Training."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rbench.finetune import Progress
     from rbench.tasks import TaskData
 
+VERSION = 1
+
 
 class Options(Strict):
     """The names are those of the authors' code, whose settings differ from task to task. The defaults are those of its

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rbench.spec import Outcome
     from rbench.tasks import Example, TaskData
 
+VERSION = 1
+
 
 COUNTED = {"adversarial_texts": "adversarial_texts"}
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rbench.finetune import Progress
     from rbench.tasks import Example, TaskData
 
+VERSION = 1
+
 
 class Options(Strict):
     """`c`: inverse L2 penalties to try; `max_iter`: of the L-BFGS solver."""

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from rbench.errors import JobError
 from rbench.inference.network import STEP, Row, batches, tensors
 
+VERSION = 1
+
 MAX_ROWS = {"cpu": 64, "cuda": 1024}
 MAX_TOKENS = {"cpu": 2048, "cuda": 1 << 14}
 """Tokens in one batch: the backward pass keeps what every layer computed."""

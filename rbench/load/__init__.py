@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rbench.load.catalogue import Listed, catalogue
 from rbench.load.entries import Entries
-from rbench.load.modules import attack_module
+from rbench.load.modules import checked
 from rbench.load.places import Located, Problems
 from rbench.load.recipes import recipes
 from rbench.load.suite import Loaded, find_suite, load, load_mapping
@@ -18,8 +18,8 @@ from rbench.spec import AttackSpec, Choice, ContrastSpec, EncoderSpec, ResourceC
 __all__ = [
     "Listed",
     "Loaded",
-    "attack_module",
     "catalogue",
+    "checked",
     "find_suite",
     "load",
     "load_attack",

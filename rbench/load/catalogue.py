@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from rbench.errors import SuiteError
-from rbench.load.modules import attack_module
+from rbench.load.modules import checked
 from rbench.load.places import Problems, read, shown
+from rbench.modules import find
 from rbench.registry import Kind, Registry
 
 
@@ -31,11 +34,7 @@ def catalogue(kind: Kind, registry: Registry) -> list[Listed]:
 def _listed(kind: Kind, name: str, registry: Registry) -> Listed:
     path = registry.path(kind, name)
     try:
-        if path.suffix == ".py":
-            module = attack_module(path)
-            said = {"title": module.TITLE, "reference": module.REFERENCE, "licence": getattr(module, "LICENCE", "")}
-        else:
-            said = read(path, Problems()).data
+        said = _said(checked(find(kind, name, registry))) if path.suffix == ".py" else read(path, Problems()).data
     except SuiteError as error:
         said = {"title": f"cannot be read: {error}"}
     profiles = said.get("profiles") if kind == "suites" else None
@@ -50,3 +49,13 @@ def _listed(kind: Kind, name: str, registry: Registry) -> Listed:
         origin=registry.origin(kind, name),
         path=Path(shown(path)),
     )
+
+
+def _said(module: ModuleType) -> dict[str, str]:
+    """What a module says of itself: its TITLE, or else the first line of its docstring."""
+    title = getattr(module, "TITLE", "") or (inspect.getdoc(module) or "").partition("\n")[0]
+    return {
+        "title": title,
+        "reference": getattr(module, "REFERENCE", ""),
+        "licence": getattr(module, "LICENCE", ""),
+    }

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from pydantic import ValidationError
 
 from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, items
-from rbench.load.modules import modules
 from rbench.load.places import Located, Problems, describe
 from rbench.registry import unknown
-from rbench.spec import CONTRAST, Evaluation, Training
+from rbench.spec import CONTRAST, Evaluation, EvaluationMetric, Training
 
 
 def check_purpose(merged: Located, problems: Problems) -> None:
@@ -24,7 +25,7 @@ def check_purpose(merged: Located, problems: Problems) -> None:
         problems.add(merged.at(("tasks",)), "`tasks`: expected at least 1 of them, found a list")
     there = {"sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
     needs = {"sts": "`evaluate`, a list of STS tasks", CONTRAST: f"`evaluate: [{CONTRAST}]`"}
-    for name in modules("build"):
+    for name in (metric for metric in get_args(EvaluationMetric) if metric not in there):
         there[name] = {choice.name for choice in choices(merged, "build")} & {name}
         needs[name] = f"`build: [{name}]`"
     for i, table in enumerate(merged.data["tables"] if isinstance(merged.data.get("tables"), list) else ()):

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from rbench.errors import SuiteError
+from rbench.load.attacks import Attacks
 from rbench.load.check import check
-from rbench.load.modules import RESOURCE_KINDS, attack_module, check_module, module_of, modules, needs_of
-from rbench.load.places import Located, Problems, Where, read, shown
-from rbench.load.recipes import recipes
-from rbench.registry import Kind, Registry, nearest, unknown
+from rbench.load.files import Files
+from rbench.load.modules import Modules
+from rbench.load.places import Located, Problems, Where, read
+from rbench.registry import Registry, unknown
 from rbench.spec import (
     CONTRAST,
     IN_DOMAIN,
+    RESOURCE_KINDS,
     AttackSpec,
     ContrastSpec,
     EncoderSpec,
@@ -35,13 +34,9 @@ from rbench.spec import (
 
 Entry = TypeVar("Entry", bound=Named)
 
-_ATTACK_FIELDS = ("max_words", "query_budget")
 _ENCODER_FIELDS = ("pooling", "layers", "max_length")
 """What a suite may change of an encoder that is not ours to train."""
 _STEPS_AND_EPOCHS = "steps and epochs exclude each other; take out one of them"
-_PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
-_MAY_EXPORT = {"LICENCE": "licence", "PROTECT": "protect", "QUERIES_PER_WORD": "queries_per_word"}
-
 
 _LOADERS: dict[ResourceKind, tuple[tuple[str, ...], str | None]] = {
     "word_vectors": (("textattack-counterfitted", "mini"), "folder"),
@@ -54,22 +49,23 @@ _LOADERS: dict[ResourceKind, tuple[tuple[str, ...], str | None]] = {
 """The kinds of source (rbench.resources) that need no name, and the one that loads a folder or hub id by name."""
 
 
-class Entries:
+class Entries(Files):
     """What one suite names, loaded once each; everything wrong goes to `problems`.
 
     `place` is always where the name stands that is looked up. `own` are encoders by name that no file holds.
     """
 
     def __init__(self, registry: Registry, problems: Problems, own: Mapping[str, Located] | None = None) -> None:
-        self.registry, self.problems, self.own = registry, problems, dict(own or {})
+        super().__init__(registry, problems)
+        self.own = dict(own or {})
+        self.modules = Modules(registry, problems)
+        self._attacks = Attacks(registry, problems, self.modules)
         self.tasks: dict[str, TaskSpec] = {}
         self.encoders: dict[str, EncoderSpec] = {}
         self.attacks: dict[str, AttackSpec] = {}
-        self.attack_files: dict[str, Path] = {}
         self.contrast: dict[str, ContrastSpec] = {}
         self.models: dict[str, dict[str, str]] = {}
         self.training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]] = {}
-        self._seen: set[tuple[str, str]] = set()
 
     def task(self, name: str, place: str) -> None:
         """Load a task into `tasks`."""
@@ -150,10 +146,10 @@ class Entries:
         ways: dict[str, Where] = {key: (key,) for key in _ENCODER_FIELDS}
         if own.train is not None:
             ways = {key: ("train", key) for key in TrainSpec.model_fields if key not in ("objective", "options")}
-            if own.train.objective not in modules("train.objectives"):
-                return
-            module = module_of("train.objectives", own.train.objective)
-            ways |= {key: ("train", "options", key) for key in module.Options.model_fields}
+            known = self.modules.options_of("objectives", own.train.objective)
+            if known is None:
+                return  # which has been told
+            ways |= {key: ("train", "options", key) for key in known.model_fields}
         if ways.get("epochs") == ("train", "epochs") and "epochs" in options.data:
             if "steps" in options.data:
                 self.problems.add(options.key_at(("epochs",)), _STEPS_AND_EPOCHS)
@@ -181,7 +177,7 @@ class Entries:
         """The objective's options, the corpus, what steps are selected by, and the further models that options name."""
         options = located.sub("train", "options") if "options" in located.data["train"] else Located({})
         place = located.at(("train", "objective"))
-        made = check_module("train.objectives", "objective", train.objective, place, options, self.problems)
+        made = self.modules.check("objectives", train.objective, place, options)
         if train.data != IN_DOMAIN:
             self.corpus(train.data, located.at(("train", "data")))
         for task in train.selecting:
@@ -202,7 +198,7 @@ class Entries:
         self, name: str, train: TrainSpec, made: BaseModel | None, options: Located, above: tuple[str, ...]
     ) -> None:
         """What an objective that edits words asks: its `resources`, as far as its module says that it NEEDS them."""
-        needs = needs_of("train.objectives", train.objective) if made is not None else ()
+        needs = self.modules.needs("objectives", train.objective)
         choice: ResourceChoice | None = getattr(made, "resources", None)
         if not needs or choice is None:
             return
@@ -291,102 +287,6 @@ class Entries:
 
     def attack(self, name: str, options: Located, label: str, place: str) -> None:
         """Load an attack with its options into `attacks` under `label`."""
-        names = self.registry.names("attacks")
-        if name in names:
-            path = self._path("attacks", name, place)
-            if path is not None:
-                spec = self._module(path, options) if path.suffix == ".py" else self._recipe(path, options)
-                if spec is not None:
-                    self.attacks[label] = spec
-        elif name in recipes():
-            data = {"name": name, "recipe": name, "title": f"TextAttack's {name}"}
-            spec = self._with_options(Located(data, {(): place}), options)
-            if spec is not None:
-                self.attacks[label] = spec
-        else:
-            message = unknown("attack", name, names)
-            close = nearest(name, recipes())
-            if close and not nearest(name, names):
-                message = f'unknown attack "{name}"; did you mean the TextAttack recipe {" or ".join(close)}?'
-            self.problems.add(place, message)
-
-    # -- attacks
-
-    def _recipe(self, path: Path, options: Located) -> AttackSpec | None:
-        located = self._named(path, path.stem)
-        if located is None:
-            return None
-        recipe = located.data.get("recipe")
-        if recipe is None:
-            self.problems.add(located.at(), "`recipe` is missing: the class name of a TextAttack recipe")
-        elif recipes() and str(recipe) not in recipes():
-            self.problems.add(located.at(("recipe",)), unknown("TextAttack recipe", recipe, recipes()))
-        return self._with_options(located, options)
-
-    def _with_options(self, located: Located, options: Located) -> AttackSpec | None:
-        """A recipe's spec with a suite's options over its own; unless it says what it needs, its source does."""
-        recipe = recipes().get(str(located.data.get("recipe")))
-        if recipe is not None and "needs" not in located.data:
-            located = located.put(("needs",), Located(list(recipe.needs), {(): located.at()}))
-        for key in options.data:
-            if key in _ATTACK_FIELDS:
-                located = located.put((key,), options.sub(key), options.key_at((key,)))
-            elif _PARAMETER.fullmatch(key):
-                located = located.put(("parameters", key), options.sub(key), options.key_at((key,)))
-            else:
-                message = unknown("option", key, _ATTACK_FIELDS)
-                self.problems.add(options.key_at((key,)), f"{message} Parameters are written `Component.attribute`.")
-        return check(AttackSpec, located, self.problems)
-
-    def _module(self, path: Path, options: Located) -> AttackSpec | None:
-        try:
-            module = attack_module(path)
-        except SuiteError as error:
-            self.problems.take(error)
-            return None
-        own = set(module.Options.model_fields)
-        given = [key for key in options.data if key in own or key not in _ATTACK_FIELDS]
-        made = check(module.Options, options.only(given), self.problems)
-        data = {
-            "name": path.stem,
-            "title": module.TITLE,
-            "reference": module.REFERENCE,
-            "needs": list(module.NEEDS),
-            "parameters": made.model_dump(mode="json") if made is not None else {},
-            "source": hashlib.sha256(path.read_bytes()).hexdigest(),
-            **{field: getattr(module, name) for name, field in _MAY_EXPORT.items() if hasattr(module, name)},
-        }
-        located = Located(data, {(): f"{shown(path)}:1:1"})
-        for key in _ATTACK_FIELDS:
-            if key in options.data and key not in own:  # a module that knows the option sees to it itself
-                located = located.put((key,), options.sub(key), options.key_at((key,)))
-        self.attack_files[path.stem] = path
-        spec = check(AttackSpec, located, self.problems)
-        return spec if made is not None else None
-
-    # -- files
-
-    def _path(self, kind: Kind, name: str, place: str) -> Path | None:
-        try:
-            return self.registry.path(kind, name)
-        except SuiteError as error:
-            self.problems.add(place, str(error))
-            return None
-
-    def _first(self, kind: str, name: str) -> bool:
-        """Whether this is the first time that `name` is loaded; a file is read, and its faults told, once."""
-        new = (kind, name) not in self._seen
-        self._seen.add((kind, name))
-        return new
-
-    def _named(self, path: Path, name: str) -> Located | None:
-        """The file's content with its name, which is the file's own: a `name` key may repeat it, not change it."""
-        try:
-            located = read(path, self.problems)
-        except SuiteError as error:
-            self.problems.take(error)
-            return None
-        if located.data.get("name", name) != name:
-            message = f"`name` differs from the file's name; remove it or write `name: {name}`"
-            self.problems.add(located.at(("name",)), message)
-        return located.put(("name",), Located(name, {(): located.at()}))
+        spec = self._attacks.load(name, options, place)
+        if spec is not None:
+            self.attacks[label] = spec

@@ -1,72 +1,83 @@
-"""What rbench's packages and users' attack files export: found by name, imported, their options checked."""
+"""Modules that a suite names, bundled or a user's: found by name, imported, their exports and options checked."""
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
 
 from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.places import Located, Problems, shown
-from rbench.registry import load_module, unknown
-from rbench.spec import ResourceKind
+from rbench.modules import Module, find
+from rbench.registry import KINDS, Kind, Registry, unknown
+from rbench.spec import RESOURCE_KINDS, ResourceKind
 
-RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
-_PACKAGE = Path(__file__).resolve().parent.parent
-_EXPORTS = ("TITLE", "NEEDS", "REFERENCE", "Options", "build")
+EXPORTS: dict[Kind, tuple[str, ...]] = {
+    "attacks": ("TITLE", "NEEDS", "REFERENCE", "Options", "build"),
+    "objectives": ("Options", "build"),
+    "finetune": ("Options", "run"),
+    "build": ("Options", "OBJECTIVES", "run"),
+}
+"""What a module of each kind must have."""
 
 
-def check_module(
-    package: str, what: str, name: str, place: str, options: Located, problems: Problems
-) -> BaseModel | None:
-    """Check that a package of rbench has a module of this name, and the options against the module's `Options`.
+class Modules:
+    """The modules that a suite names, each found once; everything wrong goes to `problems`."""
 
-    Modules that start with an underscore are the package's own business. Importing one loads no torch. Returns the
-    `Options`, or None where something is wrong.
+    def __init__(self, registry: Registry, problems: Problems) -> None:
+        self.registry, self.problems = registry, problems
+        self.found: dict[tuple[Kind, str], Module] = {}
+
+    def open(self, kind: Kind, name: str, place: str) -> ModuleType | None:
+        """The module of this kind and name, imported; None where something is wrong. `place`: where the name stands."""
+        if name not in self.registry.names(kind):
+            self.problems.add(place, unknown(KINDS[kind].one, name, self.registry.names(kind)))
+            return None
+        try:
+            module = self.found.get((kind, name)) or find(kind, name, self.registry)
+            opened = checked(module)
+        except SuiteError as error:
+            self.problems.take(error)
+            return None
+        self.found[kind, name] = module
+        return opened
+
+    def check(self, kind: Kind, name: str, place: str, options: Located) -> BaseModel | None:
+        """A module's `Options` made of what a suite says; None where something is wrong."""
+        module = self.open(kind, name, place)
+        return check(module.Options, options, self.problems) if module is not None else None
+
+    def options_of(self, kind: Kind, name: str) -> type[BaseModel] | None:
+        """The `Options` of a module that was found; None of one that was not."""
+        module = self.found.get((kind, name))
+        return module.open().Options if module is not None else None
+
+    def needs(self, kind: Kind, name: str) -> tuple[ResourceKind, ...]:
+        """The resources that a module says that it NEEDS; none where it was not found."""
+        module = self.found.get((kind, name))
+        return tuple(getattr(module.open(), "NEEDS", ())) if module is not None else ()
+
+
+def checked(found: Module) -> ModuleType:
+    """The module, imported.
+
+    Raises SuiteError where it cannot be imported, lacks one of the EXPORTS of its kind, NEEDS what is no resource, or
+    states a VERSION that is none.
     """
-    valid = modules(package)
-    if name in valid:
-        kind: type[BaseModel] = importlib.import_module(f"rbench.{package}.{name}").Options
-        return check(kind, options, problems)
-    problems.add(place, unknown(what, name, valid))
-    return None
-
-
-def needs_of(package: str, name: str) -> tuple[ResourceKind, ...]:
-    """The resources that a module of a package of rbench says that it NEEDS; importing it loads no torch."""
-    needs: tuple[ResourceKind, ...] = getattr(module_of(package, name), "NEEDS", ())
-    return needs
-
-
-def module_of(package: str, name: str) -> ModuleType:
-    """A module of a package of rbench that `modules` has."""
-    return importlib.import_module(f"rbench.{package}.{name}")
-
-
-def modules(package: str) -> list[str]:
-    """The modules of a package of rbench that can be named: `train.objectives` has simcse, consert and so on."""
-    folder = _PACKAGE.joinpath(*package.split("."))
-    return [path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")]
-
-
-def attack_module(path: Path) -> ModuleType:
-    """The module of an attack that is a Python file.
-
-    Raises SuiteError where it cannot be imported, or lacks one of TITLE, NEEDS, REFERENCE, Options and build.
-    """
-    module = load_module(path)
-    missing = [name for name in _EXPORTS if not hasattr(module, name)]
-    place = f"{shown(path)}:1:1"
+    module = found.open()
+    place = f"{shown(found.path)}:1:1"
+    one, exports = KINDS[found.kind].one, EXPORTS[found.kind]
+    missing = [name for name in exports if not hasattr(module, name)]
     if missing:
-        raise SuiteError(f"{place}: an attack module exports {', '.join(_EXPORTS)}; missing: {', '.join(missing)}")
+        article = "an" if one[0] in "aeiou" else "a"
+        raise SuiteError(f"{place}: {article} {one} module exports {', '.join(exports)}; missing: {', '.join(missing)}")
     options: Any = module.Options
     if not (isinstance(options, type) and issubclass(options, BaseModel)):
         raise SuiteError(f"{place}: `Options` must be a pydantic model")
-    wrong = [need for need in module.NEEDS if need not in RESOURCE_KINDS]
+    wrong = [need for need in getattr(module, "NEEDS", ()) if need not in RESOURCE_KINDS]
     if wrong:
         raise SuiteError(f"{place}: NEEDS: {unknown('resource', wrong[0], RESOURCE_KINDS)}")
+    _ = found.versions
     return module

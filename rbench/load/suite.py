@@ -14,11 +14,12 @@ from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, names
 from rbench.load.consistency import check_maps, check_purpose, check_repeats
 from rbench.load.entries import Entries
-from rbench.load.modules import check_module, module_of, modules, needs_of
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of, refuse_not_yet
 from rbench.load.places import Located, Problems, read, shown
-from rbench.registry import Registry, unknown
+from rbench.modules import Module
+from rbench.registry import Kind, Registry, unknown
 from rbench.spec import (
+    CLEAN,
     CONTRAST,
     IN_DOMAIN,
     AttackSpec,
@@ -43,9 +44,10 @@ class Loaded:
 
     `encoders` holds the suite's own, their bases, and those that serve as a resource or in training; `tasks` also
     those of `evaluate`, the corpora that encoders are trained on, and what their steps are selected by. `attacks`
-    goes by label (`bertattack[max_words=10]`), `attack_files` by the plain name of those attacks that are Python
-    files. `models` are the further models that an encoder's objective names, by encoder and option;
-    `training_resources` what it asks of a resource profile of its own, by encoder, and which kinds those are.
+    goes by label (`bertattack[max_words=10]`), `modules` by kind and plain name: attacks that are Python files, and all
+    objectives, strategies and things to build. `models` are the further models that an encoder's objective names, by
+    encoder and option; `training_resources` what it asks of a resource profile of its own, by encoder, and which kinds
+    those are.
     `strategies` go by label. `contrast` are the contrast sets that victims are evaluated on, by task.
     """
 
@@ -55,7 +57,7 @@ class Loaded:
     tasks: dict[str, TaskSpec]
     attacks: dict[str, AttackSpec]
     resources: ResourceProfile
-    attack_files: dict[str, Path]
+    modules: dict[tuple[Kind, str], Module]
     models: dict[str, dict[str, str]]
     training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]]
     strategies: dict[str, StrategyNeeds]
@@ -144,6 +146,8 @@ def _load(
     for choice in choices(merged, "attacks"):
         entries.attack(choice.name, choice.options, choice.label, choice.place)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
+    if "finetune" not in merged.data:
+        entries.modules.open("finetune", CLEAN, merged.at())
     for choice in choices(merged, "evaluate"):
         if choice.name != CONTRAST:
             entries.evaluation(choice.name, choice.place)
@@ -163,7 +167,7 @@ def _load(
         tasks=entries.tasks,
         attacks=entries.attacks,
         resources=resources,
-        attack_files=entries.attack_files,
+        modules=entries.modules.found,
         models=entries.models,
         training_resources=entries.training_resources,
         strategies=strategies,
@@ -177,24 +181,25 @@ def _load(
 
 def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:
     """What a fine-tuning strategy asks for, once its options are checked and the attack that they name is loaded."""
-    own, training = _split(choice, problems)
-    made = check_module("finetune", "finetune strategy", choice.name, choice.place, own, problems)
+    own, training = _split(choice, entries, problems)
+    made = entries.modules.check("finetune", choice.name, choice.place, own)
     if made is None or check(Training, training, problems) is None:
         return StrategyNeeds()
     attack: Choice | None = getattr(made, "attack", None)
     if attack is not None:
         place = choice.options.at(("attack",)) if "attack" in choice.options.data else choice.place
         entries.attack(attack.name, Located(attack.options, {(): place}), attack.label, place)
-    return StrategyNeeds(
-        resources=needs_of("finetune", choice.name), attack=attack.label if attack else None, training=training.data
-    )
+        entries.modules.open("finetune", CLEAN, place)  # which makes the victim of that attack
+    needs = entries.modules.needs("finetune", choice.name)
+    return StrategyNeeds(resources=needs, attack=attack.label if attack else None, training=training.data)
 
 
-def _split(choice: Chosen, problems: Problems) -> tuple[Located, Located]:
+def _split(choice: Chosen, entries: Entries, problems: Problems) -> tuple[Located, Located]:
     """A strategy's own options, and those keys of `training` that it may set too; what is neither is a problem."""
-    if choice.name not in modules("finetune"):
+    module = entries.modules.open("finetune", choice.name, choice.place)
+    if module is None:
         return choice.options, Located({})
-    own = {*module_of("finetune", choice.name).Options.model_fields}
+    own = {*module.Options.model_fields}
     training = {*Training.model_fields} - own
     for key in choice.options.data:
         if key not in own | training:
@@ -242,10 +247,11 @@ def _named_sets(
 
 def _building(merged: Located, choice: Chosen, entries: Entries, problems: Problems) -> Choice | None:
     """One thing to build, with all options; None where it is wrong, or an encoder is none that it can be made of."""
-    made = check_module("build", "thing to build", choice.name, choice.place, choice.options, problems)
-    if made is None:
+    module = entries.modules.open("build", choice.name, choice.place)
+    made = entries.modules.check("build", choice.name, choice.place, choice.options)
+    if module is None or made is None:
         return None
-    objectives = module_of("build", choice.name).OBJECTIVES
+    objectives = module.OBJECTIVES
     for encoder in choices(merged, "encoders"):
         spec = entries.encoders.get(encoder.label)
         while spec is not None and spec.train is None:

@@ -12,6 +12,8 @@ from rbench.mini.labels import inference, sentiment, similarity, topic
 from rbench.mini.meaning import Sentence
 from rbench.mini.reading import read
 
+VERSION = 1
+
 LABELLED = ("mini-sentiment", "mini-topic", "mini-nli", "mini-sts")
 
 

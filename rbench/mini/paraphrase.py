@@ -11,6 +11,8 @@ from random import Random
 from rbench.mini.reading import read
 from rbench.mini.writing import Writer
 
+VERSION = 1
+
 TRIES = 8
 """So often it is written again where it comes out as it was."""
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from rbench.mini.lexicon import load
 
+VERSION = 1
+
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WHOLE = 12
 """A word that the corpus has at least so often is one piece."""

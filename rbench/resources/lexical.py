@@ -10,6 +10,8 @@ from typing import Any
 
 from rbench.errors import ResourceError
 
+VERSION = 1
+
 Tags = list[tuple[str, str]]
 
 

@@ -14,6 +14,8 @@ from torch import Tensor
 from rbench.errors import ResourceError
 from rbench.inference import Batched, Memo, Network, Row, backends, rows_of
 
+VERSION = 1
+
 CACHE_BYTES = 256 << 20
 """What a model may remember of its answers, and of its states."""
 HEADS = {"bert": "cls", "roberta": "lm_head"}

@@ -17,6 +17,8 @@ from rbench.errors import ResourceError
 from rbench.inference import Memo
 from rbench.resources.masked_lm import MaskedLM, Question
 
+VERSION = 1
+
 MEMORY_BYTES = 64 << 20
 """What may be remembered of replacements: adversarial training asks for many of the same in every epoch."""
 

@@ -15,6 +15,8 @@ from rbench.encoders.modules import modules
 from rbench.errors import ResourceError
 from rbench.inference import Batched, Memo, Network, Row, rows_of
 
+VERSION = 1
+
 CACHE_BYTES = 256 << 20
 """What each model may remember of its answers."""
 

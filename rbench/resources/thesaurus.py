@@ -16,6 +16,8 @@ from typing import Any
 
 from rbench.errors import ResourceError
 
+VERSION = 1
+
 TAGS = ("NOUN", "VERB", "ADJ", "ADV")
 """The universal parts of speech that a thesaurus lists."""
 _POS = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}

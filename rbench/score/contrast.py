@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from rbench.score.statistics import Sample, wilson
 from rbench.spec import Prediction, Score
 
+VERSION = 1
+
 SCORES = ("ori", "rev", "con", "rev_changed", "rev_kept", "con_pairs")
 
 

@@ -30,6 +30,8 @@ from rbench.errors import JobError
 from rbench.score.statistics import CONFIDENCE
 from rbench.spec import Score
 
+VERSION = 1
+
 FEWEST = 4
 """Pairs for which a correlation and its interval are defined."""
 EQUAL = 1e-6

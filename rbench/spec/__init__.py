@@ -34,6 +34,7 @@ from rbench.spec.jobs import (
 )
 from rbench.spec.results import Digest, Outcome, Prediction, Provenance, Record, Score, error_kind
 from rbench.spec.suite import (
+    CLEAN,
     CONTRAST,
     Choice,
     ContrastOptions,
@@ -46,6 +47,7 @@ from rbench.spec.suite import (
 )
 from rbench.spec.words import (
     IN_DOMAIN,
+    RESOURCE_KINDS,
     SCHEMA_VERSION,
     TEXT_FILES,
     AttackMetric,
@@ -68,8 +70,10 @@ from rbench.spec.words import (
 )
 
 __all__ = [
+    "CLEAN",
     "CONTRAST",
     "IN_DOMAIN",
+    "RESOURCE_KINDS",
     "SCHEMA_VERSION",
     "TEXT_FILES",
     "AttackJob",

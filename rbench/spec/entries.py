@@ -251,7 +251,7 @@ class AttackSpec(Named):
     queries_per_word: Annotated[float, Field(gt=0)] = 5.0
     """Rule of thumb for the cost estimate of `rbench plan`: model queries per word of an attacked text."""
     source: str = ""
-    """Content hash of the module, for an attack that is a Python file: editing it makes new jobs."""
+    """Content hash of the module, for an attack that is a Python file of a user's: editing it makes new jobs."""
 
 
 class Source(Strict):

@@ -29,9 +29,21 @@ class PretrainJob(Strict):
     resources: ResourceProfile | None = None
     """What an objective that edits words asks: those resources of the profile that it needs."""
     resource_fingerprints: dict[str, str] = {}
+    source: str = ""
+    """sha256 of the source of the objective, where a user added it."""
+    versions: dict[str, int] = {}
+    """VERSIONs above 1 of the code of rbench behind it, by name."""
 
     def idle(self) -> frozenset[str]:
-        return _empty(self, "selection_fingerprint", "model_fingerprints", "resources", "resource_fingerprints")
+        return _empty(
+            self,
+            "selection_fingerprint",
+            "model_fingerprints",
+            "resources",
+            "resource_fingerprints",
+            "source",
+            "versions",
+        )
 
 
 class FinetuneJob(Strict):
@@ -47,9 +59,13 @@ class FinetuneJob(Strict):
     resources: ResourceProfile | None = None
     """What a strategy that edits words asks: those resources of the suite's profile that it needs."""
     resource_fingerprints: dict[str, str] = {}
+    source: str = ""
+    """sha256 of the source of the strategy, where a user added it."""
+    versions: dict[str, int] = {}
+    """VERSIONs above 1 of the code of rbench behind it, by name."""
 
     def idle(self) -> frozenset[str]:
-        return _empty(self, "resources", "resource_fingerprints")
+        return _empty(self, "resources", "resource_fingerprints", "source", "versions")
 
 
 class AttackJob(Strict):
@@ -66,9 +82,11 @@ class AttackJob(Strict):
     num_examples: Positive
     split: Split = "test"
     """`train` where the adversarial texts are to be trained on: then the sample is the one that is trained on."""
+    versions: dict[str, int] = {}
+    """VERSIONs above 1 of the code of rbench behind it, by name."""
 
     def idle(self) -> frozenset[str]:
-        return frozenset({"split"}) if self.split == "test" else frozenset()
+        return _empty(self, "versions") | (frozenset({"split"}) if self.split == "test" else frozenset())
 
 
 class EvaluateJob(Strict):
@@ -81,6 +99,11 @@ class EvaluateJob(Strict):
     split: Split
     data_fingerprint: str
     """Content of the split alone."""
+    versions: dict[str, int] = {}
+    """VERSIONs above 1 of the code of rbench behind it, by name."""
+
+    def idle(self) -> frozenset[str]:
+        return _empty(self, "versions")
 
 
 class ContrastJob(Strict):
@@ -94,6 +117,11 @@ class ContrastJob(Strict):
     contrast: ContrastSpec
     data_fingerprint: str
     """Content of the contrast set."""
+    versions: dict[str, int] = {}
+    """VERSIONs above 1 of the code of rbench behind it, by name."""
+
+    def idle(self) -> frozenset[str]:
+        return _empty(self, "versions")
 
 
 class BuildJob(Strict):
@@ -106,6 +134,13 @@ class BuildJob(Strict):
     task: TaskSpec
     data_fingerprint: str
     """Content of the split that the options name."""
+    source: str = ""
+    """sha256 of the source of the module, where a user added it."""
+    versions: dict[str, int] = {}
+    """VERSIONs above 1 of the code of rbench behind it, by name."""
+
+    def idle(self) -> frozenset[str]:
+        return _empty(self, "source", "versions")
 
 
 def _kind(spec: Any) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
-from rbench.spec.words import Count, Metric, NumExamples, Pick, ResourceKind, Split, Strict
+from rbench.spec.words import Count, EvaluationMetric, Metric, NumExamples, Pick, ResourceKind, Split, Strict
 
 
 class Choice(Strict):
@@ -69,6 +69,8 @@ def _names(entries: Any) -> set[str]:
     return {label.partition("[")[0] for label in labels if isinstance(label, str)}
 
 
+CLEAN = "clean"
+"""The strategy of a suite that names none, and of the victims whose adversarial texts another trains on."""
 CONTRAST: Literal["contrast"] = "contrast"
 """Under `evaluate` not a task, but the contrast sets of the suite's tasks."""
 
@@ -149,7 +151,7 @@ class Suite(Strict):
     `ContrastOptions`, for contrast sets on which the victims are."""
     build: tuple[Choice, ...] = ()
     """What is made of each encoder on each task, to be looked at: modules of `rbench.build`, with their Options."""
-    finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name="clean"),)
+    finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name=CLEAN),)
     seeds: Annotated[tuple[Count, ...], Field(min_length=1)] = (0,)
     num_examples: NumExamples | dict[str, NumExamples] = 1000
     """How many test examples are attacked: a number, `all`, or a map by task (with `default` for the others)."""
@@ -177,7 +179,7 @@ class Suite(Strict):
         if "tables" not in value:
             asked = _names(value.get("evaluate"))
             shown = {"asr": value.get("attacks"), "sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
-            shown |= {name: [name] for name in sorted(_names(value.get("build")))}
+            shown |= {name: [name] for name in sorted(_names(value.get("build")) & {*get_args(EvaluationMetric)})}
             value["tables"] = [{"metric": metric} for metric, there in shown.items() if there]
         return value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +13,7 @@ TaskKind = Literal["single", "nli", "pair", "paraphrase", "sts", "unlabelled"]
 Pooling = Literal["cls", "cls+mlp", "mean", "first-last-mean"]
 Status = Literal["succeeded", "failed", "skipped", "errored"]
 ResourceKind = Literal["word_vectors", "synonyms", "masked_lm", "sentence_encoder", "pos_tagger", "stopwords"]
+RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
 Split = Literal["train", "validation", "test"]
 AttackMetric = Literal["asr", "queries", "aua", "clean", "perturbed", "oracle_asr", "seconds"]
 EvaluationMetric = Literal["sts", "contrast", "positives"]

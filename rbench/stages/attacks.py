@@ -86,9 +86,10 @@ def _cell(job: Job, spec: AttackJob, context: Context) -> Any:
     """What the attack needs: its victim, and the resources, of which a masked LM of ours comes from the cache."""
     from rbench.attack import Cell
 
+    module = context.modules.get(("attacks", spec.attack.name))
     return Cell(
         spec=spec.attack,
-        path=context.attack_files.get(spec.attack.name),
+        path=module.path if module is not None else None,
         task=spec.task,
         seed=job.seed,
         victim=context.cache.folder(job.needs[0]),
@@ -96,6 +97,7 @@ def _cell(job: Job, spec: AttackJob, context: Context) -> Any:
         resources=context.resources,
         models_path=context.models_path,
         trained=tuple(sorted(needs.trained(job, context).items())),
+        digest=module.digest if module is not None else None,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rbench.cache import weights_hash
 from rbench.spec import BuildJob, Job, PretrainJob, Record
 from rbench.stages import needs
@@ -10,11 +12,10 @@ from rbench.stages.context import Context, Source
 
 def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
     """Make the thing and store its outcomes."""
-    from rbench.build import thing
-
     trained = context.plan.job(job.needs[0])
     assert isinstance(trained.spec, PretrainJob)
-    module = thing(spec.what.name)
+    assert trained.spec.encoder.train is not None
+    module: Any = context.modules["build", spec.what.name].open()
     options = module.Options.model_validate(spec.what.options)
     folder = context.cache.folder(trained.key)
     built = module.run(
@@ -25,6 +26,7 @@ def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
         seed=job.seed,
         device=context.device,
         resources=needs.resources(trained.spec.resources, job, context),
+        objective=context.modules["objectives", trained.spec.encoder.train.objective].open(),
     )
     resumed = context.store.resume(job, {outcome.example_id for outcome in built.outcomes})
     for note in resumed.notes:

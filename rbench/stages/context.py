@@ -9,6 +9,7 @@ from typing import Any
 
 from rbench.cache import WeightCache
 from rbench.errors import JobError
+from rbench.modules import Module
 from rbench.progress import Progress
 from rbench.spec import ContrastSpec, EncoderSpec, Plan, Provenance, ResourceProfile, Split, TaskSpec
 from rbench.store import Store
@@ -33,7 +34,8 @@ class Context:
     encoders: Mapping[str, EncoderSpec]
     tasks: Mapping[str, TaskSpec]
     resources: ResourceProfile
-    attack_files: Mapping[str, Path]
+    modules: Mapping[tuple[str, str], Module]
+    """By kind and name, each as it was when the run was planned."""
     contrast: Mapping[str, tuple[ContrastSpec, ...]]
     """The contrast sets that victims are evaluated on, by task: no victim is trained on what is in them."""
     data_path: tuple[Path, ...]

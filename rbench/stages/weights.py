@@ -42,7 +42,9 @@ def cached(
         )
         if isinstance(job.spec, PretrainJob):
             own = needs.own(job.spec, context)
-            cards.write(entry.folder, own.name, {**context.encoders, own.name: own}, context.tasks, record)
+            assert own.train is not None
+            module, encoders = _objective(own.train, context), {**context.encoders, own.name: own}
+            cards.write(entry.folder, own.name, encoders, context.tasks, record, module)
         return entry.publish(record)
 
 
@@ -54,7 +56,12 @@ def _precision(job: Job, context: Context) -> str:
     from rbench.train import batches
     from rbench.train.loop import precision
 
-    return precision(train, context.device) if batches.stepwise(train) else "fp32"
+    return precision(train, context.device) if batches.stepwise(_objective(train, context)) else "fp32"
+
+
+def _objective(train: TrainSpec, context: Context) -> Any:
+    """The module of an encoder's objective."""
+    return context.modules["objectives", train.objective].open()
 
 
 def pretrain(
@@ -71,6 +78,7 @@ def pretrain(
     split: Split | None = "train" if context.encoders[own.name] is not own else None
     corpus = context.data(context.tasks[train.data], spec.data_fingerprint, split)
     texts = [text for example in corpus.split("train") for text in example.texts]
+    module = _objective(train, context)
     base: Path | str | None = None
     if (below := registered_base(own, context.encoders)) is not None:
         base = needs.model(below, job, context)
@@ -89,6 +97,7 @@ def pretrain(
         texts,
         folder,
         seed=job.seed,
+        module=module,
         device=context.device,
         progress=context.progress.update,
         checkpoints=context.cache.root / "checkpoints" / job.key,
@@ -99,11 +108,11 @@ def pretrain(
         reports=told,
     )
     # Texts, or pairs, that a score was computed on: those held out, unless it is of the training itself.
-    rest = batches.held_out(len(texts)) if batches.stepwise(train) else len(texts)
+    rest = batches.held_out(len(texts)) if batches.stepwise(module) else len(texts)
     sizes = {"loss": batches.seen(train, len(texts) - rest)}
     if selection is not None:
         sizes |= dict.fromkeys(selection.score_names, len(selection))
-    scores = _scores(values, sizes, rest, objectives.counted(train.objective))
+    scores = _scores(values, sizes, rest, objectives.counted(module))
     return scores, {"n": len(texts)}, spec.data_fingerprint
 
 
@@ -131,11 +140,10 @@ def finetune(
 ) -> tuple[tuple[Score, ...], dict[str, int], str]:
     """Fine-tune a victim into `folder`; its scores, counts, and the fingerprint of its task's rows."""
     from rbench import encoders
-    from rbench.finetune import strategy
 
     data = context.data(spec.task, spec.data_fingerprint)
     encoder = encoders.load(spec.encoder, needs.model(spec.encoder.name, job, context), device=context.device)
-    module = strategy(spec.strategy.name)
+    module: Any = context.modules["finetune", spec.strategy.name].open()
     asked: dict[str, Any] = {}
     if spec.resources is not None:
         asked["resources"] = needs.resources(spec.resources, job, context)

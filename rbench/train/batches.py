@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from rbench.spec import TrainSpec
-from rbench.train import objectives
+from rbench.train.objectives import ObjectiveModule
 
 HELD_OUT = 0.02
 """Share of the texts kept from training, to score the result on; 500 at most."""
@@ -33,22 +33,25 @@ def seen(train: TrainSpec, texts: int) -> int:
     return texts if train.steps is None else min(texts, train.steps * train.gradient_accumulation * train.batch_size)
 
 
-def whole(train: TrainSpec) -> bool:
+def whole(module: ObjectiveModule) -> bool:
     """Whether a batch must be whole: its sentences are each other's negatives, or a flow starts from their spread."""
-    return bool(getattr(objectives.find(train.objective).Options, "WHOLE_BATCHES", False))
+    return bool(getattr(module.Options, "WHOLE_BATCHES", False))
 
 
-def stepwise(train: TrainSpec) -> bool:
+def stepwise(module: ObjectiveModule) -> bool:
     """Whether there are steps at all, and not one computation (`Fitted`)."""
-    return bool(getattr(objectives.find(train.objective).Options, "STEPS", True))
+    return bool(getattr(module.Options, "STEPS", True))
 
 
-def problem(name: str, train: TrainSpec, texts: int) -> str | None:
-    """Why encoder `name` cannot be trained on so many texts, those that will be held out included; None if it can."""
-    options = objectives.find(train.objective).Options(**train.options)
+def problem(name: str, train: TrainSpec, texts: int, module: ObjectiveModule) -> str | None:
+    """Why encoder `name` cannot be trained on so many texts, those that will be held out included; None if it can.
+
+    `module` is the objective's.
+    """
+    options = module.Options(**train.options)
     if said := getattr(options, "problem", _nothing)(train):
         return f"Encoder {name}: {said}"
-    if not whole(train):
+    if not whole(module):
         return None
     size = train.batch_size
     if size < 2:

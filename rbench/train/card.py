@@ -14,6 +14,7 @@ import yaml
 from rbench.hub import REPO_ID
 from rbench.spec import EncoderSpec, PretrainJob, Record, TaskSpec, TrainSpec
 from rbench.train import batches, objectives
+from rbench.train.objectives import ObjectiveModule, option_defaults
 
 LICENCES = frozenset(
     [
@@ -55,8 +56,16 @@ class About:
     record: Record | None
     """Of the training."""
     version: str
+    objective: ObjectiveModule | None = None
+    """The module of the objective by which it was trained; None: what is installed under its name."""
     dim: int | None = None
     max_length: int | None = None
+
+    @property
+    def module(self) -> ObjectiveModule:
+        """The objective's module, of an encoder that was trained."""
+        assert self.origin.train is not None
+        return self.objective or objectives.find(self.origin.train.objective)
 
 
 def render(about: About) -> str:
@@ -77,7 +86,7 @@ def render(about: About) -> str:
         version=about.version,
         train=about.origin.train,
         facts=[(label, _cell(value)) for label, value in _facts(about) if value],
-        options=_options(about.origin),
+        options=_options(about),
         scores=_scores(about.record),
         notes=[_cell(note) for note in dict.fromkeys((*encoder.notes, *about.origin.notes))],
     )
@@ -119,17 +128,17 @@ def _facts(about: About) -> list[tuple[str, str]]:
     ]
     if origin.train is None:
         return [("weights", _weights(origin)), *facts]
-    return [("objective", _objective(origin)), ("base", _base(about)), *facts, *_training(about)]
+    return [("objective", _objective(about)), ("base", _base(about)), *facts, *_training(about)]
 
 
 def _weights(origin: EncoderSpec) -> str:
     return f"{origin.base or origin.name}" + (f" at {origin.revision}" if origin.revision else "")
 
 
-def _objective(origin: EncoderSpec) -> str:
-    assert origin.train is not None
-    said = inspect.getdoc(objectives.find(origin.train.objective)) or ""
-    return f"{origin.train.objective}: {said.partition(chr(10))[0]}".removesuffix(": ")
+def _objective(about: About) -> str:
+    assert about.origin.train is not None
+    said = inspect.getdoc(about.module) or ""
+    return f"{about.origin.train.objective}: {said.partition(chr(10))[0]}".removesuffix(": ")
 
 
 def _base(about: About) -> str:
@@ -153,12 +162,12 @@ def _training(about: About) -> list[tuple[str, str]]:
         facts += [("data fingerprint", job.data_fingerprint), ("base fingerprint", job.base_fingerprint or "")]
     counts = sorted(record.counts.items()) if record is not None else []
     facts += [(name.replace("_", " "), f"{value:,}") for name, value in counts]
-    if batches.stepwise(train):
+    if batches.stepwise(about.module):
         rate = f"{train.learning_rate:g}, falling linearly to 0, warm-up {train.warmup:.0%} of the steps"
         facts += [
             (
                 "steps",
-                f"{_steps(train, n)} planned, {_batches(train)} each, cut at {train.max_length} tokens",
+                f"{_steps(about, n)} planned, {_batches(train)} each, cut at {train.max_length} tokens",
             ),
             ("learning rate", rate),
             ("weight decay", f"{train.weight_decay:g}"),
@@ -182,10 +191,12 @@ def _batches(train: TrainSpec) -> str:
     return f"{many}{train.batch_size} sentences"
 
 
-def _steps(train: TrainSpec, n: int) -> str:
+def _steps(about: About, n: int) -> str:
+    train = about.origin.train
+    assert train is not None
     if not n and train.steps is None:
         return f"{train.epochs or 1:g} epochs"
-    return f"{batches.steps(train, n - batches.held_out(n), not batches.whole(train)):,}"
+    return f"{batches.steps(train, n - batches.held_out(n), not batches.whole(about.module)):,}"
 
 
 def _data(about: About, n: int) -> str:
@@ -202,12 +213,12 @@ def _said(title: str, licence: str, *more: str) -> str:
     return f" ({known})" if known else ""
 
 
-def _options(origin: EncoderSpec) -> list[tuple[str, str, str]]:
+def _options(about: About) -> list[tuple[str, str, str]]:
     """All options of the objective with their values and defaults; those that differ in bold."""
-    if origin.train is None:
+    if about.origin.train is None:
         return []
-    kind = objectives.find(origin.train.objective).Options
-    values, defaults = kind(**origin.train.options).model_dump(), kind().model_dump()
+    kind = about.module.Options
+    values, defaults = kind(**about.origin.train.options).model_dump(), option_defaults(kind)
     models: Sequence[str] = getattr(kind, "MODELS", ())
     rows = []
     for name, value in values.items():

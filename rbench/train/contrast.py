@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+VERSION = 1
+
 
 def cosines(a: Tensor, b: Tensor) -> Tensor:
     """sim(a_i, b_j) for all pairs: (n, m) for (n, d) and (m, d)."""

@@ -23,6 +23,8 @@ from rbench.train.options import AdversarialTerm, Contrastive, Norm
 from rbench.train.origin import dropout_of, sentence_encoder, with_dropout
 from rbench.train.perturb import fgm
 
+VERSION = 1
+
 Losses = dict[str, Tensor]
 """`loss`, the total, and its parts under the paper's names, as they enter the total."""
 

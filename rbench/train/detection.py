@@ -10,6 +10,8 @@ from torch.nn import functional
 
 from rbench.train.heads import vocabulary_head
 
+VERSION = 1
+
 
 class ReplacedTokenDetection(nn.Module):
     """A frozen generator G that edits sentences, and a discriminator D that finds the edits and sees h = f(x).

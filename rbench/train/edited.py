@@ -28,6 +28,8 @@ from rbench.train.edits import Edit, EditOptions, Editor
 from rbench.train.places import Tagged, Type, tagged, types
 from rbench.train.processes import CHUNK, Pool, cores
 
+VERSION = 1
+
 NEEDS: tuple[ResourceKind, ...] = ("synonyms", "pos_tagger")
 FEW = 5000
 """Up to so many texts one process does as soon as several, which each open WordNet for themselves."""

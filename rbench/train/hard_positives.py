@@ -10,6 +10,8 @@ from torch import Tensor
 from rbench.geometry import Geometry, at_most
 from rbench.train.moco import Held, MoCo
 
+VERSION = 1
+
 
 class HardPositives:
     """`Positives` by the Geometry attack on equation 1, as `rbench.train.objectives.adcl` says it.

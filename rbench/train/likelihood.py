@@ -20,6 +20,8 @@ from rbench.train.contrast import uniformity
 from rbench.train.encoding import Encoding
 from rbench.train.origin import sentence_encoder
 
+VERSION = 1
+
 
 class Likelihood(nn.Module):
     """-log p(u) of the vectors u of a batch; gradients reach the flow alone (Li et al. 2020, section 3.2)."""

@@ -27,6 +27,10 @@ from rbench.train.trainer import Report, Rows, Trainer
 if TYPE_CHECKING:
     from rbench.resources import Resources
 
+VERSION = 1
+USES = ()
+"""Selecting a step is used by those encoders alone whose files ask for it."""
+
 log = logging.getLogger("rbench")
 Progress = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and a word about the loss and its parts."""
@@ -39,6 +43,7 @@ def pretrain(
     out: Path,
     *,
     seed: int,
+    module: objectives.ObjectiveModule | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
     checkpoints: Path | None = None,
@@ -58,6 +63,7 @@ def pretrain(
         texts: the corpus.
         out: where the encoder goes.
         seed: of everything that is left to chance.
+        module: the objective's; None: what is installed under its name.
         device: a torch device ("cpu", "cuda").
         progress: told after each step.
         checkpoints: a folder for about ten checkpoints a run, of which the last two are kept until the run ends. The
@@ -80,14 +86,15 @@ def pretrain(
     asked = _Asked(
         spec, texts, out, seed, device, progress, checkpoints, selection, prepared, reports or Reports((), out / "logs")
     )
-    train = _checked(spec, texts, selection)
-    module = objectives.find(train.objective)
+    train = _train_of(spec, texts)
+    module = module or objectives.find(train.objective)
+    _check(spec, train, texts, selection, module)
     mixed = "bf16" if precision(train, device) == "bf16" else "no"
     # transformers leaves the precision of one training in the environment, where the next would take it from.
     with _quiet(), patch_environment(ACCELERATE_MIXED_PRECISION=mixed):
         transformers.set_seed(seed)
         options = _with_models(module.Options(**train.options), locate)
-        more = {"resources": resources} if objectives.needs(train.objective) else {}
+        more = {"resources": resources} if getattr(module, "NEEDS", ()) else {}
         objective = module.build(options, spec, base, **more)
         if isinstance(objective, objectives.Fitted):
             return _fitted(objective, asked)
@@ -163,21 +170,30 @@ def _prepare(objective: objectives.Objective, texts: list[str], folder: Path | N
         objective.prepare(texts, folder or Path(temporary), progress)
 
 
-def _checked(spec: EncoderSpec, texts: list[str], selection: Selection | None) -> TrainSpec:
-    """`spec.train`, once it is clear that it can be followed."""
-    train = spec.train
-    if train is None or not texts:
+def _train_of(spec: EncoderSpec, texts: list[str]) -> TrainSpec:
+    """`spec.train`, where there is one and something to train on."""
+    if spec.train is None or not texts:
         raise JobError(
-            f"Encoder {spec.name} cannot be trained: " + ("no texts." if train else "its file has no `train`.")
+            f"Encoder {spec.name} cannot be trained: " + ("no texts." if spec.train else "its file has no `train`.")
         )
+    return spec.train
+
+
+def _check(
+    spec: EncoderSpec,
+    train: TrainSpec,
+    texts: list[str],
+    selection: Selection | None,
+    module: objectives.ObjectiveModule,
+) -> None:
+    """Whether `train` can be followed; JobError where it cannot."""
     if (train.select_by is None) != (selection is None):
         raise JobError(
             f"Encoder {spec.name}: train.select_by is {train.select_by}, and pairs to select by were "
             f"{'not given' if selection is None else f'given ({selection.called})'}."
         )
-    if problem := batches.problem(spec.name, train, len(texts)):
+    if problem := batches.problem(spec.name, train, len(texts), module):
         raise JobError(problem)
-    return train
 
 
 def _with_models(options: BaseModel, locate: Callable[[str], Path | str]) -> BaseModel:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import nn
 
+VERSION = 1
+
 
 class MaskedEncoding(Encoding):
     """`encode` and `save` of an `Objective` whose encoder is `masked_lm` (a transformers masked LM), and its accuracy.

@@ -40,6 +40,8 @@ from rbench.train.heads import ProjectionHead
 from rbench.train.options import Momentum
 from rbench.train.tally import Tally
 
+VERSION = 1
+
 _SHOWN = ("positives", "positives_unchanged", "queue_filling_steps", "steps")
 _COUNTS = (*_SHOWN, "chance")
 

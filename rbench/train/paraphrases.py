@@ -15,6 +15,8 @@ from rbench.train.moco import MoCo, MoCoObjective
 from rbench.train.options import Momentum
 from rbench.train.translation import Progress
 
+VERSION = 1
+
 
 class Rewriter(Protocol):
     """From a text to another that means the same; `rbench.train.translation.BackTranslation` is one."""

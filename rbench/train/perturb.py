@@ -15,6 +15,8 @@ from torch import Tensor, distributed, nn
 
 from rbench.train.options import Norm, SentenceLevel
 
+VERSION = 1
+
 LossAt = Callable[[Tensor], Tensor]
 """The loss (a scalar) of the batch under a perturbation (batch, length, D) of its word embeddings."""
 _ORDER: dict[Norm, float] = {"l1": 1, "l2": 2, "linf": math.inf}

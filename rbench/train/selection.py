@@ -23,6 +23,8 @@ from rbench.errors import JobError
 from rbench.score import Pairs
 from rbench.train.objectives import Objective
 
+VERSION = 1
+
 STATE, BEST = "selection.json", "selected.safetensors"
 
 

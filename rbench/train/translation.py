@@ -22,6 +22,8 @@ from rbench.encoders.load import fetch
 from rbench.encoders.locate import fingerprint
 from rbench.errors import JobError
 
+VERSION = 1
+
 Progress = Callable[[int, int, str], None]
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 TOKENS = 4096

@@ -13,6 +13,8 @@ from rbench.encoders.sentence import masked_mean
 from rbench.train.heads import vocabulary_head
 from rbench.train.weighting import UncertaintyWeights
 
+VERSION = 1
+
 Detection = Literal["mean", "sum", "none"]
 
 

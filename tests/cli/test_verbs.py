@@ -18,7 +18,7 @@ import rbench
 from rbench import api
 from rbench.cli import main, show
 from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, SuiteError
-from rbench.registry import Registry
+from rbench.registry import KINDS, Registry
 from rbench.spec import EncoderSpec, EvaluateJob, Job, Record, TaskSpec
 from tests.cli.conftest import Api, Shell, outcome
 
@@ -259,7 +259,8 @@ def test_main_ends_with_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: p
         (["table", "x", "--metric", "zzzz"], "valid are: asr, aua, clean, contrast, oracle_asr, perturbed, positives"),
         (["table", "x", "--format", "markdwon"], 'unknown format "markdwon"; did you mean markdown?'),
         (["table", "x", "--layout", "papr"], 'unknown layout "papr"; did you mean paper?'),
-        (["list", "encoder"], "'encoder' is not one of"),
+        (["list", "encoder"], 'unknown kind "encoder"; did you mean encoders?'),
+        (["list", "zzzz"], "valid are: attacks, build, contrast, encoders, finetune, objectives, resources, suites"),
         (["attack", "-t", "mr", "-a", "pwws"], "Missing option"),
         (["runn"], "No such command 'runn'"),
     ],
@@ -365,13 +366,33 @@ def test_attack_on_an_unknown_task_names_the_option(shell: Shell, mock: Api) -> 
 # ----------------------------------------------------------------------------------------------- list and doctor
 
 
-@pytest.mark.parametrize("kind", ["encoders", "tasks", "attacks", "suites", "resources"])
+@pytest.mark.parametrize("kind", list(KINDS))
 def test_list_prints_every_name_on_one_line(shell: Shell, kind: str) -> None:
     result = shell("list", kind)
     assert result.exit_code == 0
     names = [line.split("  ")[0] for line in result.stdout.split("\n\n")[0].splitlines()[1:]]
-    assert names == Registry().names(kind)  # type: ignore[arg-type]
+    assert names == Registry().names(kind)
     assert ("A2TYoo2021" in result.stdout) == (kind == "attacks")
+
+
+def test_list_without_a_kind_says_which_there_are(shell: Shell) -> None:
+    result = shell("list")
+    assert result.exit_code == 0
+    rows = {row[0]: row[1:] for row in (re.split(r"  +", line.strip()) for line in result.stdout.splitlines()[1:])}
+    assert list(rows) == list(KINDS)
+    assert rows["finetune"][:2] == ["finetune strategy", "5"] and rows["build"][2] == "positives"
+
+
+def test_list_says_where_a_module_comes_from_and_what_is_wrong_with_one(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "finetune").mkdir()
+    good = "TITLE = 'Mine'\nfrom rbench.spec import Strict as Options\ndef run(): ...\n"
+    (tmp_path / "finetune" / "mine.py").write_text(good)
+    (tmp_path / "finetune" / "broken.py").write_text("Options = 3\n")
+    result = shell("list", "finetune", "--include", tmp_path)
+    lines = {line.split()[0]: line for line in result.stdout.splitlines()}
+    assert re.split(r"  +", lines["mine"])[1] == "Mine" and lines["mine"].endswith(f"--include {tmp_path}")
+    assert "a finetune strategy module exports Options, run; missing: run" in lines["broken"]
+    assert lines["clean"].endswith("rbench")
 
 
 def test_list_includes_a_folder_of_ones_own(shell: Shell, tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ def test_a_right_suite_is_resolved(world: World) -> None:
     assert set(loaded.encoders) == {"plain", "trained", "bottom"}  # with the base of `trained`
     assert set(loaded.tasks) == {"reviews", "pairs", "corpus"}  # with what encoders are trained on
     assert list(loaded.attacks) == ["words", "letters[max_words=3]", "code[strength=2]"]
-    assert loaded.attack_files == {"code": world.folder / "attacks" / "code.py"}
+    assert loaded.modules["attacks", "code"].path == world.folder / "attacks" / "code.py"
+    assert set(loaded.modules) == {("attacks", "code"), ("objectives", "mlm"), ("finetune", "clean")}
     assert loaded.resources.name == "world"
     assert loaded.tasks["reviews"].labels == ("no", "yes")
     assert loaded.suite.examples_for("reviews") == 10
@@ -675,3 +676,9 @@ def test_what_a_strategy_may_not_set_is_told_with_its_place(world: World, option
     world.change("resources: world", f"finetune:\n  - clean: {{{option}}}\nresources: world")
     line = world.error()
     assert line.startswith("my.yaml:15:") and message in line
+
+
+def test_a_suite_has_the_modules_of_all_that_it_names_or_implies(world: World) -> None:
+    world.change("attacks:", "finetune: [{pregenerated: {attack: code}}]\nattacks:")
+    found = world.load().modules
+    assert {name for kind, name in found if kind == "finetune"} == {"pregenerated", "clean"}, "whose victim is attacked"

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
-from rbench.train import batches, pretrain
+from rbench.train import batches, objectives, pretrain
 from rbench.train.moco import MoCo, MoCoObjective, Queue
 from rbench.train.options import Momentum
 from tests.train import bases
@@ -221,10 +221,10 @@ def test_a_queue_smaller_than_the_batch_is_refused(base: Path, tmp_path: Path) -
     ):
         pretrain(spec, base, TEXTS, tmp_path / "out", seed=0)
     assert spec.train is not None
-    said = batches.problem("tiny", spec.train, 1000)
+    said = batches.problem("tiny", spec.train, 1000, objectives.find("btcl"))
     assert said is not None and "7 keys" in said, "and before any work starts"
     fits = spec.train.model_copy(update={"options": {"paraphraser": "mini", "queue": 8}})
-    assert batches.problem("tiny", fits, 1000) is None
+    assert batches.problem("tiny", fits, 1000, objectives.find("btcl")) is None
 
 
 def test_several_gpus_would_each_have_a_part_of_the_batch(base: Path) -> None:

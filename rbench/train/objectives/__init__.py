@@ -6,22 +6,19 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-from rbench.errors import SuiteError
+from rbench import modules
+from rbench.registry import Registry
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor, nn
-
-    from rbench.spec import ResourceKind
 
 
 class Objective(Protocol):
@@ -90,7 +87,7 @@ class Prepared(Protocol):
 
 
 class ObjectiveModule(Protocol):
-    """What a module in this package exports.
+    """What a module in this package, or in a folder `objectives/` of a user's, exports.
 
     `missing`, where it has one, says which package it lacks here. One that edits words has `NEEDS`, kinds of resources,
     `resources: ResourceChoice` among its Options, and a `build` that takes `resources=` beside the rest. Scores that
@@ -102,31 +99,29 @@ class ObjectiveModule(Protocol):
 
 
 def names() -> list[str]:
-    """Names of all objectives."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    """Names of all objectives that are installed."""
+    return Registry().names("objectives")
 
 
 def find(name: str) -> ObjectiveModule:
-    """The module of an objective; SuiteError for an unknown name."""
-    if name not in names():
-        raise SuiteError(f"There is no training objective {name!r}; there are {', '.join(names())}.")
-    module: Any = importlib.import_module(f"{__name__}.{name}")
+    """The module of an objective that is installed; SuiteError for an unknown name."""
+    module: Any = modules.find("objectives", name).open()
     return module  # type: ignore[no-any-return]
 
 
-def needs(name: str) -> tuple[ResourceKind, ...]:
-    """The resources that the objective asks for."""
-    kinds: tuple[ResourceKind, ...] = getattr(find(name), "NEEDS", ())
-    return kinds
+def option_defaults(options: type[BaseModel]) -> dict[str, Any]:
+    """The defaults of an objective's options as plain data; "required" of those without."""
+    required = {name: "required" for name, field in options.model_fields.items() if field.is_required()}
+    return {**options.model_construct().model_dump(), **required}
 
 
-def counted(name: str) -> dict[str, str]:
+def counted(module: Any) -> dict[str, str]:
     """Scores of what is counted while training, and by name the score that says how many there were."""
-    found: dict[str, str] = getattr(find(name), "COUNTED", {})
+    found: dict[str, str] = getattr(module, "COUNTED", {})
     return found
 
 
-def missing(name: str) -> str:
-    """What the objective lacks on this machine and how to get it; empty where it lacks nothing."""
-    said: Callable[[], str] = getattr(find(name), "missing", str)
+def missing(module: Any) -> str:
+    """What an objective lacks on this machine and how to get it; empty where it lacks nothing."""
+    said: Callable[[], str] = getattr(module, "missing", str)
     return said()

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from rbench.resources import Resources
     from rbench.train.moco import MoCoObjective
 
+VERSION = 1
+
 NEEDS: tuple[ResourceKind, ...] = ("masked_lm", "word_vectors", "stopwords")
 COUNTED = {**MOMENTUM_COUNTED, **dict.fromkeys(("loss_raised", "words_replaced"), "positives")}
 

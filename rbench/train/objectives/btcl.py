@@ -21,6 +21,8 @@ from rbench.train.options import MOMENTUM_COUNTED, Momentum
 if TYPE_CHECKING:
     from rbench.train.moco import MoCoObjective
 
+VERSION = 1
+
 
 COUNTED = MOMENTUM_COUNTED
 

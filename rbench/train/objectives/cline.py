@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from rbench.resources import Resources
 
+VERSION = 1
+
 log = logging.getLogger("rbench")
 NEEDS = edited.NEEDS
 _OF_EDITS = {

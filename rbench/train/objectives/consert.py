@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
 
+VERSION = 1
+
 View = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout", "adversarial"]
 Cut = Annotated[float, Field(ge=0, lt=1)]
 

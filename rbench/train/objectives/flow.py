@@ -11,6 +11,8 @@ from rbench.spec.words import Positive
 if TYPE_CHECKING:
     from rbench.train.likelihood import LikelihoodObjective
 
+VERSION = 1
+
 
 class Options(Strict):
     """Not printed in the paper; these are the sizes that the authors' released code comes with."""

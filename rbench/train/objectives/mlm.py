@@ -10,6 +10,8 @@ from pydantic import Field
 from rbench.spec import EncoderSpec, Strict
 from rbench.train.masked import MaskedEncoding
 
+VERSION = 1
+
 
 class Options(Strict):
     """Options of the objective."""

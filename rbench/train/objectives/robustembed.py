@@ -16,6 +16,8 @@ from rbench.train.options import SentenceLevel
 if TYPE_CHECKING:
     from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
 
+VERSION = 1
+
 
 class Options(SentenceLevel):
     """Printed and ours: see `SentenceLevel`. The values are those of RobustSentEmbed, which is the paper at hand."""

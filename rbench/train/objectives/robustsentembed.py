@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
     from rbench.train.perturb import TokenTable
 
+VERSION = 1
+
 
 class Options(SentenceLevel):
     """Printed: lambda2, and what `SentenceLevel` says. Not printed, so ours: gamma, masking, generator, discriminator.

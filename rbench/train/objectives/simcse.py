@@ -15,6 +15,8 @@ from rbench.train.options import Contrastive
 if TYPE_CHECKING:
     from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
 
+VERSION = 1
+
 
 class Options(Contrastive):
     """The paper's, as we remember them: temperature 0.05, dropout 0.1 (the base's), CLS and, in training, an MLP."""

@@ -16,6 +16,8 @@ from rbench.train.options import AdversarialTerm
 if TYPE_CHECKING:
     from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
 
+VERSION = 1
+
 
 class Options(AdversarialTerm):
     """All values are ours, tau excepted, which is SimCSE's."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
 
+VERSION = 1
+
 
 class Options(Contrastive):
     """Printed: Jensen-Shannon, the BatchNorm head (both by tables 4 and 5), K = 1, lambda 1e-6. Ours: the rest.

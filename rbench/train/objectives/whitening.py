@@ -17,6 +17,8 @@ from rbench.errors import JobError
 from rbench.spec import EncoderSpec, Strict
 from rbench.spec.words import Positive
 
+VERSION = 1
+
 BLOCK = 10_000
 """Vectors that are in float64 at once."""
 

@@ -1,0 +1,108 @@
+"""Attacks: YAML files that name a TextAttack recipe, recipes named directly, and Python files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rbench.load.check import check
+from rbench.load.files import Files
+from rbench.load.modules import Modules
+from rbench.load.places import Located, Problems, shown
+from rbench.load.recipes import recipes
+from rbench.modules import Module
+from rbench.registry import Registry, nearest, unknown
+from rbench.spec import AttackSpec
+
+_ATTACK_FIELDS = ("max_words", "query_budget")
+_PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
+_MAY_EXPORT = {"LICENCE": "licence", "PROTECT": "protect", "QUERIES_PER_WORD": "queries_per_word"}
+
+_BEFORE_VERSIONS = {
+    "geometry": "f4833ac6e6b0f1a0d9a36d1309b43ba69bc82b478f342edbd9f7304eb3f9385f",
+    "random": "233d15908c640a851295455f7087da7aef8904a31377eec16bab5ab416614458",
+}
+"""What stands in keys for version 1 of the attacks that were there before attacks had versions: the hash of their file
+at that time, so that results of that time are found again. Later versions stand in keys as numbers alone."""
+
+
+class Attacks(Files):
+    """Loads attacks; `modules` are those that are Python files."""
+
+    def __init__(self, registry: Registry, problems: Problems, modules: Modules) -> None:
+        super().__init__(registry, problems)
+        self.modules = modules
+
+    def load(self, name: str, options: Located, place: str) -> AttackSpec | None:
+        """The attack of this name under a suite's options; None where something is wrong."""
+        names = self.registry.names("attacks")
+        if name in names:
+            path = self._path("attacks", name, place)
+            if path is None:
+                return None
+            return self._module(name, path, options, place) if path.suffix == ".py" else self._recipe(path, options)
+        if name in recipes():
+            data = {"name": name, "recipe": name, "title": f"TextAttack's {name}"}
+            return self._with_options(Located(data, {(): place}), options)
+        message = unknown("attack", name, names)
+        close = nearest(name, recipes())
+        if close and not nearest(name, names):
+            message = f'unknown attack "{name}"; did you mean the TextAttack recipe {" or ".join(close)}?'
+        self.problems.add(place, message)
+        return None
+
+    def _recipe(self, path: Path, options: Located) -> AttackSpec | None:
+        located = self._named(path, path.stem)
+        if located is None:
+            return None
+        recipe = located.data.get("recipe")
+        if recipe is None:
+            self.problems.add(located.at(), "`recipe` is missing: the class name of a TextAttack recipe")
+        elif recipes() and str(recipe) not in recipes():
+            self.problems.add(located.at(("recipe",)), unknown("TextAttack recipe", recipe, recipes()))
+        return self._with_options(located, options)
+
+    def _with_options(self, located: Located, options: Located) -> AttackSpec | None:
+        """A recipe's spec with a suite's options over its own; unless it says what it needs, its source does."""
+        recipe = recipes().get(str(located.data.get("recipe")))
+        if recipe is not None and "needs" not in located.data:
+            located = located.put(("needs",), Located(list(recipe.needs), {(): located.at()}))
+        for key in options.data:
+            if key in _ATTACK_FIELDS:
+                located = located.put((key,), options.sub(key), options.key_at((key,)))
+            elif _PARAMETER.fullmatch(key):
+                located = located.put(("parameters", key), options.sub(key), options.key_at((key,)))
+            else:
+                message = unknown("option", key, _ATTACK_FIELDS)
+                self.problems.add(options.key_at((key,)), f"{message} Parameters are written `Component.attribute`.")
+        return check(AttackSpec, located, self.problems)
+
+    def _module(self, name: str, path: Path, options: Located, place: str) -> AttackSpec | None:
+        module = self.modules.open("attacks", name, place)
+        if module is None:
+            return None
+        own = set(module.Options.model_fields)
+        given = [key for key in options.data if key in own or key not in _ATTACK_FIELDS]
+        made = check(module.Options, options.only(given), self.problems)
+        data = {
+            "name": path.stem,
+            "title": module.TITLE,
+            "reference": module.REFERENCE,
+            "needs": list(module.NEEDS),
+            "parameters": made.model_dump(mode="json") if made is not None else {},
+            "source": _source(self.modules.found["attacks", name]),
+            **{field: getattr(module, name) for name, field in _MAY_EXPORT.items() if hasattr(module, name)},
+        }
+        located = Located(data, {(): f"{shown(path)}:1:1"})
+        for key in _ATTACK_FIELDS:
+            if key in options.data and key not in own:  # a module that knows the option sees to it itself
+                located = located.put((key,), options.sub(key), options.key_at((key,)))
+        spec = check(AttackSpec, located, self.problems)
+        return spec if made is not None else None
+
+
+def _source(module: Module) -> str:
+    """What stands in keys for an attack's file."""
+    if module.bundled and module.versions.get(module.own_name) == 1:
+        return _BEFORE_VERSIONS.get(module.name, "")
+    return module.source

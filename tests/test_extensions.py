@@ -1,0 +1,261 @@
+"""Modules that a user adds, from an --include folder or an installed package: found, run, and part of the key."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rbench import api
+from rbench.api import run_prepared
+from rbench.errors import JobError, SuiteError
+from rbench.load import load_attack
+from rbench.prepare import prepare
+from rbench.progress import Silent
+from rbench.registry import Registry
+from rbench.spec import PretrainJob
+from rbench.store import Store
+from tests import tiny
+
+OBJECTIVE = '''
+"""Pull everything together: a toy."""
+
+from functools import partial
+
+from rbench.train.options import Contrastive
+
+
+class Options(Contrastive):
+    """Those of contrastive objectives, and:"""
+
+    strength: float = 1.0
+
+
+def build(options, spec, base):
+    from rbench.train.contrastive import ContrastiveObjective
+
+    return ContrastiveObjective(spec, base, options, partial(losses, options))
+
+
+def losses(options, model, batch):
+    from rbench.train.contrast import info_nce
+
+    _, z, z_plus = model.twice(model.embed(batch), batch.mask)
+    return {"loss": options.strength * info_nce(z, [z_plus], z_plus, options.temperature)}
+'''
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """An --include folder with an objective."""
+    folder = tmp_path / "mine"
+    (folder / "objectives").mkdir(parents=True)
+    (folder / "objectives" / "toy.py").write_text(OBJECTIVE)
+    return folder
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    lines = [f"the {noun} was {quality}" for noun in ("film", "plot", "book") for quality in ("good", "dull", "long")]
+    (tmp_path / "my.txt").write_text("\n".join(lines) + "\n")
+    return tmp_path / "my.txt"
+
+
+def train(mine: Path, corpus: Path, *settings: str) -> api.Trained:
+    """Two steps of the toy on the smallest base."""
+    return api.train(
+        "toy",
+        base=str(tiny.write_bert(corpus.parent / "bert")),
+        data=str(corpus),
+        settings=["dropout=0.1", "batch_size=4", *settings],
+        steps=2,
+        options=api.Options(include=(mine,), device="cpu"),
+    )
+
+
+def test_an_added_objective_trains_and_edited_trains_anew(mine: Path, corpus: Path) -> None:
+    first = train(mine, corpus)
+    assert train(mine, corpus).weights == first.weights, "nothing changed: the cache has it"
+    file = mine / "objectives" / "toy.py"
+    file.write_text(OBJECTIVE.replace("options.strength * info_nce", "2 * options.strength * info_nce"))
+    edited = train(mine, corpus)
+    assert edited.weights != first.weights
+    (loss,) = (score.value for score in first.record.scores if score.name == "loss")
+    (doubled,) = (score.value for score in edited.record.scores if score.name == "loss")
+    assert doubled == pytest.approx(2 * loss, rel=0.05)
+
+
+# -------------------------------------------------------------------------- what runs is what was planned
+
+
+ATTACK = '''
+from rbench.spec import Strict
+
+TITLE, REFERENCE, NEEDS = "Nothing", "none", ()
+
+
+class Options(Strict):
+    """No options."""
+
+
+def build(victim, resources, options):
+    from textattack import Attack
+    from textattack.goal_functions import UntargetedClassification
+    from textattack.search_methods import GreedySearch
+    from textattack.transformations import WordSwapRandomCharacterDeletion
+
+    return Attack(UntargetedClassification(victim), [], WordSwapRandomCharacterDeletion(), GreedySearch())
+'''
+STRATEGY = "from rbench.finetune.probe import Options, run\n"
+ENCODER = "base: {base}\npooling: mean\ntrain: {{objective: toy, data: {corpus}, steps: 1, batch_size: 4}}\n"
+SUITE = """\
+encoders: [mine]
+tasks: [mini-sentiment]
+finetune: [own]
+attacks: [nothing]
+num_examples: 2
+resources: mini
+training: {max_train: 40, max_validation: 20}
+"""
+
+
+@pytest.fixture
+def suite(mine: Path, corpus: Path, tmp_path: Path) -> Path:
+    """A suite of a user's objective, strategy and attack."""
+    base = tiny.write_bert(tmp_path / "bert")
+    for name, text in {
+        "encoders/mine.yaml": ENCODER.format(base=base, corpus=corpus),
+        "attacks/nothing.py": ATTACK,
+        "finetune/own.py": STRATEGY,
+    }.items():
+        (mine / name).parent.mkdir(exist_ok=True)
+        (mine / name).write_text(text)
+    (tmp_path / "own.yaml").write_text(SUITE)
+    return tmp_path / "own.yaml"
+
+
+def options(mine: Path, **more: Any) -> api.Options:
+    return api.Options(include=(mine,), out=mine.parent / "run", device="cpu", backend="torch", **more)
+
+
+@pytest.mark.parametrize(
+    ("file", "stage"),
+    [("objectives/toy.py", "pretrain"), ("finetune/own.py", "finetune"), ("attacks/nothing.py", "attack")],
+)
+def test_a_job_fails_whose_module_changed_since_the_run_was_planned(
+    file: str, stage: str, mine: Path, suite: Path
+) -> None:
+    prepared = prepare(suite, options(mine))
+    path = mine / file
+    planned = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.write_text(path.read_text() + "\n# another\n")
+    result = run_prepared(prepared, options(mine), Silent())
+    (failed,) = result.failed
+    assert failed.job.stage == stage and failed.error is not None
+    now = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert str(path) in failed.error and planned[:16] in failed.error and now[:16] in failed.error
+    again = api.run(suite, options(mine))  # which is what the message says to do
+    assert not again.failed and again.complete == 3
+
+
+def test_a_worker_process_opens_an_attack_only_as_it_was_planned(mine: Path, suite: Path) -> None:
+    from rbench.attack.build import build
+
+    path = mine / "attacks" / "nothing.py"
+    spec = load_attack("nothing", Registry([mine]))
+    resources = SimpleNamespace(device="cpu")
+    with pytest.raises(JobError, match=r"nothing\.py changed since the run was planned"):
+        build(spec, None, resources, tiny.data(2, 2, 2).spec, path=path, digest="0" * 64)
+
+
+def test_a_key_holds_the_source_of_what_a_user_added(mine: Path, suite: Path) -> None:
+    jobs = {job.stage: job.spec for job in api.plan(suite, options(mine)).jobs}
+    sources = {stage: getattr(spec, "attack", spec).source for stage, spec in jobs.items()}
+    files = {"pretrain": "objectives/toy.py", "finetune": "finetune/own.py", "attack": "attacks/nothing.py"}
+    assert sources == {stage: hashlib.sha256((mine / file).read_bytes()).hexdigest() for stage, file in files.items()}
+
+
+def test_a_users_strategy_that_hides_clean_makes_the_victims_of_a_suite_that_names_none(
+    mine: Path, suite: Path
+) -> None:
+    suite.write_text(SUITE.replace("finetune: [own]\n", ""))
+    before = api.plan(suite, options(mine)).plan.jobs
+    (mine / "finetune" / "own.py").rename(mine / "finetune" / "clean.py")
+    after = api.plan(suite, options(mine)).plan.jobs
+    assert [a.key == b.key for a, b in zip(before, after, strict=True)] == [True, False, False]
+    result = api.run(suite, options(mine, only=("finetune/",)))
+    assert not result.failed
+    record = Store(result.run).record(after[1])
+    assert record is not None and "c" in {score.name for score in record.scores}, "it is the probe that ran"
+
+
+def test_an_installed_package_offers_modules(
+    mine: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A distribution on the path, as pip would leave it: nothing is included."""
+    site = tmp_path / "site"
+    shutil.copytree(mine, site / "rbench_plugin_of_a_test")
+    (site / "rbench_plugin_of_a_test" / "__init__.py").write_text("")
+    about = site / "rbench_plugin_of_a_test-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: rbench-plugin-of-a-test\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[rbench]\nplugin = rbench_plugin_of_a_test\n")
+    monkeypatch.syspath_prepend(str(site))
+    listed = {one.listed.name: one.listed for one in api.objectives()}
+    assert listed["toy"].origin == "package rbench-plugin-of-a-test"
+    trained = api.train(
+        "toy",
+        base=str(tiny.write_bert(tmp_path / "bert")),
+        data=str(corpus),
+        settings=["dropout=0.1", "batch_size=4"],
+        steps=1,
+        options=api.Options(device="cpu"),
+    )
+    spec = trained.record.job.spec
+    assert isinstance(spec, PretrainJob)
+    assert spec.source == hashlib.sha256((mine / "objectives" / "toy.py").read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("Options = 1\ndef build(): ...\n", r"toy\.py:1:1: `Options` must be a pydantic model"),
+        ("def build(): ...\n", r"toy\.py:1:1: an objective module exports Options, build; missing: Options"),
+        ("import no_such_module_x\n", r"toy\.py:1: importing it fails: ModuleNotFoundError"),
+        (f"NEEDS = ('words',)\n{OBJECTIVE}", r'toy\.py:1:1: NEEDS: unknown resource "words"'),
+        (f"VERSION = 1.5\n{OBJECTIVE}", r"toy\.py:1: VERSION is a whole number from 1 on"),
+    ],
+)
+def test_a_wrong_module_is_told_with_its_place(source: str, said: str, mine: Path, suite: Path) -> None:
+    (mine / "objectives" / "toy.py").write_text(source)
+    with pytest.raises(SuiteError, match=said):
+        api.plan(suite, options(mine))
+
+
+def test_unknown_names_are_told_with_those_of_the_included_folder(mine: Path, suite: Path) -> None:
+    suite.write_text(SUITE.replace("[own]", "[onw, {clean: {epochs: 1}}]"))
+    with pytest.raises(SuiteError, match=r'own\.yaml:3:12: unknown finetune strategy "onw"; did you mean own\?'):
+        api.plan(suite, options(mine))
+
+
+def test_options_of_an_added_objective_are_those_of_set(mine: Path, corpus: Path) -> None:
+    stronger = train(mine, corpus, "strength=3.0").record.job.spec
+    assert isinstance(stronger, PretrainJob) and stronger.encoder.train is not None
+    assert stronger.encoder.train.options["strength"] == 3.0
+    with pytest.raises(SuiteError, match='unknown option of toy or key of its training "strenth"; did you mean stren'):
+        train(mine, corpus, "strenth=3.0")
+
+
+def test_a_suite_may_change_options_of_an_added_objective(mine: Path, suite: Path) -> None:
+    suite.write_text(SUITE.replace("[mine]", "[{mine: {strength: 2.0}}]"))
+    (job,) = (job for job in api.plan(suite, options(mine)).jobs if isinstance(job.spec, PretrainJob))
+    assert job.spec.encoder.train is not None and job.spec.encoder.train.options == {"strength": 2.0}
