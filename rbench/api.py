@@ -180,7 +180,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
                 attack_files=prepared.loaded.attack_files,
                 contrast=prepared.loaded.contrast,
                 data_path=options.data,
-                models_path=options.models,
+                places=prepared.places,
                 device=device,
                 workers=workers,
                 progress=progress,

@@ -136,13 +136,8 @@ def export(
     exporting.check_spec(effective(encoder, prepared.loaded.encoders))
     root = trained_root(encoder, prepared.loaded.encoders)
     if root is None:
-        from rbench import encoders
-
-        source = weights_source(encoder, prepared.loaded.encoders)
-        assert source is not None
-        return _export(
-            encoder, prepared, encoders.locate(source, options.models).where, None, Path(folder), force=force
-        )
+        with prepared.places.weights[encoder].opened() as where:
+            return _export(encoder, prepared, where, None, Path(folder), force=force)
     record, weights = _weights(root, prepared, options, progress)
     return _export(encoder, prepared, weights, record, Path(folder), force=force)
 

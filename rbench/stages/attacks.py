@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from rbench import score
 from rbench.cache import weights_hash
 from rbench.spec import AttackJob, Job, Record
-from rbench.stages import needs
 from rbench.stages.context import Context, Source
+from rbench.stages.inputs import Inputs
 from rbench.tasks import Example
 
 
@@ -31,13 +32,15 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         chosen = sample_split(data, "train", spec.num_examples, job.seed)
     else:
         chosen = sample(data.split(spec.split), spec.num_examples, job.seed, spec.task.name)
-    cell = _cell(job, spec, context)
+    inputs = Inputs(job, context)
+    cell = _cell(job, spec, context, inputs)
     outcomes = {outcome.example_id: outcome for outcome in context.store.outcomes(job)}
     context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
     for outcome in context.workers.run(cell, [example for example in chosen if example.id not in outcomes]):
         context.store.append(job, outcome)
         outcomes[outcome.example_id] = outcome
         context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
+    inputs.check()
     kept = [outcomes[example.id] for example in chosen]
     return Record(
         job=job,
@@ -46,27 +49,35 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         counts=score.attack_counts(kept),
         provenance=source(
             dataset_fingerprint=data.fingerprint,
-            weights_hash=weights_hash(context.cache.folder(job.needs[0])),
-            resources=spec.resource_fingerprints,
+            weights_hash=weights_hash(Path(cell.victim.where)),
+            resources=inputs.hashes(spec.resources, spec.resource_fingerprints),
             backend=context.workers.backend(cell),
         ),
     )
 
 
-def _cell(job: Job, spec: AttackJob, context: Context) -> Any:
-    """What the attack needs: its victim, and the resources, of which a masked LM of ours comes from the cache."""
+def _cell(job: Job, spec: AttackJob, context: Context, inputs: Inputs) -> Any:
+    """What the attack needs: its victim, and the resources, of which a masked LM of ours comes from the cache.
+
+    Processes keep resources from cell to cell, so that they are given all of the suite's.
+    """
     from rbench.attack import Cell
 
+    places = inputs.places(context.resources)
+    for kind in spec.attack.needs:
+        if kind in places:  # else the attack says what is missing
+            inputs.open(places[kind])
+    victim = inputs.made(job.needs[0])
+    inputs.open(victim)
     return Cell(
         spec=spec.attack,
         path=context.attack_files.get(spec.attack.name),
         task=spec.task,
         seed=job.seed,
-        victim=context.cache.folder(job.needs[0]),
+        victim=victim,
         name=context.plan.job(job.needs[0]).name,
         resources=context.resources,
-        models_path=context.models_path,
-        trained=tuple(sorted(needs.trained(job, context).items())),
+        places=tuple(sorted(places.items())),
     )
 
 

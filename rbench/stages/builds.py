@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rbench.cache import weights_hash
 from rbench.spec import BuildJob, Job, PretrainJob, Record
-from rbench.stages import needs
 from rbench.stages.context import Context, Source
+from rbench.stages.inputs import Inputs, own
 
 
 def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
@@ -16,20 +18,23 @@ def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
     assert isinstance(trained.spec, PretrainJob)
     module = thing(spec.what.name)
     options = module.Options.model_validate(spec.what.options)
-    folder = context.cache.folder(trained.key)
+    inputs = Inputs(job, context)
+    folder, encoder = Path(inputs.open(inputs.made(trained.key))), trained.spec.encoder.name
     built = module.run(
-        needs.own(trained.spec, context),
+        own(trained.spec, context),
         folder,
         context.data(spec.task, spec.data_fingerprint, options.split),
         options,
         seed=job.seed,
         device=context.device,
-        resources=needs.resources(trained.spec.resources, job, context),
+        resources=inputs.resources(trained.spec.resources, encoder),
     )
+    inputs.check()
     known = {outcome.example_id for outcome in context.store.outcomes(job)}
     for outcome in built.outcomes:
         if outcome.example_id not in known:  # a run that was killed here makes them again, the same
             context.store.append(job, outcome)
+    asked, kinds = trained.spec.resources, trained.spec.resource_fingerprints
     return Record(
         job=job,
         status="complete",
@@ -38,6 +43,6 @@ def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
         provenance=source(
             dataset_fingerprint=spec.data_fingerprint,
             weights_hash=weights_hash(folder),
-            resources=trained.spec.resource_fingerprints,
+            resources={} if asked is None else inputs.hashes(asked, kinds, encoder),
         ),
     )

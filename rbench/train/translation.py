@@ -121,14 +121,21 @@ class BackTranslation:
         self._known: dict[str, str] = {}
 
     def prepare(self, texts: Sequence[str], folder: Path, device: torch.device, progress: Progress | None) -> None:
-        """Translate what neither this object nor `folder` knows; an interrupted call goes on where it was."""
-        memory = Memory(folder / "translations", json.dumps([self._content(), self._beams]))
+        """Translate what neither this object nor `folder` knows; an interrupted call goes on where it was.
+
+        Raises:
+            JobError: a model cannot be read, or changed while it was opened.
+        """
+        content = self._content()
+        memory = Memory(folder / "translations", json.dumps([content, self._beams]))
         self._known |= memory.read()
         wanted = dict.fromkeys(sentence for text in texts for sentence in sentences(text))
         missing = [sentence for sentence in wanted if sentence not in self._known]
         if not missing:
             return
         forward, backward = (Translator(where, beams=self._beams, device=device) for where in self._models)
+        if self._content() != content:
+            raise JobError(f"{' or '.join(self._models)} changed while it was opened; run the command again")
         done = 0
         for part in _parts(missing, AT_ONCE):
             back = backward(forward(part))

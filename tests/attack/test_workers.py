@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rbench import attack
+from rbench import attack, located
 from rbench.attack import workers as module
 from rbench.attack.engine import Engine, oracle
 from rbench.errors import JobError
-from rbench.spec import Outcome
+from rbench.spec import Outcome, ResourceKind
 from rbench.tasks import Example
 from tests.attack import world
 
@@ -32,10 +32,10 @@ def cell(bert: Path, lm: Path, tmp_path_factory: pytest.TempPathFactory) -> atta
         path=None,
         task=world.SINGLE,
         seed=0,
-        victim=folder,
+        victim=located.folder(folder),
         name="random",
         resources=resources.profile,
-        trained=tuple(resources.trained.items()),
+        places=tuple((kind, resources.located(kind)) for kind in get_args(ResourceKind)),
     )
 
 
@@ -108,11 +108,11 @@ def test_a_process_that_dies_is_named_and_what_was_done_stands(cell: attack.Cell
 
 
 def test_a_broken_victim_is_said_here(cell: attack.Cell, examples: list[Example], tmp_path: Path) -> None:
-    for file in cell.victim.iterdir():
+    for file in Path(cell.victim.where).iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     head = load_file(tmp_path / "head.safetensors")
     save_file({name: torch.full_like(t, torch.nan) for name, t in head.items()}, tmp_path / "head.safetensors")
-    broken = attack.Cell(**(vars(cell) | {"victim": tmp_path}))
+    broken = attack.Cell(**(vars(cell) | {"victim": located.folder(tmp_path)}))
     for count in (1, 2):
         with attack.Workers(count, HOW) as workers, pytest.raises(JobError, match="victim random gave NaN"):
             list(workers.run(broken, examples))
