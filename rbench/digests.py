@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 SETTLED = 2_000_000_000
@@ -17,6 +19,7 @@ changes within one tick look like one."""
 
 Stamp = tuple[int, ...]
 _known: dict[tuple[Stamp, str], str] = {}
+_noted: ContextVar[dict[Path, Stamp | None] | None] = ContextVar("noted", default=None)
 
 
 def of_file(path: Path) -> str:
@@ -47,13 +50,36 @@ def of_folder(folder: Path) -> str:
 
 def remembered(path: Path, part: str, read: Callable[[], str]) -> str:
     """`read()`, the hash of some `part` of a file, remembered until the file changes."""
-    stamp = _stamp(path)
+    stamp, now = _stamp(path), time.time_ns()
     found = _known.get((stamp, part))
+    settled = found is not None
     if found is None:
         found = read()
-        if _stamp(path) == stamp and time.time_ns() - stamp[-1] > SETTLED:
+        settled = _stamp(path) == stamp and now - stamp[-1] > SETTLED
+        if settled:
             _known[stamp, part] = found
+    if (noted := _noted.get()) is not None:
+        noted[path] = stamp if settled else None
     return found
+
+
+@contextmanager
+def noted() -> Iterator[dict[Path, Stamp | None]]:
+    """The files that are hashed inside, and what the file system says of those whose hash is remembered."""
+    files: dict[Path, Stamp | None] = {}
+    token = _noted.set(files)
+    try:
+        yield files
+    finally:
+        _noted.reset(token)
+
+
+def touched(files: Mapping[Path, Stamp | None]) -> bool:
+    """Whether one of `noted` files may have another content now. It costs microseconds a file, and nothing is read."""
+    try:
+        return any(stamp is None or _stamp(path) != stamp for path, stamp in files.items())
+    except OSError:
+        return True
 
 
 def _stamp(path: Path) -> Stamp:

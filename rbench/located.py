@@ -44,14 +44,37 @@ class Located:
             )
         return now
 
+
+class Watch:
+    """Places that are in use: each is checked before and after it is read, and as often as somebody asks.
+
+    What is in memory may follow its file: networks are mapped from theirs, WordNet is read while it is used.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[Located, dict[Path, digests.Stamp | None]] = {}
+
     @contextmanager
-    def opened(self) -> Iterator[str]:
-        """`where`, checked before and after it is read inside, so that an exchange in between is seen."""
-        self.check()
+    def reading(self, place: Located) -> Iterator[str]:
+        """Where it lies, to be read inside. JobError where it is not, or is no longer, what was planned."""
+        self.open(place)
         try:
-            yield self.where
+            yield place.where
         finally:  # an exchange may also be why it could not be read
-            self.check()
+            self.open(place)
+
+    def open(self, place: Located) -> str:
+        """Where it lies, once it is clear that it is what was planned; JobError where it is not."""
+        with digests.noted() as files:
+            place.check()
+        self._files[place] = files
+        return place.where
+
+    def check(self) -> None:
+        """JobError where one of the places changed. It costs microseconds while nothing was touched."""
+        for place, files in self._files.items():
+            if digests.touched(files):
+                self.open(place)
 
 
 def folder(path: Path) -> Located:

@@ -24,6 +24,7 @@ from rbench.cache import WeightCache, default_cache
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.lineage import effective, trained_root, weights_source
 from rbench.load.places import Located
+from rbench.located import Watch
 from rbench.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.registry import Registry, nearest, unknown
@@ -136,7 +137,7 @@ def export(
     exporting.check_spec(effective(encoder, prepared.loaded.encoders))
     root = trained_root(encoder, prepared.loaded.encoders)
     if root is None:
-        with prepared.places.weights[encoder].opened() as where:
+        with Watch().reading(prepared.places.weights[encoder]) as where:
             return _export(encoder, prepared, where, None, Path(folder), force=force)
     record, weights = _weights(root, prepared, options, progress)
     return _export(encoder, prepared, weights, record, Path(folder), force=force)

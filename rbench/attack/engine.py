@@ -12,7 +12,7 @@ from rbench.attack.run import Oracle, run
 from rbench.attack.victim import Victim
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.inference import backends
-from rbench.located import Located
+from rbench.located import Located, Watch
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec
 from rbench.tasks import Example
@@ -68,7 +68,7 @@ class Engine:
         Raises:
             JobError: the victim or a resource is no longer what was planned. All outcomes so far were made of that.
         """
-        victim, resources = self._victim(cell), self._resources(cell)
+        (victim, watch), resources = self._victim(cell), self._resources(cell)
         pooled = pooled or self.how.pooled or POOLED[self.how.device.split(":")[0]]
         outcomes = run(
             lambda: build(cell.spec, victim, resources, cell.task, path=cell.path),
@@ -80,29 +80,32 @@ class Engine:
             pooled=pooled,
         )
         for outcome in outcomes:
-            cell.victim.check()
+            watch.check()
             resources.check()
             yield outcome
 
     def backend(self, cell: Cell) -> str:
         """What computes the victim of a cell."""
-        name: str = self._victim(cell).network.backend
+        name: str = self._victim(cell)[0].network.backend
         return name
 
-    def _victim(self, cell: Cell) -> Victim:
-        def open_it() -> Victim:
-            with cell.victim.opened() as where:
+    def _victim(self, cell: Cell) -> tuple[Victim, Watch]:
+        def open_it() -> tuple[Victim, Watch]:
+            watch = Watch()
+            with watch.reading(cell.victim) as where:
                 classifier, meta = EncoderClassifier.load(Path(where), self.how.device)
-            return Victim(
+            victim = Victim(
                 classifier,
                 cell.name,
                 max_length=meta["max_length"],
                 device=self.how.device,
                 backend=self.how.backend,
             )
+            return victim, watch
 
-        victim: Victim = self._keep("victim", (cell.victim, cell.name), open_it)
-        return victim
+        held: tuple[Victim, Watch] = self._keep("victim", (cell.victim, cell.name), open_it)
+        held[1].check()
+        return held
 
     def _resources(self, cell: Cell) -> Resources:
         resources: Resources = self._keep(
@@ -112,6 +115,7 @@ class Engine:
                 cell.resources, places=dict(cell.places), device=self.how.device, backend=self.how.backend
             ),
         )
+        resources.check()
         return resources
 
     def _keep(self, slot: str, key: Any, make: Callable[[], Any]) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from rbench.encoders.load import fetch
 from rbench.errors import ResourceError
 from rbench.inference.memo import Memo
-from rbench.located import Located, folder
+from rbench.located import Located, Watch, folder
 from rbench.resources import lexical
 from rbench.resources.locate import loader, locate
 from rbench.resources.masked_lm import MaskedLM
@@ -51,20 +51,16 @@ class Resources:
         lm = profile.masked_lm
         if lm is not None and lm.kind == "encoder" and lm.name is not None and lm.name in (trained := trained or {}):
             self._places["masked_lm"] = folder(trained[lm.name])
-        self._opened: dict[ResourceKind, Located] = {}
+        self._watch = Watch()
 
     def load(self, kinds: Iterable[ResourceKind]) -> None:
         """Load these now, so that what is damaged says so before the work starts."""
         for kind in kinds:
             getattr(self, {"synonyms": "_synonyms", "pos_tagger": "_tagger"}.get(kind, kind))
 
-    def check(self) -> dict[ResourceKind, str]:
-        """Fingerprints of what was opened so far, computed anew: some of it is read while it is used, not at once.
-
-        Raises:
-            JobError: something changed.
-        """
-        return {kind: found.check() for kind, found in self._opened.items()}
+    def check(self) -> None:
+        """JobError where something that was opened is no longer what it was."""
+        self._watch.check()
 
     def located(self, kind: ResourceKind) -> Located:
         """Where a resource lies. ResourceError where it is missing, or was not planned for."""
@@ -86,9 +82,8 @@ class Resources:
         found = self.located(kind)
         source: Source | None = getattr(self.profile, kind)
         assert source is not None  # `located` refuses that
-        with found.opened() as where:
+        with self._watch.reading(found) as where:
             yield source.model_copy(update={"kind": loader(kind, source)}), where
-        self._opened[kind] = found
 
     @cached_property
     def word_vectors(self) -> WordVectors:

@@ -15,7 +15,7 @@ from rbench import located
 from rbench.cache import weights_hash
 from rbench.errors import JobError
 from rbench.lineage import in_domain_for, registered_base, trained_root
-from rbench.located import Located
+from rbench.located import Located, Watch
 from rbench.spec import IN_DOMAIN, EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile
 from rbench.stages.context import Context
 
@@ -32,21 +32,18 @@ class Inputs:
 
     def __init__(self, job: Job, context: Context) -> None:
         self._job, self._context = job, context
-        self._opened: list[Located] = []
+        self._watch = Watch()
         self._resources: list[Any] = []
 
     def check(self) -> None:
         """Look at all that was opened again."""
-        for place in self._opened:
-            place.check()
+        self._watch.check()
         for resources in self._resources:
             resources.check()
 
     def open(self, place: Located) -> str:
         """Where it lies, once it is clear that it is what was planned."""
-        place.check()
-        self._opened.append(place)
-        return place.where
+        return self._watch.open(place)
 
     def encoder(self, name: str) -> tuple[Path | str, str]:
         """Where the weights of an encoder or further model are, and their hash for a record."""

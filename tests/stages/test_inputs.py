@@ -9,14 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
-from rbench import api, mini
+from rbench import api, digests, mini
 from rbench.cache import WeightCache, default_cache
+from rbench.encoders.locate import fingerprint
+from rbench.encoders.sentence import SentenceEncoder
 from rbench.mini import lexical
 from rbench.prepare import Options, prepare
 from rbench.progress import Silent
 from rbench.spec import Record
 from rbench.store import Store
+from rbench.train import loop, origin
 from tests.attack import world
 
 FILES = {
@@ -106,18 +110,34 @@ def options(place: Path, **more: Any) -> Options:
 
 
 class Exchange(Silent):
-    """Puts another input where the planned one lay when a job begins."""
+    """Puts another input where the planned one lay: when a job begins, or when it has done so many of its steps."""
 
-    def __init__(self, place: Path, originals: Path, name: str, job: str) -> None:
-        self.there, self.other, self.job = place / "models" / name, originals / "1" / name, job
+    def __init__(self, place: Path, originals: Path, name: str, job: str, after: int | None = None) -> None:
+        self.there, self.other = place / "models" / name, originals / "1" / name
+        self.job, self.after, self.now = job, after, ""
 
     def start(self, name: str, index: int, count: int) -> None:
-        if name == self.job:
+        self.now = name
+        if name == self.job and self.after is None:
+            self()
+
+    def update(self, done: int, total: int, text: str = "") -> None:
+        if self.now == self.job and self.after is not None and done >= self.after:
+            self.after = None
             self()
 
     def __call__(self) -> None:
         shutil.rmtree(self.there)
         shutil.copytree(self.other, self.there)
+
+
+class WrittenOver(Exchange):
+    """The same within the files that are there: what maps them, sees it."""
+
+    def __call__(self) -> None:
+        for file in self.other.rglob("*"):
+            if file.is_file():
+                (self.there / file.relative_to(self.other)).write_bytes(file.read_bytes())
 
 
 def record(run: Path, name: str) -> Record:
@@ -171,3 +191,107 @@ def test_an_input_exchanged_after_planning_fails_the_job(
     again = ran(place, suite, job)
     assert not again.failed
     assert record(again.run, job).status == "complete"
+
+
+def test_an_encoder_exchanged_while_it_is_loaded_is_seen(
+    place: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = "evaluate/plain/mini-sts/seed0"
+    exchange = Exchange(place, originals, "org/plain", job)
+    real = SentenceEncoder.open.__func__  # type: ignore[attr-defined]
+
+    def late(cls: type, *args: Any, **more: Any) -> SentenceEncoder:
+        opened: SentenceEncoder = real(cls, *args, **more)
+        exchange()
+        return opened
+
+    monkeypatch.setattr(SentenceEncoder, "open", classmethod(late))
+    monkeypatch.setattr(SentenceEncoder, "encode", None)  # it fails before it is asked anything
+    failed = record(ran(place, "evaluate", job).run, job)
+    assert failed.error is not None and "changed after the run was planned" in failed.error
+
+
+def test_a_base_exchanged_while_it_is_loaded_leaves_no_checkpoint_of_the_other(
+    place: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint is found by the job's key, and the next run would go on from it."""
+    job = "pretrain/ours/seed0"
+    exchange = Exchange(place, originals, "org/plain", job)
+    real = origin.load_encoder
+
+    def early(*args: Any, **more: Any) -> SentenceEncoder:
+        exchange()
+        return real(*args, **more)
+
+    monkeypatch.setattr(origin, "load_encoder", early)
+    monkeypatch.setattr(loop.Trainer, "run", None)
+    failed = record(ran(place, "train", job).run, job)
+    assert failed.error is not None and "changed after the run was planned" in failed.error
+
+
+@pytest.mark.parametrize("kind", [Exchange, WrittenOver])
+def test_an_encoder_exchanged_while_it_is_scored_is_seen(place: Path, originals: Path, kind: type[Exchange]) -> None:
+    job = "evaluate/plain/mini-sts/seed0"
+    failed = record(ran(place, "evaluate", job, kind(place, originals, "org/plain", job, after=1)).run, job)
+    assert failed.error is not None and "changed after the run was planned" in failed.error
+
+
+def test_an_encoder_exchanged_while_it_is_fine_tuned_leaves_nothing_in_the_cache(place: Path, originals: Path) -> None:
+    job = "finetune/plain/mini-sentiment/clean/seed0"
+    failed = record(ran(place, "finetune", job, Exchange(place, originals, "org/plain", job, after=1)).run, job)
+    assert failed.error is not None and "changed after the run was planned" in failed.error
+    assert not WeightCache(default_cache()).has(failed.job.key)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_resource_exchanged_while_texts_are_attacked_leaves_no_outcome_of_the_other(
+    place: Path, originals: Path, workers: int
+) -> None:
+    """Also where it is other processes that open it, after this one has looked at it."""
+    job = "attack/plain/mini-sentiment/clean/bae/seed0"
+    exchange = Exchange(place, originals, "lm", job, after=0 if workers > 1 else 3)
+    result = ran(place, "attack", job, exchange, workers=workers)
+    failed = record(result.run, job)
+    assert failed.error is not None and "changed after the run was planned" in failed.error
+    assert str(place / "models" / "lm") in failed.error
+    assert len(Store(result.run).outcomes(failed.job)) == (0 if workers > 1 else 3)
+
+
+class Spoilt(Silent):
+    """Changes the sign of a cached victim's head when the attack on it begins."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+
+    def start(self, name: str, index: int, count: int) -> None:
+        if name == self.job:
+            (file,) = default_cache().glob("weights/*/*/head.safetensors")
+            weights = {key: -tensor.clone() for key, tensor in load_file(file).items()}
+            file.unlink()
+            save_file(weights, file)
+
+
+def test_a_victim_that_is_not_what_its_job_recorded_is_not_attacked_and_made_again(place: Path) -> None:
+    job = "attack/plain/mini-sentiment/clean/pwws/seed0"
+    suite = (place / "attack.yaml").read_text(encoding="utf-8").replace("[pwws, geometry, bae]", "[pwws]")
+    (place / "attack.yaml").write_text(suite, encoding="utf-8")
+    failed = record(ran(place, "attack", job, Spoilt(job)).run, job)
+    assert failed.status == "failed" and not Store(place / "results/runs/attack").outcomes(failed.job)
+    again = ran(place, "attack", job)
+    assert not again.failed and record(again.run, job).status == "complete"
+
+
+def test_records_hold_the_hashes_of_what_was_opened(place: Path) -> None:
+    job = "evaluate/plain/mini-sts/seed0"
+    opened = record(ran(place, "evaluate", job).run, job).provenance
+    assert opened.weights_hash == fingerprint(place / "models" / "org/plain")
+    run = ran(place, "attack", "").run
+    victim = record(run, "finetune/plain/mini-sentiment/clean/seed0").provenance.weights_hash
+    found = {
+        name: record(run, f"attack/plain/mini-sentiment/clean/{name}/seed0").provenance for name in ("pwws", "bae")
+    }
+    assert {provenance.weights_hash for provenance in found.values()} == {victim}
+    assert set(found["pwws"].resources) == {"synonyms", "stopwords"}
+    words = place / "models" / "words" / "synonyms.txt"
+    assert found["pwws"].resources["synonyms"] == digests.of_files([words])
+    assert found["bae"].resources["masked_lm"] == fingerprint(place / "models" / "lm")
