@@ -34,13 +34,17 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         chosen = sample(data.split(spec.split), spec.num_examples, job.seed, spec.task.name)
     inputs = Inputs(job, context)
     cell = _cell(job, spec, context, inputs)
+    opened = {
+        "weights_hash": weights_hash(Path(cell.victim.where)),
+        "resources": inputs.hashes(spec.resources, spec.resource_fingerprints),
+    }
+    inputs.check()  # the hashes are those of what is opened
     outcomes = {outcome.example_id: outcome for outcome in context.store.outcomes(job)}
     context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
     for outcome in context.workers.run(cell, [example for example in chosen if example.id not in outcomes]):
         context.store.append(job, outcome)
         outcomes[outcome.example_id] = outcome
         context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
-    inputs.check()
     kept = [outcomes[example.id] for example in chosen]
     return Record(
         job=job,
@@ -49,9 +53,8 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         counts=score.attack_counts(kept),
         provenance=source(
             dataset_fingerprint=data.fingerprint,
-            weights_hash=weights_hash(Path(cell.victim.where)),
-            resources=inputs.hashes(spec.resources, spec.resource_fingerprints),
             backend=context.workers.backend(cell),
+            **opened,
         ),
     )
 

@@ -124,7 +124,7 @@ class BackTranslation:
         """Translate what neither this object nor `folder` knows; an interrupted call goes on where it was.
 
         Raises:
-            JobError: a model cannot be read, or changed while it was opened.
+            JobError: a model cannot be read, or changed while it was in use.
         """
         content = self._content()
         memory = Memory(folder / "translations", json.dumps([content, self._beams]))
@@ -134,13 +134,13 @@ class BackTranslation:
         if not missing:
             return
         forward, backward = (Translator(where, beams=self._beams, device=device) for where in self._models)
-        if self._content() != content:
-            raise JobError(f"{' or '.join(self._models)} changed while it was opened; run the command again")
         done = 0
         for part in _parts(missing, AT_ONCE):
             back = backward(forward(part))
             # A sentence that gets lost on the way stays as it is: a positive must say something.
             pairs = {ours: theirs or ours for ours, theirs in zip(part, back, strict=True)}
+            if self._content() != content:  # what others wrote may not be remembered as theirs
+                raise JobError(f"{' or '.join(self._models)} changed while it was in use; run the command again")
             memory.write(pairs)
             self._known |= pairs
             done += len(part)

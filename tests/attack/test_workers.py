@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -179,12 +180,18 @@ def exchange(place: Path) -> None:
         save_file(weights, file, {"format": "pt"})
 
 
+def untouched() -> Iterator[Example]:
+    """Examples that nobody may take."""
+    raise AssertionError("an example was taken")
+    yield
+
+
 def test_another_victim_in_the_same_folder_is_opened_anew(copied: attack.Cell, examples: list[Example]) -> None:
     engine = Engine(HOW)
     before = plain(engine.run(copied, examples))
     exchange(Path(copied.victim.where))
     with pytest.raises(JobError, match="changed after the run was planned"):
-        list(engine.run(copied, examples))
+        list(engine.run(copied, untouched()))
     replanned = attack.Cell(**(vars(copied) | {"victim": located.folder(Path(copied.victim.where))}))
     assert plain(engine.run(replanned, examples)) == plain(Engine(HOW).run(replanned, examples)) != before
 
@@ -195,7 +202,7 @@ def test_another_masked_lm_in_the_same_folder_is_opened_anew(copied: attack.Cell
     before = plain(engine.run(cell, examples))
     exchange(folder)
     with pytest.raises(JobError, match="changed after the run was planned"):
-        list(engine.run(cell, examples))
+        list(engine.run(cell, untouched()))
     places = dict(cell.places) | {"masked_lm": located.folder(folder)}
     replanned = attack.Cell(**(vars(cell) | {"places": tuple(places.items())}))
     assert plain(engine.run(replanned, examples)) == plain(Engine(HOW).run(replanned, examples)) != before

@@ -12,7 +12,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from rbench import api, digests, mini
-from rbench.cache import WeightCache, default_cache
+from rbench.cache import WeightCache, default_cache, weights_hash
 from rbench.encoders.locate import fingerprint
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.mini import lexical
@@ -37,6 +37,10 @@ FILES = {
         "base: org/plain\npooling: mean\ntrain: {objective: adcl, data: mini-corpus, steps: 1, batch_size: 8,\n"
         "  options: {queue: 8, resources: mine}}\n"
     ),
+    "encoders/toy.yaml": (
+        "architecture: {hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}\n"
+        "train: {objective: mlm, data: mini-corpus, steps: 2, batch_size: 8}\n"
+    ),
     "resources/mine.yaml": (
         "title: Folders\nword_vectors: {kind: folder, name: vectors}\nsynonyms: {kind: folder, name: words}\n"
         "masked_lm: {kind: folder, name: lm}\nsentence_encoder: {kind: mini}\npos_tagger: {kind: mini}\n"
@@ -52,6 +56,9 @@ SUITES = {
     "finetune": f"encoders: [plain]\n{SMALL}finetune: [clean, {{adversarial: {{clean_epochs: 0}}}}]\n",
     "train": "encoders: [ours, detecting, hardened]\nevaluate: [mini-sts]\n",
     "attack": f"encoders: [plain]\n{SMALL}attacks: [pwws, geometry, bae]\n",
+    "own-lm": (f"encoders: [plain]\n{SMALL}finetune: [adversarial]\nattacks: [bae]\n").replace(
+        "resources: mine", "resources: {profile: mini, masked_lm: toy}"
+    ),
 }
 
 
@@ -295,3 +302,15 @@ def test_records_hold_the_hashes_of_what_was_opened(place: Path) -> None:
     words = place / "models" / "words" / "synonyms.txt"
     assert found["pwws"].resources["synonyms"] == digests.of_files([words])
     assert found["bae"].resources["masked_lm"] == fingerprint(place / "models" / "lm")
+
+
+def test_a_masked_lm_that_a_job_made_is_what_that_job_recorded(place: Path) -> None:
+    job = "attack/plain/mini-sentiment/adversarial/bae/seed0"
+    result = api.run("own-lm.yaml", options(place))
+    assert not result.failed
+    made = record(result.run, "pretrain/toy/seed0").provenance.weights_hash
+    attacked = record(result.run, job)
+    assert attacked.provenance.resources["masked_lm"] == made
+    assert attacked.provenance.resources["masked_lm"] == weights_hash(
+        WeightCache(default_cache()).folder(record(result.run, "pretrain/toy/seed0").job.key)
+    )
