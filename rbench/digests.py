@@ -55,7 +55,7 @@ def remembered(path: Path, part: str, read: Callable[[], str]) -> str:
     settled = found is not None
     if found is None:
         found = read()
-        settled = _stamp(path) == stamp and now - stamp[-1] > SETTLED
+        settled = now - stamp[-1] > SETTLED
         if settled:
             _known[stamp, part] = found
     if (noted := _noted.get()) is not None:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,6 +86,20 @@ def test_a_file_that_changes_while_it_is_read_is_not_remembered(tmp_path: Path, 
     digests.remembered(there, "", read)
     there.write_bytes(b"one")
     assert digests.of_file(there) == sha(b"one")
+
+
+@pytest.mark.parametrize("field", ["st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns"])
+def test_a_file_of_which_anything_is_said_that_was_not_is_read(
+    tmp_path: Path, settled: None, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    there = file(tmp_path / "there", b"one")
+    said = there.stat()
+    fields = {name: getattr(said, name) for name in dir(said) if name.startswith("st_")}
+    assert reads(there, 1) == 1
+    monkeypatch.setattr(Path, "stat", lambda self: SimpleNamespace(**fields))
+    assert reads(there, 2) == 0
+    fields[field] += 1
+    assert reads(there, 2) == 1
 
 
 def test_files_are_told_by_names_and_contents_and_not_by_folders(tmp_path: Path) -> None:
