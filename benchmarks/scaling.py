@@ -27,12 +27,13 @@ import torch
 from equality import RECIPES, processor, versions
 from throughput import limited, measured
 
-from rbench import attack, load
+from rbench import attack, load, located
 from rbench.attack.engine import Engine
 from rbench.attack.workers import cores
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.inference import Network, backends
 from rbench.registry import Registry
+from rbench.resources import locate
 from rbench.search_path import search_path
 from rbench.spec import Choice, ResourceChoice
 from rbench.tasks import Example, open_task
@@ -53,7 +54,8 @@ def main() -> None:
 
     def cell(name: str) -> attack.Cell:
         spec = load.load_attack(Choice(name=name), registry)
-        return attack.Cell(spec, None, task, args.seed, victim, args.victim.name, profile, tuple(args.models))
+        places = tuple(locate(profile, spec.needs, args.models).items())
+        return attack.Cell(spec, None, task, args.seed, located.folder(victim), args.victim.name, profile, places)
 
     parts: dict[str, Any] = {"grid": grid, "profile": profiles, "growth": growth}
     document: dict[str, Any] = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}

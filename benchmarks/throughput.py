@@ -38,12 +38,12 @@ import torch
 from equality import RECIPES, StockAttack, processor, versions
 from stock import build_stock, stock
 
-from rbench import attack, load
+from rbench import attack, load, located
 from rbench.attack.workers import cores
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
 from rbench.registry import Registry
-from rbench.resources import Resources
+from rbench.resources import Resources, locate
 from rbench.search_path import search_path
 from rbench.spec import Choice, Outcome, ResourceChoice, TaskSpec
 from rbench.tasks import Example, open_task
@@ -67,7 +67,8 @@ def main() -> None:
             continue
         spec = load.load_attack(Choice(name=name), registry)
         theirs = build_stock(spec, classifier, args.max_length, resources, task)
-        cell = attack.Cell(spec, None, task, args.seed, folder, args.victim.name, profile, tuple(args.models))
+        places = tuple(locate(profile, spec.needs, args.models).items())
+        cell = attack.Cell(spec, None, task, args.seed, located.folder(folder), args.victim.name, profile, places)
         sides: dict[str, list[dict[str, Any]]] = {"stock": [], "rbench": []}
         different = 0
         one_stock(theirs, warm[:1], spec, task, args.seed, resources)

@@ -158,7 +158,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
                 modules=prepared.loaded.modules,
                 contrast=prepared.loaded.contrast,
                 data_path=options.data,
-                models_path=options.models,
+                places=prepared.places,
                 device=device,
                 workers=workers,
                 progress=progress,

@@ -12,10 +12,11 @@ from rbench import load as loading
 from rbench import versions
 from rbench.errors import ResourceError
 from rbench.lineage import weights_source
+from rbench.located import Located, Places
 from rbench.plan import Code, Facts, make_plan
 from rbench.registry import Registry
 from rbench.score.sts import FEWEST
-from rbench.spec import EncoderSpec, Plan, ResourceProfile, Suite, TaskSpec, TrainSpec
+from rbench.spec import EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
 
 if TYPE_CHECKING:
     from rbench.tasks import ContrastData, TaskData
@@ -61,6 +62,8 @@ class Prepared:
     data: Mapping[str, TaskData]
     contrast: Mapping[str, tuple[ContrastData, ...]]
     """The contrast sets that victims are evaluated on, by task."""
+    places: Places
+    """Weights and resources."""
     notes: list[str]
 
 
@@ -98,11 +101,11 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         resources=loaded.resources,
         data={name: found.fingerprint for name, found in data.items()},
         sizes={name: found.sizes for name, found in data.items()},
-        weights=weights,
+        weights={name: place.fingerprint for name, place in weights.items()},
         models=loaded.models,
         splits=splits,
-        resource_weights=resources,
-        training=training,
+        resource_weights=_fingerprints(resources),
+        training={name: (profile, _fingerprints(found)) for name, (profile, found) in training.items()},
         strategies=loaded.strategies,
         building=loaded.building,
         code=_code(loaded),
@@ -115,6 +118,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         run=options.out or default_run(loaded.suite, options.profile),
         data=data,
         contrast=contrast,
+        places=Places(weights, resources, {name: found for name, (_, found) in training.items()}),
         notes=[
             *(note for name in dict.fromkeys(noted) for note in _data_notes(data[name])),
             *(note for sets in contrast.values() for one in sets for note in _contrast_notes(one)),
@@ -211,8 +215,8 @@ def _built_of(loaded: loading.Loaded, data: Mapping[str, TaskData], problems: li
     return found
 
 
-def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, str]:
-    """Fingerprints by name of the further models that training needs, those that are encoders of the registry left out
+def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, Located]:
+    """Places by name of the further models that training needs, those that are encoders of the registry left out
     (they are located as such)."""
     from rbench.encoders.locate import locate
 
@@ -222,7 +226,7 @@ def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]
             if name in loaded.encoders:
                 continue
             try:
-                found[name] = locate(EncoderSpec(name=name, base=name), options.models).fingerprint
+                found[name] = locate(EncoderSpec(name=name, base=name), options.models)
             except ResourceError as error:
                 problems.append(f"{encoder}: train.options.{option}: {error}")
     return found
@@ -246,7 +250,7 @@ def _texts(corpus: TaskData) -> int:
     return corpus.sizes.get("train", 0) * len(corpus.spec.columns)
 
 
-def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, str]:
+def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, Located]:
     from rbench.encoders.locate import locate
 
     weights = {}
@@ -256,7 +260,7 @@ def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, probl
         if source is None:
             continue
         try:
-            weights[name] = locate(source, options.models).fingerprint
+            weights[name] = locate(source, options.models)
         except ResourceError as error:
             missing.setdefault(str(error), []).extend([name] if name != source.name else [])
     for problem, users in missing.items():
@@ -283,7 +287,7 @@ def _check_packages(loaded: loading.Loaded, problems: list[str]) -> None:
             problems.append(f"encoder `{name}`: {said}")
 
 
-def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, str]:
+def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[ResourceKind, Located]:
     from rbench import resources
 
     users: dict[Any, list[str]] = {}
@@ -293,17 +297,16 @@ def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[s
         for kind in kinds:
             users.setdefault(kind, []).append(label)
     try:
-        found = resources.locate(loaded.resources, users, options.models)
+        return resources.locate(loaded.resources, users, options.models)
     except ResourceError as error:
         problems.append(str(error))
         return {}
-    return {kind: located.fingerprint for kind, located in found.items()}
 
 
 def _locate_training(
     loaded: loading.Loaded, options: Options, problems: list[str]
-) -> dict[str, tuple[ResourceProfile, dict[str, str]]]:
-    """What encoders' objectives ask of resource profiles of their own, with its content hashes."""
+) -> dict[str, tuple[ResourceProfile, dict[ResourceKind, Located]]]:
+    """What encoders' objectives ask of resource profiles of their own, and where it lies."""
     from rbench import resources
 
     asked = {}
@@ -313,8 +316,12 @@ def _locate_training(
         except ResourceError as error:
             problems.append(str(error))
             continue
-        asked[name] = (profile, {str(kind): located.fingerprint for kind, located in found.items()})
+        asked[name] = (profile, found)
     return asked
+
+
+def _fingerprints(found: Mapping[ResourceKind, Located]) -> dict[str, str]:
+    return {kind: place.fingerprint for kind, place in found.items()}
 
 
 def _data_notes(data: TaskData) -> list[str]:

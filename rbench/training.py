@@ -23,6 +23,7 @@ from rbench.cache import WeightCache, default_cache
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.lineage import chain, effective, trained_root, weights_source
 from rbench.load.places import Located
+from rbench.located import Watch
 from rbench.modules import find
 from rbench.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
@@ -147,13 +148,8 @@ def export(
     exporting.check_spec(effective(encoder, prepared.loaded.encoders))
     root = trained_root(encoder, prepared.loaded.encoders)
     if root is None:
-        from rbench import encoders
-
-        source = weights_source(encoder, prepared.loaded.encoders)
-        assert source is not None
-        return _export(
-            encoder, prepared, encoders.locate(source, options.models).where, None, Path(folder), force=force
-        )
+        with Watch().reading(prepared.places.weights[encoder]) as where:
+            return _export(encoder, prepared, where, None, Path(folder), force=force)
     record, weights = _weights(root, prepared, options, progress)
     return _export(encoder, prepared, weights, record, Path(folder), force=force)
 

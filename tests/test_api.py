@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from rbench import api
+from rbench.cache import WeightCache
 from rbench.errors import PlanError, ResourceError
 from rbench.prepare import Options, prepare
+from rbench.spec import Job
+from rbench.store import Store
 
 SUITE = """\
 name: mine
@@ -124,3 +128,57 @@ def test_doctor_names_what_is_there_and_how_to_get_the_rest(write) -> None:  # t
     assert "--data" in checks["task", "yelp"].remedy
     assert checks["resources standard-use", "sentence_encoder"].ok is False
     assert all(check.ok or check.remedy for check in checks.values())
+
+
+# ------------------------------------------------------------------------------------------------- what is to be done
+
+RUN = """\
+encoders: [small]
+tasks: [mini-sentiment]
+attacks: [pwws]
+num_examples: 3
+resources: mini
+training: {max_train: 32, max_validation: 16, epochs: 1}
+"""
+SMALL = """\
+architecture: {hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}
+train: {objective: mlm, data: mini-corpus, steps: 2, batch_size: 8}
+"""
+
+
+def test_weights_that_are_gone_are_made_again_with_all_that_they_need(write, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "mine" / "encoders").mkdir(parents=True)
+    (tmp_path / "mine" / "encoders" / "small.yaml").write_text(SMALL)
+    options = Options(include=(tmp_path / "mine",), device="cpu", backend="torch")
+    result = api.run(write(RUN), options)
+    assert not result.failed and result.complete == 3
+    store, jobs = Store(result.run), prepare(write(RUN), options).plan.jobs
+    pretrain, finetune, attack = jobs
+    cache = WeightCache(tmp_path / "cache")
+
+    def todo(done: tuple[Job, ...], *gone: Job) -> list[Job]:
+        """What is to be done where so many jobs are, and the weights of some are no longer in the cache."""
+        moved = {job.key: cache.folder(job.key).rename(tmp_path / job.key) for job in gone}
+        found = api._todo(jobs, {job.key for job in done}, cache)
+        for key, folder in moved.items():
+            folder.rename(tmp_path / "cache" / "weights" / key[:2] / key)
+        return found
+
+    assert todo(jobs) == todo(jobs, pretrain, finetune) == [], "nobody needs them"
+    assert todo((pretrain, finetune)) == [attack]
+    assert todo((pretrain, finetune), pretrain) == [attack], "the victim is here, and it needs no more"
+    assert todo((pretrain, finetune), finetune) == [finetune, attack]
+    assert todo((pretrain, finetune), pretrain, finetune) == [pretrain, finetune, attack]
+    # And so it runs.
+    before = {job.key: store.record(job) for job in (pretrain, finetune)}
+    shutil.rmtree(tmp_path / "cache" / "weights")
+    shutil.rmtree(store.folder(attack))
+    again = api.run(write(RUN), options)
+    assert not again.failed and again.complete == 3
+    for job in (pretrain, finetune):
+        record, old = store.record(job), before[job.key]
+        assert record is not None and old is not None
+        assert record.provenance != old.provenance, "it was made again"
+        assert record.provenance.weights_hash == old.provenance.weights_hash
+    assert store.record(attack) is not None

@@ -30,9 +30,9 @@ ALLOWED: dict[str, set[str]] = {
     "inference": set(),
     "mini": {"spec", "registry"},
     "hub": {"spec"},
-    "encoders": {"spec", "registry", "mini", "hub", "vectors"},
+    "encoders": {"spec", "registry", "mini", "hub", "vectors", "digests", "located"},
     "tasks": {"spec", "registry", "mini", "hub"},
-    "resources": {"spec", "registry", "mini", "encoders", "hub", "inference", "vectors"},
+    "resources": {*("spec", "registry", "mini", "encoders", "hub", "inference", "vectors", "digests", "located")},
     "geometry": {"spec", "encoders", "inference", "resources", "wordswap"},
     "train": {
         "spec",
@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
         "wordswap",
         "geometry",
         "processes",
+        "located",
     },
     "evaluate": {"spec", "encoders", "tasks", "score"},
     "finetune": {
@@ -76,9 +77,12 @@ ALLOWED: dict[str, set[str]] = {
             "inference",
             "vectors",
             "processes",
+            "located",
         )
     },
     "cache": {"spec"},
+    "digests": set(),
+    "located": {"spec", "digests"},
     "store": {"spec"},
     "executors": {"spec"},
     "estimate": {"spec", "prepare", "tasks"},

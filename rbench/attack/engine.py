@@ -12,8 +12,9 @@ from rbench.attack.run import Oracle, run
 from rbench.attack.victim import Victim
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.inference import backends
+from rbench.located import Located, Watch
 from rbench.resources import Resources
-from rbench.spec import AttackSpec, Outcome, ResourceProfile, TaskSpec
+from rbench.spec import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec
 from rbench.tasks import Example
 
 POOLED = {"cpu": 4, "cuda": 64}
@@ -42,14 +43,13 @@ class Cell:
     """The Python file behind an attack that is no recipe."""
     task: TaskSpec
     seed: int
-    victim: Path
+    victim: Located
     """A folder that `EncoderClassifier.save` wrote."""
     name: str
     """The victim's name, for messages."""
     resources: ResourceProfile
-    models_path: tuple[Path, ...] = ()
-    trained: tuple[tuple[str, Path], ...] = ()
-    """(encoder, folder) for a masked LM that a job of the run made."""
+    places: tuple[tuple[ResourceKind, Located], ...] = ()
+    """Where they lie; the attack is refused others."""
     digest: str | None = None
     """sha256 of the Python file's source as it was when the run was planned."""
 
@@ -66,10 +66,13 @@ class Engine:
         """One outcome an example, in the order in which they end; each example is taken when there is room for it.
 
         `pooled` examples are under way at once; None: as many as `How` says.
+
+        Raises:
+            JobError: the victim or a resource is no longer what was planned. All outcomes so far were made of that.
         """
-        victim, resources = self._victim(cell), self._resources(cell)
+        (victim, watch), resources = self._victim(cell), self._resources(cell)
         pooled = pooled or self.how.pooled or POOLED[self.how.device.split(":")[0]]
-        return run(
+        outcomes = run(
             lambda: build(cell.spec, victim, resources, cell.task, path=cell.path, digest=cell.digest),
             examples,
             spec=cell.spec,
@@ -78,38 +81,43 @@ class Engine:
             oracle=oracle(cell.task),
             pooled=pooled,
         )
+        for outcome in outcomes:
+            watch.check()
+            resources.check()
+            yield outcome
 
     def backend(self, cell: Cell) -> str:
         """What computes the victim of a cell."""
-        name: str = self._victim(cell).network.backend
+        name: str = self._victim(cell)[0].network.backend
         return name
 
-    def _victim(self, cell: Cell) -> Victim:
-        def open_it() -> Victim:
-            classifier, meta = EncoderClassifier.load(cell.victim, self.how.device)
-            return Victim(
+    def _victim(self, cell: Cell) -> tuple[Victim, Watch]:
+        def open_it() -> tuple[Victim, Watch]:
+            watch = Watch()
+            with watch.reading(cell.victim) as where:
+                classifier, meta = EncoderClassifier.load(Path(where), self.how.device)
+            victim = Victim(
                 classifier,
                 cell.name,
                 max_length=meta["max_length"],
                 device=self.how.device,
                 backend=self.how.backend,
             )
+            return victim, watch
 
-        victim: Victim = self._keep("victim", (cell.victim, cell.name), open_it)
-        return victim
+        held: tuple[Victim, Watch] = self._keep("victim", (cell.victim, cell.name), open_it)
+        held[1].check()
+        return held
 
     def _resources(self, cell: Cell) -> Resources:
         resources: Resources = self._keep(
             "resources",
-            (cell.resources.model_dump_json(), cell.models_path, cell.trained),
+            (cell.resources.model_dump_json(), cell.places),
             lambda: Resources(
-                cell.resources,
-                cell.models_path,
-                device=self.how.device,
-                trained=dict(cell.trained),
-                backend=self.how.backend,
+                cell.resources, places=dict(cell.places), device=self.how.device, backend=self.how.backend
             ),
         )
+        resources.check()
         return resources
 
     def _keep(self, slot: str, key: Any, make: Callable[[], Any]) -> Any:

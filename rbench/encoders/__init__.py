@@ -6,6 +6,6 @@ Importing this package does not import torch; `load` does when it is called.
 from __future__ import annotations
 
 from rbench.encoders.load import load
-from rbench.encoders.locate import Located, locate
+from rbench.encoders.locate import locate
 
-__all__ = ["Located", "load", "locate"]
+__all__ = ["load", "locate"]

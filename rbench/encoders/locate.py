@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
-from rbench import hub
+from rbench import digests, hub
 from rbench.encoders.modules import modules
 from rbench.errors import ResourceError
+from rbench.located import Located
 from rbench.spec import EncoderSpec
 from rbench.vectors import vector_files
 
@@ -39,42 +37,27 @@ TRANSFORM, TRANSFORM_ABOUT = "transform", "rbench.json"
 EMBEDDED = "mini:word_vectors"
 """The place of the embedded world's word vectors, which lie in no file."""
 
-_digests: dict[tuple[str, int, int], str] = {}
-
-
-@dataclass(frozen=True)
-class Located:
-    """Where an encoder's weights are.
-
-    `where` is what `load` takes: a folder's path, or `id@commit` for the hub; for word vectors a file, a folder or
-    `EMBEDDED`; for a trained encoder, whose folder only its pretrain job knows, the encoder's own name. `fingerprint`
-    is the hash of the content or the hub's commit, and empty for a trained encoder (its job's key says more).
-    """
-
-    kind: Literal["folder", "hub", "vectors", "trained"]
-    where: str
-    revision: str | None
-    fingerprint: str
-
 
 def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
-    """Find the weights of `spec`, whose base is no other registry encoder (the caller follows such chains).
+    """Find the weights of `spec`, which exist: no job trains it, and its base is no other encoder of the registry.
 
     In order: a folder `<name>`, then `<base>`, on the model search path; a base that is itself the path of a folder;
     the hub (its cache counts, so does `HF_ENDPOINT`). A folder counts when it has a config.json, or the modules.json of
     sentence-transformers. Word vectors have no hub: a file or folder `<name>`, then `<word_vectors>`, then that path.
 
+    The place is what `load` takes: a folder, or `id@commit` for the hub; for word vectors a file, a folder or
+    `EMBEDDED`. The fingerprint is the hash of the content, or the hub's commit, under which content does not change.
+
     Raises:
         ResourceError: found nowhere; says where it looked and how to get it.
     """
-    if spec.train is not None:
-        return Located("trained", spec.name, None, "")
+    assert spec.train is None, "its weights are where its pretrain job left them"
     if spec.word_vectors is not None:
         return _locate_vectors(spec, spec.word_vectors, models_path)
     base = spec.base or spec.name
     folder = _folder(spec.name, base, models_path)
     if folder is not None:
-        return Located("folder", str(folder), None, fingerprint(folder))
+        return Located(str(folder), fingerprint(folder), fingerprint)
     if not hub.REPO_ID.fullmatch(base) or ".." in base:
         raise ResourceError(
             f"encoder `{spec.name}`: its base {base!r} is neither a folder with a config.json nor a hub id."
@@ -83,14 +66,19 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
         commit = hub.commit(base, spec.revision)
     except ResourceError as error:
         raise ResourceError(_not_found(spec, base, models_path, str(error))) from error
-    return Located("hub", f"{base}@{commit}", commit, commit)
+    return Located(f"{base}@{commit}", commit, _commit)
 
 
-def fingerprint(folder: Path) -> str:
-    """Hash of the weights, config and tokenizer in `folder`: 64 hex digits, blind to where it lies and to dates."""
+def fingerprint(where: Path | str) -> str:
+    """Hash of the weights, config and tokenizer in a folder: 64 hex digits, blind to where it lies and to dates."""
+    folder = Path(where)
     transform = transform_folder(folder)
     more = [] if transform is None else sorted(path for path in transform.iterdir() if path.is_file())
-    return _digest([*_content(transformer_folder(folder)), *more])
+    return digests.of_files([*_content(transformer_folder(folder)), *more])
+
+
+def _commit(where: str) -> str:
+    return where.rpartition("@")[2]
 
 
 def transformer_folder(folder: Path) -> Path:
@@ -129,9 +117,7 @@ def is_vectors(where: str) -> bool:
 
 def _locate_vectors(spec: EncoderSpec, name: str, models_path: Sequence[Path]) -> Located:
     if name == "mini":
-        from rbench.mini import lexical
-
-        return Located("vectors", EMBEDDED, None, _digest(lexical.sources()))
+        return Located(EMBEDDED, _vectors_fingerprint(EMBEDDED), _vectors_fingerprint)
     within = [root / part for root in models_path for part in (spec.name, name) if _stays_inside(part)]
     path = Path(name).expanduser()
     explicit = [path] if path.is_absolute() or len(path.parts) > 1 else []
@@ -142,7 +128,15 @@ def _locate_vectors(spec: EncoderSpec, name: str, models_path: Sequence[Path]) -
             f"encoder `{spec.name}`: no word vectors {spec.name} or {name} in {looked}. Put the file (GloVe or "
             f"word2vec: .txt, .vec or .bin) at DIR/{name}, then pass --models DIR or set RBENCH_MODELS=DIR."
         )
-    return Located("vectors", str(place), None, _digest(vector_files(place)))
+    return Located(str(place), _vectors_fingerprint(str(place)), _vectors_fingerprint)
+
+
+def _vectors_fingerprint(where: str) -> str:
+    if where == EMBEDDED:
+        from rbench.mini import lexical
+
+        return digests.of_files(lexical.sources())
+    return digests.of_files(vector_files(Path(where)))
 
 
 def _has_vectors(folder: Path) -> bool:
@@ -150,13 +144,6 @@ def _has_vectors(folder: Path) -> bool:
         return bool(vector_files(folder))
     except ResourceError:
         return False
-
-
-def _digest(files: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(f"{path.name}\0{_file_digest(path)}\n".encode())
-    return digest.hexdigest()
 
 
 def _folder(name: str, base: str, models_path: Sequence[Path]) -> Path | None:
@@ -185,15 +172,6 @@ def _content(root: Path) -> Iterator[Path]:
         raise ResourceError(f"{root} has no weights (*.safetensors or pytorch_model*.bin)")
     small = (root / name for name in ("config.json", *TOKENIZER_FILES))
     yield from sorted([*weights, *(path for path in small if path.is_file())])
-
-
-def _file_digest(path: Path) -> str:
-    stat = path.stat()
-    key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
-    if key not in _digests:
-        with path.open("rb") as file:
-            _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
-    return _digests[key]
 
 
 def _not_found(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason: str) -> str:

@@ -36,12 +36,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rbench.resources.locate import Located, checks, locate
+from rbench.resources.locate import checks, locate
 
 if TYPE_CHECKING:
     from rbench.resources.runtime import Resources
 
-__all__ = ["Located", "Resources", "checks", "locate"]
+__all__ = ["Resources", "checks", "locate"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,12 +7,15 @@ import importlib.util
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from rbench import digests
+from rbench.encoders.locate import fingerprint as encoder_fingerprint
 from rbench.encoders.locate import locate as find_encoder
 from rbench.errors import ResourceError, SuiteError
+from rbench.located import Located
 from rbench.registry import unknown
 from rbench.resources import places
 from rbench.spec import EncoderSpec, ResourceKind, ResourceProfile, Source
@@ -20,14 +23,6 @@ from rbench.vectors import COUNTERFITTED, vector_files
 
 USE = "https://tfhub.dev/google/universal-sentence-encoder/3"
 """The version that TextAttack's recipes load."""
-
-
-@dataclass(frozen=True)
-class Located:
-    """Where a resource is (a folder, `id@commit` on the hub, or words) and the hash of what it contains."""
-
-    where: str
-    fingerprint: str
 
 
 Finder = Callable[[Source, Sequence[Path]], Located]
@@ -105,10 +100,18 @@ def loader(kind: ResourceKind, source: Source) -> str:
 # ---------------------------------------------------------------------------------------------------------- finders
 
 
+def _found(where: str, mark: Callable[[str], str]) -> Located:
+    return Located(where, mark(where), mark)
+
+
 def _mini(source: Source, models_path: Sequence[Path]) -> Located:
+    return _found("the embedded world (rbench.mini)", _of_mini)
+
+
+def _of_mini(where: str) -> str:
     from rbench.mini import lexical
 
-    return Located("the embedded world (rbench.mini)", places.digest(lexical.sources()))
+    return digests.of_files(lexical.sources())
 
 
 def _named(source: Source, what: str) -> str:
@@ -126,7 +129,11 @@ def _counterfitted(source: Source, models_path: Sequence[Path]) -> Located:
             "import WordEmbedding; WordEmbedding.counterfitted_GLOVE_embedding()'` where there is a network (481 MB), "
             "or choose the profile `local` with word vectors of your own"
         )
-    return Located(str(folder), places.digest(files))
+    return _found(str(folder), _of_counterfitted)
+
+
+def _of_counterfitted(where: str) -> str:
+    return digests.of_files(Path(where) / name for name in COUNTERFITTED)
 
 
 def _vectors(source: Source, models_path: Sequence[Path]) -> Located:
@@ -137,7 +144,11 @@ def _vectors(source: Source, models_path: Sequence[Path]) -> Located:
             f"there is no {name} in {places.searched(models_path)}; make a folder DIR/{name} with vectors.npy and "
             "words.txt, or with one word2vec file, and pass --models DIR (or set RBENCH_MODELS=DIR)"
         )
-    return Located(str(place), places.digest(vector_files(place)))
+    return _found(str(place), _of_vectors)
+
+
+def _of_vectors(where: str) -> str:
+    return digests.of_files(vector_files(Path(where)))
 
 
 def _synonym_list(source: Source, models_path: Sequence[Path]) -> Located:
@@ -149,7 +160,11 @@ def _synonym_list(source: Source, models_path: Sequence[Path]) -> Located:
             f"there is no {name}/synonyms.txt in {places.searched(models_path)}; write one (two words a line) and pass "
             "its folder's parent as --models DIR (or RBENCH_MODELS=DIR)"
         )
-    return Located(str(path), places.digest([path]))
+    return _found(str(path), _of_file)
+
+
+def _of_file(where: str) -> str:
+    return digests.of_files([Path(where)])
 
 
 def _nltk(*packages: str) -> Finder:
@@ -157,26 +172,33 @@ def _nltk(*packages: str) -> Finder:
         found, problems = [], []
         for package in packages:
             try:
-                found.append(places.nltk_package(package))
+                found.append(places.nltk_package(package)[0])
             except ResourceError as error:
                 problems.append(str(error))
         if problems:
             raise ResourceError("; ".join(problems))
-        joined = hashlib.sha256("\n".join(digest for _, digest in found).encode()).hexdigest()
-        return Located(", ".join(where for where, _ in found), joined)
+        return _found(", ".join(found), partial(_of_nltk, packages))
 
     return find
+
+
+def _of_nltk(packages: tuple[str, ...], where: str) -> str:
+    found = [places.nltk_package(package)[1] for package in packages]
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
 def _model(what: str) -> Finder:
     def find(source: Source, models_path: Sequence[Path]) -> Located:
         found = find_encoder(_model_spec(source, what), models_path)
-        assert found.fingerprint is not None  # only a spec with `train` has none
-        pooled = sorted(Path(found.where).glob("*/config.json")) if found.kind == "folder" else []
-        mark = f"{found.fingerprint}{places.digest(pooled)}" if pooled else found.fingerprint
-        return Located(found.where, hashlib.sha256(mark.encode()).hexdigest() if pooled else mark)
+        return _found(found.where, _of_model) if Path(found.where).is_dir() else found
 
     return find
+
+
+def _of_model(where: str) -> str:
+    """The encoder's fingerprint, and of a sentence-transformers folder how it is pooled."""
+    mark, pooled = encoder_fingerprint(where), sorted(Path(where).glob("*/config.json"))
+    return hashlib.sha256(f"{mark}{digests.of_files(pooled)}".encode()).hexdigest() if pooled else mark
 
 
 def _model_spec(source: Source, what: str) -> EncoderSpec:
@@ -187,7 +209,11 @@ def _model_spec(source: Source, what: str) -> EncoderSpec:
 
 def _trained(source: Source, models_path: Sequence[Path]) -> Located:
     name = _named(source, "masked_lm")
-    return Located(f"encoder {name}, pre-trained by this run", f"encoder:{name}")
+    return Located(f"encoder {name}, pre-trained by this run", f"encoder:{name}", _not_yet)
+
+
+def _not_yet(where: str) -> str:
+    raise ResourceError("no job has made it yet")
 
 
 def _use(source: Source, models_path: Sequence[Path]) -> Located:
@@ -206,7 +232,11 @@ def _use(source: Source, models_path: Sequence[Path]) -> Located:
             f"{places.searched(models_path)}, nor is it in TensorFlow Hub's cache; run `python -c \"import "
             f"tensorflow_hub as h; h.load('{USE}')\"` with TFHUB_CACHE_DIR set to a folder that stays"
         )
-    return Located(str(place), places.digest(sorted(path for path in place.rglob("*") if path.is_file())))
+    return _found(str(place), _of_saved_model)
+
+
+def _of_saved_model(where: str) -> str:
+    return digests.of_files(sorted(path for path in Path(where).rglob("*") if path.is_file()))
 
 
 def _installed(module: str) -> bool:

@@ -1,12 +1,14 @@
-"""Where files lie: on the model search path, in NLTK's data folders, in TextAttack's cache; and what they contain."""
+"""Where files lie: on the model search path, in NLTK's data folders, in TextAttack's cache."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+from rbench import digests
 from rbench.errors import ResourceError
 
 NLTK_FILES = {
@@ -40,15 +42,6 @@ def searched(models_path: Sequence[Path]) -> str:
     return ", ".join(map(str, models_path)) or "the model search path, which is empty"
 
 
-def digest(files: Iterable[Path]) -> str:
-    """Hash of names and contents: 64 hex digits, blind to folders and dates."""
-    whole = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            whole.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return whole.hexdigest()
-
-
 def textattack_cache() -> Path:
     """TextAttack's cache folder, by its own rule: `TA_CACHE_DIR`, or ~/.cache/textattack."""
     return Path(os.environ.get("TA_CACHE_DIR") or Path.home() / ".cache" / "textattack")
@@ -66,12 +59,22 @@ def nltk_package(package: str) -> tuple[str, str]:
     for name in NLTK_FILES[package]:
         try:
             pointer = nltk.data.find(name)
-            with pointer.open() as file:
-                whole.update(name.encode() + b"\0" + hashlib.sha256(file.read()).digest())
+            whole.update(name.encode() + b"\0" + bytes.fromhex(_content_of(pointer, name)))
         except (LookupError, OSError) as error:
             raise ResourceError(_nltk_remedy(package, error)) from error
         where = where or str(pointer).rsplit("/", 1)[0]
     return where, whole.hexdigest()
+
+
+def _content_of(pointer: Any, name: str) -> str:
+    """Hash of what one of NLTK's pointers leads to: a file, or an entry of a zip file, which is the file then."""
+
+    def read() -> str:
+        with pointer.open() as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    archive = getattr(pointer, "zipfile", None)
+    return digests.remembered(Path(archive.filename if archive is not None else pointer.path), name, read)
 
 
 def _nltk_remedy(package: str, error: Exception) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 from rbench.encoders.load import fetch
 from rbench.errors import ResourceError
 from rbench.inference.memo import Memo
+from rbench.located import Located, Watch, folder
 from rbench.resources import lexical
 from rbench.resources.locate import loader, locate
 from rbench.resources.masked_lm import MaskedLM
@@ -23,12 +25,14 @@ class Resources:
 
     Args:
         profile: which source stands behind what.
-        models_path: where folders are looked for.
+        models_path: where folders are looked for, where no `places` are given.
+        places: where planning found them; others are refused. None: each is looked for when it is first asked for.
         device: where the models go.
         trained: folder by encoder name, for a masked LM that a pretrain job made.
         backend: what computes them, one of `rbench.inference.BACKENDS` or "auto".
 
-    Every attribute raises ResourceError where its source is missing or damaged.
+    Every attribute raises ResourceError where its source is missing or damaged, and JobError where it is no longer what
+    it was when it was found.
     """
 
     def __init__(
@@ -36,43 +40,69 @@ class Resources:
         profile: ResourceProfile,
         models_path: Sequence[Path] = (),
         *,
+        places: Mapping[ResourceKind, Located] | None = None,
         device: str = "cpu",
         trained: Mapping[str, Path] | None = None,
         backend: str = "auto",
     ) -> None:
         self.profile, self.models_path = profile, tuple(models_path)
         self.device, self.backend = device, backend
-        self.trained = dict(trained or {})
+        self._planned, self._places = places is not None, dict(places or {})
+        lm = profile.masked_lm
+        if lm is not None and lm.kind == "encoder" and lm.name is not None and lm.name in (trained := trained or {}):
+            self._places["masked_lm"] = folder(trained[lm.name])
+        self._watch = Watch()
 
     def load(self, kinds: Iterable[ResourceKind]) -> None:
         """Load these now, so that what is damaged says so before the work starts."""
         for kind in kinds:
             getattr(self, {"synonyms": "_synonyms", "pos_tagger": "_tagger"}.get(kind, kind))
 
-    def _source(self, kind: ResourceKind) -> tuple[Source, str]:
-        where = locate(self.profile, {kind}, self.models_path)[kind].where
+    def check(self) -> None:
+        """JobError where something that was opened is no longer what it was."""
+        self._watch.check()
+
+    def located(self, kind: ResourceKind) -> Located:
+        """Where a resource lies. ResourceError where it is missing, or was not planned for."""
         source: Source | None = getattr(self.profile, kind)
-        assert source is not None  # locate refuses that
-        return source.model_copy(update={"kind": loader(kind, source)}), where
+        if kind not in self._places:
+            if source is not None and source.kind == "encoder":
+                raise ResourceError(f"{kind}: no pretrain job of this run made the encoder {source.name}")
+            if self._planned:
+                raise ResourceError(
+                    f"{kind} of resource profile {self.profile.name} was not looked for, because nothing said that it "
+                    "is needed; the attack, strategy or objective that asks for it must name it among its NEEDS"
+                )
+            self._places[kind] = locate(self.profile, {kind}, self.models_path)[kind]
+        return self._places[kind]
+
+    @contextmanager
+    def _open(self, kind: ResourceKind) -> Iterator[tuple[Source, str]]:
+        """The source of a resource, its kind that of its loader, and where it lies: to be read inside."""
+        found = self.located(kind)
+        source: Source | None = getattr(self.profile, kind)
+        assert source is not None  # `located` refuses that
+        with self._watch.reading(found) as where:
+            yield source.model_copy(update={"kind": loader(kind, source)}), where
 
     @cached_property
     def word_vectors(self) -> WordVectors:
         """Words, their vectors (N, dim), cosines and nearest neighbours."""
-        source, where = self._source("word_vectors")
-        if source.kind == "mini":
-            from rbench.mini.lexical import word_vectors
+        with self._open("word_vectors") as (source, where):
+            if source.kind == "mini":
+                from rbench.mini.lexical import word_vectors
 
-            return WordVectors(*word_vectors())
-        return (read_vectors if source.kind == "folder" else read_counterfitted)(Path(where))
+                return WordVectors(*word_vectors())
+            return (read_vectors if source.kind == "folder" else read_counterfitted)(Path(where))
 
     @cached_property
     def _synonyms(self) -> Callable[[str], list[str]]:
-        source, where = self._source("synonyms")
-        if source.kind == "mini":
-            from rbench.mini.lexical import synonyms
+        with self._open("synonyms") as (source, where):
+            if source.kind == "mini":
+                from rbench.mini.lexical import synonyms
 
-            return synonyms
-        return lexical.wordnet_synonyms() if source.kind == "wordnet" else lexical.listed_synonyms(Path(where))
+                return synonyms
+            return lexical.wordnet_synonyms() if source.kind == "wordnet" else lexical.listed_synonyms(Path(where))
 
     def synonyms(self, word: str) -> list[str]:
         """One-word synonyms of `word` without itself, in a fixed order; empty where there are none."""
@@ -84,33 +114,31 @@ class Resources:
 
         It stands behind the resource `synonyms`; ResourceError where that is a list of synonyms alone.
         """
-        return open_thesaurus(self._source("synonyms")[0].kind)
+        with self._open("synonyms") as (source, _):
+            return open_thesaurus(source.kind)
 
     @cached_property
     def masked_lm(self) -> MaskedLM:
         """The masked language model with its tokenizer."""
-        source, where = self._source("masked_lm")
-        if source.kind == "encoder":
-            if source.name not in self.trained:
-                raise ResourceError(f"masked_lm: no pretrain job of this run made the encoder {source.name}")
-            return MaskedLM.open(self.trained[source.name], self.device, self.backend)
-        return MaskedLM.open(fetch(where), self.device, self.backend)
+        with self._open("masked_lm") as (_, where):
+            return MaskedLM.open(fetch(where), self.device, self.backend)
 
     @cached_property
     def sentence_encoder(self) -> Sentences:
         """The sentence encoder: `encode` and `vectors` (remembered) give float32 tensors (n, dim)."""
-        source, where = self._source("sentence_encoder")
-        if source.kind == "mini":
-            from rbench.mini.lexical import encode
+        with self._open("sentence_encoder") as (source, where):
+            if source.kind == "mini":
+                from rbench.mini.lexical import encode
 
-            return Sentences(encode, "mini")
-        if source.kind == "use":
-            return universal_sentence_encoder(where)
-        return sentence_transformer(fetch(where), self.device, self.backend)
+                return Sentences(encode, "mini")
+            if source.kind == "use":
+                return universal_sentence_encoder(where)
+            return sentence_transformer(fetch(where), self.device, self.backend)
 
     @cached_property
     def _tagger(self) -> Callable[[Sequence[str]], lexical.Tags]:
-        return lexical.open_tagger(self._source("pos_tagger")[0].kind)
+        with self._open("pos_tagger") as (source, _):
+            return lexical.open_tagger(source.kind)
 
     def pos_tags(self, words: Sequence[str]) -> lexical.Tags:
         """(word, universal tag) for each word, in context; remembered."""
@@ -144,9 +172,9 @@ class Resources:
     @cached_property
     def stopwords(self) -> frozenset[str]:
         """Lower-case words that attacks leave alone."""
-        source, _ = self._source("stopwords")
-        if source.kind == "mini":
-            from rbench.mini.lexical import stopwords
+        with self._open("stopwords") as (source, _):
+            if source.kind == "mini":
+                from rbench.mini.lexical import stopwords
 
-            return stopwords()
-        return lexical.nltk_stopwords()
+                return stopwords()
+            return lexical.nltk_stopwords()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from rbench import score
 from rbench.cache import weights_hash
 from rbench.errors import JobError
 from rbench.spec import AttackJob, Job, Outcome, Record, error_kind
-from rbench.stages import needs
 from rbench.stages.context import Context, Source
+from rbench.stages.inputs import Inputs
 from rbench.tasks import Example
 
 TOLERATED = 0.1
@@ -40,7 +41,13 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         chosen = sample_split(data, "train", spec.num_examples, job.seed)
     else:
         chosen = sample(data.split(spec.split), spec.num_examples, job.seed, spec.task.name)
-    cell = _cell(job, spec, context)
+    inputs = Inputs(job, context)
+    cell = _cell(job, spec, context, inputs)
+    opened = {
+        "weights_hash": weights_hash(Path(cell.victim.where)),
+        "resources": inputs.hashes(spec.resources, spec.resource_fingerprints),
+    }
+    inputs.check()  # the hashes are those of what is opened
     resumed = context.store.resume(job, {example.id for example in chosen})
     for note in resumed.notes:
         context.progress.note(note)
@@ -59,9 +66,8 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         counts=score.attack_counts(kept),
         provenance=source(
             dataset_fingerprint=data.fingerprint,
-            weights_hash=weights_hash(context.cache.folder(job.needs[0])),
-            resources=spec.resource_fingerprints,
             backend=context.workers.backend(cell),
+            **opened,
         ),
         outcomes=context.store.seal(job, kept),
     )
@@ -82,21 +88,29 @@ def _counts_as_error(outcome: Outcome) -> bool:
     return outcome.status == "errored"
 
 
-def _cell(job: Job, spec: AttackJob, context: Context) -> Any:
-    """What the attack needs: its victim, and the resources, of which a masked LM of ours comes from the cache."""
+def _cell(job: Job, spec: AttackJob, context: Context, inputs: Inputs) -> Any:
+    """What the attack needs: its victim, and the resources, of which a masked LM of ours comes from the cache.
+
+    Processes keep resources from cell to cell, so that they are given all of the suite's.
+    """
     from rbench.attack import Cell
 
+    places = inputs.places(context.resources)
+    for kind in spec.attack.needs:
+        if kind in places:  # else the attack says what is missing
+            inputs.open(places[kind])
     module = context.modules.get(("attacks", spec.attack.name))
+    victim = inputs.made(job.needs[0])
+    inputs.open(victim)
     return Cell(
         spec=spec.attack,
         path=module.path if module is not None else None,
         task=spec.task,
         seed=job.seed,
-        victim=context.cache.folder(job.needs[0]),
+        victim=victim,
         name=context.plan.job(job.needs[0]).name,
         resources=context.resources,
-        models_path=context.models_path,
-        trained=tuple(sorted(needs.trained(job, context).items())),
+        places=tuple(sorted(places.items())),
         digest=module.digest if module is not None else None,
     )
 

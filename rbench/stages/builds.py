@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rbench.cache import weights_hash
 from rbench.spec import BuildJob, Job, PretrainJob, Record
-from rbench.stages import needs
 from rbench.stages.context import Context, Source
+from rbench.stages.inputs import Inputs, own
 
 
 def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
@@ -17,17 +18,19 @@ def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
     assert trained.spec.encoder.train is not None
     module: Any = context.modules["build", spec.what.name].open()
     options = module.Options.model_validate(spec.what.options)
-    folder = context.cache.folder(trained.key)
+    inputs = Inputs(job, context)
+    folder, encoder = Path(inputs.open(inputs.made(trained.key))), trained.spec.encoder.name
     built = module.run(
-        needs.own(trained.spec, context),
+        own(trained.spec, context),
         folder,
         context.data(spec.task, spec.data_fingerprint, options.split),
         options,
         seed=job.seed,
         device=context.device,
-        resources=needs.resources(trained.spec.resources, job, context),
+        resources=inputs.resources(trained.spec.resources, encoder),
         objective=context.modules["objectives", trained.spec.encoder.train.objective].open(),
     )
+    inputs.check()
     resumed = context.store.resume(job, {outcome.example_id for outcome in built.outcomes})
     for note in resumed.notes:
         context.progress.note(note)
@@ -35,6 +38,7 @@ def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
     for outcome in built.outcomes:
         if outcome.example_id not in known:  # a run that was killed here makes them again, the same
             context.store.append(job, outcome)
+    asked, kinds = trained.spec.resources, trained.spec.resource_fingerprints
     return Record(
         job=job,
         status="complete",
@@ -43,7 +47,7 @@ def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
         provenance=source(
             dataset_fingerprint=spec.data_fingerprint,
             weights_hash=weights_hash(folder),
-            resources=trained.spec.resource_fingerprints,
+            resources={} if asked is None else inputs.hashes(asked, kinds, encoder),
         ),
         outcomes=context.store.seal(job, built.outcomes),
     )

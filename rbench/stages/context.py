@@ -9,6 +9,7 @@ from typing import Any
 
 from rbench.cache import WeightCache
 from rbench.errors import JobError
+from rbench.located import Places
 from rbench.modules import Module
 from rbench.progress import Progress
 from rbench.spec import ContrastSpec, EncoderSpec, Plan, Provenance, ResourceProfile, Split, TaskSpec
@@ -39,7 +40,8 @@ class Context:
     contrast: Mapping[str, tuple[ContrastSpec, ...]]
     """The contrast sets that victims are evaluated on, by task: no victim is trained on what is in them."""
     data_path: tuple[Path, ...]
-    models_path: tuple[Path, ...]
+    places: Places
+    """Where weights and resources lie, as planning found them."""
     device: str
     workers: Any
     """`rbench.attack.Workers`; None where nothing is to be attacked."""

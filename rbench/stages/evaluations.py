@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rbench import score
 from rbench.cache import weights_hash
 from rbench.errors import JobError
 from rbench.spec import ContrastJob, EvaluateJob, FinetuneJob, Job, Record
-from rbench.stages import needs
 from rbench.stages.context import Context, Source
+from rbench.stages.inputs import Inputs
 
 
 def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> Record:
@@ -16,7 +18,10 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
 
     data = context.data(spec.task, spec.data_fingerprint, spec.split)
     pairs = score.Pairs.of(data.split(spec.split))
-    encoder = encoders.load(spec.encoder, needs.model(spec.encoder.name, job, context), device=context.device)
+    inputs = Inputs(job, context)
+    where, weights = inputs.encoder(spec.encoder.name)
+    encoder = encoders.load(spec.encoder, where, device=context.device)
+    inputs.check()
     done, total = 0, len(pairs.texts)
 
     def encoded(count: int) -> None:
@@ -28,15 +33,13 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
     spearman = scores[0].value
     found = "Spearman is not defined" if spearman is None else f"Spearman {spearman:.4f}"
     context.progress.update(total, total, f"{found}, {len(pairs)} pairs")
+    inputs.check()
     return Record(
         job=job,
         status="complete",
         scores=scores,
         counts={"n": len(pairs)},
-        provenance=source(
-            dataset_fingerprint=spec.data_fingerprint,
-            weights_hash=spec.encoder_fingerprint or weights_hash(context.cache.folder(job.needs[0])),
-        ),
+        provenance=source(dataset_fingerprint=spec.data_fingerprint, weights_hash=weights),
     )
 
 
@@ -49,9 +52,11 @@ def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> R
     data = context.contrast_data(own, spec.task)
     if data.fingerprint != spec.data_fingerprint:
         raise JobError(f"{own.name} changed while the run was under way; run the command again")
-    folder = context.cache.folder(job.needs[0])
+    inputs = Inputs(job, context)
+    folder = Path(inputs.open(inputs.made(job.needs[0])))
     victim, _ = EncoderClassifier.load(folder, context.device)
     found = on_contrast(victim, data, context.progress.update)
+    inputs.check()
     predictions = context.store.write_predictions(job, found.predictions)
     return Record(
         job=job,

@@ -8,11 +8,10 @@ from typing import Any
 
 from rbench import cards, score
 from rbench.cache import weights_hash
-from rbench.lineage import registered_base
 from rbench.plan import selected_by
 from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record, Score, Split, TrainSpec
-from rbench.stages import needs
 from rbench.stages.context import Context, Source, changed
+from rbench.stages.inputs import Inputs, own
 
 
 def cached(
@@ -41,10 +40,10 @@ def cached(
             ),
         )
         if isinstance(job.spec, PretrainJob):
-            own = needs.own(job.spec, context)
-            assert own.train is not None
-            module, encoders = _objective(own.train, context), {**context.encoders, own.name: own}
-            cards.write(entry.folder, own.name, encoders, context.tasks, record, module)
+            spec = own(job.spec, context)
+            assert spec.train is not None
+            module, encoders = _objective(spec.train, context), {**context.encoders, spec.name: spec}
+            cards.write(entry.folder, spec.name, encoders, context.tasks, record, module)
         return entry.publish(record)
 
 
@@ -72,28 +71,23 @@ def pretrain(
     from rbench.train import batches, objectives
     from rbench.train.reports import Reports
 
-    own = needs.own(spec, context)
-    train = own.train
+    encoder, inputs = own(spec, context), Inputs(job, context)
+    train = encoder.train
     assert train is not None
-    split: Split | None = "train" if context.encoders[own.name] is not own else None
+    split: Split | None = "train" if context.encoders[encoder.name] is not encoder else None
     corpus = context.data(context.tasks[train.data], spec.data_fingerprint, split)
     texts = [text for example in corpus.split("train") for text in example.texts]
     module = _objective(train, context)
-    base: Path | str | None = None
-    if (below := registered_base(own, context.encoders)) is not None:
-        base = needs.model(below, job, context)
-    elif own.base is not None:
-        base = needs.weights_of(own.name, context)
     selection = None
     if train.selecting:
         assert spec.selection_fingerprint is not None
         selection = _selection(train, spec.selection_fingerprint, context)
-    told = Reports(context.report_to, context.logs / f"{own.name}-{job.key[:8]}")
+    told = Reports(context.report_to, context.logs / f"{encoder.name}-{job.key[:8]}")
     if told.to:
         context.progress.note(f"{job.name}: reports to {', '.join(told.to)}; files, where it has any, in {told.folder}")
     values = training.pretrain(
-        own,
-        base,
+        encoder,
+        inputs.base(encoder),
         texts,
         folder,
         seed=job.seed,
@@ -101,12 +95,14 @@ def pretrain(
         device=context.device,
         progress=context.progress.update,
         checkpoints=context.cache.root / "checkpoints" / job.key,
-        locate=lambda name: needs.model(name, job, context),
+        locate=lambda name: inputs.encoder(name)[0],
         selection=selection,
-        resources=needs.resources(spec.resources, job, context),
+        resources=inputs.resources(spec.resources, encoder.name),
         prepared=context.cache.root / "prepared",
         reports=told,
+        unchanged=inputs.check,
     )
+    inputs.check()
     # Texts, or pairs, that a score was computed on: those held out, unless it is of the training itself.
     rest = batches.held_out(len(texts)) if batches.stepwise(module) else len(texts)
     sizes = {"loss": batches.seen(train, len(texts) - rest)}
@@ -142,11 +138,14 @@ def finetune(
     from rbench import encoders
 
     data = context.data(spec.task, spec.data_fingerprint)
-    encoder = encoders.load(spec.encoder, needs.model(spec.encoder.name, job, context), device=context.device)
+    inputs = Inputs(job, context)
+    where, _ = inputs.encoder(spec.encoder.name)
+    encoder = encoders.load(spec.encoder, where, device=context.device)
+    inputs.check()
     module: Any = context.modules["finetune", spec.strategy.name].open()
     asked: dict[str, Any] = {}
     if spec.resources is not None:
-        asked["resources"] = needs.resources(spec.resources, job, context)
+        asked["resources"] = inputs.resources(spec.resources)
     if (attack := _attack_on_train(job, context)) is not None:
         asked["generated"] = context.store.outcomes(attack)
     victim, scores = module.run(
@@ -160,6 +159,7 @@ def finetune(
         progress=context.progress.update,
         **asked,
     )
+    inputs.check()
     context.progress.note(f"{job.name}: validation accuracy {scores['validation_accuracy']:.3f}")
     victim.save(
         folder,

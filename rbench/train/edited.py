@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -20,6 +20,7 @@ from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 
+from rbench.located import Located
 from rbench.resources import locate
 from rbench.resources.lexical import open_tagger
 from rbench.resources.thesaurus import Related, check, open_thesaurus
@@ -46,22 +47,33 @@ class Lexicon:
     """Of the data behind both."""
     folders: tuple[str, ...] = ()
     """Where NLTK looks for it, if it is NLTK's."""
+    places: tuple[Located, ...] = ()
+    """Where both lie."""
 
     @classmethod
-    def of(cls, profile: ResourceProfile, models_path: Sequence[Path] = ()) -> Lexicon:
-        """Raises ResourceError where something is missing, or the synonyms are a list without antonyms."""
+    def of(
+        cls,
+        profile: ResourceProfile,
+        models_path: Sequence[Path] = (),
+        places: Mapping[ResourceKind, Located] | None = None,
+    ) -> Lexicon:
+        """The lexicon in `places`, or where there are none on `models_path`.
+
+        Raises ResourceError where something is missing, or the synonyms are a list without antonyms.
+        """
         from rbench.resources.locate import loader
 
-        found = locate(profile, NEEDS, models_path)
+        found = places if places is not None else locate(profile, NEEDS, models_path)
         sources = [getattr(profile, kind) for kind in NEEDS]
         kinds = [loader(kind, source) for kind, source in zip(NEEDS, sources, strict=True)]
         check(kinds[0])
         marks = "\n".join(found[kind].fingerprint for kind in NEEDS)
+        lie = tuple(found[kind] for kind in NEEDS)
         if kinds == ["mini", "mini"]:
-            return cls("mini", "mini", marks)
+            return cls("mini", "mini", marks, places=lie)
         import nltk
 
-        return cls(kinds[0], kinds[1], marks, tuple(map(str, nltk.data.path)))
+        return cls(kinds[0], kinds[1], marks, tuple(map(str, nltk.data.path)), lie)
 
 
 @dataclass
@@ -148,7 +160,7 @@ def of_corpus(
         workers: processes; None: one a core where the corpus is worth them.
 
     Raises:
-        JobError: a process died.
+        JobError: a process died, or the thesaurus or the tagger changed meanwhile.
     """
     distinct = sorted(set(texts))
     address = _address(distinct, lexicon, options, seed)
@@ -163,6 +175,8 @@ def of_corpus(
                 file.write(json.dumps([[e.text, e.spans, e.antonyms] for e in one]) + "\n")
             file.write(json.dumps({"address": address, "counts": asdict(counts)}) + "\n")
             file.close()
+            for place in lexicon.places:  # what was made of other words may not be found under the name of these
+                place.check()
             Path(file.name).replace(path)
         except BaseException:
             Path(file.name).unlink(missing_ok=True)

@@ -52,6 +52,7 @@ def pretrain(
     resources: Resources | None = None,
     prepared: Path | None = None,
     reports: Reports | None = None,
+    unchanged: Callable[[], object] = lambda: None,
 ) -> dict[str, float]:
     """Train the encoder that `spec.train` describes on `texts` and write it to `out` as a transformers folder.
 
@@ -74,6 +75,8 @@ def pretrain(
         prepared: a folder for what an objective makes of the texts before the first step, kept from one run to the
             next; a temporary one where it is None.
         reports: trackers that are told of the loss, its parts and the learning rate.
+        unchanged: called when all is read that training starts from, before any checkpoint; raises where something is
+            no longer what it was.
 
     Returns:
         Scores: `loss`, the mean of the training loss; the objective's own on held-out texts; with a selection, the step
@@ -84,7 +87,8 @@ def pretrain(
             to select by, or no step could be selected.
     """
     asked = _Asked(
-        spec, texts, out, seed, device, progress, checkpoints, selection, prepared, reports or Reports((), out / "logs")
+        *(spec, texts, out, seed, device, progress, checkpoints, selection, prepared),
+        *(reports or Reports((), out / "logs"), unchanged),
     )
     train = _train_of(spec, texts)
     module = module or objectives.find(train.objective)
@@ -115,6 +119,7 @@ class _Asked:
     selection: Selection | None
     prepared: Path | None
     reports: Reports
+    unchanged: Callable[[], object]
 
 
 def _fitted(objective: objectives.Fitted, asked: _Asked) -> dict[str, float]:
@@ -148,6 +153,7 @@ def _stepped(objective: objectives.Objective, train: TrainSpec, asked: _Asked) -
     )
     # The Trainer has put the model where it is trained, which is where an objective does its work.
     _prepare(objective, chosen, asked.prepared, asked.progress)
+    asked.unchanged()
     trainer.add_callback(Report(asked.progress, selector))
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.run(last)

@@ -125,8 +125,13 @@ class BackTranslation:
         self._known: dict[str, str] = {}
 
     def prepare(self, texts: Sequence[str], folder: Path, device: torch.device, progress: Progress | None) -> None:
-        """Translate what neither this object nor `folder` knows; an interrupted call goes on where it was."""
-        memory = Memory(folder / "translations", json.dumps([self._content(), self._beams]))
+        """Translate what neither this object nor `folder` knows; an interrupted call goes on where it was.
+
+        Raises:
+            JobError: a model cannot be read, or changed while it was in use.
+        """
+        content = self._content()
+        memory = Memory(folder / "translations", json.dumps([content, self._beams]))
         self._known |= memory.read()
         wanted = dict.fromkeys(sentence for text in texts for sentence in sentences(text))
         missing = [sentence for sentence in wanted if sentence not in self._known]
@@ -138,6 +143,8 @@ class BackTranslation:
             back = backward(forward(part))
             # A sentence that gets lost on the way stays as it is: a positive must say something.
             pairs = {ours: theirs or ours for ours, theirs in zip(part, back, strict=True)}
+            if self._content() != content:  # what others wrote may not be remembered as theirs
+                raise JobError(f"{' or '.join(self._models)} changed while it was in use; run the command again")
             memory.write(pairs)
             self._known |= pairs
             done += len(part)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rbench import attack
+from rbench import attack, located
 from rbench.attack import workers as module
 from rbench.attack.engine import Engine, oracle
-from rbench.errors import JobError
-from rbench.spec import AttackSpec, Outcome
+from rbench.errors import JobError, ResourceError
+from rbench.spec import AttackSpec, Outcome, ResourceKind
 from rbench.tasks import Example
 from tests.attack import world
 
@@ -32,10 +34,10 @@ def cell(bert: Path, lm: Path, tmp_path_factory: pytest.TempPathFactory) -> atta
         path=None,
         task=world.SINGLE,
         seed=0,
-        victim=folder,
+        victim=located.folder(folder),
         name="random",
         resources=resources.profile,
-        trained=tuple(resources.trained.items()),
+        places=tuple((kind, resources.located(kind)) for kind in get_args(ResourceKind)),
     )
 
 
@@ -108,11 +110,11 @@ def test_a_process_that_dies_is_named_and_what_was_done_stands(cell: attack.Cell
 
 
 def test_a_broken_victim_is_said_here(cell: attack.Cell, examples: list[Example], tmp_path: Path) -> None:
-    for file in cell.victim.iterdir():
+    for file in Path(cell.victim.where).iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     head = load_file(tmp_path / "head.safetensors")
     save_file({name: torch.full_like(t, torch.nan) for name, t in head.items()}, tmp_path / "head.safetensors")
-    broken = attack.Cell(**(vars(cell) | {"victim": tmp_path}))
+    broken = attack.Cell(**(vars(cell) | {"victim": located.folder(tmp_path)}))
     for count in (1, 2):
         with attack.Workers(count, HOW) as workers, pytest.raises(JobError, match="victim random gave NaN"):
             list(workers.run(broken, examples))
@@ -159,6 +161,89 @@ def test_victim_and_resources_are_kept_for_the_next_cell(cell: attack.Cell, exam
     assert engine._victim(other) is victim and engine._resources(other) is resources
     renamed = attack.Cell(**(vars(cell) | {"name": "another"}))
     assert engine._victim(renamed) is not victim
+
+
+@pytest.fixture
+def copied(cell: attack.Cell, tmp_path: Path) -> attack.Cell:
+    """The cell with a victim and a masked LM of its own, which a test may change."""
+    places = dict(cell.places)
+    victim, lm = (shutil.copytree(p.where, tmp_path / n) for n, p in (("v", cell.victim), ("lm", places["masked_lm"])))
+    own = tuple((places | {"masked_lm": located.folder(lm)}).items())
+    return attack.Cell(**(vars(cell) | {"victim": located.folder(victim), "places": own}))
+
+
+def exchange(place: Path) -> None:
+    """Other weights in a folder: all numbers change their sign."""
+    for file in place.glob("*.safetensors"):
+        weights = {name: -tensor.clone() for name, tensor in load_file(file).items()}
+        file.unlink()
+        save_file(weights, file, {"format": "pt"})
+
+
+def untouched() -> Iterator[Example]:
+    """Examples that nobody may take."""
+    raise AssertionError("an example was taken")
+    yield
+
+
+def test_another_victim_in_the_same_folder_is_opened_anew(copied: attack.Cell, examples: list[Example]) -> None:
+    engine = Engine(HOW)
+    before = plain(engine.run(copied, examples))
+    exchange(Path(copied.victim.where))
+    with pytest.raises(JobError, match="changed after the run was planned"):
+        list(engine.run(copied, untouched()))
+    replanned = attack.Cell(**(vars(copied) | {"victim": located.folder(Path(copied.victim.where))}))
+    assert plain(engine.run(replanned, examples)) == plain(Engine(HOW).run(replanned, examples)) != before
+
+
+def test_another_masked_lm_in_the_same_folder_is_opened_anew(copied: attack.Cell, examples: list[Example]) -> None:
+    cell = attack.Cell(**(vars(copied) | {"spec": world.spec("bae")}))
+    engine, folder = Engine(HOW), Path(dict(cell.places)["masked_lm"].where)
+    before = plain(engine.run(cell, examples))
+    exchange(folder)
+    with pytest.raises(JobError, match="changed after the run was planned"):
+        list(engine.run(cell, untouched()))
+    places = dict(cell.places) | {"masked_lm": located.folder(folder)}
+    replanned = attack.Cell(**(vars(cell) | {"places": tuple(places.items())}))
+    assert plain(engine.run(replanned, examples)) == plain(Engine(HOW).run(replanned, examples)) != before
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("what", ["victim", "masked_lm"])
+def test_what_is_not_what_was_planned_is_refused_in_every_process(
+    copied: attack.Cell, examples: list[Example], what: str, count: int
+) -> None:
+    place = copied.victim if what == "victim" else dict(copied.places)["masked_lm"]
+    exchange(Path(place.where))
+    cell = attack.Cell(**(vars(copied) | {"spec": world.spec("bae")}))
+    with attack.Workers(count, HOW) as workers, pytest.raises(JobError) as caught:
+        list(workers.run(cell, examples))
+    for said in (place.where, place.fingerprint, located.folder(Path(place.where)).fingerprint):
+        assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("what", ["victim", "masked_lm"])
+def test_no_outcome_is_of_anything_else(copied: attack.Cell, examples: list[Example], what: str) -> None:
+    place = copied.victim if what == "victim" else dict(copied.places)["masked_lm"]
+    cell = attack.Cell(**(vars(copied) | {"spec": world.spec("bae")}))
+    outcomes = []
+    with pytest.raises(JobError, match="changed after the run was planned"):
+        for outcome in Engine(HOW).run(cell, examples):
+            outcomes.append(outcome)
+            if len(outcomes) == 3:
+                exchange(Path(place.where))
+    assert len(outcomes) == 3
+
+
+def test_a_resource_that_was_not_planned_for_is_refused(cell: attack.Cell, examples: list[Example]) -> None:
+    places = tuple((kind, place) for kind, place in cell.places if kind != "masked_lm")
+    bare = attack.Cell(**(vars(cell) | {"spec": world.spec("bae"), "places": places}))
+    with pytest.raises(ResourceError, match="no pretrain job of this run made the encoder mini-bert"):
+        list(Engine(HOW).run(bare, examples))
+    places = tuple((kind, place) for kind, place in cell.places if kind != "synonyms")
+    bare = attack.Cell(**(vars(cell) | {"spec": world.spec("pwws"), "places": places}))
+    with pytest.raises(ResourceError, match="synonyms of resource profile mini was not looked for"):
+        list(Engine(HOW).run(bare, examples))
 
 
 def test_only_the_embedded_world_has_an_oracle() -> None:

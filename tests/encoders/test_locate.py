@@ -34,8 +34,7 @@ def test_own_name_goes_before_base_and_the_first_root_before_both(tmp_path: Path
     assert locate(encoder(), [tmp_path / "one", tmp_path / "two"]).where == str(by_base)
     assert locate(encoder(), [tmp_path / "two", tmp_path / "one"]).where == str(by_name)
     found = locate(encoder(), [tmp_path / "none", tmp_path / "three"])
-    assert (found.kind, found.where, found.revision) == ("folder", str(named), None)
-    assert found.where != str(both)
+    assert found.where == str(named) != str(both)
     assert found.fingerprint == fingerprint(named)
 
 
@@ -56,11 +55,6 @@ def test_a_name_cannot_leave_the_models_folder(base: str, tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path / "elsewhere" if base != "../outside" else tmp_path)
     with pytest.raises(ResourceError):
         locate(encoder(base=base), [tmp_path / "models"])
-
-
-def test_a_trained_encoder_is_its_jobs_business() -> None:
-    spec = encoder(train={"objective": "simcse", "data": "corpus"})
-    assert locate(spec).kind == "trained"
 
 
 def test_not_found_says_where_and_how(tmp_path: Path) -> None:
@@ -132,7 +126,7 @@ def test_modules_that_rbench_does_not_read_are_refused(content: str, words: str,
 def test_a_link_to_a_model_elsewhere_is_followed(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "toy").symlink_to(folder(tmp_path / "store" / "x"))
-    assert locate(encoder(), [tmp_path / "models"]).kind == "folder"
+    assert locate(encoder(), [tmp_path / "models"]).where == str(tmp_path / "models" / "toy")
 
 
 def test_locating_imports_no_torch() -> None:

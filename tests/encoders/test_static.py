@@ -91,7 +91,7 @@ def test_the_first_of_a_repeated_word_counts() -> None:
 def test_the_embedded_worlds_vectors_need_no_file() -> None:
     spec = EncoderSpec(name="mini-static", word_vectors="mini", pooling="mean")
     found = locate(spec)
-    assert found.kind == "vectors" and len(found.fingerprint) == 64
+    assert len(found.fingerprint) == 64
     encoder = encoders.load(spec, found.where)
     words, matrix = word_vectors()
     np.testing.assert_allclose(encoder.encode(words[:50]), matrix[:50], atol=1e-6)
@@ -169,7 +169,7 @@ def test_vectors_are_found_by_name_then_by_file(tmp_path: Path) -> None:
     named.mkdir(parents=True), by_file.mkdir()
     write(named / "anything.vec", header=True), write(by_file / "toy.txt")
     first = locate(SPEC, [tmp_path / "none", by_file, tmp_path / "one"])
-    assert (first.kind, first.where) == ("vectors", str(by_file / "toy.txt"))
+    assert first.where == str(by_file / "toy.txt")
     folder = locate(SPEC, [tmp_path / "one", by_file])
     assert folder.where == str(named) and folder.fingerprint != first.fingerprint
     np.testing.assert_allclose(encoders.load(SPEC, folder.where).encode(["film"])[0], MATRIX[1], atol=1e-6)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rbench import mini
-from rbench.errors import ResourceError
+from rbench import located, mini
+from rbench.errors import JobError, ResourceError
 from rbench.load import load_resources
 from rbench.registry import Registry
 from rbench.spec import ResourceProfile, Source
@@ -143,3 +143,15 @@ def test_a_list_of_synonyms_is_refused_before_anything_is_read(tmp_path: Path) -
         Lexicon.of(profile, [tmp_path])
     with pytest.raises(ResourceError, match="the profile has none"):
         Lexicon.of(ResourceProfile(name="p", pos_tagger=Source(kind="mini")))
+
+
+def test_edits_of_words_that_changed_meanwhile_are_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "words").mkdir()
+    lexicon = dataclasses.replace(LEXICON, places=(located.folder(tmp_path / "words"),))
+
+    def exchange(done: int, total: int, text: str) -> None:
+        (tmp_path / "words" / "more.txt").write_text("another word")
+
+    with pytest.raises(JobError, match="words changed after the run was planned"):
+        edited.of_corpus(TEXTS[:20], tmp_path / "edits", lexicon, EditOptions(), seed=0, progress=exchange)
+    assert not list((tmp_path / "edits").iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,23 @@ def test_an_interrupted_translation_goes_on_where_it_was(
     assert seen == [(2, 2)]
     whole.prepare(texts, tmp_path / "elsewhere", CPU, None)
     assert [resumed(text) for text in texts] == [whole(text) for text in texts]
+
+
+def test_translations_of_models_that_changed_meanwhile_are_not_remembered(
+    pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = shutil.copytree(pair[0], tmp_path / "there")
+    translate = BackTranslation(str(there), pair[1])
+    real = Translator.__call__
+
+    def late(self: Translator, texts: list[str]) -> list[str]:
+        (there / "config.json").write_text((there / "config.json").read_text() + " ")
+        return real(self, texts)
+
+    monkeypatch.setattr(Translator, "__call__", late)
+    with pytest.raises(JobError, match="changed while it was in use"):
+        translate.prepare(["a plot"], tmp_path / "kept", CPU, None)
+    assert not list((tmp_path / "kept").rglob("*.jsonl"))
 
 
 def test_two_writers_share_a_folder(tmp_path: Path) -> None:

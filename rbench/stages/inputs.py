@@ -1,0 +1,113 @@
+"""What one job opens: weights that earlier jobs made, weights and resources that lie somewhere; each is checked.
+
+A job takes places from the plan and never searches. It opens each through `Inputs`, which compares what lies there with
+what was planned, and calls `check` when all is loaded and when the work is done: networks are mapped from their files,
+and WordNet is read while it is used, so that an exchange at any time would decide the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from rbench import located
+from rbench.cache import weights_hash
+from rbench.errors import JobError
+from rbench.lineage import in_domain_for, registered_base, trained_root
+from rbench.located import Located, Watch
+from rbench.spec import IN_DOMAIN, EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile
+from rbench.stages.context import Context
+
+
+def own(spec: PretrainJob, context: Context) -> EncoderSpec:
+    """The encoder with its paths, of which the job's spec holds none; an in-domain one with its task's corpus."""
+    own = context.encoders[spec.encoder.name]
+    assert own.train is not None and spec.encoder.train is not None
+    return in_domain_for(own, spec.encoder.train.data) if own.train.data == IN_DOMAIN else own
+
+
+class Inputs:
+    """The inputs of one job. All methods raise JobError where something is not what was planned."""
+
+    def __init__(self, job: Job, context: Context) -> None:
+        self._job, self._context = job, context
+        self._watch = Watch()
+        self._resources: list[Any] = []
+
+    def check(self) -> None:
+        """Look at all that was opened again."""
+        self._watch.check()
+        for resources in self._resources:
+            resources.check()
+
+    def open(self, place: Located) -> str:
+        """Where it lies, once it is clear that it is what was planned."""
+        return self._watch.open(place)
+
+    def encoder(self, name: str) -> tuple[Path | str, str]:
+        """Where the weights of an encoder or further model are, and their hash for a record."""
+        root = trained_root(name, self._context.encoders) if name in self._context.encoders else None
+        if root is None:
+            place = self._context.places.weights[name]
+            return self.open(place), place.fingerprint
+        place = self.trained()[root]
+        return Path(self.open(place)), weights_hash(Path(place.where))
+
+    def base(self, spec: EncoderSpec) -> Path | str | None:
+        """What the training of an encoder starts from; None where that is an architecture."""
+        if (below := registered_base(spec, self._context.encoders)) is not None:
+            return self.encoder(below)[0]
+        return None if spec.base is None else self.open(self._context.places.weights[spec.name])
+
+    def made(self, key: str) -> Located:
+        """The weights that an earlier job made, as its record has them."""
+        folder = self._context.cache.folder(key)
+        place = located.folder(folder)
+        if not self._context.cache.has(key):
+            raise JobError(
+                f"{folder}: the weights are not those that job {key[:8]} recorded ({weights_hash(folder)} now); run "
+                "the command again, and they are made again"
+            )
+        return place
+
+    def trained(self) -> dict[str, Located]:
+        """The encoders that pretrain jobs which the job needs have made, by name."""
+        needed = (self._context.plan.job(key) for key in self._job.needs)
+        return {
+            below.spec.encoder.name: self.made(below.key) for below in needed if isinstance(below.spec, PretrainJob)
+        }
+
+    def places(self, profile: ResourceProfile, encoder: str | None = None) -> dict[ResourceKind, Located]:
+        """Where the resources of a profile lie: as planned, and a masked LM of ours where a job made it.
+
+        Args:
+            encoder: whose objective asks for it, of a profile of its own; None: attacks and strategies, of the suite's.
+        """
+        planned = self._context.places
+        found = dict(planned.resources if encoder is None else planned.training[encoder])
+        lm = profile.masked_lm
+        if lm is not None and lm.kind == "encoder" and found.pop("masked_lm", None) is not None:
+            made = self.trained()
+            if lm.name in made:
+                found["masked_lm"] = made[lm.name]
+        return found
+
+    def resources(self, profile: ResourceProfile | None, encoder: str | None = None) -> Any:
+        """The same, each loaded when a training asks for it; None where it asks for nothing."""
+        if profile is None:
+            return None
+        from rbench.resources import Resources
+
+        found = Resources(profile, places=self.places(profile, encoder), device=self._context.device)
+        self._resources.append(found)
+        return found
+
+    def hashes(self, profile: ResourceProfile, kinds: Collection[str], encoder: str | None = None) -> dict[str, str]:
+        """Hashes of these resources for a record, computed now; of a masked LM of ours its weights'."""
+        ours = profile.masked_lm is not None and profile.masked_lm.kind == "encoder"
+        return {
+            str(kind): weights_hash(Path(place.where)) if ours and kind == "masked_lm" else place.check()
+            for kind, place in self.places(profile, encoder).items()
+            if kind in kinds
+        }
