@@ -8,7 +8,6 @@ frame = rbench.load_results(result.run)   # one row an attacked example
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbench import load as loading
+from rbench import scratch
 from rbench.cache import WeightCache, default_cache
 from rbench.errors import PlanError, RbenchError, ResourceError
 from rbench.lineage import trained_root, weights_source
@@ -160,6 +160,8 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
     jobs = select(prepared.plan, options.only)
     with store.lock():
         cache = WeightCache(default_cache())
+        if swept := cache.sweep():
+            progress.note(f"removed what killed processes had left: {', '.join(map(str, swept))}")
         todo = _todo(jobs, set() if options.fresh else store.done(prepared.plan), cache)
         _check_attacks(todo)
         reports.check(options.report_to)
@@ -169,7 +171,8 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
         store.write_plan(prepared.plan)
         for note in prepared.notes:
             progress.note(note)
-        with _workers(todo, options, device, cache) as workers:
+        needed = (key for job in todo for key in (job.key, *job.needs))
+        with cache.using(needed), _workers(todo, options, device, cache) as workers:
             context = Context(
                 plan=prepared.plan,
                 store=store,
@@ -315,12 +318,12 @@ def attack(
     if task.startswith("mini-"):
         suite["resources"] = "mini"
     loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")
-    with tempfile.TemporaryDirectory(prefix="rbench-attack-") as folder:
-        prepared = prepare_loaded(loaded, dataclasses.replace(options, out=Path(folder)))
+    with scratch.folder("attack") as folder:
+        prepared = prepare_loaded(loaded, dataclasses.replace(options, out=folder))
         result = run_prepared(prepared, options, progress or Silent())
         if result.failed:
             raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
-        yield from Store(Path(folder)).outcomes(prepared.plan.jobs[-1])
+        yield from Store(folder).outcomes(prepared.plan.jobs[-1])
 
 
 def doctor(options: Options | None = None) -> list[Check]:

@@ -15,6 +15,7 @@ FREE = {"errors"}  # everything may import these
 ALLOWED: dict[str, set[str]] = {
     "spec": set(),
     "search_path": set(),
+    "scratch": set(),
     "progress": {"spec"},
     "provenance": {""},
     "registry": {"spec"},
@@ -31,14 +32,20 @@ ALLOWED: dict[str, set[str]] = {
     "tasks": {"spec", "registry", "mini", "hub"},
     "resources": {"spec", "registry", "mini", "encoders", "hub", "inference", "vectors"},
     "geometry": {"spec", "encoders", "inference", "resources", "wordswap"},
-    "train": {"spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
+    "train": {
+        *("spec", "registry", "hub", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"),
+        "scratch",
+    },
     "evaluate": {"spec", "encoders", "tasks", "score"},
-    "finetune": {"spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"},
+    "finetune": {
+        *("spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "geometry"),
+        "scratch",
+    },
     "build": {"spec", "train", "tasks", "geometry"},
     "attack": {
         *("spec", "registry", "mini", "encoders", "tasks", "resources", "score", "wordswap", "inference", "vectors")
     },
-    "cache": {"spec"},
+    "cache": {"spec", "scratch"},
     "store": {"spec"},
     "executors": {"spec"},
     "tables": {"spec", "store", "score"},
