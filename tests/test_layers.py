@@ -51,8 +51,10 @@ ALLOWED: dict[str, set[str]] = {
     "tables": {"spec", "store", "score"},
 }
 ANYTHING = {"stages", "prepare", "adhoc", "api", "cards", "export", "training", ""}  # "" is rbench/__init__.py
+ANYTHING |= {"housekeeping"}
 NOT_FOR_CLI = {"train", "finetune", "attack"}
 TORCH_FREE = ["spec", "registry", "load", "lineage", "plan", "score", "store", "tables", "cli", "api"]
+TORCH_FREE += ["cache", "housekeeping"]
 
 
 def units() -> list[tuple[str, Path]]:

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from rbench import scratch
 
 LEFT_ALONE = 7 * 24 * 3600
-"""Seconds without a write after which a folder in the system's temporary folder counts as left: no lock says so."""
+"""Seconds without a write after which something counts as left, where no lock says whether it is."""
 
 _EARLIER = re.compile(r"[0-9a-f]{8}-[a-z0-9_]{8}")
 _EARLIER_IN_SYSTEM = re.compile(r"rbench-(finetune|train|attack|prepared)-[a-z0-9_]{8}")
@@ -26,9 +26,10 @@ _EARLIER_IN_SYSTEM = re.compile(r"rbench-(finetune|train|attack|prepared)-[a-z0-
 def sweep(root: Path) -> list[Path]:
     """Remove the folders that no living process works in; returns what was removed.
 
-    These are the folders of killed processes below the cache folder `root`, and what versions before locks left: there,
-    and in the system's temporary folder, where only names count that no other program uses, and of these only folders
-    of this user in which nothing was written for `LEFT_ALONE`.
+    Below the cache folder `root` these are the folders of killed processes, prepared files that were never finished,
+    and folders of versions that had no locks there. Those versions worked in the system's temporary folder, too: there
+    it is this user's folders with names that no other program gives. Where no lock says whether a process works with
+    something, it counts as left when nothing was written in it for `LEFT_ALONE`.
     """
     removed = []
     for file in scratch.locks(root):
@@ -46,18 +47,23 @@ def sweep(root: Path) -> list[Path]:
     for place in _in_system():
         removed.append(place)
         shutil.rmtree(place, ignore_errors=True)
+    for file in _parts(root):
+        removed.append(file)
+        with suppress(OSError):
+            file.unlink()
     return [place for place in removed if not place.exists()]
 
 
 def left(root: Path) -> list[Path]:
-    """The folders below the cache folder that `sweep` would remove."""
+    """What `sweep` would remove below the cache folder."""
     ours = (scratch.folder_of(file) for file in scratch.locks(root) if not scratch.is_held(file))
     earlier = (
         place
         for place in _of_earlier_versions(root)
         if not any(scratch.is_held(file) for file in _job_locks(root, place))
     )
-    return [place for place in (*ours, *earlier) if place.is_dir() and not place.is_symlink()]
+    folders = [place for place in (*ours, *earlier) if place.is_dir() and not place.is_symlink()]
+    return [*folders, *_parts(root)]
 
 
 def last_written(path: Path) -> float:
@@ -99,6 +105,13 @@ def _of_earlier_versions(root: Path) -> list[Path]:
 
 def _job_locks(root: Path, place: Path) -> list[Path]:
     return sorted((root / "locks").glob(f"{place.name[:8]}*.lock"))
+
+
+def _parts(root: Path) -> list[Path]:
+    """Files that were never finished: of edits, and of translations."""
+    found = [*(root / "prepared").glob("tmp*.part"), *(root / "prepared" / "translations").glob("*/*.tmp")]
+    limit = time.time() - LEFT_ALONE
+    return sorted(file for file in found if file.is_file() and not file.is_symlink() and last_written(file) < limit)
 
 
 def _in_system() -> list[Path]:

@@ -1,4 +1,5 @@
-"""The command line: one short function a verb. It parses and prints; all work is done by `rbench.api`.
+"""The command line: one short function a verb. It parses and prints; all work is done by `rbench.api` (that of
+`rbench cache` by `rbench.housekeeping`).
 
 Nothing heavy is imported until a verb needs it, so that `rbench --help` answers at once.
 """
@@ -9,10 +10,10 @@ import contextlib
 import io
 import sys
 
-from rbench.cli import training_verbs  # puts its verbs beside the others
+from rbench.cli import cache_verbs, training_verbs  # which put their verbs beside the others
 from rbench.cli.verbs import app
 
-__all__ = ["app", "main", "training_verbs"]
+__all__ = ["app", "cache_verbs", "main", "training_verbs"]
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from tests.test_plan import facts, make_plan, suite
 
 PLAN = make_plan(suite(encoders=["lm"]), facts())
 JOB, OTHER = (job for job in PLAN.jobs if job.stage == "finetune" and not job.seed)
+PRETRAIN = next(job for job in PLAN.jobs if job.stage == "pretrain")
 VOCABULARY = {"good": 5, "dull": 6}
 
 
