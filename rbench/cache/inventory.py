@@ -33,7 +33,7 @@ class Item:
     training under way or killed. edits, translations: prepared corpora. back-ends: the fastest on this machine.
     in work: the folder of a living process. left: that of a killed one."""
     name: str
-    """Whose it is: the job that made it, or the encoder in training; else the name of the file or folder."""
+    """Whose it is: the job that made it, or the encoder in training; else what the file or folder is called."""
     path: Path
     size: int
     """Bytes."""
@@ -45,6 +45,8 @@ class Item:
     """Whether a living process makes it, removes it, or runs jobs that need it."""
     listed: bool = True
     """Whether its files are listed, so that they can be checked; entries of earlier versions have no list."""
+    why: str = ""
+    """Why nobody has any use of it, in words, where that was found."""
 
 
 def items(root: Path) -> list[Item]:
@@ -74,7 +76,7 @@ def _weights(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
     for above in _folders(cache.root / "weights"):
         for place in _folders(above):
             if _KEY.fullmatch(place.name) and place.name.startswith(above.name):
-                key, kind, name = place.name, "damaged", place.name
+                key, kind, name = place.name, "damaged", "unknown"
                 with suppress(OSError, ValidationError):
                     job = Record.model_validate_json((place / RECORD).read_bytes()).job
                     kind, name = ("encoder" if job.stage == "pretrain" else "victim"), job.name
@@ -92,7 +94,7 @@ def _weights(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
 def _checkpoints(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
     for place in _folders(cache.root / "checkpoints"):
         if _KEY.fullmatch(key := place.name):
-            name = key
+            name = "unknown"
             with suppress(OSError, ValueError, TypeError, KeyError):
                 name = f"pretrain/{json.loads((place / 'run.json').read_text(encoding='utf-8'))['encoder']}"
             in_use = key in needed or scratch.is_held(cache.lock_file(key))
@@ -106,7 +108,7 @@ def _prepared(root: Path, in_use: bool) -> Iterator[Item]:
         if file.is_file() and not file.is_symlink():
             yield _item("edits", file.name, file, in_use=in_use)
     for place in _folders(prepared / "translations"):
-        yield _item("translations", place.name, place, in_use=in_use)
+        yield _item("translations", place.name[:16], place, in_use=in_use)
 
 
 def _work(root: Path) -> Iterator[Item]:

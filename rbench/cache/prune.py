@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -21,7 +21,7 @@ UNITS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 WORK = ("left", "in work")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Wanted:
     """What is to go: that for which all conditions hold that are given."""
 
@@ -49,12 +49,13 @@ def seconds(text: str) -> float:
 def chosen(items: Sequence[Item], wanted: Wanted, now: float | None = None) -> list[Item]:
     """Those of `items` that are to go; without a condition, what is of no use to anyone.
 
-    Of no use is what killed processes left, what cannot be trusted, and checkpoints of encoders that are there. That
-    takes reading all weights.
+    Of no use is what killed processes left, what cannot be trusted, and checkpoints of encoders that are there: `why`
+    says which. To find out, all weights are read.
     """
     now = time.time() if now is None else now
     if not wanted.any:
-        return [item for item in items if not item.in_use and useless(item, items) is not None]
+        reasons = ((item, useless(item, items)) for item in items if not item.in_use)
+        return [dataclasses.replace(item, why=why) for item, why in reasons if why is not None]
     conditions: list[Callable[[Item], bool]] = []
     if (limit := wanted.older_than) is not None:
         conditions.append(lambda item: now - item.used >= limit)

@@ -85,7 +85,8 @@ def prune(
             "--keep", metavar="RUN", help="What this run does not need; repeated: what none of the runs needs."
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes/--dry-run", "-y", help="Remove it, or only show it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, as without --yes.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it.")] = False,
 ) -> None:
     """Show what could go from the cache; remove it with --yes.
 
@@ -96,6 +97,8 @@ def prune(
     """
     from rbench import housekeeping
 
+    if yes and dry_run:
+        raise typer.BadParameter("say one of --yes and --dry-run, not both", param_hint="--yes")
     pruned = housekeeping.prune(older_than=_duration(older_than), runs=runs or (), keep=keep or (), delete=yes)
     if not pruned.chosen:
         say(f"nothing to remove in {pruned.root}")
@@ -137,7 +140,7 @@ def _show(items: Sequence[Item]) -> None:
             (item.key or "")[:8],
             size(item.size),
             age(time.time() - item.used),
-            "in use" if item.in_use else "" if item.listed else "no list of files",
+            "in use" if item.in_use else item.why or ("" if item.listed else "no list of files"),
         ]
         for item in items
     ]

@@ -48,10 +48,10 @@ def test_everything_is_listed_with_its_owner_and_size(tmp_path: Path) -> None:
     assert [(kind, item.name) for kind, item in found.items()] == [
         ("encoder", PRETRAIN.name),
         ("victim", JOB.name),
-        ("damaged", OTHER.key),
+        ("damaged", "unknown"),
         ("checkpoints", "pretrain/adcl-mini"),
         ("edits", "edits-0123456789abcdef.jsonl"),
-        ("translations", "f" * 64),
+        ("translations", "f" * 16),
         ("back-ends", "backends.json"),
     ]
     assert [found[kind].key for kind in ("encoder", "victim", "damaged")] == [PRETRAIN.key, JOB.key, OTHER.key]
@@ -105,13 +105,14 @@ def test_an_entry_of_an_earlier_version_is_said_to_be_one(tmp_path: Path) -> Non
     assert (item.kind, item.name, item.listed) == ("victim", JOB.name, False)
 
 
-def test_a_checkpoint_that_does_not_say_whose_it_is_goes_by_its_key(tmp_path: Path) -> None:
+def test_a_checkpoint_that_does_not_say_whose_it_is_is_listed_all_the_same(tmp_path: Path) -> None:
     for i, content in enumerate((None, "{", "[]", "{}")):
         folder = tmp_path / "checkpoints" / (str(i) * 64)
         folder.mkdir(parents=True)
         if content is not None:
             (folder / "run.json").write_text(content)
-    assert [item.name for item in items(tmp_path)] == [str(i) * 64 for i in range(4)]
+    found = [(item.name, item.key) for item in items(tmp_path)]
+    assert found == [("unknown", str(i) * 64) for i in range(4)]
 
 
 def test_what_rbench_did_not_put_there_is_not_listed(tmp_path: Path) -> None:

@@ -82,9 +82,13 @@ def test_without_a_condition_goes_what_nobody_can_use(tmp_path: Path) -> None:
     left = tmp_path / "tmp" / "finetune-00000000"
     left.mkdir()
     left.with_name(f"{left.name}.lock").touch()
-    assert kinds(tmp_path) == {"damaged", "left"}
+    assert {item.kind: item.why for item in chosen(items(tmp_path), Wanted())} == {
+        "damaged": "record.json was altered",
+        "left": "left by a killed process",
+    }
     (tmp_path / "checkpoints" / ("c" * 64)).rename(tmp_path / "checkpoints" / PRETRAIN.key)
-    assert kinds(tmp_path) == {"damaged", "left", "checkpoints"}  # its encoder is trained
+    (checkpoints,) = (item for item in chosen(items(tmp_path), Wanted()) if item.kind == "checkpoints")
+    assert checkpoints.why == "its encoder is trained"
     swap_two_words(cache.place(JOB.key))
     assert kinds(tmp_path) == {"damaged", "left", "checkpoints", "victim"}
     (cache.place(PRETRAIN.key) / "manifest.json").unlink()

@@ -124,6 +124,13 @@ def test_prune_shows_what_would_go_and_removes_it_with_yes_alone(
     assert shell("cache", "prune", "--run", run, "-y").stdout == f"nothing to remove in {root}\n"
 
 
+def test_prune_refuses_to_remove_and_not_to(shell: Shell, cache: WeightCache) -> None:
+    result = shell("cache", "prune", "--older-than", "0d", "--dry-run", "--yes")
+    assert result.exit_code == 2
+    assert "say one of --yes and --dry-run, not both" in result.stderr
+    assert cache.has(JOB.key)
+
+
 def test_prune_keeps_what_any_of_the_runs_needs(shell: Shell, cache: WeightCache, tmp_path: Path) -> None:
     one, other = run_of(tmp_path / "one", JOB.key), run_of(tmp_path / "other", OTHER.key)
     assert shell("cache", "prune", "--keep", one, "--keep", other, "--yes").exit_code == 0
@@ -141,6 +148,7 @@ def test_prune_by_age_and_run_together(shell: Shell, cache: WeightCache, tmp_pat
 def test_prune_without_options_leaves_what_is_of_use(shell: Shell, root: Path, cache: WeightCache) -> None:
     assert shell("cache", "prune", "--yes").stdout == f"nothing to remove in {root}\n"
     swap_two_words(cache.place(JOB.key))
+    assert "  tokenizer.json was altered\n" in shell("cache", "prune").stdout
     assert "removed 1 entry" in shell("cache", "prune", "--yes").stdout
     assert [cache.place(job.key).exists() for job in (JOB, OTHER, PRETRAIN)] == [False, True, True]
 
@@ -185,7 +193,7 @@ def test_verify_reads_everything_and_names_what_is_damaged(shell: Shell, root: P
     result = shell("cache", "verify")
     assert result.exit_code == 1
     assert f"victim {JOB.name} ({cache.place(JOB.key)}): tokenizer.json was altered\n" in result.stdout
-    assert f"damaged {OTHER.key} ({cache.place(OTHER.key)}): record.json was altered\n" in result.stdout
+    assert f"damaged unknown ({cache.place(OTHER.key)}): record.json was altered\n" in result.stdout
     assert f"1 of 3 encoders and victims in {root} are whole\n" in result.stdout
     assert "rbench cache prune --yes removes them now" in result.stderr
     shell("cache", "prune", "--yes")  # as it says
