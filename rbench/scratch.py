@@ -61,7 +61,7 @@ def _claim(parent: Path, name: str) -> FileLock:
     """A lock on a name that nobody has. It is there before the folder, so that no sweep meets the folder alone."""
     parent.mkdir(parents=True, exist_ok=True)
     while True:
-        lock = FileLock(parent / f"{name}-{secrets.token_hex(4)}.lock", timeout=0)
+        lock = FileLock(parent / f"{name}-{secrets.token_hex(4)}.lock", timeout=0, thread_local=False)
         with suppress(Timeout):  # a sweep took it, which met it between its making and its locking
             lock.acquire()
             if Path(lock.lock_file).exists():

@@ -202,3 +202,23 @@ def test_what_may_be_another_s_in_the_system_s_folder_stays(
     monkeypatch.setattr(os, "getuid", lambda: -1)  # then nothing here is this user's
     assert sweep(tmp_path) == []
     assert mine.exists()
+
+
+def test_prepared_files_that_were_never_finished_go_once_they_are_old(tmp_path: Path) -> None:
+    translations = tmp_path / "prepared" / "translations" / "key"
+    translations.mkdir(parents=True)
+    (tmp_path / "elsewhere").touch()
+    old = [tmp_path / "prepared" / "tmpabc.part", translations / "name.7.tmp"]
+    others = [tmp_path / "prepared" / name for name in ("tmpyoung.part", "edits-1.jsonl", "mine.part")]
+    others += [translations / "young.8.tmp", translations / "name.jsonl"]
+    for file in (*old, *others):
+        file.touch()
+        if "young" not in file.name:
+            os.utime(file, (1000, 1000))
+    link = tmp_path / "prepared" / "tmplink.part"
+    link.symlink_to(tmp_path / "elsewhere")
+    os.utime(link, (1000, 1000), follow_symlinks=False)
+    os.utime(tmp_path / "elsewhere", (1000, 1000))
+    assert left(tmp_path) == sweep(tmp_path) == old
+    assert not any(file.exists() for file in old)
+    assert all(file.exists() for file in (*others, link))

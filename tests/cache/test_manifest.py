@@ -96,9 +96,10 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path, monk
         os.utime(file, (5, 5))
         return handle
 
+    before = len(manifest._known)
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(Path, "open", open_and_change)
         file_hash(file)
-    before = dict(manifest._known)
+    assert len(manifest._known) == before
     file_hash(file)
-    assert len(manifest._known) == len(before) + 1  # only now
+    assert len(manifest._known) == before + 1

@@ -172,6 +172,19 @@ def test_what_a_run_needs_is_known_to_others_while_it_lasts(tmp_path: Path) -> N
     assert not list((tmp_path / "tmp").iterdir())
 
 
+def test_a_run_that_needs_nothing_writes_nothing(tmp_path: Path) -> None:
+    with WeightCache(tmp_path / "cache").using([]):
+        assert not (tmp_path / "cache").exists()
+
+
+def test_what_a_killed_run_needed_is_not_in_use(tmp_path: Path) -> None:
+    left = tmp_path / "tmp" / "run-00000000"
+    left.mkdir(parents=True)
+    (left / "keys").write_text(JOB.key)
+    left.with_name("run-00000000.lock").touch()
+    assert WeightCache(tmp_path).in_use() == set()
+
+
 @pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="root may write anywhere")
 def test_a_cache_that_cannot_be_written_is_said_with_a_remedy(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
