@@ -95,6 +95,15 @@ def test_without_a_condition_goes_what_nobody_can_use(tmp_path: Path) -> None:
     assert "encoder" in kinds(tmp_path)
 
 
+def test_weights_that_are_being_made_again_are_not_chosen(tmp_path: Path) -> None:
+    cache = WeightCache(tmp_path)
+    fill(cache, JOB)
+    swap_two_words(cache.place(JOB.key))
+    assert kinds(tmp_path) == {"victim"}
+    with FileLock(cache.lock_file(JOB.key)):
+        assert kinds(tmp_path) == set()
+
+
 def test_what_is_wrong_with_weights_is_said(tmp_path: Path) -> None:
     cache = full(tmp_path)
     swap_two_words(cache.place(JOB.key))
