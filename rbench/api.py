@@ -8,7 +8,6 @@ frame = rbench.load_results(result.run)   # one row an attacked example
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbench import load as loading
-from rbench import texts
+from rbench import scratch, texts
 from rbench.cache import WeightCache, default_cache
 from rbench.errors import PlanError, RbenchError, ResourceError
 from rbench.estimate import Estimate, estimate
@@ -135,6 +134,8 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
     with store.lock():
         prepared, found = _as_it_stands(store, prepared, options)
         cache = WeightCache(default_cache())
+        if swept := cache.sweep():
+            progress.note(f"removed what killed processes had left: {', '.join(map(str, swept))}")
         todo = _todo(jobs, found.done, cache)
         if not store.texts:
             texts.check(todo, prepared.plan)
@@ -147,7 +148,8 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
         problems = [found.problems[job.key] for job in jobs if job.key in found.problems]
         for note in (*prepared.notes, *problems, *texts.notes(prepared.plan)):
             progress.note(note)
-        with _workers(todo, options, device, cache) as workers:
+        needed = (key for job in todo for key in (job.key, *job.needs))
+        with cache.using(needed), _workers(todo, options, device, cache) as workers:
             context = Context(
                 plan=prepared.plan,
                 store=store,
@@ -308,10 +310,10 @@ def attack(
     if task.startswith("mini-"):
         suite["resources"] = "mini"
     loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")
-    with tempfile.TemporaryDirectory(prefix="rbench-attack-") as folder:
-        prepared = prepare_loaded(loaded, dataclasses.replace(options, out=Path(folder)))
+    with scratch.folder("attack") as folder:
+        prepared = prepare_loaded(loaded, dataclasses.replace(options, out=folder))
         result = run_prepared(prepared, options, progress or Silent())
-        outcomes = Store(Path(folder)).outcomes(prepared.plan.jobs[-1])
+        outcomes = Store(folder).outcomes(prepared.plan.jobs[-1])
         if result.failed and len(outcomes) < n:  # a job that failed because examples errored has them all to show
             raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
         yield from outcomes

@@ -8,7 +8,6 @@ trained = api.train("simcse", base="minilm", data="my.txt", settings=["temperatu
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from rbench import adhoc, cards
+from rbench import adhoc, cards, scratch
 from rbench import export as exporting
 from rbench import load as loading
 from rbench.cache import WeightCache, default_cache
@@ -195,11 +194,11 @@ def _weights(root: str, prepared: Prepared, options: Options, progress: Progress
     cache = WeightCache(default_cache())
     if cache.has(job.key):  # then what it was made from is not needed
         prepared = dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": (job,)}))
-    with tempfile.TemporaryDirectory(prefix="rbench-train-") as folder:
-        result = run_prepared(dataclasses.replace(prepared, run=Path(folder)), options, progress)
+    with scratch.folder("train") as folder:
+        result = run_prepared(dataclasses.replace(prepared, run=folder), options, progress)
         if result.failed:
             raise JobError(result.failed[0].error or f"{result.failed[0].job.name} failed")
-        record = Store(Path(folder)).record(job)
+        record = Store(folder).record(job)
     assert record is not None  # nothing failed, so all is done
     return record, cache.folder(job.key)
 

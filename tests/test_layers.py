@@ -16,6 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     "spec": set(),
     "search_path": set(),
     "processes": set(),
+    "scratch": set(),
     "progress": {"spec"},
     "provenance": {""},
     "registry": set(),
@@ -47,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
         "wordswap",
         "geometry",
         "processes",
+        "scratch",
         "located",
     },
     "evaluate": {"spec", "encoders", "tasks", "score"},
@@ -61,6 +63,7 @@ ALLOWED: dict[str, set[str]] = {
         "score",
         "wordswap",
         "geometry",
+        "scratch",
     },
     "build": {"spec", "train", "tasks", "geometry"},
     "attack": {
@@ -80,7 +83,7 @@ ALLOWED: dict[str, set[str]] = {
             "located",
         )
     },
-    "cache": {"spec"},
+    "cache": {"spec", "scratch"},
     "digests": set(),
     "located": {"spec", "digests"},
     "store": {"spec"},
@@ -92,9 +95,11 @@ ALLOWED: dict[str, set[str]] = {
     "texts": {"spec", "store"},
 }
 ANYTHING = {"stages", "prepare", "adhoc", "api", "cards", "export", "training", ""}  # "" is rbench/__init__.py
+ANYTHING |= {"housekeeping"}
 NOT_FOR_CLI = {"train", "finetune", "attack"}
 TORCH_FREE = ["spec", "registry", "load", "lineage", "plan", "score", "store", "tables", "cli", "api"]
 TORCH_FREE += ["standing", "verify", "texts"]
+TORCH_FREE += ["cache", "housekeeping"]
 
 
 def units() -> list[tuple[str, Path]]:

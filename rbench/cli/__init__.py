@@ -1,4 +1,5 @@
-"""The command line: one short function a verb. It parses and prints; all work is done by `rbench.api`.
+"""The command line: one short function a verb. It parses and prints; all work is done by `rbench.api` (that of
+`rbench cache` by `rbench.housekeeping`).
 
 Nothing heavy is imported until a verb needs it, so that `rbench --help` answers at once.
 """
@@ -9,12 +10,12 @@ import contextlib
 import io
 import sys
 
-from rbench.cli import keeping_verbs, training_verbs  # put their verbs beside the others
+from rbench.cli import cache_verbs, keeping_verbs, training_verbs  # put their verbs beside the others
 from rbench.cli.console import silence, tell
 from rbench.cli.verbs import BAD_INPUT, app
 from rbench.errors import RbenchError
 
-__all__ = ["app", "keeping_verbs", "main", "training_verbs"]
+__all__ = ["app", "cache_verbs", "keeping_verbs", "main", "training_verbs"]
 
 
 def main() -> None:

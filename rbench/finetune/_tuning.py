@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import transformers
 from accelerate.utils import patch_environment
 
+from rbench import scratch
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
@@ -62,7 +63,7 @@ def tune(
     )
     accuracies: list[float] = []
     with (
-        tempfile.TemporaryDirectory(prefix="rbench-finetune-") as folder,
+        scratch.folder("finetune") as folder,
         # In full precision, whatever the environment says of mixed ones: the record has no word of that.
         patch_environment(ACCELERATE_MIXED_PRECISION="no"),
     ):
@@ -86,9 +87,9 @@ def tune(
     return victim, {"validation_accuracy": accuracies[kept], "best_epoch": float(warm_epochs + kept + 1)}
 
 
-def _arguments(folder: str, training: Training, seed: int, device: str, warm_epochs: int, keep: Keep) -> Any:
+def _arguments(folder: Path, training: Training, seed: int, device: str, warm_epochs: int, keep: Keep) -> Any:
     return transformers.TrainingArguments(
-        output_dir=folder,
+        output_dir=str(folder),
         num_train_epochs=warm_epochs + training.epochs,
         per_device_train_batch_size=training.batch_size,
         per_device_eval_batch_size=max(64, training.batch_size),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import transformers
 from accelerate.utils import patch_environment
 from pydantic import BaseModel
 
+from rbench import scratch
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, TrainSpec
 from rbench.train import batches, objectives
@@ -172,8 +172,8 @@ def _prepare(objective: objectives.Objective, texts: list[str], folder: Path | N
     """What an objective makes of its texts before it is trained. It may not touch what is left to chance later."""
     if not isinstance(objective, objectives.Prepared):
         return
-    with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory(prefix="rbench-prepared-") as temporary:
-        objective.prepare(texts, folder or Path(temporary), progress)
+    with torch.random.fork_rng(devices=[]), scratch.folder("prepared") as temporary:
+        objective.prepare(texts, folder or temporary, progress)
 
 
 def _train_of(spec: EncoderSpec, texts: list[str]) -> TrainSpec:

@@ -22,7 +22,7 @@ from rbench.registry import KINDS, Registry
 from rbench.spec import EncoderSpec, EvaluateJob, Job, Record, TaskSpec
 from tests.cli.conftest import Api, Shell, outcome
 
-VERBS = ["run", "plan", "table", "train", "export", "attack", "list", "doctor"]
+VERBS = ["run", "plan", "table", "train", "export", "attack", "list", "doctor", "cache"]
 ANSI = "\x1b["
 
 

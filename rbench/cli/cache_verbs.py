@@ -1,0 +1,168 @@
+"""`rbench cache`: what lies in the cache, what of it may go, and whether it is what was written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from rbench.cli.console import print_table, say, tell
+from rbench.cli.verbs import FAILED, app, verb
+
+if TYPE_CHECKING:
+    from rbench.cache.inventory import Item
+
+KEEP_HOUSE = "Keep house"
+
+cache = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+app.add_typer(
+    cache,
+    name="cache",
+    rich_help_panel=KEEP_HOUSE,
+    short_help="List, check and prune trained weights.",
+    help="List, check and prune trained weights.\n\n"
+    "Encoders and fine-tuned classifiers (victims) are kept in a folder that all runs share: RBENCH_CACHE, or "
+    "~/.cache/rbench. What is removed there is trained again by the next run that needs it.",
+    epilog="Example: [bold]rbench cache prune --older-than 30d[/bold]",
+)
+
+
+@cache.command("list", epilog="Example: [bold]rbench cache list[/bold]")
+@verb()
+def list_() -> None:
+    """List what is in the cache, with sizes.
+
+    An encoder or a victim (a fine-tuned classifier) is called by the job that made it. Their last use is when they
+    were last made or asked for; that of anything else is when it was last written.
+    """
+    from rbench import housekeeping
+
+    found = housekeeping.cached()
+    if not found.items:
+        say(f"the cache {found.root} {'is empty' if found.exists else 'does not exist yet: rbench run makes it'}")
+        return
+    _show(found.items)
+    say(f"\n{_total(found.items)} in {found.root}")
+    if any(not item.listed for item in found.items):
+        say(
+            "Entries without a list of their files are of earlier versions of rbench. They cannot be checked, so they "
+            "are made again when they are needed; rbench cache prune --yes removes them."
+        )
+
+
+def _duration(text: str | None) -> float | None:
+    from rbench.cache.prune import seconds
+
+    try:
+        return None if text is None else seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+@cache.command(
+    epilog="Example: [bold]rbench cache prune --older-than 30d --keep results/runs/table1[/bold] shows what was not "
+    "used for thirty days and is not needed by that run; with [bold]--yes[/bold] it is removed."
+)
+@verb("What was removed so far is gone; the rest is as it was.")
+def prune(
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="TIME", help="What was not used for so long: 12h, 30d or 2w."),
+    ] = None,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--run", metavar="RUN", help="What this run's jobs made or found; repeated: what those of any made."
+        ),
+    ] = None,
+    keep: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--keep", metavar="RUN", help="What this run does not need; repeated: what none of the runs needs."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, as without --yes.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it.")] = False,
+) -> None:
+    """Show what could go from the cache; remove it with --yes.
+
+    Options say what is to go; where several are given, all must hold. Without any it is what nobody can use: folders
+    of killed processes, damaged weights, and checkpoints of encoders whose training is over.
+
+    What a living process works with stays, and so does everything outside the cache folder.
+    """
+    from rbench import housekeeping
+
+    if yes and dry_run:
+        raise typer.BadParameter("say one of --yes and --dry-run, not both", param_hint="--yes")
+    pruned = housekeeping.prune(older_than=_duration(older_than), runs=runs or (), keep=keep or (), delete=yes)
+    if not pruned.chosen:
+        say(f"nothing to remove in {pruned.root}")
+        return
+    if not yes:
+        _show(pruned.chosen)
+        say(f"\n{_total(pruned.chosen)} in {pruned.root}. Nothing was removed: --yes removes it.")
+        return
+    for item in pruned.chosen:
+        if item not in pruned.gone:
+            tell(f"kept, for it is in use or cannot be removed: {item.kind} {item.name}")
+    say(f"removed {_total(pruned.gone)} from {pruned.root}")
+
+
+@cache.command(epilog="Example: [bold]rbench cache verify[/bold]")
+@verb()
+def verify() -> None:
+    """Read all weights and say which are damaged.
+
+    Every file of every encoder and victim is compared with what was written. Ends with 1 if one of them cannot be
+    trusted. A run checks the weights that it uses by itself.
+    """
+    from rbench import housekeeping
+
+    found = housekeeping.verify()
+    for item, wrong in found.bad:
+        say(f"{item.kind} {item.name} ({item.path}): {wrong}")
+    say(f"{len(found.checked) - len(found.bad)} of {len(found.checked)} encoders and victims in {found.root} are whole")
+    if found.bad:
+        tell("The others are made again when a run needs them; rbench cache prune --yes removes them now.")
+        raise typer.Exit(FAILED)
+
+
+def _show(items: Sequence[Item]) -> None:
+    rows: list[list[str | Text]] = [
+        [
+            Text(item.kind, style="bold"),
+            item.name,
+            (item.key or "")[:8],
+            size(item.size),
+            age(time.time() - item.used),
+            "in use" if item.in_use else item.why or ("" if item.listed else "no list of files"),
+        ]
+        for item in items
+    ]
+    print_table(["kind", "what", "key", "size", "last used", ""], rows)
+
+
+def _total(items: Sequence[Item]) -> str:
+    return f"{len(items)} {'entry' if len(items) == 1 else 'entries'}, {size(sum(item.size for item in items))},"
+
+
+def size(count: float) -> str:
+    """Bytes for people, in powers of 1,000: `88.4 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.95 or unit == "GB":
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def age(seconds: float) -> str:
+    """How long ago, in the largest unit that fits: `3 days ago`."""
+    for unit, length in (("day", 24 * 3600), ("hour", 3600), ("minute", 60)):
+        if (count := int(seconds // length)) > 0:
+            return f"{count:,} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"
