@@ -45,7 +45,7 @@ def masked_words(folder: Path) -> Value:
         slots.append((text, start, end))
     found = {}
     for name, options in {
-        "defaults": {},
+        "plain": {},
         "near": {"candidates": 300, "min_cosine": 0.3},
         "unknown": {"candidates": 4, "min_cosine": 0.9, "unknown": "keep"},
     }.items():
@@ -75,7 +75,7 @@ def wordswap(folder: Path) -> Value:
     free = [[word.islower() for word in text] for text in texts]
     found = {}
     for name, options in {
-        "defaults": {},
+        "plain": {},
         "absolute": {"projection": "absolute"},
         "largest alone": {"accept_flip": False},
         "lookahead": {"lookahead": 3},
