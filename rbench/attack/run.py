@@ -119,7 +119,7 @@ def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracl
             label=label,
             truncated=truncated,
         )
-    usual = type(attack).attack in (Attack.attack, LeanAttack.attack)
+    usual = getattr(type(attack), "attack", None) in (Attack.attack, LeanAttack.attack)
     result = attack.attack(text if usual else given, label)
     before, after = result.original_result, result.perturbed_result
     words = before.attacked_text.words

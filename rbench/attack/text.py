@@ -73,13 +73,14 @@ class LeanText(AttackedText):  # type: ignore[misc]
     def generate_new_attacked_text(self, new_words: Iterable[str]) -> LeanText:
         """A new text with each word replaced by that of `new_words`, as upstream makes it.
 
-        Upstream joins the columns with a token and splits them there again, so a text that has the token in it comes
-        apart. Of such a text the columns are joined with a character that it has not.
+        Upstream joins the columns with a token and splits them there again, so a text that has the token in it, or
+        that gets it (`<film>` with SPLIT for a word), comes apart. The columns of a text with a `<` are joined with a
+        character that it has not.
         """
         words = list(new_words)
         parts = [*self._text_input.values(), *words]
         token = self.SPLIT_TOKEN
-        if any(token in part for part in parts):
+        if any(token[0] in part for part in parts):
             token = next(char for char in map(chr, _PRIVATE) if not any(char in part for part in parts))
         with swapped(AttackedText, "SPLIT_TOKEN", token):
             made = super().generate_new_attacked_text(words)

@@ -53,6 +53,9 @@ def test_the_headline_says_what_came_of_it() -> None:
     assert headline(outcome(status="failed"), ()) == "failed, label 1, predicted 1, 41 queries, 1 of 3 words changed"
     errored = outcome(status="errored", original_prediction=None, error="Traceback\nValueError: x")
     assert "errored, label positive, predicted nothing" in headline(errored, labels)
+    wordless = outcome(status="skipped", original_prediction=None, skip_reason="no words")
+    assert headline(wordless, labels) == "skipped, label positive, predicted nothing, no words to change"
+    assert headline(outcome(status="skipped"), labels).endswith(", wrong before any change")
 
 
 def test_pairs_are_shown_column_by_column(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,20 @@ def test_a_sample_counted_by_hand() -> None:
 
 
 @settings(deadline=None)
+@given(samples, st.integers(1, 5))
+def test_wordless_examples_change_nothing_but_their_own_count(sample: list[Outcome], wordless: int) -> None:
+    more = [outcome("skipped", skip_reason="no words")] * wordless
+    assert attack_scores([*sample, *more]) == attack_scores(sample)
+    assert attack_counts([*sample, *more]) == attack_counts(sample) | {"wordless": wordless}
+    assert "wordless" not in attack_counts(sample)
+    tally = Tally.of([*sample, *more])
+    assert Tally.pooled([tally, tally]).wordless == 2 * wordless
+    clean, asr, aua = (tally.score(metric).value for metric in ("clean", "asr", "aua"))
+    if clean is not None and asr is not None:
+        assert aua == pytest.approx(clean * (1 - asr))
+
+
+@settings(deadline=None)
 @given(samples)
 def test_every_metric_follows_from_its_definition(sample: list[Outcome]) -> None:
     n = {s: sum(o.status == s for o in sample) for s in ("succeeded", "failed", "skipped", "errored")}

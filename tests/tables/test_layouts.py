@@ -206,6 +206,27 @@ def test_notes_say_what_stands_behind_the_numbers(make_run: MakeRun) -> None:
     assert "fp32" not in "".join(attack_table(make_run(name="other")).notes)
 
 
+@pytest.mark.parametrize("layout", ["paper", "by-task", "full"])
+def test_examples_without_words_are_told_only_where_there_are_any(make_run: MakeRun, layout: str) -> None:
+    store = make_run()
+    before = attack_table(store, "asr", layout)
+    assert "without words" not in "".join((*before.notes, *before.header)).lower()
+    assert not any("wordless" in cell for cell in before.cells)
+    (job,) = jobs_of(store, "pwws", before.cells[0]["encoder"], "mr")[:1]
+    wordless = Outcome(example_id="w", status="skipped", skip_reason="no words", original=("...",), label=1)
+    store.write_record(make_record(job, [*make_outcomes(job), wordless]))
+    after = attack_table(store, "asr", layout)
+    assert sum(cell["wordless"] for cell in after.cells) == 1
+    assert "those without words to replace" in "".join(after.notes)
+    if layout == "full":
+        column = after.header.index("Without words")
+        assert sum(row[column] for row in after.rows) == 1
+        assert [row[:column] + row[column + 1 :] for row in after.rows] == list(before.rows)
+    else:
+        assert "without words 0 to 1)" in "".join(after.notes) or "without words 1)" in "".join(after.notes)
+        assert after.rows == before.rows
+
+
 def with_resource(store: Store, kind: str, source: Source, fingerprint: str = "") -> Store:
     """The same RUN with another resource behind its attacks."""
     plan = store.plan()
