@@ -226,3 +226,41 @@ def test_examples_that_errored_are_dropped_when_a_job_begins_again(tmp_path: Pat
     assert [o.example_id for o in resumed.outcomes] == ["b"]
     assert [o.example_id for o in store.outcomes(JOB)] == ["b"]
     assert resumed.notes == (f"{JOB.name}: 1 of its examples errored and are attacked again",)
+
+
+def test_a_job_that_begins_again_drops_what_is_sound_and_not_its_own(store: Store) -> None:
+    for surplus in (make_outcome("e"), make_outcome("a", num_queries=9)):
+        store.append(JOB, surplus)
+    assert "5 of 4 outcomes are there and sound" in (store.look(JOB).problem or "")
+    assert store.resume(JOB, IDS).outcomes == ALL, "of two outcomes of an example the first"
+    assert store.outcomes(JOB) == ALL
+    assert store.look(JOB).problem is None, "the file is again what the record is of"
+
+
+def test_what_is_torn_behind_the_last_line_is_not_sealed(store: Store) -> None:
+    with path_of(store).open("ab") as file:
+        file.write(b'{"job"')
+    with pytest.raises(StoreError, match="changed while"):
+        store.seal(JOB, ALL)
+
+
+def test_a_job_without_outcomes_needs_no_file(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write_record(make_record(JOB).model_copy(update={"outcomes": store.seal(JOB, [])}))
+    assert store.look(JOB).problem is None
+
+
+def test_a_damaged_record_is_replaced_and_another_jobs_is_not(tmp_path: Path) -> None:
+    store, other = Store(tmp_path), make_job("bae")
+    path = store.folder(JOB) / "record.json"
+    store.write_record(make_record(JOB))
+    damaged = json.loads(path.read_text(encoding="utf-8"))
+    damaged["job"]["key"] = "0" * 64
+    path.write_text(json.dumps(damaged), encoding="utf-8")
+    store.write_record(make_record(JOB))
+    assert store.record(JOB) == make_record(JOB)
+    path.write_text(make_record(other).model_dump_json(), encoding="utf-8")
+    with pytest.raises(StoreError, match="belongs to another job"):
+        store.write_record(make_record(JOB))
+    with pytest.raises(StoreError, match="belongs to another job"):
+        store.write_predictions(JOB, [])
