@@ -35,7 +35,7 @@ def test_the_source_of_a_users_module_stands_for_it_and_a_version_for_one_of_rbe
     assert modules.find("objectives", "own", found).source == sha(mine / "objectives" / "own.py")
     assert modules.find("objectives", "own", found).versions == {}
     bundled = modules.find("objectives", "mlm", found)
-    assert bundled.source == "" and bundled.versions["objectives.mlm"] == 1
+    assert bundled.source == "" and bundled.versions["objectives.mlm"] >= 1
 
 
 def test_a_users_module_that_hides_one_of_rbench_counts_as_the_users(mine: Path) -> None:
@@ -46,7 +46,8 @@ def test_a_users_module_that_hides_one_of_rbench_counts_as_the_users(mine: Path)
 
 def test_a_users_module_may_state_a_version_and_uses_code_of_rbench(mine: Path) -> None:
     (mine / "objectives" / "own.py").write_text(f"VERSION = 3\nfrom rbench.train import contrast\n{SOURCE}")
-    assert modules.find("objectives", "own", Registry([mine])).versions == {"objectives.own": 3, "train.contrast": 1}
+    found = modules.find("objectives", "own", Registry([mine])).versions
+    assert found.keys() == {"objectives.own", "train.contrast"} and found["objectives.own"] == 3
 
 
 def test_private_modules_and_packages_are_no_names(mine: Path) -> None:
