@@ -7,8 +7,9 @@ its own change (ctime) are kept by no ordinary exchange.
 from __future__ import annotations
 
 import hashlib
+import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -18,7 +19,7 @@ SETTLED = 2_000_000_000
 changes within one tick look like one."""
 
 Stamp = tuple[int, ...]
-_known: dict[tuple[Stamp, str], str] = {}
+_known: dict[tuple[tuple[Stamp, ...], str], str] = {}
 _noted: ContextVar[dict[Path, Stamp | None] | None] = ContextVar("noted", default=None)
 
 
@@ -29,7 +30,7 @@ def of_file(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    return remembered(path, "", read)
+    return remembered([path], "", read)
 
 
 def of_files(files: Iterable[Path]) -> str:
@@ -48,18 +49,18 @@ def of_folder(folder: Path) -> str:
     return whole.hexdigest()
 
 
-def remembered(path: Path, part: str, read: Callable[[], str]) -> str:
-    """`read()`, the hash of some `part` of a file, remembered until the file changes."""
-    stamp, now = _stamp(path), time.time_ns()
-    found = _known.get((stamp, part))
+def remembered(paths: Sequence[Path], part: str, read: Callable[[], str]) -> str:
+    """`read()`, the hash of some `part` of files, remembered until one of them changes."""
+    stamps, now = tuple(map(_stamp, paths)), time.time_ns()
+    found = _known.get((stamps, part))
     settled = found is not None
     if found is None:
         found = read()
-        settled = now - stamp[-1] > SETTLED
+        settled = tuple(map(_stamp, paths)) == stamps and all(now - stamp[-1] > SETTLED for stamp in stamps)
         if settled:
-            _known[stamp, part] = found
+            _known[stamps, part] = found
     if (noted := _noted.get()) is not None:
-        noted[path] = stamp if settled else None
+        noted.update((path, stamp if settled else None) for path, stamp in zip(paths, stamps, strict=True))
     return found
 
 
@@ -83,5 +84,7 @@ def touched(files: Mapping[Path, Stamp | None]) -> bool:
 
 
 def _stamp(path: Path) -> Stamp:
-    stat = path.stat()
-    return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):  # a pipe, say, at which a reader would wait for ever
+        raise OSError(0, "no regular file", str(path))
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

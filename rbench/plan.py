@@ -137,7 +137,7 @@ def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str 
 
 
 def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:
-    """The jobs whose name contains one of `patterns` (or matches it as a glob), with all that they need.
+    """The jobs whose name contains one of `patterns` (or matches it, with * and ?), with all that they need.
 
     Without a pattern all jobs. Raises PlanError for a pattern that no job matches.
     """
@@ -145,7 +145,8 @@ def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:
         return plan.jobs
     chosen: set[str] = set()
     for pattern in patterns:
-        glob = pattern if any(c in pattern for c in "*?") else f"*{pattern}*"
+        literal = pattern.replace("[", "[[]")  # labels have brackets: `bertattack[max_words=10]`
+        glob = literal if any(c in pattern for c in "*?") else f"*{literal}*"
         matches = {job.key for job in plan.jobs if fnmatch.fnmatchcase(job.name, glob)}
         if not matches:
             examples = ", ".join(job.name for job in plan.jobs[-3:])

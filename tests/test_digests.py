@@ -63,7 +63,7 @@ def reads(path: Path, times: int, part: str = "") -> int:
         return "hash"
 
     for _ in range(times):
-        assert digests.remembered(path, part, read) == "hash"
+        assert digests.remembered([path], part, read) == "hash"
     return count
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_remembered(tmp_path: Path, 
         there.write_bytes(b"longer")
         return "of neither"
 
-    digests.remembered(there, "", read)
+    digests.remembered([there], "", read)
     there.write_bytes(b"one")
     assert digests.of_file(there) == sha(b"one")
 
@@ -144,3 +144,9 @@ def test_a_file_that_just_changed_may_have_been_touched(tmp_path: Path, monkeypa
     with digests.noted() as files:
         digests.of_file(file(tmp_path / "there", b"one"))
     assert digests.touched(files)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no regular file"):
+        digests.of_file(tmp_path / "pipe")

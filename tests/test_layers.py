@@ -83,7 +83,7 @@ ALLOWED: dict[str, set[str]] = {
             "located",
         )
     },
-    "cache": {"spec", "scratch"},
+    "cache": {"spec", "scratch", "digests"},
     "digests": set(),
     "located": {"spec", "digests"},
     "store": {"spec"},

@@ -9,23 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from rbench import digests
 from rbench.spec import Strict
 
 NAME = "manifest.json"
 UNLISTED = f"it has no list of its files ({NAME}), as entries of earlier versions, so nothing can vouch for them"
-
-_SETTLED = 2_000_000_000
-"""Nanoseconds: a file that was changed less long ago may change again without a trace in its times."""
-
-Identity = tuple[int, int, int, int, int]
-_known: dict[tuple[tuple[str, Identity], ...], str] = {}
 
 
 class Manifest(Strict):
@@ -36,7 +29,7 @@ class Manifest(Strict):
 
 def write(folder: Path) -> None:
     """List the files that `folder` holds now."""
-    files = {name: file_hash(folder / name) for name in sorted(_names(folder))}
+    files = {name: digests.of_file(folder / name) for name in sorted(_names(folder))}
     (folder / NAME).write_text(Manifest(files=files).model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
@@ -52,7 +45,7 @@ def problem(folder: Path) -> str | None:
             return f"{_some(missing)} is missing"
         if surplus := sorted(found - listed.keys()):
             return f"{_some(surplus)} was added"
-        if altered := [name for name, digest in listed.items() if file_hash(folder / name) != digest]:
+        if altered := [name for name, digest in listed.items() if digests.of_file(folder / name) != digest]:
             return f"{_some(altered)} was altered"
     except FileNotFoundError as error:
         return UNLISTED if error.filename == str(folder / NAME) else f"{error.filename} is missing"
@@ -63,48 +56,24 @@ def problem(folder: Path) -> str | None:
     return None
 
 
-def file_hash(file: Path) -> str:
-    """sha256 of what is in a file, remembered as long as the file is the same."""
-    return _hash(file.parent, (file.name,), with_names=False)
-
-
 def weights_hash(folder: Path) -> str:
     """sha256 over the names and contents of the safetensors files in `folder` and below.
 
     It says which weights were used, in records; whether an entry is whole says its manifest.
     """
     files = sorted(folder.rglob("*.safetensors"))
-    return _hash(folder, tuple(file.relative_to(folder).as_posix() for file in files), with_names=True)
+    names = [file.relative_to(folder).as_posix() for file in files]
 
-
-def _hash(folder: Path, names: tuple[str, ...], *, with_names: bool) -> str:
-    before = tuple((name if with_names else "", _identity(folder / name)) for name in names)
-    if (known := _known.get(before)) is not None:
-        return known
-    digest = hashlib.sha256()
-    for name in names:
-        if with_names:
+    def read() -> str:
+        digest = hashlib.sha256()
+        for name, file in zip(names, files, strict=True):
             digest.update(name.encode())
-        with (folder / name).open("rb") as handle:
-            while chunk := handle.read(1 << 20):
-                digest.update(chunk)
-    found = digest.hexdigest()
-    after = tuple((name if with_names else "", _identity(folder / name)) for name in names)
-    if before == after and all(_is_settled(identity) for _, identity in before):
-        _known[before] = found
-    return found
+            with file.open("rb") as handle:
+                while chunk := handle.read(1 << 20):
+                    digest.update(chunk)
+        return digest.hexdigest()
 
-
-def _identity(file: Path) -> Identity:
-    """Which file it is, and in which state: device, inode, size, mtime_ns, ctime_ns."""
-    found = file.stat()
-    if not stat.S_ISREG(found.st_mode):  # a pipe, say, at which a reader would wait for ever
-        raise OSError(0, "no regular file", str(file))
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _is_settled(identity: Identity) -> bool:
-    return max(identity[3:]) < time.time_ns() - _SETTLED
+    return digests.remembered(files, f"weights {names}", read)
 
 
 def _names(folder: Path, above: str = "") -> Iterator[str]:

@@ -9,17 +9,35 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import ResourceError
+from rbench.resources.places import nltk_package
 
 VERSION = 1
 
 Tags = list[tuple[str, str]]
 
 
+_read: dict[str, tuple[str, str]] = {}
+
+
+def corpus(package: str) -> Any:
+    """NLTK's reader of one of its corpora.
+
+    NLTK opens each once in a process. It is opened anew where the package lies elsewhere, or holds something else, than
+    when it was last asked for here. ResourceError where it is missing.
+    """
+    import nltk.corpus
+
+    reader, there = getattr(nltk.corpus, package), nltk_package(package)
+    if _read.get(package) != there:
+        reader._unload()
+        _read[package] = there
+    reader.ensure_loaded()
+    return reader
+
+
 def wordnet_synonyms() -> Callable[[str], list[str]]:
     """All one-word lemma names of all synsets of a word, itself left out, sorted: what TextAttack's PWWS swaps in."""
-    from nltk.corpus import wordnet
-
-    wordnet.ensure_loaded()
+    wordnet = corpus("wordnet")
 
     @cache
     def synonyms(word: str) -> tuple[str, ...]:
@@ -109,6 +127,4 @@ class NltkTagger:
 
 def nltk_stopwords() -> frozenset[str]:
     """NLTK's English stop words."""
-    from nltk.corpus import stopwords
-
-    return frozenset(stopwords.words("english"))
+    return frozenset(corpus("stopwords").words("english"))

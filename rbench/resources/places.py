@@ -74,7 +74,7 @@ def _content_of(pointer: Any, name: str) -> str:
             return hashlib.sha256(file.read()).hexdigest()
 
     archive = getattr(pointer, "zipfile", None)
-    return digests.remembered(Path(archive.filename if archive is not None else pointer.path), name, read)
+    return digests.remembered([Path(archive.filename if archive is not None else pointer.path)], name, read)
 
 
 def _nltk_remedy(package: str, error: Exception) -> str:

