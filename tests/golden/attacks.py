@@ -10,7 +10,7 @@ from typing import Any
 from rbench import attack
 from rbench.attack.run import seed_all
 from rbench.registry import load_module
-from rbench.spec import TaskSpec, content_key
+from rbench.spec import TaskSpec
 from tests.attack import world as attacking
 from tests.golden import world
 from tests.golden.case import Case, Value
@@ -88,11 +88,6 @@ def change(before: list[str], after: list[str]) -> str:
     if len(before) != len(after):
         return " ".join(after)
     return ", ".join(f"{i} {new}" for i, (old, new) in enumerate(zip(before, after, strict=True)) if new != old)
-
-
-def stands_for(path: Path) -> str:
-    """A recipe's content, which is in keys as it is: in place of a VERSION."""
-    return content_key(attacking.spec(path.stem))
 
 
 def cases() -> list[Case]:
