@@ -63,6 +63,8 @@ def test_every_step_is_upstreams(given: Any, steps: list[tuple[int, str]]) -> No
             break
         before, ours = ours, ours.replace_word_at_index(index, word)
         assert isinstance(ours, LeanText)
+        if AttackedText.SPLIT_TOKEN in before.text + ours.text:  # upstream's comes apart: see test_hostile.py
+            break
         assert facts(ours) == facts(theirs)
         assert ours.all_words_diff(before) == theirs.all_words_diff(theirs.attack_attrs["previous_attacked_text"])
         assert ours.attack_attrs["previous_attacked_text"] is before
