@@ -259,3 +259,14 @@ def test_a_suite_may_change_options_of_an_added_objective(mine: Path, suite: Pat
     suite.write_text(SUITE.replace("[mine]", "[{mine: {strength: 2.0}}]"))
     (job,) = (job for job in api.plan(suite, options(mine)).jobs if isinstance(job.spec, PretrainJob))
     assert job.spec.encoder.train is not None and job.spec.encoder.train.options == {"strength": 2.0}
+
+
+def test_an_attack_that_ends_its_process_fails_its_job_and_the_run_goes_on(mine: Path, suite: Path) -> None:
+    ends = ATTACK.replace("    from textattack import Attack\n", "    import os\n\n    os._exit(7)\n", 1)
+    (mine / "attacks" / "ending.py").write_text(ends)
+    suite.write_text(SUITE.replace("attacks: [nothing]", "attacks: [ending, nothing]"))
+    result = api.run(suite, options(mine, workers=1))
+    assert [record.job.parts[-1] for record in result.failed] == ["ending"]
+    assert "exit code 7" in str(result.failed[0].error) and "ending.py" in str(result.failed[0].error)
+    done = {record.job.parts[-1] for record in Store(result.run).records() if record.status == "complete"}
+    assert "nothing" in done

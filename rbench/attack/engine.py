@@ -52,6 +52,8 @@ class Cell:
     """Where they lie; the attack is refused others."""
     digest: str | None = None
     """sha256 of the Python file's source as it was when the run was planned."""
+    foreign: bool = False
+    """Whether the file is a user's, and not one of rbench's own."""
 
 
 class Engine:

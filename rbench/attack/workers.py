@@ -22,7 +22,6 @@ from typing import Any
 from rbench import processes
 from rbench.attack.engine import POOLED, Cell, Engine, How
 from rbench.errors import JobError, RbenchError
-from rbench.registry import Registry
 from rbench.spec import Outcome
 from rbench.tasks import Example
 
@@ -50,12 +49,6 @@ def sensible(device: str) -> int:
         return 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else MEMORY_EACH
     return max(1, min(cores(), MOST, memory // MEMORY_EACH))
-
-
-def foreign(cell: Cell) -> bool:
-    """Whether the attack of a cell is a Python file that did not come with rbench."""
-    bundled = (root.folder.resolve() for root in Registry().folders("attacks") if root.origin == "rbench")
-    return cell.path is not None and cell.path.resolve().parent not in bundled
 
 
 class Workers:
@@ -98,7 +91,7 @@ class Workers:
         """
         todo = deque(examples)
         enough = self.count > 1 and len(todo) > FEW
-        if not self._others and not (todo and (enough or foreign(cell))):
+        if not self._others and not (todo and (enough or cell.foreign)):
             yield from self._here.run(cell, todo)
             return
         try:
@@ -130,7 +123,7 @@ class Workers:
         pooled = max(1, min(at_once, len(todo) // (ROUNDS * self.count)))
         todo = deque(sorted(todo, key=_length, reverse=True))  # the longest first: the last ones end together
         for worker in self._others:
-            worker.file = cell.path if foreign(cell) else None
+            worker.file = cell.path if cell.foreign else None
             worker.send((cell, pooled))
             worker.last_sent = False
         for _ in range(pooled + (AHEAD if len(todo) > ROUNDS * self.count else 0)):

@@ -112,6 +112,7 @@ def _cell(job: Job, spec: AttackJob, context: Context, inputs: Inputs) -> Any:
         resources=context.resources,
         places=tuple(sorted(places.items())),
         digest=module.digest if module is not None else None,
+        foreign=module is not None and not module.bundled,
     )
 
 

@@ -282,7 +282,7 @@ def own(cell: attack.Cell, folder: Path, action: str, building: str = "pass") ->
     """The cell with a user's own attack."""
     path = folder / "own.py"
     path.write_text(OWN.format(action=action, building=building))
-    return attack.Cell(**(vars(cell) | {"spec": AttackSpec(name="own"), "path": path}))
+    return attack.Cell(**(vars(cell) | {"spec": AttackSpec(name="own"), "path": path, "foreign": True}))
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -301,9 +301,13 @@ def test_an_attack_of_ones_own_that_ends_its_process_ends_its_job_alone(
         assert workers.backend(cell) == "torch"
 
 
-def test_attacks_of_rbench_stay_in_this_process_where_one_is_asked_for(cell: attack.Cell, tmp_path: Path) -> None:
-    bundled = attack.Cell(**(vars(cell) | {"path": world.ROOT / "attacks" / "geometry.py"}))
-    assert [module.foreign(c) for c in (cell, bundled, own(cell, tmp_path, "pass"))] == [False, False, True]
+def test_attacks_of_rbench_stay_in_this_process_where_one_is_asked_for(
+    cell: attack.Cell, examples: list[Example], tmp_path: Path
+) -> None:
+    bundled = attack.Cell(**(vars(own(cell, tmp_path, "pass")) | {"foreign": False}))
+    with attack.Workers(1, HOW) as workers:
+        assert len(list(workers.run(cell, examples[:1]))) == len(list(workers.run(bundled, examples[:1]))) == 1
+        assert not workers.started
 
 
 def test_nothing_to_do_starts_no_process(cell: attack.Cell, tmp_path: Path) -> None:
