@@ -11,18 +11,18 @@ import typer
 from rich.text import Text
 
 from rbench.cli.console import print_table, say, tell
+from rbench.cli.keeping_verbs import KEEP
 from rbench.cli.verbs import FAILED, app, verb
 
 if TYPE_CHECKING:
     from rbench.cache.inventory import Item
 
-KEEP_HOUSE = "Keep house"
 
 cache = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 app.add_typer(
     cache,
     name="cache",
-    rich_help_panel=KEEP_HOUSE,
+    rich_help_panel=KEEP,
     short_help="List, check and prune trained weights.",
     help="List, check and prune trained weights.\n\n"
     "Encoders and fine-tuned classifiers (victims) are kept in a folder that all runs share: RBENCH_CACHE, or "

@@ -28,6 +28,8 @@ def verify(run: a.RunArgument) -> None:
     for finding in found.findings:
         say(f"{'damaged' if finding.damage else 'note'}: {finding.text}")
     say(f"{sum(found.counts.values())} jobs: {', '.join(f'{n} {state}' for state, n in found.counts.items())}")
+    if found.counts["cannot be verified"]:
+        say("Those that cannot be verified have no digest of their outcomes: they were made before records held one.")
     if found.damaged:
         raise typer.Exit(FAILED)
 

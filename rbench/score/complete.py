@@ -35,7 +35,7 @@ def _untallied(record: Record) -> str | None:
         return str(error)
     except (ValueError, ArithmeticError, TypeError):
         return impossible
-    n = tally.total + tally.errored
+    n = tally.total + tally.errored + tally.wordless
     if record.outcomes is not None and record.outcomes.n != n:
         return f"the record of {record.job.name} counts {n} examples and is of {record.outcomes.n} outcomes."
     return None

@@ -39,6 +39,7 @@ def test_verify_prints_a_line_a_finding(shell: Shell, monkeypatch: pytest.Monkey
     assert result.stdout.splitlines() == [
         f"{'damaged' if damage else 'note'}: a file: what and remedy",
         "6 jobs: 2 verified, 1 cannot be verified, 0 damaged, 3 not done",
+        "Those that cannot be verified have no digest of their outcomes: they were made before records held one.",
     ]
 
 

@@ -139,7 +139,7 @@ def test_a_dense_module_of_others_is_read_where_it_is_linear(
         ours = encoders.load(spec(), tmp_path / "st")
         np.testing.assert_allclose(ours.encode(TEXTS), theirs.encode(TEXTS), atol=1e-5)
     else:
-        with pytest.raises(ResourceError, match="asks for Dense"):
+        with pytest.raises(ResourceError, match="asks for a Dense with an activation"):
             encoders.load(spec(), tmp_path / "st")
 
 

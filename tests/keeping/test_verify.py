@@ -16,6 +16,7 @@ from rbench.cli import app
 from rbench.errors import StoreError
 from rbench.score import attack_counts, attack_scores
 from rbench.spec import AttackJob, Job, Record
+from rbench.standing import standing
 from rbench.store import Store
 from rbench.verify import verify
 from tests.keeping.conftest import World
@@ -229,3 +230,23 @@ def test_nothing_committed_is_damaged(run: Path) -> None:
     assert not found.damaged, found.findings
     attacks = sum(isinstance(job.spec, AttackJob) for job in Store(run).plan().jobs)  # type: ignore[union-attr]
     assert found.counts["cannot be verified"] >= attacks > 0 or not attacks
+
+
+def test_texts_without_words_are_among_what_a_record_is_of(tmp_path: Path) -> None:
+    """They are in no rate, but they have outcomes: the record is whole with them, and not without."""
+    store, plan = Store(tmp_path / "run"), make_plan(make_suite(seeds=(0,)))
+    job = plan.jobs[0]
+    outcomes = [
+        outcome.model_copy(update={"skip_reason": "no words"}) if outcome.status == "skipped" else outcome
+        for outcome in make_outcomes(job)
+    ]
+    record = make_record(job, outcomes)
+    assert record.counts["wordless"] > 0 and record.counts["errored"] + record.counts["succeeded"] > 0
+    store.write_plan(plan)
+    digest = store.write_outcomes(job, outcomes)
+    store.write_record(record.model_copy(update={"outcomes": digest}))
+    assert standing(store, plan).done == {job.key}
+    assert verify(store.root).counts["verified"] == 1 and not verify(store.root).findings
+    less = record.counts | {"wordless": record.counts["wordless"] - 1}
+    store.write_record(record.model_copy(update={"outcomes": digest, "counts": less}))
+    assert not standing(store, plan).done and verify(store.root).counts["damaged"] == 1
