@@ -1,4 +1,5 @@
-"""The Geometry search as its pseudocode has it, one text, one word and one candidate at a time: what `geometry.py` is
+"""The Geometry search as its pseudocode has it, one text, one word and one candidate at a time: what
+`rbench/substitution/batched.py` is
 measured against."""
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rbench.geometry import at_most, spans_of
+from rbench.substitution.batched import at_most, spans_of
 
 
 class Plain:

@@ -30,13 +30,13 @@ import torch
 from stock import build_stock, stock
 
 from rbench import attack, load
-from rbench.cache import weights_hash
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
-from rbench.registry import Registry
+from rbench.load.registry import Registry
+from rbench.load.search_path import search_path
 from rbench.resources import Resources
-from rbench.search_path import search_path
 from rbench.spec import Choice, Outcome, ResourceChoice
+from rbench.storage.weights import weights_hash
 from rbench.tasks import Example, open_task
 
 RECIPES = ("textfooler", "textbugger", "pwws", "bae", "bertattack")

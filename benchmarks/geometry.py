@@ -3,8 +3,8 @@
     python benchmarks/geometry.py --models DIR --data DIR --out benchmarks/results/geometry.json
 
 speed    the same texts, --rounds times in turn, all three ways warm, with nothing remembered from one to the next:
-         batched  `rbench.geometry`, --batch texts a call
-         alone    `rbench.geometry`, one text a call
+         batched  `rbench.substitution.batched`, --batch texts a call
+         alone    `rbench.substitution.batched`, one text a call
          plain    Algorithm 1 as it is printed, one text, one word and one candidate at a time, with the models of
                   transformers and torch.autograd as they come: what there is without this code
          `alone` and `plain` do the first --some texts. Says how many of theirs end with the same words.
@@ -44,14 +44,15 @@ from scaling import matmul
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from rbench import geometry, load
+from rbench import load
 from rbench.attack.workers import cores
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.geometry import Geometry, Swapped, at_most, spans_of
-from rbench.registry import Registry
+from rbench.load.registry import Registry
+from rbench.load.search_path import search_path
 from rbench.resources import Resources
-from rbench.search_path import search_path
 from rbench.spec import EncoderSpec, ResourceChoice, TrainSpec
+from rbench.substitution import batched as geometry
+from rbench.substitution.batched import Geometry, Swapped, at_most, spans_of
 from rbench.train import pretrain
 
 MIN_COSINE = 0.5

@@ -38,11 +38,11 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import bootstrap
 
-from rbench.cache import WeightCache, default_cache
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
 from rbench.spec import AttackJob, Job, Outcome
-from rbench.store import Store
+from rbench.storage.runs import Store
+from rbench.storage.weights import WeightCache, default_cache
 
 DRAWS = 9999
 BATCH = 64

@@ -27,15 +27,16 @@ import torch
 from equality import RECIPES, processor, versions
 from throughput import limited, measured
 
-from rbench import attack, load, located
+from rbench import attack, load
 from rbench.attack.engine import Engine
 from rbench.attack.workers import cores
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.inference import Network, backends
-from rbench.registry import Registry
+from rbench.load.registry import Registry
+from rbench.load.search_path import search_path
 from rbench.resources import locate
-from rbench.search_path import search_path
 from rbench.spec import Choice, ResourceChoice
+from rbench.system import located
 from rbench.tasks import Example, open_task
 
 SIZES = (50, 100, 200, 400)

@@ -38,14 +38,15 @@ import torch
 from equality import RECIPES, StockAttack, processor, versions
 from stock import build_stock, stock
 
-from rbench import attack, load, located
+from rbench import attack, load
 from rbench.attack.workers import cores
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
-from rbench.registry import Registry
+from rbench.load.registry import Registry
+from rbench.load.search_path import search_path
 from rbench.resources import Resources, locate
-from rbench.search_path import search_path
 from rbench.spec import Choice, Outcome, ResourceChoice, TaskSpec
+from rbench.system import located
 from rbench.tasks import Example, open_task
 
 

@@ -13,7 +13,7 @@ import pytest
 from rbench import attack, load
 from rbench.attack.blueprint import blueprint, parts
 from rbench.attack.build import recipe_class
-from rbench.registry import Registry
+from rbench.load.registry import Registry
 from rbench.resources import Resources
 from rbench.spec import AttackSpec
 from tests.attack import world

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from rbench import api, mini
-from rbench.cache import WeightCache, default_cache
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import ResourceError
-from rbench.prepare import Options, prepare
+from rbench.plan.prepare import Options, prepare
 from rbench.score import contrast_scores, judged
 from rbench.spec import ContrastJob, EvaluateJob, Job, Plan, Record
-from rbench.store import Store
+from rbench.storage.runs import Store
+from rbench.storage.weights import WeightCache, default_cache
 from tests import tiny
 
 TASK = """\

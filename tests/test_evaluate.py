@@ -12,13 +12,13 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 from rbench import api, mini
-from rbench.cache import WeightCache, default_cache
 from rbench.errors import ResourceError
 from rbench.load import load
-from rbench.prepare import Options, prepare
-from rbench.registry import Registry
+from rbench.load.registry import Registry
+from rbench.plan.prepare import Options, prepare
 from rbench.spec import Job, Plan, PretrainJob
-from rbench.store import Store
+from rbench.storage.runs import Store
+from rbench.storage.weights import WeightCache, default_cache
 from tests import tiny
 
 SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"

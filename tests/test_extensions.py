@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from rbench import api
-from rbench.api import run_prepared
+from rbench.api.run import run_prepared
 from rbench.errors import JobError, SuiteError
 from rbench.load import load_attack
-from rbench.prepare import prepare
+from rbench.load.registry import Registry
+from rbench.plan.prepare import prepare
 from rbench.progress import Silent
-from rbench.registry import Registry
 from rbench.spec import PretrainJob
-from rbench.store import Store
+from rbench.storage.runs import Store
 from tests import tiny
 
 OBJECTIVE = '''

@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 from rbench import api
 from rbench.cli import app
-from rbench.registry import KINDS, Registry
+from rbench.load.registry import KINDS, Registry
 from rbench.spec import AttackJob, BuildJob, Record
-from rbench.store import Store
+from rbench.storage.runs import Store
 from tests import tiny
 
 DOCS = Path(__file__).parents[1] / "docs"

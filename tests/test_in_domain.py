@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from rbench import api, mini
-from rbench.cache import WeightCache, default_cache
+from rbench.api.train import train
 from rbench.errors import PlanError
-from rbench.prepare import Options, prepare
-from rbench.store import Store
-from rbench.training import train
+from rbench.plan.prepare import Options, prepare
+from rbench.storage.runs import Store
+from rbench.storage.weights import WeightCache, default_cache
 
 SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"
 TOY = f"architecture: {SMALL}\npooling: mean\ntrain: {{objective: mlm, data: in-domain, steps: 2, batch_size: 16}}\n"

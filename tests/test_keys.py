@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rbench import load as loading
-from rbench.plan import Facts, make_plan
-from rbench.registry import Registry
+from rbench.load.registry import Registry
+from rbench.plan.planner import Facts, make_plan
 from rbench.spec import (
     AttackJob,
     AttackSpec,

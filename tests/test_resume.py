@@ -15,7 +15,7 @@ import pytest
 
 from rbench import api
 from rbench.spec import AttackJob
-from rbench.store import Store
+from rbench.storage.runs import Store
 
 SUITE = """\
 name: small

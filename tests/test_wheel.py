@@ -32,7 +32,7 @@ def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:
     for kind in ("tasks", "encoders", "resources", "contrast", "mini/lexicon"):
         files = list((ROOT / "rbench" / kind).glob("*.yaml"))
         assert {f"rbench/{kind}/{file.name}" for file in files} <= names
-    assert {"rbench/py.typed", "rbench/train/card.md.jinja"} <= names
+    assert {"rbench/py.typed", "rbench/publish/card.md.jinja"} <= names
     assert not [name for name in names if name.startswith(("tests/", "results/", "benchmarks/"))]
     assert wheel.stat().st_size < 2_000_000
 

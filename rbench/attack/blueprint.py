@@ -13,10 +13,10 @@ from textattack import Attack
 from textattack.transformations import CompositeTransformation
 
 from rbench.attack.binding import binding
+from rbench.encoders.vectors import WordVectors
 from rbench.errors import SuiteError
-from rbench.registry import unknown
+from rbench.load.registry import unknown
 from rbench.spec import AttackSpec, ResourceKind
-from rbench.vectors import WordVectors
 
 VERSION = 1
 USES = ("attack.binding",)

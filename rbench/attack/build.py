@@ -20,8 +20,8 @@ from rbench.attack.blueprint import arguments, blueprint
 from rbench.attack.constraints import foreseen, suite_constraints
 from rbench.attack.lean import lean
 from rbench.errors import SuiteError
-from rbench.modules import open_source
-from rbench.registry import load_module, unknown
+from rbench.load.code import open_source
+from rbench.load.registry import load_module, unknown
 from rbench.spec import AttackSpec, ResourceKind, TaskSpec
 
 VERSION = 1

@@ -24,8 +24,8 @@ from textattack.shared.utils import is_one_word
 from textattack.transformations import WordSwapHomoglyphSwap as _WordSwapHomoglyphSwap
 from textattack.transformations import WordSwapWordNet as _WordSwapWordNet
 
+from rbench.encoders.vectors import WordVectors
 from rbench.errors import ResourceError
-from rbench.vectors import WordVectors
 
 VERSION = 1
 USES = ()

@@ -12,7 +12,7 @@ from textattack.constraints.pre_transformation import InputColumnModification
 from textattack.transformations import WordSwapMaskedLM
 
 from rbench.errors import SuiteError
-from rbench.registry import nearest
+from rbench.load.registry import nearest
 from rbench.spec import AttackSpec, TaskSpec
 
 VERSION = 1

@@ -12,9 +12,9 @@ from rbench.attack.run import Oracle, run
 from rbench.attack.victim import Victim
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.inference import backends
-from rbench.located import Located, Watch
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec
+from rbench.system.located import Located, Watch
 from rbench.tasks import Example
 
 POOLED = {"cpu": 4, "cuda": 64}

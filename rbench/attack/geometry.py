@@ -2,7 +2,7 @@
 
 "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models", sections
 3.3 and 4.3, Algorithm 1 with the cross-entropy loss of the true label. A white-box attack: it needs the victim's
-gradients. The search itself is `rbench.wordswap.search`; here are the loss and what a query is.
+gradients. The search itself is `rbench.substitution.search.search`; here are the loss and what a query is.
 
 Cross-entropy is log(1 + exp(m)) with m the log-odds against the true label y, m = logsumexp(l_k, k != y) - l_y, so its
 gradients are those of m times sigmoid(m) > 0. Gradients of m are used: the direction of v_z and the order of the words
@@ -29,7 +29,17 @@ from rbench.attack.gradients import Labelled, at_logits
 from rbench.attack.substitutes import WordSwapMaskedWords, substitution_attack, swaps, word_spans
 from rbench.errors import JobError
 from rbench.inference import rows_of
-from rbench.wordswap import Gradients, Projection, Scores, Sentence, Slot, Words, pieces_to_words, search, word_norms
+from rbench.substitution.search import (
+    Gradients,
+    Projection,
+    Scores,
+    Sentence,
+    Slot,
+    Words,
+    pieces_to_words,
+    search,
+    word_norms,
+)
 
 VERSION = 1
 
@@ -78,7 +88,7 @@ class VictimGradients:
 
 
 class GeometrySearch(SearchMethod):  # type: ignore[misc]
-    """`rbench.wordswap.search` on one text, against the victim behind the goal function.
+    """`rbench.substitution.search.search` on one text, against the victim behind the goal function.
 
     Queries are counted honestly: one for each candidate text scored (through the goal function) and one for each
     gradient pass, which is a forward pass of the victim too, with the backward pass thrown in. Under a query budget a
@@ -180,7 +190,7 @@ class _Example:
 def build(
     victim: Any, resources: Any, *, max_words: int, projection: Projection, accept_flip: bool, **candidates: Any
 ) -> Attack:
-    """The attack of `attacks/geometry.py`; `candidates` are the options of `rbench.resources.masked_words`."""
+    """The attack of `attacks/geometry.py`; `candidates` are the options of `rbench.substitution.candidates`."""
     transformation = swaps(resources, **candidates)
     method = GeometrySearch(
         VictimGradients(victim), transformation, max_words=max_words, projection=projection, accept_flip=accept_flip

@@ -14,8 +14,8 @@ from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
-from rbench.resources.masked_words import MaskedWords
-from rbench.wordswap import Span
+from rbench.substitution.candidates import MaskedWords
+from rbench.substitution.search import Span
 
 VERSION = 1
 
@@ -33,7 +33,7 @@ def word_spans(text: AttackedText) -> list[Span]:
 
 
 class WordSwapMaskedWords(WordSwap):  # type: ignore[misc]
-    """Replaces a word by each of its candidates (`rbench.resources.masked_words`).
+    """Replaces a word by each of its candidates (`rbench.substitution.candidates`).
 
     The masked language model reads all columns as one text, as it does in TextAttack's own transformations.
     """

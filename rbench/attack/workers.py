@@ -19,10 +19,10 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from rbench import processes
 from rbench.attack.engine import POOLED, Cell, Engine, How
 from rbench.errors import JobError, RbenchError
 from rbench.spec import Outcome
+from rbench.system import processes
 from rbench.tasks import Example
 
 log = logging.getLogger("rbench")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from rbench import modules
+from rbench.load import code
 from rbench.spec import Outcome, Score
 
 
@@ -24,4 +24,4 @@ class Built:
 
 def thing(name: str) -> ModuleType:
     """The module of a thing to build that is installed; SuiteError where there is none."""
-    return modules.find("build", name).open()
+    return code.find("build", name).open()

@@ -91,7 +91,7 @@ def _made(model: Any, texts: list[str]) -> tuple[list[str], dict[str, float]]:
 
 
 def _outcome(example: Example, made: tuple[str, ...]) -> Outcome:
-    from rbench.geometry import spans_of
+    from rbench.substitution.batched import spans_of
 
     def words(columns: tuple[str, ...]) -> list[str]:
         return [columns[column][start:end] for column, start, end in spans_of(columns)]

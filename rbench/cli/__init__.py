@@ -1,5 +1,5 @@
 """The command line: one short function a verb. It parses and prints; all work is done by `rbench.api` (that of
-`rbench cache` by `rbench.housekeeping`).
+`rbench cache` by `rbench.api.housekeeping`).
 
 Nothing heavy is imported until a verb needs it, so that `rbench --help` answers at once.
 """

@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from rbench.registry import KINDS, unknown
+from rbench.load.registry import KINDS, unknown
 from rbench.spec import Metric, Pick, TableSpec
 
 WHAT, WHERE, HOW = "What to run", "Where things are", "How to run"

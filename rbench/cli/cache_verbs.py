@@ -15,7 +15,7 @@ from rbench.cli.keeping_verbs import KEEP
 from rbench.cli.verbs import FAILED, app, verb
 
 if TYPE_CHECKING:
-    from rbench.cache.inventory import Item
+    from rbench.storage.weights.inventory import Item
 
 
 cache = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -39,7 +39,7 @@ def list_() -> None:
     An encoder or a victim (a fine-tuned classifier) is called by the job that made it. Their last use is when they
     were last made or asked for; that of anything else is when it was last written.
     """
-    from rbench import housekeeping
+    from rbench.api import housekeeping
 
     found = housekeeping.cached()
     if not found.items:
@@ -55,7 +55,7 @@ def list_() -> None:
 
 
 def _duration(text: str | None) -> float | None:
-    from rbench.cache.prune import seconds
+    from rbench.storage.weights.prune import seconds
 
     try:
         return None if text is None else seconds(text)
@@ -95,7 +95,7 @@ def prune(
 
     What a living process works with stays, and so does everything outside the cache folder.
     """
-    from rbench import housekeeping
+    from rbench.api import housekeeping
 
     if yes and dry_run:
         raise typer.BadParameter("say one of --yes and --dry-run, not both", param_hint="--yes")
@@ -121,7 +121,7 @@ def verify() -> None:
     Every file of every encoder and victim is compared with what was written. Ends with 1 if one of them cannot be
     trusted. A run checks the weights that it uses by itself.
     """
-    from rbench import housekeeping
+    from rbench.api import housekeeping
 
     found = housekeeping.verify()
     for item, wrong in found.bad:

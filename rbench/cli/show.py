@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from rbench.cli.console import print_table, say, tell
-from rbench.registry import KINDS
+from rbench.load.registry import KINDS
 from rbench.spec import AttackJob, ContrastJob, EvaluateJob
 
 if TYPE_CHECKING:

@@ -168,8 +168,8 @@ def export(
 
 def _told_apart(values: list[str], include: list[Path] | None) -> tuple[str | None, list[Path]]:
     """The corpus among the values of --data, and the folders to search; a corpus's name wins over a folder's."""
-    from rbench.registry import Registry
-    from rbench.search_path import search_path
+    from rbench.load.registry import Registry
+    from rbench.load.search_path import search_path
 
     known = Registry(search_path(include or (), "RBENCH_INCLUDE")).names("tasks")
     folders = [value for value in values if value not in known and Path(value).is_dir()]

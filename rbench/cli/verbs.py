@@ -15,8 +15,8 @@ import rbench
 from rbench.cli import arguments as a
 from rbench.cli.console import log_to_stderr, say, tell
 from rbench.errors import RbenchError
-from rbench.registry import KINDS
-from rbench.search_path import search_path
+from rbench.load.registry import KINDS
+from rbench.load.search_path import search_path
 
 if TYPE_CHECKING:
     from rbench import api
@@ -282,7 +282,7 @@ def attack(
     from rbench.cli import diffs
     from rbench.cli.bars import watching
     from rbench.load import load_task
-    from rbench.registry import Registry
+    from rbench.load.registry import Registry
 
     chosen = [f"resources={resources}"] if resources is not None else []
     options = options_of(None, [*chosen, *(overrides or ())], data, models, include, device)
@@ -314,7 +314,7 @@ def list_(
     from rbench import api
     from rbench.cli import show
     from rbench.load import catalogue, recipes
-    from rbench.registry import Registry
+    from rbench.load.registry import Registry
 
     registry = Registry(search_path(include or (), "RBENCH_INCLUDE"))
     if kind is None:

@@ -6,12 +6,13 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from rbench import digests, hub
+from rbench import hub
 from rbench.encoders.modules import modules
+from rbench.encoders.vectors import vector_files
 from rbench.errors import ResourceError
-from rbench.located import Located
 from rbench.spec import EncoderSpec
-from rbench.vectors import vector_files
+from rbench.system import digests
+from rbench.system.located import Located
 
 TOKENIZER_FILES = (
     "tokenizer.json",

@@ -18,8 +18,8 @@ from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedMode
 from transformers.modeling_outputs import BaseModelOutput
 
 from rbench.encoders.locate import EMBEDDED
+from rbench.encoders.vectors import Floats, read_vectors
 from rbench.errors import ResourceError
-from rbench.vectors import Floats, read_vectors
 
 VERSION = 1
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
-from rbench import modules
 from rbench.finetune._data import sample_split
+from rbench.load import code
 
 __all__ = ["Progress", "sample_split", "strategy"]
 
@@ -25,4 +25,4 @@ Progress = Callable[[int, int, str], None]
 
 def strategy(name: str) -> ModuleType:
     """The module of a strategy that is installed; SuiteError where there is none."""
-    return modules.find("finetune", name).open()
+    return code.find("finetune", name).open()

@@ -14,7 +14,7 @@ from torch import Tensor
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.finetune._data import gold
 from rbench.finetune.adversarial import Options
-from rbench.geometry import Geometry, Swapped, at_most
+from rbench.substitution.batched import Geometry, Swapped, at_most
 from rbench.tasks import Example
 
 VERSION = 1

@@ -11,13 +11,13 @@ from typing import Any, Literal
 import transformers
 from accelerate.utils import patch_environment
 
-from rbench import scratch
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.finetune import Progress
 from rbench.finetune._data import collator, encode_split
 from rbench.spec import Training
+from rbench.system import scratch
 from rbench.tasks import TaskData
 
 VERSION = 1

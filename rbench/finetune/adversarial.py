@@ -2,8 +2,8 @@
 
 "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models", section 4.4
 and appendix F. After `clean_epochs` epochs on clean examples come `epochs` adversarial ones. In these, N examples of a
-batch become 2N: the examples, and the same with words replaced by the Geometry search (`rbench.geometry`), under the
-same labels; the loss is the mean cross-entropy over all.
+batch become 2N: the examples, and the same with words replaced by the Geometry search (`rbench.substitution.batched`),
+under the same labels; the loss is the mean cross-entropy over all.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def run(
     from rbench.finetune._data import training_sample
     from rbench.finetune._hardening import Hardening, Tally
     from rbench.finetune._tuning import tune
-    from rbench.geometry import Geometry
+    from rbench.substitution.batched import Geometry
 
     geometry = Geometry.of(
         resources,

@@ -11,8 +11,8 @@ from rbench.load.entries import Entries
 from rbench.load.modules import checked
 from rbench.load.places import Located, Problems
 from rbench.load.recipes import recipes
+from rbench.load.registry import Registry
 from rbench.load.suite import Loaded, find_suite, load, load_mapping
-from rbench.registry import Registry
 from rbench.spec import AttackSpec, Choice, ContrastSpec, EncoderSpec, ResourceChoice, ResourceProfile, TaskSpec
 
 __all__ = [

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 from rbench.load.check import check
+from rbench.load.code import Module
 from rbench.load.files import Files
 from rbench.load.modules import Modules
 from rbench.load.places import Located, Problems, shown
 from rbench.load.recipes import recipes
-from rbench.modules import Module
-from rbench.registry import Registry, nearest, unknown
+from rbench.load.registry import Registry, nearest, unknown
 from rbench.spec import AttackSpec
 
 _ATTACK_FIELDS = ("max_words", "query_budget")

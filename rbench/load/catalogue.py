@@ -8,10 +8,10 @@ from pathlib import Path
 from types import ModuleType
 
 from rbench.errors import SuiteError
+from rbench.load.code import find
 from rbench.load.modules import checked
 from rbench.load.places import Problems, read, shown
-from rbench.modules import find
-from rbench.registry import Kind, Registry
+from rbench.load.registry import Kind, Registry
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from rbench.load.places import Located, Problems, Where, describe
-from rbench.registry import unknown
+from rbench.load.registry import unknown
 
 Model = TypeVar("Model", bound=BaseModel)
 

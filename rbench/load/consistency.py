@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, items
 from rbench.load.places import Located, Problems, describe
-from rbench.registry import unknown
+from rbench.load.registry import unknown
 from rbench.spec import CONTRAST, Evaluation, EvaluationMetric, Training
 
 

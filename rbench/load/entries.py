@@ -13,7 +13,7 @@ from rbench.load.check import check
 from rbench.load.files import Files
 from rbench.load.modules import Modules
 from rbench.load.places import Located, Problems, Where, read
-from rbench.registry import Registry, unknown
+from rbench.load.registry import Registry, unknown
 from rbench.spec import (
     CONTRAST,
     IN_DOMAIN,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rbench.errors import SuiteError
 from rbench.load.places import Located, Problems, read
-from rbench.registry import Kind, Registry
+from rbench.load.registry import Kind, Registry
 
 
 class Files:

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from rbench.errors import SuiteError
 from rbench.load.check import check
+from rbench.load.code import Module, find
 from rbench.load.places import Located, Problems, shown
-from rbench.modules import Module, find
-from rbench.registry import KINDS, Kind, Registry, unknown
+from rbench.load.registry import KINDS, Kind, Registry, unknown
 from rbench.spec import RESOURCE_KINDS, ResourceKind
 
 EXPORTS: dict[Kind, tuple[str, ...]] = {

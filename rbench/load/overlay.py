@@ -8,7 +8,7 @@ from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.consistency import check_purpose
 from rbench.load.places import Located, Problems, describe, parse
-from rbench.registry import unknown
+from rbench.load.registry import unknown
 from rbench.spec import Suite
 
 _SETTABLE = frozenset(Suite.model_fields) - {"profiles"}

@@ -12,12 +12,12 @@ from typing import Any
 from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, names
+from rbench.load.code import Module
 from rbench.load.consistency import check_maps, check_purpose, check_repeats
 from rbench.load.entries import Entries
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of, refuse_not_yet
 from rbench.load.places import Located, Problems, read, shown
-from rbench.modules import Module
-from rbench.registry import Kind, Registry, unknown
+from rbench.load.registry import Kind, Registry, unknown
 from rbench.spec import (
     CLEAN,
     CONTRAST,

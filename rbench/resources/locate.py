@@ -11,15 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from rbench import digests
 from rbench.encoders.locate import fingerprint as encoder_fingerprint
 from rbench.encoders.locate import locate as find_encoder
+from rbench.encoders.vectors import COUNTERFITTED, vector_files
 from rbench.errors import ResourceError, SuiteError
-from rbench.located import Located
-from rbench.registry import unknown
+from rbench.load.registry import unknown
 from rbench.resources import places
 from rbench.spec import EncoderSpec, ResourceKind, ResourceProfile, Source
-from rbench.vectors import COUNTERFITTED, vector_files
+from rbench.system import digests
+from rbench.system.located import Located
 
 USE = "https://tfhub.dev/google/universal-sentence-encoder/3"
 """The version that TextAttack's recipes load."""

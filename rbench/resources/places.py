@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rbench import digests
 from rbench.errors import ResourceError
+from rbench.system import digests
 
 NLTK_FILES = {
     "wordnet": tuple(

@@ -8,16 +8,16 @@ from functools import cached_property
 from pathlib import Path
 
 from rbench.encoders.load import fetch
+from rbench.encoders.vectors import WordVectors, read_counterfitted, read_vectors
 from rbench.errors import ResourceError
 from rbench.inference.memo import Memo
-from rbench.located import Located, Watch, folder
 from rbench.resources import lexical
 from rbench.resources.locate import loader, locate
 from rbench.resources.masked_lm import MaskedLM
 from rbench.resources.sentences import Sentences, sentence_transformer, universal_sentence_encoder
 from rbench.resources.thesaurus import Thesaurus, open_thesaurus
 from rbench.spec import ResourceKind, ResourceProfile, Source
-from rbench.vectors import WordVectors, read_counterfitted, read_vectors
+from rbench.system.located import Located, Watch, folder
 
 
 class Resources:

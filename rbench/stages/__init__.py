@@ -14,12 +14,12 @@ import traceback
 from typing import Any
 
 import rbench
-from rbench import provenance
 from rbench.errors import RbenchError
 from rbench.spec import AttackJob, BuildJob, ContrastJob, FinetuneJob, Job, PretrainJob, Provenance, Record
 from rbench.stages import attacks, builds, evaluations, weights
 from rbench.stages.attacks import sample
 from rbench.stages.context import Context
+from rbench.storage import provenance
 
 log = logging.getLogger("rbench")
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from rbench import score
-from rbench.cache import weights_hash
 from rbench.errors import JobError
 from rbench.spec import AttackJob, Job, Outcome, Record, error_kind
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
+from rbench.storage.weights import weights_hash
 from rbench.tasks import Example
 
 TOLERATED = 0.1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rbench.cache import weights_hash
 from rbench.spec import BuildJob, Job, PretrainJob, Record
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs, own
+from rbench.storage.weights import weights_hash
 
 
 def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:

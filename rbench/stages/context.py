@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rbench.cache import WeightCache
 from rbench.errors import JobError
-from rbench.located import Places
-from rbench.modules import Module
+from rbench.load.code import Module
 from rbench.progress import Progress
 from rbench.spec import ContrastSpec, EncoderSpec, Plan, Provenance, ResourceProfile, Split, TaskSpec
-from rbench.store import Store
+from rbench.storage.runs import Store
+from rbench.storage.weights import WeightCache
+from rbench.system.located import Places
 from rbench.tasks import ContrastData, TaskData, open_contrast, open_task
 
 Source = Callable[..., Provenance]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from rbench import score
-from rbench.cache import weights_hash
 from rbench.errors import JobError
 from rbench.spec import ContrastJob, EvaluateJob, FinetuneJob, Job, Record
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
+from rbench.storage.weights import weights_hash
 
 
 def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> Record:
@@ -46,7 +46,7 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
 def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> Record:
     """Classify a contrast set with a victim, and store what it said of each text."""
     from rbench.encoders.classifier import EncoderClassifier
-    from rbench.evaluate import on_contrast
+    from rbench.stages.contrast import on_contrast
 
     (own,) = (one for one in context.contrast[spec.task.name] if one.name == spec.contrast.name)
     data = context.contrast_data(own, spec.task)

@@ -11,12 +11,12 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from rbench import located
-from rbench.cache import weights_hash
-from rbench.lineage import in_domain_for, registered_base, trained_root
-from rbench.located import Located, Watch
+from rbench.plan.lineage import in_domain_for, registered_base, trained_root
 from rbench.spec import IN_DOMAIN, EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile
 from rbench.stages.context import Context
+from rbench.storage.weights import weights_hash
+from rbench.system import located
+from rbench.system.located import Located, Watch
 
 
 def own(spec: PretrainJob, context: Context) -> EncoderSpec:

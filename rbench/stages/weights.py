@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rbench import cards, score
-from rbench.cache import weights_hash
-from rbench.plan import selected_by
+from rbench import score
+from rbench.plan.planner import selected_by
+from rbench.publish import cards
 from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.stages.context import Context, Source, changed
 from rbench.stages.inputs import Inputs, own
+from rbench.storage.weights import weights_hash
 
 
 def cached(

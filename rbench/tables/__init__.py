@@ -7,7 +7,7 @@ from typing import get_args
 from rbench.errors import StoreError
 from rbench.score import METRICS
 from rbench.spec import AttackMetric, EvaluationMetric, Metric, Pick
-from rbench.store import Store
+from rbench.storage.runs import Store
 from rbench.tables import contrast, evaluations, layouts, positives
 from rbench.tables.aggregate import grid
 from rbench.tables.by_task import by_task

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from rbench.errors import StoreError
 from rbench.score import Tally, spread
 from rbench.spec import CONTRAST, AttackJob, AttackMetric, ContrastJob, Job, Plan, Record, Score
-from rbench.standing import Standing, standing
-from rbench.store import Store
+from rbench.storage.runs import Store
+from rbench.storage.standing import Standing, standing
 
 
 @dataclass(frozen=True)

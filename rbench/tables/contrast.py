@@ -17,8 +17,8 @@ from typing import Any
 from rbench.errors import StoreError
 from rbench.score import mean_score
 from rbench.spec import ContrastJob, EvaluationMetric, Job, Plan, Record, Score
-from rbench.standing import Standing, standing
-from rbench.store import Store
+from rbench.storage.runs import Store
+from rbench.storage.standing import Standing, standing
 from rbench.tables.aggregate import in_order, plan_of
 from rbench.tables.columns import mark_best
 from rbench.tables.notes import missing, seeds, selected_steps, spanned

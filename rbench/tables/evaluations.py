@@ -15,8 +15,8 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.spec import EvaluateJob, EvaluationMetric, Job, Plan, Score
-from rbench.standing import Standing, standing
-from rbench.store import Store
+from rbench.storage.runs import Store
+from rbench.storage.standing import Standing, standing
 from rbench.tables.aggregate import in_order, plan_of
 from rbench.tables.columns import average, mark_best
 from rbench.tables.notes import missing, selected_steps

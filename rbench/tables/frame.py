@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from rbench.spec import AttackJob, Outcome
-from rbench.store import Store
+from rbench.storage.runs import Store
 from rbench.tables.aggregate import plan_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from rbench.score import SHARES
 from rbench.spec import AttackMetric, Job, Plan, PretrainJob, ResourceKind, Source
-from rbench.standing import Standing
+from rbench.storage.standing import Standing
 from rbench.tables.aggregate import Cell, Grid
 
 _NAMED = 8

@@ -8,8 +8,8 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.spec import BuildJob, Job, Outcome, Plan
-from rbench.standing import Standing, standing
-from rbench.store import Store
+from rbench.storage.runs import Store
+from rbench.storage.standing import Standing, standing
 from rbench.tables.aggregate import plan_of
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Marked, Number, Table

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rbench.errors import ResourceError
-from rbench.registry import nearest
+from rbench.load.registry import nearest
 from rbench.spec import TEXT_FILES
 from rbench.tasks.clean import Row
 

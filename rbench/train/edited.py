@@ -20,11 +20,11 @@ from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 
-from rbench.located import Located
 from rbench.resources import locate
 from rbench.resources.lexical import Tags, open_tagger
 from rbench.resources.thesaurus import Related, Thesaurus, check, open_thesaurus
 from rbench.spec import ResourceKind, ResourceProfile
+from rbench.system.located import Located
 from rbench.train.edits import Edit, EditOptions, Editor
 from rbench.train.places import Tagged, Type, tagged, types
 from rbench.train.processes import CHUNK, Pool, cores

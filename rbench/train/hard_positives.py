@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from rbench.geometry import Geometry, at_most
+from rbench.substitution.batched import Geometry, at_most
 from rbench.train.moco import Held, MoCo
 
 VERSION = 1

@@ -15,9 +15,9 @@ import transformers
 from accelerate.utils import patch_environment
 from pydantic import BaseModel
 
-from rbench import scratch
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, TrainSpec
+from rbench.system import scratch
 from rbench.train import batches, objectives
 from rbench.train import checkpoints as kept
 from rbench.train.reports import Reports

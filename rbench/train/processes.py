@@ -13,8 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-from rbench import processes
 from rbench.errors import JobError
+from rbench.system import processes
 
 CHUNK = 250
 """Items that a process is given at a time."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rbench.errors import ResourceError, SuiteError
-from rbench.registry import unknown
+from rbench.load.registry import unknown
 
 _PACKAGES = {"azure_ml": "azureml-core", "comet_ml": "comet-ml", "dvclive": "dvclive"}
 """Of trackers that are not called like their package."""

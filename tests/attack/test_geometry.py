@@ -19,7 +19,7 @@ from rbench.attack.geometry import VictimGradients
 from rbench.attack.substitutes import word_spans
 from rbench.attack.victim import Victim
 from rbench.errors import JobError
-from rbench.registry import load_module
+from rbench.load.registry import load_module
 from tests.attack import substitution_toy as toy
 
 textattack = _textattack.textattack
@@ -311,7 +311,7 @@ def test_the_most_words_are_the_papers():
 @pytest.mark.parametrize("name", ["geometry", "random"])
 def test_reading_an_attack_file_does_not_load_torch(name):
     code = (
-        "import sys; from pathlib import Path; from rbench.registry import load_module; "
+        "import sys; from pathlib import Path; from rbench.load.registry import load_module; "
         f"m = load_module(Path({str(FOLDER / name)!r} + '.py')); m.Options(); assert m.TITLE and m.NEEDS; "
         "assert not {'torch', 'textattack', 'transformers'} & set(sys.modules)"
     )

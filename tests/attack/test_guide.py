@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rbench import attack
 from rbench.load import load_attack
-from rbench.registry import Registry
+from rbench.load.registry import Registry
 from rbench.resources import Resources
 from rbench.spec import Choice
 from tests.attack import world

@@ -13,11 +13,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rbench import attack, located
+from rbench import attack
 from rbench.attack import workers as module
 from rbench.attack.engine import Engine, oracle
 from rbench.errors import JobError, ResourceError
 from rbench.spec import AttackSpec, Outcome, ResourceKind
+from rbench.system import located
 from rbench.tasks import Example
 from tests.attack import world
 

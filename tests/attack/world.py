@@ -15,8 +15,8 @@ import yaml
 from rbench import attack, load, mini
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
+from rbench.load.registry import Registry
 from rbench.mini import tokenizer
-from rbench.registry import Registry
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Choice, ResourceProfile, TaskSpec
 from rbench.tasks import Example

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rbench.cache import WeightCache
 from rbench.cli import cache_verbs
 from rbench.spec import Plan
-from rbench.store import Store
-from tests.cache.entries import JOB, OTHER, PLAN, PRETRAIN, fill, swap_two_words
+from rbench.storage.runs import Store
+from rbench.storage.weights import WeightCache
 from tests.cli.conftest import Shell
+from tests.storage.weights.entries import JOB, OTHER, PLAN, PRETRAIN, fill, swap_two_words
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_prune_without_options_leaves_what_is_of_use(shell: Shell, root: Path, c
 def test_prune_says_what_it_kept_because_someone_works_with_it(
     shell: Shell, cache: WeightCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rbench import housekeeping
+    from rbench.api import housekeeping
 
     # As if the run had begun between the choice and the removal.
     monkeypatch.setattr(housekeeping, "chosen", lambda items, wanted: [i for i in items if i.key == JOB.key])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import re
 from collections.abc import Iterator
@@ -13,11 +14,12 @@ import numpy as np
 import pytest
 import yaml
 
-from rbench import cards, encoders
-from rbench.cache import WeightCache, default_cache
-from rbench.lineage import effective
-from rbench.prepare import Options, prepare
+from rbench import encoders
+from rbench.plan.lineage import effective
+from rbench.plan.prepare import Options, prepare
+from rbench.publish import cards
 from rbench.spec import EncoderSpec
+from rbench.storage.weights import WeightCache, default_cache
 from tests import tiny
 from tests.cli.conftest import Shell
 from tests.train.bases import TEXTS, masked_roberta
@@ -207,7 +209,7 @@ def test_wrong_input_is_told_before_any_work(
     def never(*_: Any) -> None:
         raise AssertionError("work has begun")
 
-    monkeypatch.setattr("rbench.api.run_prepared", never)
+    monkeypatch.setattr(importlib.import_module("rbench.api.train"), "run_prepared", never)
     tiny.write_bert(tmp_path / "bert-base")
     result = shell("train", *(str(tmp_path) if word == "MODELS" else word for word in arguments))
     assert result.exit_code == 2, result.output
@@ -228,7 +230,7 @@ def test_wrong_input_is_told_before_any_work(
 def test_a_corpus_that_will_not_do_is_told_before_any_work(
     shell: Shell, mine: Path, name: str, content: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rbench.api.run_prepared", None)
+    monkeypatch.setattr(importlib.import_module("rbench.api.train"), "run_prepared", None)
     (tmp_path / name).write_bytes(content.encode("utf-8", "surrogateescape"))
     result = shell("train", "simcse", "--base", "toy", "--data", tmp_path / name, "--include", mine)
     assert result.exit_code == 2, result.output

@@ -18,7 +18,7 @@ import rbench
 from rbench import api
 from rbench.cli import main, show
 from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, SuiteError
-from rbench.registry import KINDS, Registry
+from rbench.load.registry import KINDS, Registry
 from rbench.spec import EncoderSpec, EvaluateJob, Job, Record, TaskSpec
 from tests.cli.conftest import Api, Shell, outcome
 

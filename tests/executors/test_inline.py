@@ -6,7 +6,7 @@ import pytest
 
 from rbench.executors import inline
 from rbench.spec import Job, Provenance, Record
-from tests.test_plan import facts, make_plan, suite
+from tests.plan.test_planner import facts, make_plan, suite
 
 
 def test_jobs_behind_a_failure_are_not_run_and_the_others_are() -> None:

@@ -19,8 +19,8 @@ from rbench.errors import SuiteError
 from rbench.finetune import adversarial, clean
 from rbench.finetune._data import collator, encode_split
 from rbench.finetune._hardening import Hardening, Tally
-from rbench.geometry import Geometry, Swapped, at_most
 from rbench.spec import TaskSpec, Training
+from rbench.substitution.batched import Geometry, Swapped, at_most
 from rbench.tasks import Example
 from tests.attack import substitution_toy as toy
 

@@ -12,9 +12,9 @@ import torch
 from rbench import api
 from rbench.errors import JobError
 from rbench.finetune import clean, pregenerated, sample_split
-from rbench.prepare import Options
+from rbench.plan.prepare import Options
 from rbench.spec import Outcome, Training
-from rbench.store import Store
+from rbench.storage.runs import Store
 from tests import tiny
 from tests.finetune.test_strategies import quiet
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rbench import attack
 from rbench.attack.run import seed_all
-from rbench.registry import load_module
+from rbench.load.registry import load_module
 from rbench.spec import TaskSpec
 from tests.attack import world as attacking
 from tests.golden import world

@@ -12,16 +12,16 @@ import torch
 from rbench.build import positives
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.finetune import sample_split
-from rbench.geometry import Geometry, at_most
-from rbench.resources.masked_words import MaskedWords
 from rbench.score import contrast_scores
 from rbench.score.contrast import Judged
 from rbench.score.sts import Pairs
 from rbench.spec import Score
 from rbench.stages.attacks import sample
+from rbench.substitution.batched import Geometry, at_most
+from rbench.substitution.candidates import MaskedWords
+from rbench.substitution.search import Gradients, Scores, Sentence, Slot, search
 from rbench.tasks import Example, TaskData
 from rbench.train import pretrain
-from rbench.wordswap import Gradients, Scores, Sentence, Slot, search
 from tests.golden import formula, world
 from tests.golden.case import Case, Value
 from tests.golden.world import PAIRS, SENTENCES
@@ -248,9 +248,9 @@ def built(folder: Path) -> Value:
 def cases() -> list[Case]:
     return [
         Case("build/positives", ("rbench/build/positives.py", "rbench/train/objectives/adcl.py"), built),
-        Case("shared/masked_words", ("rbench/resources/masked_words.py",), masked_words),
-        Case("shared/wordswap", ("rbench/wordswap.py",), wordswap),
-        Case("shared/geometry", ("rbench/geometry.py",), geometry),
+        Case("shared/masked_words", ("rbench/substitution/candidates.py",), masked_words),
+        Case("shared/wordswap", ("rbench/substitution/search.py",), wordswap),
+        Case("shared/geometry", ("rbench/substitution/batched.py",), geometry),
         Case("shared/edits", ("rbench/train/edits.py", "rbench/train/places.py"), edits),
         Case("shared/encoders", ("rbench/encoders/sentence.py", "rbench/encoders/classifier.py"), encoders),
         Case("shared/loop", ("rbench/train/loop.py", "rbench/train/objectives/simcse.py"), loop),

@@ -8,7 +8,7 @@ import pytest
 
 from rbench.errors import SuiteError
 from rbench.load import Loaded, load
-from rbench.registry import Registry
+from rbench.load.registry import Registry
 
 SUITE = """\
 title: A suite that is right

@@ -9,7 +9,7 @@ import pytest
 
 from rbench import load as loading
 from rbench.load.places import Problems, read
-from rbench.registry import KINDS, Kind, Registry
+from rbench.load.registry import KINDS, Kind, Registry
 
 REGISTRY = Registry()
 LOADERS = {

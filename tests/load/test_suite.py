@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from rbench import load as loading
 from rbench.errors import SuiteError
 from rbench.load import load, load_attack, load_encoder, load_mapping, load_resources, load_task
-from rbench.registry import Registry
+from rbench.load.registry import Registry
 from rbench.spec import Choice, ResourceChoice, Source, Suite
 from tests.load.conftest import SUITE, World
 
@@ -147,7 +147,7 @@ def test_recipes_are_those_that_textattack_exports() -> None:
 
 def test_loading_imports_neither_torch_nor_textattack(world: World) -> None:
     code = (
-        "import sys; from rbench.load import load, recipes; from rbench.registry import Registry;"
+        "import sys; from rbench.load import load, recipes; from rbench.load.registry import Registry;"
         f"load({str(world.folder / 'my.yaml')!r}, registry=Registry([{str(world.folder)!r}])); recipes();"
         "sys.exit(any(name in sys.modules for name in ('torch', 'textattack', 'transformers')))"
     )

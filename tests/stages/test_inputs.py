@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-from rbench import api, digests, mini
-from rbench.cache import WeightCache, default_cache, weights_hash
+from rbench import api, mini
 from rbench.encoders.locate import fingerprint
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.mini import lexical
-from rbench.prepare import Options, prepare
+from rbench.plan.prepare import Options, prepare
 from rbench.progress import Silent
 from rbench.spec import Record
-from rbench.store import Store
+from rbench.storage.runs import Store
+from rbench.storage.weights import WeightCache, default_cache, weights_hash
+from rbench.system import digests
 from rbench.train import loop, origin
 from tests.attack import world
 

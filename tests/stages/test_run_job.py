@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rbench import stages
-from rbench.store import Store
-from tests.test_store import make_job
+from rbench.storage.runs import Store
+from tests.storage.runs.test_store import make_job
 
 
 @pytest.fixture

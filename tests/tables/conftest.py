@@ -23,7 +23,7 @@ from rbench.spec import (
     Suite,
     TaskSpec,
 )
-from rbench.store import Store
+from rbench.storage.runs import Store
 
 TASKS = {
     "mr": TaskSpec(name="mr", kind="single", columns=("text",), labels=("neg", "pos")),

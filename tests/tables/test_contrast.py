@@ -15,7 +15,7 @@ from statsmodels.stats.proportion import proportion_confint
 from rbench.errors import StoreError
 from rbench.score import Judged, contrast_scores
 from rbench.spec import ContrastJob, ContrastSpec, Job, Plan, Provenance, Record, Suite, TaskSpec
-from rbench.store import Store
+from rbench.storage.runs import Store
 from rbench.tables import build, evaluation_table
 from rbench.tables.formats import render
 from rbench.tables.table import Number

@@ -25,7 +25,7 @@ from rbench.spec import (
     Suite,
     TaskSpec,
 )
-from rbench.store import Store
+from rbench.storage.runs import Store
 from rbench.tables import attack_table, build, evaluation_table
 from rbench.tables.formats import render
 from rbench.tables.notes import selected_steps

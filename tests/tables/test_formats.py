@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rbench.errors import StoreError
 from rbench.score import METRICS
 from rbench.spec import Choice
-from rbench.store import Store
+from rbench.storage.runs import Store
 from rbench.tables import attack_table, formats
 from rbench.tables.formats import latex_escape, markdown_escape, render
 from rbench.tables.table import Number, Table

@@ -11,7 +11,7 @@ import pytest
 
 from rbench.errors import StoreError
 from rbench.spec import Outcome
-from rbench.store import Store
+from rbench.storage.runs import Store
 from rbench.tables import attack_table, results_frame
 from tests.tables.conftest import make_outcomes
 

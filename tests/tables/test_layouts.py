@@ -13,7 +13,7 @@ import pytest
 from rbench.errors import StoreError
 from rbench.score import METRICS
 from rbench.spec import AttackJob, Choice, Job, Outcome, Source
-from rbench.store import Store
+from rbench.storage.runs import Store
 from rbench.tables import attack_table, formats
 from rbench.tables.table import Number
 from tests.tables.conftest import ATTACKS, make_outcomes, make_plan, make_record, make_suite

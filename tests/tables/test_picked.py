@@ -26,7 +26,7 @@ from rbench.spec import (
     TaskSpec,
     Training,
 )
-from rbench.store import Store
+from rbench.storage.runs import Store
 from rbench.tables import build
 from rbench.tables.formats import render
 

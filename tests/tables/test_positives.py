@@ -9,7 +9,7 @@ import pytest
 
 from rbench.errors import StoreError
 from rbench.spec import BuildJob, Choice, Job, Outcome, Plan, Provenance, Record, Score
-from rbench.store import Store
+from rbench.storage.runs import Store
 from rbench.tables import build
 from rbench.tables.formats import render
 from rbench.tables.positives import compared

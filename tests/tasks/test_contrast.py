@@ -10,7 +10,7 @@ import yaml
 
 import rbench
 from rbench.errors import ResourceError
-from rbench.registry import Registry
+from rbench.load.registry import Registry
 from rbench.spec import ContrastSpec, TaskSpec
 from rbench.tasks import local, locate_contrast, open_contrast, open_task
 from tests.tasks.conftest import Write

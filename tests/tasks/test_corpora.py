@@ -8,7 +8,7 @@ import pytest
 
 from rbench.errors import ResourceError
 from rbench.load import load_task
-from rbench.registry import Registry
+from rbench.load.registry import Registry
 from rbench.spec import TaskSpec
 from rbench.tasks import locate_task, open_task
 from tests.tasks.conftest import Write

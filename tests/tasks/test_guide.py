@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from rbench.load import load
-from rbench.registry import Registry
+from rbench.load.registry import Registry
 from rbench.spec import ContrastSpec, EncoderSpec, TaskSpec
 from rbench.tasks import open_contrast, open_task
 from tests.tasks.conftest import Write

@@ -13,8 +13,8 @@ from rbench.encoders.load import _wanted
 from rbench.encoders.locate import fingerprint, locate
 from rbench.errors import JobError, ResourceError
 from rbench.mini.paraphrase import paraphrase
-from rbench.prepare import Options as Places
-from rbench.prepare import prepare
+from rbench.plan.prepare import Options as Places
+from rbench.plan.prepare import prepare
 from rbench.spec import EncoderSpec
 from rbench.train import objectives, pretrain
 from rbench.train.objectives import btcl

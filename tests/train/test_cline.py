@@ -14,16 +14,16 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from rbench import encoders, mini
-from rbench.cache import default_cache
+from rbench.api.train import train
 from rbench.errors import JobError, ResourceError
 from rbench.load import load_resources
-from rbench.prepare import Options
-from rbench.registry import Registry
+from rbench.load.registry import Registry
+from rbench.plan.prepare import Options
 from rbench.resources import Resources
 from rbench.spec import PretrainJob, ResourceProfile, Source
+from rbench.storage.weights import default_cache
 from rbench.train import edited, pretrain
 from rbench.train.objectives import cline
-from rbench.training import train
 from tests import tiny
 from tests.train import bases
 

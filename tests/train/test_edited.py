@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from rbench import located, mini
+from rbench import mini
 from rbench.errors import JobError, ResourceError
 from rbench.load import load_resources
-from rbench.registry import Registry
+from rbench.load.registry import Registry
 from rbench.spec import ResourceProfile, Source
+from rbench.system import located
 from rbench.train import edited
 from rbench.train.edited import Counts, Edits, Lexicon
 from rbench.train.edits import Edit, EditOptions

@@ -11,7 +11,7 @@ import yaml
 
 import rbench.encoders
 from rbench.load import load_encoder
-from rbench.registry import Registry
+from rbench.load.registry import Registry
 from rbench.spec import EncoderSpec
 from rbench.train import objectives
 

@@ -11,13 +11,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench import encoders, export
+from rbench import encoders
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
-from rbench.lineage import effective
 from rbench.load import load_mapping
-from rbench.prepare import Options, prepare_loaded
-from rbench.registry import Registry
+from rbench.load.registry import Registry
+from rbench.plan.lineage import effective
+from rbench.plan.prepare import Options, prepare_loaded
+from rbench.publish import export
 from rbench.spec import EncoderSpec, Job, Record
 from rbench.train import layout, objectives, pretrain
 from rbench.train.likelihood import LikelihoodObjective

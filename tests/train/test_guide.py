@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -13,8 +14,8 @@ from typer.testing import CliRunner
 
 from rbench import load
 from rbench.cli import app
-from rbench.prepare import Options
-from rbench.registry import Registry
+from rbench.load.registry import Registry
+from rbench.plan.prepare import Options
 from rbench.spec import EncoderSpec, TrainSpec
 from tests.train.bases import TEXTS, masked_bert
 
@@ -93,7 +94,9 @@ def test_its_commands_work(place: Path) -> None:
 
 
 def test_its_python_works(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rbench.training.Options", functools.partial(Options, include=(Path("DIR"),)))
+    monkeypatch.setattr(
+        importlib.import_module("rbench.api.train"), "Options", functools.partial(Options, include=(Path("DIR"),))
+    )
     (code,) = [block for block in blocks("python") if "api" in block]
     exec(code, {})
     assert (place / "my-mini-bert" / "modules.json").is_file()

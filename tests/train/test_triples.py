@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rbench.load import load_resources
-from rbench.registry import Registry
+from rbench.load.registry import Registry
 from rbench.resources import Resources
 from rbench.spec import EncoderSpec
 from rbench.train.objectives import cline

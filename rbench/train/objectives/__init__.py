@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-from rbench import modules
-from rbench.registry import Registry
+from rbench.load import code
+from rbench.load.registry import Registry
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,7 +105,7 @@ def names() -> list[str]:
 
 def find(name: str) -> ObjectiveModule:
     """The module of an objective that is installed; SuiteError for an unknown name."""
-    module: Any = modules.find("objectives", name).open()
+    module: Any = code.find("objectives", name).open()
     return module  # type: ignore[no-any-return]
 
 

@@ -1,8 +1,8 @@
 """ADCL ("Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models").
 
 Momentum contrast (section 3.2, equation 1: `rbench.train.moco`) in which the positive of a sentence X is X', found by
-the Geometry attack on the contrastive loss (section 3.3, Algorithm 1: `rbench.geometry`), made on the fly for the whole
-batch.
+the Geometry attack on the contrastive loss (section 3.3, Algorithm 1: `rbench.substitution.batched`), made on the fly
+for the whole batch.
 
 What the attack raises is equation 1 of z = g_q(f_q(X^t)), X^t being X with the words replaced so far, against the key
 of X itself, which is X' before anything is replaced, and the queue as it would be with the keys of the batch's own
@@ -59,7 +59,7 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resou
 
     ResourceError where masked LM, word vectors or stop words are missing or damaged.
     """
-    from rbench.geometry import Geometry
+    from rbench.substitution.batched import Geometry
     from rbench.train.hard_positives import HardPositives
     from rbench.train.moco import MoCoObjective
 

@@ -1,0 +1,174 @@
+"""An encoder that no file holds: objective, base and corpus from the command line, put together as a file's content."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rbench.errors import SuiteError
+from rbench.load import checked, load_encoder
+from rbench.load.code import find
+from rbench.load.places import Located, Problems, parse, read
+from rbench.load.registry import NAME, Registry, unknown
+from rbench.spec import IN_DOMAIN, TrainSpec, is_text_file
+
+OF_ENCODER = ("pooling", "layers", "revision")
+"""Keys of an encoder file that --set knows beside those of its `train`."""
+_ELSEWHERE = ("objective", "options", "data")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What was said beside the objective; None and empty where nothing was."""
+
+    base: str | None = None
+    data: str | None = None
+    settings: tuple[str, ...] = ()
+    steps: int | None = None
+    epochs: float | None = None
+    seed: int | None = None
+    name: str | None = None
+
+    @property
+    def flags(self) -> list[str]:
+        """The options that were used, as the command line writes them."""
+        named = ("base", "data", "steps", "epochs", "seed", "name")
+        return [f"--{flag}" for flag in named if getattr(self, flag) is not None] + ["--set"] * bool(self.settings)
+
+
+def entry(what: str, given: Given, registry: Registry) -> Located | None:
+    """The content of an encoder file for objective `what`, with options as places; None where `what` is an encoder.
+
+    Raises:
+        SuiteError: neither an encoder nor an objective; an encoder with options that would make it another; an
+            objective without base or corpus; an unknown corpus or --set key; a name that is taken.
+    """
+    encoders, known = registry.names("encoders"), registry.names("objectives")
+    ad_hoc = given.base is not None or given.data is not None
+    if what in encoders and not (ad_hoc and what in known):
+        if given.flags == ["--data"] and (located := _in_domain(what, given, registry)) is not None:
+            return located
+        if given.flags:
+            raise SuiteError(_another(what, given, registry))
+        return None
+    if what not in known:
+        raise SuiteError(unknown("encoder or objective", what, [*encoders, *known]))
+    missing = [flag for flag, value in (("--base", given.base), ("--data", given.data)) if value is None]
+    if missing:
+        raise SuiteError(
+            f"{what} is an objective: {' and '.join(missing)} missing. For instance: "
+            f"rbench train {what} --base mini-bert --data mini-corpus --set dropout=0.1"
+        )
+    if given.steps is not None and given.epochs is not None:
+        raise SuiteError("--steps and --epochs exclude each other")
+    return _put_together(what, given, registry)
+
+
+def _in_domain(what: str, given: Given, registry: Registry) -> Located | None:
+    """An encoder that a suite trains on the texts of each task, trained on those of one; None where it is not such."""
+    spec = load_encoder(what, registry)
+    if spec.train is None or spec.train.data != IN_DOMAIN:
+        return None
+    problems = Problems()
+    data = _corpus(str(given.data), registry, problems)
+    name = f"{what}-{Path(data).stem}"
+    located = read(registry.path("encoders", what), problems)
+    problems.raise_any()
+    return located.put(("name",), Located(name, {(): "--data"})).put(("train", "data"), Located(data, {(): "--data"}))
+
+
+def _another(what: str, given: Given, registry: Registry) -> str:
+    """An entry with other settings is another encoder; the command for that one."""
+    spec = load_encoder(what, registry)
+    flags = ", ".join(given.flags)
+    if spec.train is None:
+        return (
+            f"{what} is an encoder, and none that is trained by itself: {flags} say nothing about it. "
+            f"To train it further: rbench train OBJECTIVE --base {what} --data CORPUS; see rbench list objectives."
+        )
+    start = f"{what} is an encoder of the registry, trained as its file says; {flags} would make it another"
+    if spec.base is None:
+        return f"{start}. Leave that out, or name an objective: {', '.join(registry.names('objectives'))}."
+    return f"{start}. That one: rbench train {spec.train.objective} --base {spec.base} --data {spec.train.data} ..."
+
+
+def _put_together(objective: str, given: Given, registry: Registry) -> Located:
+    assert given.base is not None and given.data is not None
+    problems = Problems()
+    base, data = _folder(given.base), _corpus(given.data, registry, problems)
+    name = _name(objective, given, registry, problems)
+    train: dict[str, Any] = {"objective": objective, "data": data}
+    content = {"name": name, "title": f"{objective} on {Path(base).name}", "base": base, "pooling": "cls"}
+    located = Located(
+        {**content, "train": train}, {(): "rbench train", ("base",): "--base", ("train", "data"): "--data"}
+    )
+    if base in registry.names("encoders"):
+        pooling = load_encoder(base, registry, place="--base").pooling
+        located = located.put(("pooling",), Located("cls" if pooling == "cls+mlp" else pooling, {(): "--base"}))
+    for key in ("steps", "epochs", "seed"):
+        if (value := getattr(given, key)) is not None:
+            located = located.put(("train", key), Located(value, {(): f"--{key}"}))
+    options = checked(find("objectives", objective, registry)).Options.model_fields
+    for setting in given.settings:
+        located = _set(located, setting, objective, options, problems)
+    problems.raise_any()
+    return located
+
+
+def _folder(base: str) -> str:
+    """A path as an absolute one, so that the entry means the same wherever it is read; anything else as it is."""
+    path = Path(base).expanduser()
+    return str(path.resolve()) if (os.sep in base or base == ".") and path.is_dir() else base
+
+
+def _corpus(data: str, registry: Registry, problems: Problems) -> str:
+    """The corpus as an encoder file names it."""
+    path = Path(data).expanduser()
+    if is_text_file(data):
+        return str(path.resolve()) if path.is_file() else data
+    if path.is_file():
+        problems.add("--data", f"{data}: a corpus file ends in .txt (one text a line) or .jsonl (column text)")
+    elif data not in registry.names("tasks"):
+        message = unknown("corpus", data, registry.names("tasks"))
+        problems.add("--data", f"{message} A file of your own ends in .txt or .jsonl.")
+    return data
+
+
+def _name(objective: str, given: Given, registry: Registry, problems: Problems) -> str:
+    """--name, or `<objective>-<base>-<data>`."""
+    if given.name is None:
+        parts = (objective, Path(str(given.base)).name, Path(str(given.data)).stem)
+        name = re.sub(r"[^A-Za-z0-9._+-]+", "-", "-".join(part for part in parts if part))
+        where = "the name that it would have"
+    else:
+        name, where = given.name, "--name"
+    if not NAME.fullmatch(name):
+        problems.add(where, f"{name!r}: a name has letters, digits and . _ + - and begins with a letter or digit")
+    elif name in registry.names("encoders"):
+        problems.add(where, f"there is an encoder {name} already; give another name with --name")
+    return name
+
+
+def _set(located: Located, setting: str, objective: str, options: Collection[str], problems: Problems) -> Located:
+    """`located` with one `KEY=VALUE` applied; VALUE is YAML. `options` are the objective's."""
+    place = f"--set {setting if len(setting) <= 80 else setting[:77] + '...'}"
+    key, equals, text = setting.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        problems.add(place, "expected KEY=VALUE, for instance --set temperature=0.1")
+        return located
+    of_training = set(TrainSpec.model_fields) - set(_ELSEWHERE)
+    if key not in (known := {*options, *of_training, *OF_ENCODER}):
+        problems.add(place, unknown(f"option of {objective} or key of its training", key, known))
+        return located
+    try:
+        value = parse(text, place, problems, fixed_place=True)
+    except SuiteError as error:
+        problems.take(error)
+        return located
+    where = ("train", "options", key) if key in options else ("train", key) if key in of_training else (key,)
+    return located.put(where, value, place)

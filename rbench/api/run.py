@@ -1,0 +1,189 @@
+"""Running a suite that is prepared: what is to be done, by whom, and its tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rbench.api.results import table
+from rbench.errors import ResourceError
+from rbench.plan.planner import select
+from rbench.plan.prepare import Options, Prepared
+from rbench.progress import Progress
+from rbench.spec import CONTRAST, AttackJob, Job, Record
+from rbench.storage import texts
+from rbench.storage.runs import Store
+from rbench.storage.standing import Standing, errored, standing
+from rbench.storage.weights import WeightCache, default_cache
+
+if TYPE_CHECKING:
+    from rbench.attack import Workers
+    from rbench.stages import Context
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to. `failed` are the records of failed jobs, `skipped` the jobs that needed one of them."""
+
+    run: Path
+    complete: int
+    failed: list[Record] = field(default_factory=list)
+    skipped: list[Job] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+    errored: Mapping[str, int] = field(default_factory=dict)
+    """Examples of complete jobs on which the attack raised, by the type of what it raised."""
+
+
+def _check_attacks(todo: list[Job]) -> None:
+    """Recipe and parameter names, against TextAttack itself, before anything is trained."""
+    specs = {job.parts[-1]: job.spec.attack for job in todo if isinstance(job.spec, AttackJob)}
+    if specs:  # importing TextAttack takes seconds: not for a run that is done
+        from rbench import attack
+
+        for spec in specs.values():
+            attack.check(spec)
+
+
+def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
+    """`run` for a suite that is prepared already."""
+    from rbench.stages import Context
+    from rbench.train import reports
+
+    store = Store(prepared.run)
+    jobs = select(prepared.plan, options.only)
+    with store.lock():
+        prepared, found = _as_it_stands(store, prepared, options)
+        cache = WeightCache(default_cache())
+        if swept := cache.sweep():
+            progress.note(f"removed what killed processes had left: {', '.join(map(str, swept))}")
+        todo = _todo(jobs, found.done, cache)
+        if not store.texts:
+            texts.check(todo, prepared.plan)
+        _check_attacks(todo)
+        reports.check(options.report_to)
+        device = _device(options.device) if todo else "cpu"
+        if options.fresh and (moved := store.set_aside()) is not None:
+            progress.note(f"the old results are in {moved}")
+        store.write_plan(prepared.plan)
+        problems = [found.problems[job.key] for job in jobs if job.key in found.problems]
+        for note in (*prepared.notes, *problems, *texts.notes(prepared.plan)):
+            progress.note(note)
+        needed = (key for job in todo for key in (job.key, *job.needs))
+        with cache.using(needed), _workers(todo, options, device, cache) as workers:
+            context = Context(
+                plan=prepared.plan,
+                store=store,
+                cache=cache,
+                encoders=prepared.loaded.encoders,
+                tasks=prepared.loaded.tasks,
+                resources=prepared.loaded.resources,
+                modules=prepared.loaded.modules,
+                contrast=prepared.loaded.contrast,
+                data_path=options.data,
+                places=prepared.places,
+                device=device,
+                workers=workers,
+                progress=progress,
+                logs=options.logs or store.root / "logs",
+                report_to=options.report_to,
+            )
+            failed, skipped = _finished(todo, context)
+        tables = _write_tables(prepared)
+    found = standing(store, prepared.plan)
+    done = sum(job.key in found.done for job in jobs)
+    return RunResult(prepared.run, done, failed, skipped, tables, errored(store, found, jobs))
+
+
+def _as_it_stands(store: Store, prepared: Prepared, options: Options) -> tuple[Prepared, Standing]:
+    """The suite with a plan that says whether the RUN keeps texts, and how its jobs stand; --fresh begins anew."""
+    plan = prepared.plan
+    store.texts = options.texts if options.fresh else texts.kept(store, plan, options.texts)
+    found = Standing({}, {}) if options.fresh else standing(store, plan)
+    for job in plan.jobs:
+        if job.key in found.problems:
+            store.check_owner(job)
+    return dataclasses.replace(prepared, plan=plan.model_copy(update={"texts": store.texts})), found
+
+
+def _finished(todo: list[Job], context: Context) -> tuple[list[Record], list[Job]]:
+    """Run all jobs; the records of those that failed, and the jobs that needed one of them."""
+    from rbench.executors import inline
+    from rbench.stages import run_job
+
+    number = {job.key: i + 1 for i, job in enumerate(todo)}
+
+    def call(job: Job) -> Record:
+        context.progress.start(job.name, number[job.key], len(todo))
+        record = run_job(job, context)
+        context.progress.finish(record.status)
+        return record
+
+    failed, skipped = [], []
+    for job, record in inline.run(todo, call):
+        if record is None:
+            skipped.append(job)
+        elif record.status == "failed":
+            failed.append(record)
+    return failed, skipped
+
+
+@contextmanager
+def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache) -> Iterator[Workers | None]:
+    """What runs attacks, if there are any to run."""
+    largest = max((job.spec.num_examples for job in todo if isinstance(job.spec, AttackJob)), default=0)
+    if not largest:
+        yield None
+        return
+    from rbench import attack
+
+    how = attack.How(device, options.backend, options.pooled, cache.root / "backends.json")
+    with attack.Workers(options.workers or attack.sensible(device), how) as workers:
+        workers.warm_up(largest)
+        yield workers
+
+
+def _write_tables(prepared: Prepared) -> list[str]:
+    """The suite's tables in every format under RUN/tables; returned as markdown."""
+    suite = prepared.plan.suite
+    asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.contrast, "positives": suite.build}
+    wanted_tables = [wanted for wanted in suite.tables if asked.get(wanted.metric, suite.attacks)]
+    if not prepared.plan.texts:
+        wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]
+    if not wanted_tables:
+        return []
+    store, shown = Store(prepared.run), []
+    for wanted in wanted_tables:
+        name = wanted.metric if wanted.layout == "paper" else f"{wanted.metric}-{wanted.layout}"
+        name += f"-picked-by-{wanted.pick}" if wanted.pick is not None else ""
+        for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
+            text = table(prepared.run, metric=wanted.metric, layout=wanted.layout, fmt=fmt, pick=wanted.pick)
+            store.write_table(f"{name}.{ending}", text)
+            if fmt == "markdown":
+                shown.append(text)
+    return shown
+
+
+def _todo(jobs: tuple[Job, ...], done: Collection[str], cache: WeightCache) -> list[Job]:
+    """Jobs that must run: those not done, and done ones whose weights another needs and the cache no longer has."""
+    todo: dict[str, Job] = {}
+    needed: set[str] = set()
+    for job in reversed(jobs):
+        makes_weights = job.stage in ("pretrain", "finetune")
+        if job.key not in done or (makes_weights and job.key in needed and not cache.has(job.key)):
+            todo[job.key] = job
+            needed.update(job.needs)
+    return [job for job in jobs if job.key in todo]
+
+
+def _device(wanted: str) -> str:
+    import torch
+
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ResourceError("--device cuda: torch sees no CUDA device here; use --device cpu, or install a CUDA torch")
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return wanted

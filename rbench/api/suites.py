@@ -1,0 +1,92 @@
+"""Suites from Python: what they come to, running one, and one attack to look at."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rbench import load as loading
+from rbench.api.run import RunResult, run_prepared
+from rbench.errors import PlanError, RbenchError
+from rbench.load.registry import Registry
+from rbench.plan.estimate import Estimate, estimate
+from rbench.plan.planner import select
+from rbench.plan.prepare import Options, prepare, prepare_loaded
+from rbench.progress import Progress, Silent
+from rbench.spec import Job, Outcome, Plan
+from rbench.storage.runs import Store
+from rbench.storage.standing import Standing, standing
+from rbench.system import scratch
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A suite, planned: its jobs, where they go, which are done, what the rest costs, and what a user should know."""
+
+    plan: Plan
+    jobs: tuple[Job, ...]
+    """The jobs chosen by --only, in order; all of the plan without it."""
+    run: Path
+    done: frozenset[str]
+    estimates: Mapping[str, Estimate]
+    notes: list[str]
+
+
+def plan(suite: str | Path, options: Options | None = None) -> Planned:
+    """The jobs of a suite, which of them are done, and what the others will cost. Trains and attacks nothing."""
+    options = options or Options()
+    prepared = prepare(suite, options)
+    store = Store(prepared.run)
+    jobs = select(prepared.plan, options.only)
+    found = Standing({}, {}) if options.fresh else standing(store, prepared.plan)
+    return Planned(
+        plan=prepared.plan,
+        jobs=jobs,
+        run=prepared.run,
+        done=found.done,
+        estimates={job.key: cost for job in jobs if (cost := estimate(job, prepared)) is not None},
+        notes=[*prepared.notes, *(found.problems[job.key] for job in jobs if job.key in found.problems)],
+    )
+
+
+def run(suite: str | Path, options: Options | None = None, *, progress: Progress | None = None) -> RunResult:
+    """Run what is not done yet and return the suite's tables. The same call again resumes, also after a crash.
+
+    Raises RbenchError before any work where the suite or a resource is wrong; a job that fails while running is
+    recorded and listed in the result, and the jobs that do not need it go on.
+    """
+    options = options or Options()
+    return run_prepared(prepare(suite, options), options, progress or Silent())
+
+
+def attack(
+    encoder: str,
+    task: str,
+    attack: str,
+    n: int = 5,
+    options: Options | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Iterator[Outcome]:
+    """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
+
+    The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError where texts
+    are not to be kept, for they are what it shows.
+    """
+    options = options or Options()
+    if not options.texts:
+        raise PlanError("rbench attack shows texts, and none are to be kept; use rbench run --no-texts for numbers")
+    registry = Registry(options.include)
+    suite = {"name": "attack", "encoders": [encoder], "tasks": [task], "attacks": [attack], "num_examples": n}
+    if task.startswith("mini-"):
+        suite["resources"] = "mini"
+    loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")
+    with scratch.folder("attack") as folder:
+        prepared = prepare_loaded(loaded, dataclasses.replace(options, out=folder))
+        result = run_prepared(prepared, options, progress or Silent())
+        outcomes = Store(folder).outcomes(prepared.plan.jobs[-1])
+        if result.failed and len(outcomes) < n:  # a job that failed because examples errored has them all to show
+            raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
+        yield from outcomes

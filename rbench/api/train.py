@@ -1,0 +1,242 @@
+"""Training and exporting encoders by themselves: what `rbench train` and `rbench export` call.
+
+from rbench import api
+trained = api.train("simcse-mini")                                            # an entry of the registry
+trained = api.train("simcse", base="minilm", data="my.txt", settings=["temperature=0.1"], out="my-encoder")
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rbench import load as loading
+from rbench.api import adhoc
+from rbench.api.run import run_prepared
+from rbench.errors import JobError, PlanError, ResourceError, SuiteError
+from rbench.load.code import find
+from rbench.load.places import Located
+from rbench.load.registry import Registry, nearest, unknown
+from rbench.plan.lineage import chain, effective, trained_root, weights_source
+from rbench.plan.prepare import Options, Prepared, prepare_loaded
+from rbench.progress import Progress, Silent
+from rbench.publish import cards
+from rbench.publish import export as exporting
+from rbench.spec import IN_DOMAIN, Job, PretrainJob, Record
+from rbench.storage.runs import Store
+from rbench.storage.weights import WeightCache, default_cache
+from rbench.system import scratch
+from rbench.system.located import Watch
+from rbench.train import objectives as modules
+
+LOGS = Path("results/logs")
+"""Where trackers of `train` and `export` leave their files; those of a suite leave them in its RUN."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained encoder: its weights in the cache, and the record of its training."""
+
+    name: str
+    root: str
+    """The encoder whose training made the weights: `name` itself, or one below it."""
+    record: Record
+    weights: Path
+    entry: str
+    """An encoder file that gives the same encoder in a suite; empty for one that has a file."""
+    exported: Path | None = None
+
+
+def train(
+    what: str,
+    *,
+    base: str | None = None,
+    data: str | None = None,
+    settings: Sequence[str] = (),
+    steps: int | None = None,
+    epochs: float | None = None,
+    seed: int | None = None,
+    name: str | None = None,
+    out: Path | str | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train an encoder, or find it in the cache: the job is the one that a suite with this encoder has.
+
+    Args:
+        what: an encoder of the registry; or, with `base` and `data`, a training objective.
+        base: an encoder of the registry, a folder on the model search path or a path, or a hub id.
+        data: a corpus of the registry, or a `.txt` or `.jsonl` file.
+        settings: `KEY=VALUE`: options of the objective, keys of `TrainSpec`, `pooling`, `layers`, `revision`.
+        steps, epochs, seed, name: of the ad-hoc encoder; by default one epoch, seed 0, `<objective>-<base>-<data>`.
+        out: a folder for an export of the result.
+        options: where things are, and the device.
+
+    Raises:
+        SuiteError, PlanError, ResourceError: wrong names, options, files or places, before any work.
+        JobError: the training failed.
+    """
+    options = options or Options()
+    registry = Registry(options.include)
+    given = adhoc.Given(base, data, tuple(settings), steps, epochs, seed, name)
+    own = adhoc.entry(what, given, registry)
+    chosen = own.data["name"] if own is not None else what
+    if out is not None:
+        exporting.check_place(Path(out))
+    prepared = _prepared(chosen, registry, options, own)
+    root = trained_root(chosen, prepared.loaded.encoders)
+    if root is None:
+        raise PlanError(_not_ours(chosen, prepared))
+    if out is not None:
+        exporting.check_spec(effective(chosen, prepared.loaded.encoders))
+    record, weights = _weights(root, prepared, options, progress)
+    exported = None
+    if out is not None:
+        exported = Path(out)
+        _export(chosen, prepared, weights, record, exported)
+    text = yaml.safe_dump(own.data, sort_keys=False, allow_unicode=True) if own is not None else ""
+    return Trained(chosen, root, record, weights, text, exported)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A training objective: what it is, where it comes from, and its options with their defaults."""
+
+    listed: loading.Listed
+    options: dict[str, Any]
+
+
+def objectives(registry: Registry | None = None) -> list[Objective]:
+    """All training objectives by name; one that cannot be imported has what is wrong in place of its title."""
+    registry = registry or Registry()
+    found = []
+    for listed in loading.catalogue("objectives", registry):
+        try:
+            options = modules.option_defaults(loading.checked(find("objectives", listed.name, registry)).Options)
+        except SuiteError:
+            options = {}
+        found.append(Objective(listed, options))
+    return found
+
+
+def export(
+    encoder: str,
+    folder: Path | str,
+    *,
+    force: bool = False,
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Write an encoder of the registry to `folder` for plain `SentenceTransformer(folder)`; returns its width.
+
+    An encoder of ours comes from the cache, and is trained first where it is not there.
+
+    Args:
+        force: replace the encoder that `folder` holds.
+
+    Raises:
+        SuiteError, PlanError, ResourceError: an unknown name, a place that is taken, an encoder that
+            sentence-transformers cannot express, missing weights; before any work.
+        JobError: the training failed.
+    """
+    options = options or Options()
+    exporting.check_place(Path(folder), force=force)
+    prepared = _prepared(encoder, Registry(options.include), options, None)
+    exporting.check_spec(effective(encoder, prepared.loaded.encoders))
+    root = trained_root(encoder, prepared.loaded.encoders)
+    if root is None:
+        with Watch().reading(prepared.places.weights[encoder]) as where:
+            return _export(encoder, prepared, where, None, Path(folder), force=force)
+    record, weights = _weights(root, prepared, options, progress)
+    return _export(encoder, prepared, weights, record, Path(folder), force=force)
+
+
+def _prepared(encoder: str, registry: Registry, options: Options, own: Located | None) -> Prepared:
+    """The encoder as a suite would plan it, with the jobs alone that make its weights.
+
+    A suite needs a task: one of the embedded world, which is always there.
+    """
+    if own is None and encoder not in registry.names("encoders"):
+        raise SuiteError(unknown("encoder", encoder, registry.names("encoders")))
+    suite = {"name": "train", "encoders": [encoder], "tasks": ["mini-sentiment"], "resources": "mini"}
+    made: Mapping[str, Located] = {encoder: own} if own is not None else {}
+    loaded = loading.load_mapping(suite, registry=registry, origin="rbench train", own=made)
+    if (root := trained_root(encoder, loaded.encoders)) in loaded.in_domain:
+        raise PlanError(
+            f"encoder {root} is trained on the texts of the task that it is fine-tuned on (data: {IN_DOMAIN}); say on "
+            f"which task's, or name a corpus: rbench train {root} --data TASK. A suite takes each of its tasks in turn."
+        )
+    try:
+        prepared = prepare_loaded(loaded, options)
+    except ResourceError as error:
+        raise ResourceError(f"{error}{_base_hint(own, registry)}") from error
+    jobs = tuple(job for job in prepared.plan.jobs if isinstance(job.spec, PretrainJob))
+    return dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": jobs}), notes=[])
+
+
+def _base_hint(own: Located | None, registry: Registry) -> str:
+    """A base that is nowhere may be a slip for one of the registry's."""
+    base = own.data["base"] if own is not None else None
+    known = registry.names("encoders")
+    close = nearest(base, known) if base is not None and "/" not in base and base not in known else []
+    return f"\nEncoders of the registry that are called like {base}: {', '.join(close)}." if close else ""
+
+
+def _weights(root: str, prepared: Prepared, options: Options, progress: Progress | None) -> tuple[Record, Path]:
+    """Train what is not in the cache; the record and the folder of the weights of `root`."""
+    job = _job(root, prepared)
+    progress = progress or Silent()
+    options = dataclasses.replace(options, logs=options.logs or LOGS)  # the RUN below does not last
+    cache = WeightCache(default_cache())
+    if cache.has(job.key):  # then what it was made from is not needed
+        prepared = dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": (job,)}))
+    with scratch.folder("train") as folder:
+        result = run_prepared(dataclasses.replace(prepared, run=folder), options, progress)
+        if result.failed:
+            raise JobError(result.failed[0].error or f"{result.failed[0].job.name} failed")
+        record = Store(folder).record(job)
+    assert record is not None  # nothing failed, so all is done
+    return record, cache.folder(job.key)
+
+
+def _job(root: str, prepared: Prepared) -> Job:
+    return next(
+        job for job in prepared.plan.jobs if isinstance(job.spec, PretrainJob) and job.spec.encoder.name == root
+    )
+
+
+def _export(
+    name: str, prepared: Prepared, where: Path | str, record: Record | None, folder: Path, *, force: bool = False
+) -> int:
+    loaded = prepared.loaded
+    return exporting.write(
+        effective(name, loaded.encoders),
+        where,
+        folder,
+        lambda staged: cards.write(staged, name, loaded.encoders, loaded.tasks, record, _objective(name, loaded)),
+        force=force,
+    )
+
+
+def _objective(name: str, loaded: loading.Loaded) -> Any:
+    """The module of the objective by which the weights of an encoder were trained; None where none was."""
+    train = chain(name, loaded.encoders)[-1].train
+    return loaded.modules["objectives", train.objective].open() if train is not None else None
+
+
+def _not_ours(name: str, prepared: Prepared) -> str:
+    source = weights_source(name, prepared.loaded.encoders)
+    assert source is not None
+    return (
+        f"encoder {name} is not trained by rbench: its weights are {source.base or source.name}'s, and suites take "
+        f"them as they are. To train further, name an objective: rbench train simcse --base {name} --data CORPUS. "
+        f"To write it out: rbench export {name} DIR."
+    )
+
+
+__all__ = ["Objective", "Trained", "export", "objectives", "train"]

@@ -1,0 +1,224 @@
+"""A name in YAML is a file name: `attack: pwws` means attacks/pwws.yaml or attacks/pwws.py.
+
+Folders are searched in order: those given with --include, those that installed packages offer (entry point group
+"rbench"), then rbench's own. There is nothing to register, and no table to keep in step with the files.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from rbench.errors import SuiteError
+
+Kind = str
+"""A key of KINDS."""
+
+
+class Sort(NamedTuple):
+    """A kind of thing that a name can mean."""
+
+    one: str
+    """What one of them is called in messages."""
+    suffixes: tuple[str, ...] = (".yaml",)
+    bundled: str = ""
+    """Where rbench's own lie, below its package; empty: at the top of a checkout, and in `bundled` in a wheel."""
+
+
+YAML, PYTHON = ".yaml", ".py"
+KINDS: dict[Kind, Sort] = {
+    "suites": Sort("suite"),
+    "attacks": Sort("attack", (YAML, PYTHON)),
+    "tasks": Sort("task", bundled="tasks"),
+    "encoders": Sort("encoder", bundled="encoders"),
+    "resources": Sort("resource profile", bundled="resources"),
+    "contrast": Sort("contrast set", bundled="contrast"),
+    "objectives": Sort("objective", (PYTHON,), "train/objectives"),
+    "finetune": Sort("finetune strategy", (PYTHON,), "finetune"),
+    "build": Sort("thing to build", (PYTHON,), "build"),
+}
+"""All kinds, by the name of the sub-folder that holds them. A new kind is a new line."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*", re.ASCII)
+"""No separators and no leading dot or underscore: a name cannot leave its folder, nor mean `__init__`."""
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+class Root(NamedTuple):
+    """A folder that holds sub-folders named after kinds, and where it comes from, in words."""
+
+    folder: Path
+    origin: str
+
+
+class Registry:
+    """Finds files and modules of every kind by name; earlier folders hide later.
+
+    Raises SuiteError where an included folder does not exist or holds none of the sub-folders.
+    """
+
+    def __init__(self, include: Sequence[Path | str] = ()) -> None:
+        self.include = tuple(_included(Path(folder)) for folder in include)
+
+    @cached_property
+    def roots(self) -> tuple[Root, ...]:
+        """All folders but rbench's own, in order of precedence."""
+        offered = (_offered(point) for point in sorted(entry_points(group="rbench"), key=lambda p: p.name))
+        return (*self.include, *offered)
+
+    def folders(self, kind: Kind) -> list[Root]:
+        """The folders that are searched for `kind`, first to last; only those that exist."""
+        searched = [*(Root(root.folder / kind, root.origin) for root in self.roots), Root(_bundled(kind), "rbench")]
+        return [root for root in searched if root.folder.is_dir()]
+
+    def names(self, kind: Kind) -> list[str]:
+        """All valid names of `kind`, sorted."""
+        found = {path.stem for root in self.folders(kind) for path in _files(root.folder, kind)}
+        return sorted(found)
+
+    def path(self, kind: Kind, name: str) -> Path:
+        """The file behind a name.
+
+        Raises SuiteError where there is none (naming the nearest), or where one folder holds it twice.
+        """
+        return self._find(kind, name)[0]
+
+    def origin(self, kind: Kind, name: str) -> str:
+        """Where a name comes from, for people: `rbench`, `package X` or `--include DIR`. Raises as `path` does."""
+        return self._find(kind, name)[1]
+
+    def is_bundled(self, kind: Kind, name: str) -> bool:
+        """Whether the file behind a name is rbench's own. Raises as `path` does."""
+        return self.path(kind, name).parent == _bundled(kind)
+
+    def _find(self, kind: Kind, name: str) -> tuple[Path, str]:
+        for root in self.folders(kind) if NAME.fullmatch(name) else ():
+            files = [path for path in _files(root.folder, kind) if path.stem == name]
+            if len(files) > 1:
+                both = " and ".join(path.name for path in files)
+                raise SuiteError(
+                    f"{KINDS[kind].one} {name} is ambiguous: {root.folder} holds {both}; remove one of them"
+                )
+            if files:
+                return files[0], root.origin
+        raise SuiteError(unknown(KINDS[kind].one, name, self.names(kind)))
+
+
+def unknown(what: str, name: object, valid: Iterable[str]) -> str:
+    """The sentence for a name that does not exist: `unknown task "mrr"; did you mean mr?`, or all valid names."""
+    valid = sorted(valid)
+    shown = str(name)
+    start = f'unknown {what} "{shown if len(shown) <= 60 else shown[:57] + "..."}"'
+    close = nearest(shown, valid)
+    if close:
+        return f"{start}; did you mean {' or '.join(close)}?"
+    return f"{start}; valid are: {', '.join(valid)}" if valid else f"{start}; there are none"
+
+
+def nearest(name: str, valid: Iterable[str], n: int = 3) -> list[str]:
+    """Up to `n` of the valid names that look most like `name`, best first, whatever their case; empty if none does."""
+    folded: dict[str, str] = {}
+    for item in valid:
+        folded.setdefault(item.lower(), item)
+    if name.lower() in folded:
+        return [folded[name.lower()]]
+    return [folded[match] for match in difflib.get_close_matches(name[:100].lower(), folded, n=n)]
+
+
+def load_module(path: Path, source: bytes | None = None) -> ModuleType:
+    """Import a Python file by its path, under a name that its path and content make unique.
+
+    What runs is `source`, the file's content as the caller has read it, or else what it holds now.
+
+    Raises SuiteError, naming the file and line, where it cannot be read or importing it fails. The file's code runs:
+    only files from folders that the user chose (--include, installed packages, rbench itself) come here.
+    """
+    source = read_source(path) if source is None else source
+    name = f"rbench_file_{path.stem}_{hashlib.sha256(str(path.resolve()).encode() + source).hexdigest()[:16]}"
+    name = re.sub(r"\W", "_", name)
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # the suffix is .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        # Not through the loader, whose compiled copy goes by time and size, and may be of an older content.
+        exec(compile(source, path, "exec"), module.__dict__)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise SuiteError(f"{path}:{_line(error, path)}: importing it fails: {type(error).__name__}: {error}") from error
+    return module
+
+
+def read_source(path: Path) -> bytes:
+    """The content of a Python file; SuiteError where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SuiteError(f"{path}: it cannot be read: {error.strerror or error}") from error
+
+
+def _line(error: BaseException, path: Path) -> int:
+    """The last line of `path` that an import error passed through."""
+    if isinstance(error, SyntaxError) and error.filename == str(path) and error.lineno:
+        return error.lineno
+    line, trace = 1, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _files(folder: Path, kind: Kind) -> list[Path]:
+    suffixes = KINDS[kind].suffixes
+    return sorted(p for p in folder.iterdir() if p.suffix in suffixes and NAME.fullmatch(p.stem) and p.is_file())
+
+
+def _bundled(kind: Kind) -> Path:
+    """rbench's own folder of `kind`."""
+    if KINDS[kind].bundled:
+        return _PACKAGE / KINDS[kind].bundled
+    wheel = _PACKAGE / "bundled" / kind
+    checkout = _PACKAGE.parent / kind
+    return checkout if not wheel.is_dir() and (_PACKAGE.parent / "pyproject.toml").is_file() else wheel
+
+
+def _included(folder: Path) -> Root:
+    if not folder.is_dir():
+        raise SuiteError(f"--include {folder}: there is no such folder")
+    if not any((folder / kind).is_dir() for kind in KINDS):
+        raise SuiteError(f"--include {folder}: it has none of the sub-folders {', '.join(KINDS)}")
+    return Root(folder, f"--include {folder}")
+
+
+def _offered(point: EntryPoint) -> Root:
+    """The folder that an installed package offers: a module's own (without importing it) or `module:attribute`."""
+    package = point.dist.name if point.dist is not None else point.name
+    try:
+        if point.attr:
+            folder = Path(point.load())
+        else:
+            spec = importlib.util.find_spec(point.module)
+            if spec is None:
+                raise ModuleNotFoundError(f"no module named {point.module}")
+            folder = Path(next(iter(spec.submodule_search_locations or ()), None) or Path(str(spec.origin)).parent)
+    except Exception as error:
+        raise SuiteError(
+            f"the installed package {package} offers files to rbench (entry point {point.name} = {point.value}), but "
+            f"{type(error).__name__}: {error}. Repair or uninstall {package}."
+        ) from error
+    return Root(folder, f"package {package}")

@@ -1,0 +1,385 @@
+"""Suite -> Plan, without side effects: which jobs, in which order, needing which others.
+
+The plan is computed from specs and fingerprints that are handed to it, so it loads no data and no model. A job's key is
+the hash of everything that decides its outcome: the same suite on the same data and weights gives the same keys on any
+machine, and resuming is the difference between a plan's keys and the store's.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rbench.errors import PlanError
+from rbench.plan.lineage import effective, in_domain_for, portable, registered_base, trained_root, weights_source
+from rbench.spec import (
+    CLEAN,
+    IN_DOMAIN,
+    RESOURCE_KINDS,
+    AttackJob,
+    AttackSpec,
+    BuildJob,
+    Choice,
+    ContrastJob,
+    ContrastSpec,
+    EncoderSpec,
+    EvaluateJob,
+    Evaluation,
+    FinetuneJob,
+    Job,
+    Plan,
+    PretrainJob,
+    ResourceProfile,
+    StrategyNeeds,
+    Suite,
+    TaskSpec,
+    Training,
+    TrainSpec,
+)
+from rbench.spec.jobs import content_key
+
+
+@dataclass(frozen=True)
+class Code:
+    """What of the code behind a job enters its key."""
+
+    source: str = ""
+    """Content hash of a module that a user added; empty for rbench's own."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """VERSIONs of the code of rbench that is used."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a plan must know of the world: specs by name, and the content of data, weights and resources as hashes."""
+
+    encoders: Mapping[str, EncoderSpec]
+    tasks: Mapping[str, TaskSpec]
+    attacks: Mapping[str, AttackSpec]
+    resources: ResourceProfile
+    data: Mapping[str, str]
+    """Content hash by task or corpus name."""
+    sizes: Mapping[str, Mapping[str, int]]
+    """Rows by task and split."""
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """Content hash by encoder name, for encoders whose weights are not made by a job; by any name for `models`."""
+    models: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Names of the further models that an encoder's training needs (a generator), by encoder and option."""
+    splits: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Content hash by task and split, for splits of which nothing else of the task is used."""
+    resource_weights: Mapping[str, str] = field(default_factory=dict)
+    """Content hash by resource kind, for resources that are not made by a job."""
+    training: Mapping[str, tuple[ResourceProfile, Mapping[str, str]]] = field(default_factory=dict)
+    """What an encoder's objective asks of a resource profile of its own, and content hashes of it by kind."""
+    strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
+    """What fine-tuning strategies ask for, by label."""
+    building: Mapping[str, Choice] = field(default_factory=dict)
+    """What is to be built, by label, with all options."""
+    contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
+    """The contrast sets that victims are evaluated on, with their content hashes, by task."""
+    code: Mapping[str, Code] = field(default_factory=dict)
+    """The code behind modules, by kind and name (`objectives/simcse`), and behind parts of jobs (`pretrain`)."""
+
+
+def make_plan(suite: Suite, facts: Facts) -> Plan:
+    """All jobs of `suite`: pretraining first, then evaluations, which are quick, then fine-tuning, then attacks;
+    contrast sets come right after the victim that they are for.
+
+    Raises PlanError where a split is smaller than `num_examples` asks for; all such splits are named at once.
+    """
+    _check_sizes(suite, facts)
+    planner = _Planner(suite, facts)
+    jobs: dict[str, Job] = {}
+    for encoder in suite.encoders:
+        for evaluation in suite.evaluations:
+            job = planner.evaluate(encoder, evaluation)
+            jobs[job.key] = job
+    for seed in suite.seeds:
+        for task in suite.tasks:
+            for encoder in suite.encoders:
+                for strategy in suite.finetune:
+                    victim = planner.finetune(encoder, task, strategy, seed)
+                    for job in planner.contrast(victim, encoder, task, strategy, seed):
+                        jobs[job.key] = job
+                    for attack in suite.attacks:
+                        job = planner.attack(victim, encoder, task, strategy, attack.label, seed)
+                        jobs[job.key] = job
+                    if not suite.attacks and not suite.build:
+                        jobs[victim.key] = victim
+                for choice in suite.build:
+                    job = planner.build(encoder, task, choice, seed)
+                    jobs[job.key] = job
+    return Plan(suite=suite, jobs=tuple(_by_stage(planner.with_needs(jobs))))
+
+
+def _by_stage(jobs: list[Job]) -> list[Job]:
+    """The jobs stage by stage, none before one that it needs: a fine-tuning on adversarial texts comes with attacks."""
+    order = {"pretrain": 0, "evaluate": 1, "finetune": 2, "build": 3, "attack": 4}
+    rank: dict[str, int] = {}
+    for job in jobs:
+        rank[job.key] = max([order[job.stage], *(rank[key] for key in job.needs)])
+    return sorted(jobs, key=lambda job: rank[job.key])
+
+
+def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
+    """The task's training defaults under the suite's overrides, for all tasks, then for this one, then a strategy's."""
+    general = {k: v for k, v in suite.training.items() if k in Training.model_fields}
+    own: Any = suite.training.get(task.name, {})
+    return Training.model_validate({**task.training.model_dump(), **general, **own, **(strategy or {})})
+
+
+def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str | None:
+    """Fingerprint of the pairs that steps are selected by, from those of (task, split); None where none are."""
+    found = [splits[task, train.select_split] for task in train.selecting]
+    return content_key({"selected_by": found}) if len(found) > 1 else next(iter(found), None)
+
+
+def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:
+    """The jobs whose name contains one of `patterns` (or matches it, with * and ?), with all that they need.
+
+    Without a pattern all jobs. Raises PlanError for a pattern that no job matches.
+    """
+    if not patterns:
+        return plan.jobs
+    chosen: set[str] = set()
+    for pattern in patterns:
+        literal = pattern.replace("[", "[[]")  # labels have brackets: `bertattack[max_words=10]`
+        glob = literal if any(c in pattern for c in "*?") else f"*{literal}*"
+        matches = {job.key for job in plan.jobs if fnmatch.fnmatchcase(job.name, glob)}
+        if not matches:
+            examples = ", ".join(job.name for job in plan.jobs[-3:])
+            raise PlanError(f"--only {pattern}: no job matches. Job names look like {examples}")
+        chosen |= matches
+    by_key = {job.key: job for job in plan.jobs}
+    queue = list(chosen)
+    while queue:
+        for need in by_key[queue.pop()].needs:
+            if need not in chosen:
+                chosen.add(need)
+                queue.append(need)
+    return tuple(job for job in plan.jobs if job.key in chosen)
+
+
+def _check_sizes(suite: Suite, facts: Facts) -> None:
+    wrong = []
+    for task in suite.tasks if suite.attacks else ():
+        wanted, size = suite.examples_for(task), facts.sizes[task].get("test", 0)
+        if wanted != "all" and wanted > size:
+            wrong.append(f"{task}: num_examples is {wanted}, but its test split has {size} examples")
+    if wrong:
+        raise PlanError(
+            "; ".join(wrong)
+            + ". Give a smaller number, `all`, or a map by task (num_examples: {mr: 100, default: 1000})."
+        )
+
+
+class _Planner:
+    """Makes jobs and remembers them, so that each is made once."""
+
+    def __init__(self, suite: Suite, facts: Facts) -> None:
+        self.suite, self.facts = suite, facts
+        self.made: dict[str, Job] = {}
+
+    def _keep(self, job: Job) -> Job:
+        return self.made.setdefault(job.key, job)
+
+    def _code(self, *names: str | None) -> Code:
+        """What enters a job's key of all the code behind it: versions above 1, and the one source that a user added."""
+        found = [self.facts.code[name] for name in names if name is not None and name in self.facts.code]
+        versions = {name: version for one in found for name, version in one.versions.items() if version > 1}
+        return Code("".join(one.source for one in found), versions)
+
+    def _opened(self, encoder: str) -> str | None:
+        """The part of a job that opens weights that no job makes, where those are a table of word vectors."""
+        source = weights_source(encoder, self.facts.encoders)
+        return "static encoder" if source is not None and source.word_vectors is not None else None
+
+    def pretrain(self, name: str, task: str | None = None) -> Job | None:
+        """The job that makes the weights under encoder `name`, or None where they exist already.
+
+        Args:
+            task: what it will be fine-tuned on, on whose training texts an in-domain encoder is trained; PlanError
+                where such a one has none.
+        """
+        root = trained_root(name, self.facts.encoders)
+        if root is None:
+            return None
+        facts, spec = self.facts, self.facts.encoders[root]
+        in_domain = spec.train is not None and spec.train.data == IN_DOMAIN
+        spec = in_domain_for(spec, task) if in_domain else spec
+        assert spec.train is not None
+        data = facts.splits[spec.train.data, "train"] if in_domain else facts.data[spec.train.data]
+        base = registered_base(spec, facts.encoders)
+        needed = [self.pretrain(base, task)] if base is not None else []
+        fingerprints = {}
+        for option, model in facts.models.get(root, {}).items():
+            made = self.pretrain(model, task) if model in facts.encoders else None
+            needed.append(made)
+            if made is None:
+                fingerprints[option] = facts.weights[model]
+        profile, hashes = facts.training.get(root, (None, {}))
+        needed.append(self._behind(profile, task))
+        selection = "selection" if spec.train.selecting else None
+        code = self._code(
+            "pretrain", f"objectives/{spec.train.objective}", selection, self._opened(root), *asked_of(profile)
+        )
+        job = PretrainJob(
+            encoder=portable(spec),
+            base_fingerprint=facts.weights.get(root),
+            data_fingerprint=data,
+            selection_fingerprint=selected_by(spec.train, facts.splits),
+            model_fingerprints=fingerprints,
+            resources=profile,
+            resource_fingerprints=dict(hashes),
+            source=code.source,
+            versions=dict(code.versions),
+        )
+        needs = tuple(dict.fromkeys(below.key for below in needed if below is not None))
+        parts = (root, spec.train.data) if in_domain else (root,)
+        return self._keep(Job.make(job, parts, needs, spec.train.seed))
+
+    def _behind(self, profile: ResourceProfile | None, task: str | None = None) -> Job | None:
+        """The job that trains the masked LM of a profile, where that is an encoder of ours."""
+        lm = profile.masked_lm if profile is not None else None
+        return self.pretrain(lm.name, task) if lm is not None and lm.kind == "encoder" and lm.name else None
+
+    def evaluate(self, encoder: str, evaluation: Evaluation) -> Job:
+        """The job that scores an encoder on one split of a task; nothing is left to chance, so its seed is 0."""
+        below = self.pretrain(encoder)
+        job = EvaluateJob(
+            encoder=portable(effective(encoder, self.facts.encoders)),
+            encoder_fingerprint=None if below else self.facts.weights[encoder],
+            task=self.facts.tasks[evaluation.task],
+            split=evaluation.split,
+            data_fingerprint=self.facts.splits[evaluation.task, evaluation.split],
+            versions=dict(self._code("evaluate", self._opened(encoder)).versions),
+        )
+        return self._keep(Job.make(job, (encoder, evaluation.label), (below.key,) if below else (), 0))
+
+    def finetune(self, encoder: str, task: str, strategy: Choice, seed: int) -> Job:
+        """The job that makes the victim: encoder + head, fine-tuned on the task with one strategy and seed."""
+        below = self.pretrain(encoder, task)
+        asked = self.facts.strategies.get(strategy.label, StrategyNeeds())
+        profile = self.facts.resources.only(asked.resources) if asked.resources else None
+        # A victim that is attacked for its strategy's sake is trained as that says, and stands in no suite.
+        overrides = asked.training if strategy.label in self.facts.strategies else strategy.options
+        training = training_for(self.suite, self.facts.tasks[task], overrides)
+        needed = [below, self._behind(profile, task)]
+        if asked.attack is not None:
+            clean = Choice(name=CLEAN, options=dict(overrides))
+            victim = self.finetune(encoder, task, clean, seed)
+            size = self.facts.sizes[task]["train"]
+            n = training.train_rows(size)
+            needed.append(self.attack(victim, encoder, task, clean, asked.attack, seed, n))
+        code = self._code("finetune", f"finetune/{strategy.name}", self._opened(encoder), *asked.resources)
+        job = FinetuneJob(
+            encoder=portable(effective(encoder, self.facts.encoders)),
+            encoder_fingerprint=None if below else self.facts.weights[encoder],
+            strategy=strategy,
+            task=self.facts.tasks[task],
+            data_fingerprint=self.facts.data[task],
+            training=training,
+            resources=profile,
+            resource_fingerprints=self._hashes(profile),
+            source=code.source,
+            versions=dict(code.versions),
+        )
+        needs = tuple(dict.fromkeys(one.key for one in needed if one is not None))
+        return self._keep(Job.make(job, (encoder, task, strategy.label), needs, seed))
+
+    def attack(
+        self,
+        victim: Job,
+        encoder: str,
+        task: str,
+        strategy: Choice,
+        attack: str,
+        seed: int,
+        training_texts: int | None = None,
+    ) -> Job:
+        """The attack on one victim; on so many of the texts that it was trained on, where a number is given."""
+        spec, facts = self.facts.attacks[attack], self.facts
+        wanted = self.suite.examples_for(task)
+        profile = facts.resources.only(spec.needs)
+        below = self._behind(profile, task)
+        n = facts.sizes[task]["test"] if wanted == "all" else wanted
+        code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if facts.tasks[task].generator else None)
+        job = AttackJob(
+            encoder=encoder,
+            strategy=strategy,
+            task=facts.tasks[task],
+            data_fingerprint=facts.data[task],
+            attack=spec,
+            resources=profile,
+            resource_fingerprints=self._hashes(profile),
+            num_examples=n if training_texts is None else training_texts,
+            split="test" if training_texts is None else "train",
+            versions=dict(code.versions),
+        )
+        parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
+        needs = (victim.key, below.key) if below is not None else (victim.key,)
+        return self._keep(Job.make(job, parts, tuple(dict.fromkeys(needs)), seed))
+
+    def contrast(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
+        """The evaluations of one victim on the contrast sets of its task."""
+        made = []
+        for spec, fingerprint in self.facts.contrast.get(task, ()):
+            job = ContrastJob(
+                encoder=encoder,
+                strategy=strategy,
+                task=self.facts.tasks[task],
+                contrast=spec,
+                data_fingerprint=fingerprint,
+                versions=dict(self._code("contrast").versions),
+            )
+            made.append(self._keep(Job.make(job, (encoder, task, strategy.label, spec.name), (victim.key,), seed)))
+        return made
+
+    def build(self, encoder: str, task: str, choice: Choice, seed: int) -> Job:
+        """The job that makes something of a trained encoder, which loading has made sure that it is."""
+        facts, below = self.facts, self.pretrain(encoder, task)
+        assert below is not None
+        what = facts.building[choice.label]
+        code = self._code(f"build/{what.name}")
+        job = BuildJob(
+            encoder=encoder,
+            what=what,
+            task=facts.tasks[task],
+            data_fingerprint=facts.splits[task, what.options["split"]],
+            source=code.source,
+            versions=dict(code.versions),
+        )
+        # What its training needed is needed again: the masked LM, for one.
+        return self._keep(Job.make(job, (encoder, task, choice.label), (below.key, *below.needs), seed))
+
+    def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
+        """Content hashes of what a profile has, as far as no job makes it."""
+        found = sorted(self.facts.resource_weights.items())
+        return {kind: value for kind, value in found if profile is not None and getattr(profile, kind) is not None}
+
+    def with_needs(self, jobs: Mapping[str, Job]) -> list[Job]:
+        """`jobs` and all that they need, each after its needs, in order of first use."""
+        ordered: dict[str, Job] = {}
+
+        def visit(job: Job) -> None:
+            for key in job.needs:
+                visit(self.made[key])
+            ordered.setdefault(job.key, job)
+
+        for job in jobs.values():
+            visit(job)
+        return list(ordered.values())
+
+
+def asked_of(profile: ResourceProfile | None) -> list[str]:
+    """The kinds of resources that a profile has."""
+    return [kind for kind in RESOURCE_KINDS if profile is not None and getattr(profile, kind) is not None]
+
+
+def _ways(spec: AttackSpec) -> list[str]:
+    """The code behind an attack: its module, or what TextAttack's recipes are given."""
+    if spec.recipe is None:
+        return [f"attacks/{spec.name}"]
+    return ["recipe", *(["masked recipe"] if "masked_lm" in spec.needs else [])]

@@ -1,0 +1,338 @@
+"""From a suite's name to a plan: read it, and find and fingerprint all that it names, before any work starts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rbench import load as loading
+from rbench.errors import ResourceError
+from rbench.load import versions
+from rbench.load.registry import Registry
+from rbench.plan.lineage import weights_source
+from rbench.plan.planner import Code, Facts, make_plan
+from rbench.score.sts import FEWEST
+from rbench.spec import EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
+from rbench.system.located import Located, Places
+
+if TYPE_CHECKING:
+    from rbench.tasks import ContrastData, TaskData
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say beside the suite. Paths in `data`, `models` and `include` are searched in order."""
+
+    profile: str | None = None
+    overrides: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    """Patterns of job names: the jobs that match one of them, and what they need; all jobs where there is none."""
+    limit: int | None = None
+    out: Path | None = None
+    data: tuple[Path, ...] = ()
+    models: tuple[Path, ...] = ()
+    include: tuple[Path, ...] = ()
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    backend: str = "auto"
+    """What computes networks under attack: one of `rbench.inference.BACKENDS`, or the fastest here."""
+    workers: int | None = 1
+    """Processes for attacks; None: as many as this machine is good for. More than one needs a script that is guarded
+    by `if __name__ == "__main__"`, as always with processes."""
+    pooled: int | None = None
+    """Examples under way at once in a process; None: what fits the device."""
+    fresh: bool = False
+    texts: bool = True
+    """Whether outcomes keep their texts. A RUN that was begun without them goes on without them, whatever this says."""
+    report_to: tuple[str, ...] = ()
+    """Trackers that follow the training of encoders: `tensorboard`, `wandb`, whatever transformers knows."""
+    logs: Path | None = None
+    """Where those leave their files; None: `logs/` in the RUN."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A suite with everything it names found and fingerprinted, before any work starts."""
+
+    loaded: loading.Loaded
+    plan: Plan
+    run: Path
+    data: Mapping[str, TaskData]
+    contrast: Mapping[str, tuple[ContrastData, ...]]
+    """The contrast sets that victims are evaluated on, by task."""
+    places: Places
+    """Weights and resources."""
+    notes: list[str]
+
+
+def prepare(suite: str | Path, options: Options) -> Prepared:
+    """Read the suite and find all data, weights and resources that it needs.
+
+    Raises SuiteError for what is wrong in a file, PlanError for what cannot be planned, and one ResourceError that
+    names everything missing with its remedy.
+    """
+    registry = Registry(options.include)
+    loaded = loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
+    if options.limit is not None:
+        loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit))
+    return prepare_loaded(loaded, options)
+
+
+def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
+    """`prepare` for a suite that is loaded already; raises PlanError and ResourceError as that does."""
+    encoders, tasks = loaded.encoders, loaded.tasks
+    problems: list[str] = []
+    contrast = _open_contrast(loaded, options, problems)
+    data = _open_tasks(tasks, contrast, options, problems)
+    problems += _too_small(loaded, data)
+    splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
+    weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
+    _check_packages(loaded, problems)
+    resources = _locate_resources(loaded, options, problems)
+    training = _locate_training(loaded, options, problems)
+    if problems:
+        raise ResourceError("\n".join(dict.fromkeys(problems)))
+    facts = Facts(
+        encoders=encoders,
+        tasks=tasks,
+        attacks=loaded.attacks,
+        resources=loaded.resources,
+        data={name: found.fingerprint for name, found in data.items()},
+        sizes={name: found.sizes for name, found in data.items()},
+        weights={name: place.fingerprint for name, place in weights.items()},
+        models=loaded.models,
+        splits=splits,
+        resource_weights=_fingerprints(resources),
+        training={name: (profile, _fingerprints(found)) for name, (profile, found) in training.items()},
+        strategies=loaded.strategies,
+        building=loaded.building,
+        code=_code(loaded),
+        contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
+    )
+    noted = (*loaded.suite.tasks, *(evaluation.task for evaluation in loaded.suite.evaluations))
+    return Prepared(
+        loaded=loaded,
+        plan=make_plan(loaded.suite, facts),
+        run=options.out or default_run(loaded.suite, options.profile),
+        data=data,
+        contrast=contrast,
+        places=Places(weights, resources, {name: found for name, (_, found) in training.items()}),
+        notes=[
+            *(note for name in dict.fromkeys(noted) for note in _data_notes(data[name])),
+            *(note for sets in contrast.values() for one in sets for note in _contrast_notes(one)),
+        ],
+    )
+
+
+def default_run(suite: Suite, profile: str | None) -> Path:
+    """`results/runs/<suite>[-<profile>]` under the current folder."""
+    return Path("results") / "runs" / (f"{suite.name}-{profile}" if profile else suite.name)
+
+
+def _limited(suite: Suite, limit: int) -> Suite:
+    def cut(n: int | Literal["all"]) -> int:
+        return limit if n == "all" else min(limit, n)
+
+    wanted = suite.num_examples
+    cut_to = {k: cut(v) for k, v in wanted.items()} if isinstance(wanted, dict) else cut(wanted)
+    return suite.model_copy(update={"num_examples": cut_to})
+
+
+def _open_contrast(
+    loaded: loading.Loaded, options: Options, problems: list[str]
+) -> dict[str, tuple[ContrastData, ...]]:
+    """The contrast sets that victims are evaluated on, by task."""
+    from rbench.tasks import open_contrast
+
+    found: dict[str, tuple[ContrastData, ...]] = {}
+    for task, sets in loaded.contrast.items():
+        for spec in sets:
+            try:
+                made = open_contrast(spec, loaded.tasks[task], options.data)
+            except ResourceError as error:
+                problems.append(str(error))
+                continue
+            found[task] = (*found.get(task, ()), made)
+    return found
+
+
+def _open_tasks(
+    tasks: Mapping[str, TaskSpec],
+    contrast: Mapping[str, tuple[ContrastData, ...]],
+    options: Options,
+    problems: list[str],
+) -> dict[str, TaskData]:
+    from rbench.tasks import open_task
+
+    data = {}
+    for name, spec in tasks.items():
+        try:
+            data[name] = open_task(spec, options.data, [one.reserved for one in contrast.get(name, ())])
+        except ResourceError as error:
+            problems.append(str(error))
+    return data
+
+
+def _scored_splits(
+    loaded: loading.Loaded, data: Mapping[str, TaskData], problems: list[str]
+) -> dict[tuple[str, str], str]:
+    """Fingerprints of the splits on which encoders are scored, in evaluations and to select steps of training."""
+    users: dict[tuple[str, str], str] = {(e.task, e.split): "evaluate" for e in loaded.suite.evaluations}
+    for name, spec in loaded.encoders.items():
+        for task in spec.train.selecting if spec.train is not None else ():
+            assert spec.train is not None
+            users.setdefault((task, spec.train.select_split), f"encoder {name}: select_by")
+    found = {}
+    for (task, split), user in users.items():
+        sizes = data[task].sizes if task in data else {split: FEWEST}  # else it is missing, which is told already
+        if split not in sizes:
+            problems.append(f"{user}: task {task} has no {split} split here; it has {', '.join(sizes)}")
+        elif sizes[split] < FEWEST:
+            problems.append(f"{user}: the {split} split of {task} has {sizes[split]} pairs; {FEWEST} are needed")
+        elif task in data:
+            found[task, split] = data[task].split_fingerprint(split)
+    return found
+
+
+def _trained_on(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> dict[tuple[str, str], str]:
+    """Fingerprints of the training splits whose texts in-domain encoders are trained on."""
+    tasks = [name for name in loaded.suite.tasks if name in data] if loaded.in_domain else []
+    return {(name, "train"): data[name].split_fingerprint("train") for name in tasks}
+
+
+def _built_of(loaded: loading.Loaded, data: Mapping[str, TaskData], problems: list[str]) -> dict[tuple[str, str], str]:
+    """Fingerprints of the splits of whose texts something is built."""
+    found = {}
+    for what in loaded.building.values():
+        split = what.options["split"]
+        for task in (name for name in loaded.suite.tasks if name in data):
+            if split in data[task].sizes:
+                found[task, split] = data[task].split_fingerprint(split)
+            else:
+                problems.append(f"build: task {task} has no {split} split here; it has {', '.join(data[task].sizes)}")
+    return found
+
+
+def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, Located]:
+    """Places by name of the further models that training needs, those that are encoders of the registry left out
+    (they are located as such)."""
+    from rbench.encoders.locate import locate
+
+    found = {}
+    for encoder, models in loaded.models.items():
+        for option, name in models.items():
+            if name in loaded.encoders:
+                continue
+            try:
+                found[name] = locate(EncoderSpec(name=name, base=name), options.models)
+            except ResourceError as error:
+                problems.append(f"{encoder}: train.options.{option}: {error}")
+    return found
+
+
+def _too_small(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> list[str]:
+    """What is wrong with corpora that were found: fewer sentences than a batch."""
+    from rbench.train import batches
+
+    wrong = []
+    for name, spec in loaded.encoders.items():
+        if spec.train is not None:
+            corpora = loaded.suite.tasks if name in loaded.in_domain else (spec.train.data,)
+            sizes = [_texts(data[corpus]) for corpus in corpora if corpus in data]
+            found = [batches.problem(name, spec.train, size, _objective(spec.train, loaded)) for size in sizes]
+            wrong += [said for said in found if said]
+    return wrong
+
+
+def _texts(corpus: TaskData) -> int:
+    return corpus.sizes.get("train", 0) * len(corpus.spec.columns)
+
+
+def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, Located]:
+    from rbench.encoders.locate import locate
+
+    weights = {}
+    missing: dict[str, list[str]] = {}
+    for name in encoders:
+        source = weights_source(name, encoders)
+        if source is None:
+            continue
+        try:
+            weights[name] = locate(source, options.models)
+        except ResourceError as error:
+            missing.setdefault(str(error), []).extend([name] if name != source.name else [])
+    for problem, users in missing.items():
+        problems.append(f"{problem} (The base of {', '.join(users)}.)" if users else problem)
+    return weights
+
+
+def _code(loaded: loading.Loaded) -> dict[str, Code]:
+    """The code behind the suite's modules and behind all jobs."""
+    named = {f"{kind}/{name}": Code(found.source, found.versions) for (kind, name), found in loaded.modules.items()}
+    return {**named, **{name: Code(versions=versions.part(name)) for name in versions.PARTS}}
+
+
+def _objective(train: TrainSpec, loaded: loading.Loaded) -> Any:
+    """The module of an encoder's objective."""
+    return loaded.modules["objectives", train.objective].open()
+
+
+def _check_packages(loaded: loading.Loaded, problems: list[str]) -> None:
+    from rbench.train.objectives import missing
+
+    for name, spec in loaded.encoders.items():
+        if spec.train is not None and (said := missing(_objective(spec.train, loaded))):
+            problems.append(f"encoder `{name}`: {said}")
+
+
+def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[ResourceKind, Located]:
+    from rbench import resources
+
+    users: dict[Any, list[str]] = {}
+    asked = [(label, spec.needs) for label, spec in loaded.attacks.items()]
+    asked += [(label, needs.resources) for label, needs in loaded.strategies.items()]
+    for label, kinds in asked:
+        for kind in kinds:
+            users.setdefault(kind, []).append(label)
+    try:
+        return resources.locate(loaded.resources, users, options.models)
+    except ResourceError as error:
+        problems.append(str(error))
+        return {}
+
+
+def _locate_training(
+    loaded: loading.Loaded, options: Options, problems: list[str]
+) -> dict[str, tuple[ResourceProfile, dict[ResourceKind, Located]]]:
+    """What encoders' objectives ask of resource profiles of their own, and where it lies."""
+    from rbench import resources
+
+    asked = {}
+    for name, (profile, needs) in loaded.training_resources.items():
+        try:
+            found = resources.locate(profile, dict.fromkeys(needs, (f"encoder {name}",)), options.models)
+        except ResourceError as error:
+            problems.append(str(error))
+            continue
+        asked[name] = (profile, found)
+    return asked
+
+
+def _fingerprints(found: Mapping[ResourceKind, Located]) -> dict[str, str]:
+    return {kind: place.fingerprint for kind, place in found.items()}
+
+
+def _data_notes(data: TaskData) -> list[str]:
+    sizes = ", ".join(f"{split} {rows}" for split, rows in data.sizes.items())
+    notes = [f"{data.spec.name}: {data.origin} ({sizes})"]
+    notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items() if rows)
+    return notes
+
+
+def _contrast_notes(data: ContrastData) -> list[str]:
+    counts = data.counts
+    notes = [f"{data.spec.name}: {data.origin} ({counts['bundles']} bundles, {counts['edits']} edits)"]
+    notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items())
+    return notes

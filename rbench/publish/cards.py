@@ -1,0 +1,65 @@
+"""Model cards of registry entries: who is behind an encoder, said in the README.md of its folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import rbench
+from rbench.hub import REPO_ID
+from rbench.plan.lineage import chain, portable
+from rbench.spec import EncoderSpec, Record, TaskSpec
+
+CARD = "README.md"
+
+
+def write(
+    folder: Path,
+    name: str,
+    encoders: Mapping[str, EncoderSpec],
+    tasks: Mapping[str, TaskSpec],
+    record: Record | None = None,
+    objective: Any = None,
+) -> None:
+    """Write the card of encoder `name` into its `folder`, over what lies there.
+
+    Args:
+        folder: the encoder, in SentenceTransformer layout or as transformers saves it.
+        encoders, tasks: the entries that it stands on, by name.
+        record: of the training of its weights, where rbench trained them.
+        objective: the module of the objective by which it trained them; None: what is installed under its name.
+    """
+    from rbench.publish import card
+
+    origin = chain(name, encoders)[-1]
+    base = encoders.get(origin.base) if origin.base is not None and origin.train is not None else None
+    pooling = _json(folder / "1_Pooling" / "config.json")
+    about = card.About(
+        encoder=portable(encoders[name]),
+        origin=portable(origin),
+        base=portable(base) if base is not None and base is not origin else None,
+        hub_id=hub_id(origin, encoders),
+        data=tasks.get(origin.train.data) if origin.train is not None else None,
+        record=record,
+        objective=objective,
+        version=rbench.__version__,
+        dim=pooling.get("word_embedding_dimension"),
+        max_length=_json(folder / "sentence_bert_config.json").get("max_seq_length"),
+    )
+    (folder / CARD).write_text(card.render(about), encoding="utf-8")
+
+
+def hub_id(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:
+    """The model on the hub that an encoder began as, of those written `owner/name`; None where it began elsewhere."""
+    seen: set[str] = set()
+    while spec.base is not None and spec.base in encoders and spec.name not in seen:
+        seen.add(spec.name)
+        spec = encoders[spec.base]
+    base = portable(spec).base
+    return base if base is not None and base == spec.base and "/" in base and REPO_ID.fullmatch(base) else None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

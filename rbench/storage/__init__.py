@@ -1,0 +1,1 @@
+"""What lasts: records and outcomes of RUNs (`runs`), weights in the cache (`weights`), and checks of both."""

@@ -1,0 +1,83 @@
+"""A RUN's folder as a whole: held by one process at a time, and moved aside rather than deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import get_args
+
+from filelock import FileLock, Timeout
+
+from rbench.errors import StoreError
+from rbench.spec import Stage
+from rbench.storage.runs import files
+
+_LOCK_FILES = {".lock", ".lock.holder"}
+
+
+class RunFolder:
+    """The folder `root`. Makes nothing until it is locked or something is written."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+        self._lock = FileLock(self.root / ".lock", timeout=0)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder against other processes that would run in it; does not wait.
+
+        The system lets go when the process dies, however it dies. Readers need no lock.
+        """
+        holder = self.root / ".lock.holder"
+        with files.as_store_error(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            try:
+                if self._lock.is_locked:  # a lock within the lock would let go too early
+                    raise Timeout(self._lock.lock_file)
+                self._lock.acquire()
+            except Timeout:
+                raise StoreError(
+                    f"{self.root} is in use by {_who(holder)}. Wait for it or choose another --out."
+                ) from None
+        try:
+            since = datetime.now().astimezone().isoformat(timespec="seconds")
+            held = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+            files.write(holder, json.dumps(held).encode() + b"\n")
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
+            self._lock.release()
+
+    def set_aside(self) -> Path | None:
+        """Move all that the folder holds to `<run>.<timestamp>` beside it; None where it holds nothing.
+
+        May be called with the lock held, which stays where it is; else takes it meanwhile. Refuses a folder that rbench
+        did not write. Never deletes.
+        """
+        with files.as_store_error(self.root):
+            found = [path.name for path in self.root.iterdir()] if self.root.exists() else []
+        contents = sorted(set(found) - _LOCK_FILES)
+        if not contents:
+            return None
+        if not {"plan.json", *get_args(Stage)} & set(contents):
+            raise StoreError(
+                f"{self.root} was not written by rbench, so --fresh leaves it alone. Choose another --out."
+            )
+        aside = files.unused(self.root.with_name(f"{self.root.name}.{datetime.now():%Y%m%d-%H%M%S}"))
+        with nullcontext() if self._lock.is_locked else self.lock(), files.as_store_error(aside):
+            aside.mkdir()
+            for name in contents:
+                (self.root / name).rename(aside / name)
+        return aside
+
+
+def _who(holder: Path) -> str:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        held = json.loads(holder.read_text(encoding="utf-8"))
+        return f"process {held['pid']} on {held['host']} since {held['since']}"
+    return "another process"

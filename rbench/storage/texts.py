@@ -1,0 +1,121 @@
+"""RUNs without texts: licences forbid many texts to be passed on, and numbers need none.
+
+A RUN is begun without texts (`rbench run --no-texts`) or is a copy of another (`rbench strip`). Its outcomes have no
+original, no perturbed text, and of an error the exception's type alone; everything else is as it was. Its plan says so,
+and whoever resumes it writes no texts either.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from rbench.errors import PlanError, StoreError
+from rbench.spec import AttackJob, FinetuneJob, Job, Plan, TableSpec
+from rbench.storage.runs import Store
+from rbench.storage.runs.files import as_store_error
+
+_OF_TEXTS = "positives"
+"""The metric whose table is made of texts; others are made of numbers."""
+
+
+def kept(store: Store, plan: Plan, wanted: bool) -> bool:
+    """Whether the RUN in `store` keeps texts: as it was begun, or as is `wanted` where nothing has been written yet.
+
+    Raises StoreError where no texts are wanted and there are some.
+    """
+    before = None
+    with suppress(StoreError):  # a damaged plan is written anew, and the records say what it said
+        before = store.plan()
+    if before is not None and not before.texts:
+        return False
+    if before is None and any(r.outcomes is not None and not r.outcomes.texts for r in store.records(plan)):
+        return False
+    if not wanted and any(store.root.rglob("outcomes.jsonl")):
+        raise StoreError(
+            f"{store.root} has outcomes with texts, so --no-texts cannot go on with it. Go on without --no-texts and "
+            "make a copy without texts, rbench strip RUN; or choose another --out."
+        )
+    return wanted
+
+
+def check(jobs: Iterable[Job], plan: Plan) -> None:
+    """Raise PlanError where a job that is to run is made from the texts of another, which would not be there."""
+    for job in jobs:
+        if isinstance(job.spec, FinetuneJob) and any(isinstance(plan.job(key).spec, AttackJob) for key in job.needs):
+            raise PlanError(
+                f"{job.name} is trained on texts that an attack made, and this RUN keeps no texts. Run the suite in "
+                "another --out without --no-texts, and make a copy without texts afterwards: rbench strip RUN."
+            )
+
+
+def shown_by(table: TableSpec) -> bool:
+    """Whether a table is made of texts."""
+    return table.metric == _OF_TEXTS and table.layout == "paper"
+
+
+def notes(plan: Plan) -> list[str]:
+    """What a RUN without texts does not make of all that its suite asks for."""
+    missing = not plan.texts and any(shown_by(table) for table in plan.suite.tables)
+    return [f"the table {_OF_TEXTS} is made of texts, which this RUN does not keep: it is left out"] if missing else []
+
+
+def strip(run: Path, out: Path | None = None) -> Path:
+    """Copy a RUN without its texts; returns the folder, `out` or RUN-stripped. The RUN itself is never changed.
+
+    Copied are the plan, the records of its jobs, outcomes, predictions, and tables, except those made of texts. A
+    record without digests is copied without: nothing says that its outcomes are those that it is of.
+
+    Raises StoreError where there is no RUN, something in it is damaged, or `out` lies in it or holds anything.
+    """
+    source = Store(run)
+    plan = source.plan()
+    if plan is None:
+        raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
+    out = out if out is not None else run.with_name(f"{run.resolve().name}-stripped")
+    _check_out(run, out)
+    problems = [problem for job in plan.jobs if (problem := _problem(source, job)) is not None]
+    if problems:
+        raise StoreError("\n".join([*problems, "Run the suite again, and strip the RUN then."]))
+    stripped = Store(out, texts=False)
+    stripped.write_plan(plan.model_copy(update={"texts": False}))
+    for job in plan.jobs:
+        _strip_job(source, stripped, job)
+    _copy_tables(run / "tables", out / "tables")
+    return out
+
+
+def _check_out(run: Path, out: Path) -> None:
+    if out.resolve().is_relative_to(run.resolve()):
+        raise StoreError(f"{out} lies in the RUN, which is not to be changed. Choose another --out.")
+    with as_store_error(out):
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise StoreError(f"{out} is there already and not empty. Choose another --out.")
+
+
+def _problem(source: Store, job: Job) -> str | None:
+    """What of a job cannot be relied upon."""
+    return source.look(job).problem or source.read(job).damage
+
+
+def _strip_job(source: Store, stripped: Store, job: Job) -> None:
+    record = source.record(job)
+    digests = {}
+    if outcomes := source.outcomes(job):
+        digests["outcomes"] = stripped.write_outcomes(job, outcomes)
+    if predictions := source.predictions(job):
+        digests["predictions"] = stripped.write_predictions(job, predictions)
+    if record is not None:
+        own = {name: digest for name, digest in digests.items() if getattr(record, name) is not None}
+        stripped.write_record(record.model_copy(update=own))
+
+
+def _copy_tables(source: Path, out: Path) -> None:
+    found = [file for file in source.glob("*.*") if file.suffix in {".md", ".tex", ".csv", ".json"}]
+    for file in sorted(found):
+        if not file.name.startswith(_OF_TEXTS):
+            with as_store_error(out):
+                out.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, out / file.name)

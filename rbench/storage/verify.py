@@ -1,0 +1,166 @@
+"""A RUN re-read: whether its records, outcomes and predictions still say what was written, and agree with each other.
+
+Every record is parsed and its key made anew from its content; every line beside it is read, its checksum and the file's
+digest computed; counts and scores are computed again from the outcomes and compared; and AUA = clean x (1 - ASR) must
+hold. Reading changes nothing. A record without digests that has no outcomes cannot be verified: nothing says what it
+is of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from rbench.errors import StoreError
+from rbench.score import attack_counts, attack_scores, contrast_scores, judged, lacking
+from rbench.spec import AttackJob, BuildJob, ContrastJob, Job, Plan, Record, Score, Stage
+from rbench.storage.runs import Store
+
+State = Literal["verified", "cannot be verified", "damaged", "not done"]
+DELETE = "Delete the record, and the same rbench run makes it again."
+RESUME = "The same rbench run makes that good."
+CLOSE = 1e-9
+"""Relative difference that the order of a sum may make."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to be said, in one line: what is wrong with a file, and what to do."""
+
+    text: str
+    damage: bool = True
+    """Whether something is wrong; else it is only mentioned."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What the RUN came to: findings in the plan's order, and how many jobs are in which state."""
+
+    run: Path
+    findings: tuple[Finding, ...]
+    counts: Mapping[State, int]
+
+    @property
+    def damaged(self) -> bool:
+        """Whether anything is damaged, be it no job's."""
+        return any(finding.damage for finding in self.findings)
+
+
+def verify(run: Path | str) -> Verified:
+    """Re-read all that a RUN holds. Raises StoreError where it is no RUN, or its plan is damaged."""
+    store = Store(Path(run))
+    plan = store.plan()
+    if plan is None:
+        raise StoreError(f"{store.root} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
+    findings: list[Finding] = []
+    counts: Counter[State] = Counter(dict.fromkeys(get_args(State), 0))
+    for job in plan.jobs:
+        state, found = _job(store, job)
+        counts[state] += 1
+        findings += found
+    return Verified(store.root, (*findings, *_strangers(store, plan)), counts)
+
+
+def _job(store: Store, job: Job) -> tuple[State, list[Finding]]:
+    """One job's state, and what is to be said of it."""
+    if job.key != Job.make(job.spec, job.parts, job.needs, job.seed).key:
+        said = f"{store.root / 'plan.json'}: the key of {job.name} is not that of its content. Run the suite again."
+        return "damaged", [Finding(said)]
+    found = store.look(job)
+    record = found.record
+    complete = record is not None and record.status == "complete"
+    wrong = [found.problem] if found.problem is not None else _linewise(store, job, DELETE if complete else RESUME)
+    if record is not None and complete and not wrong:
+        texts = [*_recordwise(record)] or [*_recomputed(store, job, record)]
+        wrong = [f"{store.folder(job) / 'record.json'}: {text} {DELETE}" for text in texts]
+    if wrong:
+        return "damaged", [Finding(text) for text in wrong]
+    if record is None or not complete:
+        return "not done", []
+    return ("verified" if _evident(record) else "cannot be verified"), []
+
+
+def _linewise(store: Store, job: Job, remedy: str) -> list[str]:
+    """What is wrong with lines by themselves, of a job whose record does not contradict them."""
+    read = store.read(job)
+    wrong = [f"{read.damage}. {remedy}"] if read.damage else []
+    ids = Counter(line.outcome.example_id for line in read.lines if line.outcome is not None)
+    again = [name for name, n in ids.items() if n > 1]
+    if again:
+        more = f", and {len(again) - 1} more are" if len(again) > 1 else ""
+        wrong.append(f"{read.path}: example {again[0]} is there more than once{more}. {remedy}")
+    return wrong
+
+
+def _evident(record: Record) -> bool:
+    """Whether the record has a digest of what it is of; one whose job leaves weights alone is all that there is."""
+    if isinstance(record.job.spec, AttackJob | BuildJob):
+        return record.outcomes is not None
+    return record.predictions is not None if isinstance(record.job.spec, ContrastJob) else True
+
+
+def _recordwise(record: Record) -> Iterator[str]:
+    """What is wrong with a complete record by itself."""
+    job = record.job
+    if job.key != Job.make(job.spec, job.parts, job.needs, job.seed).key:
+        yield "its key is not that of its content."
+    elif (lack := lacking(record)) is not None:
+        yield lack
+    elif isinstance(job.spec, AttackJob):
+        values = {score.name: score.value for score in record.scores}
+        clean, asr, aua = (values.get(name) for name in ("clean", "asr", "aua"))
+        if clean is None or asr is None or aua is None:  # nothing was attacked
+            return
+        if not math.isclose(aua, clean * (1 - asr), rel_tol=CLOSE, abs_tol=CLOSE):
+            yield f"accuracy under attack is {aua}, but clean accuracy x (1 - ASR) is {clean * (1 - asr)}."
+
+
+def _recomputed(store: Store, job: Job, record: Record) -> Iterator[str]:
+    """What lines say otherwise than the record that is of them; where there are none, nothing can be said."""
+    spec = job.spec
+    if isinstance(spec, AttackJob) and (outcomes := store.outcomes(job)):
+        oracle = spec.task.generator is not None
+        if len(outcomes) != spec.num_examples:
+            yield f"it is of {len(outcomes)} outcomes, and its job of {spec.num_examples} examples."
+        yield from _unequal(record, attack_scores(outcomes, oracle).values(), attack_counts(outcomes, oracle))
+    elif isinstance(spec, ContrastJob):
+        try:
+            predictions = store.predictions(job)
+            scores = contrast_scores(judged(predictions)) if predictions else ()
+        except (StoreError, ValueError) as error:
+            yield f"{error}."
+            return
+        edits = sum(not one.original for one in predictions)
+        own = {"bundles": len(predictions) - edits, "edits": edits} if predictions else {}
+        yield from _unequal(record, scores, {name: n for name, n in own.items() if name in record.counts})
+
+
+def _unequal(record: Record, scores: Iterable[Score], counts: Mapping[str, int]) -> Iterator[str]:
+    """Numbers of a record that are not those computed again; one that it lacks is of a metric younger than it is."""
+    stored = {score.name: score for score in record.scores}
+    for score in scores:
+        theirs = stored.get(score.name)
+        if theirs is None:
+            continue
+        for field in ("value", "n", "low", "high", "sd", "units"):
+            ours, other = getattr(score, field), getattr(theirs, field)
+            if other is not None and not (ours is not None and math.isclose(ours, other, rel_tol=CLOSE, abs_tol=CLOSE)):
+                yield f"{score.name} has the {field} {other}, but what it is of gives {ours}."
+                break
+    for name, n in counts.items():
+        if record.counts.get(name, n) != n:
+            yield f"it counts {record.counts[name]} {name}, but there are {n}."
+
+
+def _strangers(store: Store, plan: Plan) -> list[Finding]:
+    """Folders of jobs that the plan does not have: those of an earlier version of the suite."""
+    own = {store.folder(job) for job in plan.jobs}
+    there = {file.parent for stage in get_args(Stage) for file in (store.root / stage).rglob("*.json*")}
+    return [
+        Finding(f"{folder} belongs to no job of the plan: no table shows it, and it may be deleted.", damage=False)
+        for folder in sorted(there - own)
+    ]

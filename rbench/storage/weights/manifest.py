@@ -1,0 +1,90 @@
+"""Which files a cache entry consists of, and what is in them.
+
+    manifest.json   {"files": {"config.json": "<sha256>", "record.json": "<sha256>", "tokenizer.json": ...}}
+
+It is written last, before the entry is moved to its place, and names every file but itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from rbench.spec import Strict
+from rbench.system import digests
+
+NAME = "manifest.json"
+UNLISTED = f"it has no list of its files ({NAME}), as entries of earlier versions, so nothing can vouch for them"
+
+
+class Manifest(Strict):
+    """The files of an entry, by their paths in it, with the sha256 of what is in them."""
+
+    files: dict[str, str]
+
+
+def write(folder: Path) -> None:
+    """List the files that `folder` holds now."""
+    files = {name: digests.of_file(folder / name) for name in sorted(_names(folder))}
+    (folder / NAME).write_text(Manifest(files=files).model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def problem(folder: Path) -> str | None:
+    """What is wrong with the files in `folder`, as the end of a sentence; None where they are those of its manifest.
+
+    Cheap where it was asked before: contents are read again only of files that changed since.
+    """
+    try:
+        listed = Manifest.model_validate_json((folder / NAME).read_bytes()).files
+        found = set(_names(folder)) - {NAME}
+        if missing := sorted(listed.keys() - found):
+            return f"{_some(missing)} is missing"
+        if surplus := sorted(found - listed.keys()):
+            return f"{_some(surplus)} was added"
+        if altered := [name for name, digest in listed.items() if digests.of_file(folder / name) != digest]:
+            return f"{_some(altered)} was altered"
+    except FileNotFoundError as error:
+        return UNLISTED if error.filename == str(folder / NAME) else f"{error.filename} is missing"
+    except OSError as error:
+        return f"{error.filename} cannot be read ({error.strerror})"
+    except ValidationError:
+        return f"{NAME} is damaged"
+    return None
+
+
+def weights_hash(folder: Path) -> str:
+    """sha256 over the names and contents of the safetensors files in `folder` and below.
+
+    It says which weights were used, in records; whether an entry is whole says its manifest.
+    """
+    files = sorted(folder.rglob("*.safetensors"))
+    names = [file.relative_to(folder).as_posix() for file in files]
+
+    def read() -> str:
+        digest = hashlib.sha256()
+        for name, file in zip(names, files, strict=True):
+            digest.update(name.encode())
+            with file.open("rb") as handle:
+                while chunk := handle.read(1 << 20):
+                    digest.update(chunk)
+        return digest.hexdigest()
+
+    return digests.remembered(files, f"weights {names}", read)
+
+
+def _names(folder: Path, above: str = "") -> Iterator[str]:
+    """Paths of all that lies in a folder and is no folder itself; a link to one counts as a file."""
+    with os.scandir(folder) as found:
+        for one in found:
+            if one.is_dir(follow_symlinks=False):
+                yield from _names(Path(one.path), f"{above}{one.name}/")
+            else:
+                yield f"{above}{one.name}"
+
+
+def _some(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} (and {len(names) - 1} more)"

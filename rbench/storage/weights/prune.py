@@ -1,0 +1,145 @@
+"""What of the cache may go, and its removal: never what a living process works with, never anything elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from rbench.errors import ResourceError
+from rbench.spec import Record
+from rbench.storage.weights.cache import WeightCache, look
+from rbench.storage.weights.inventory import Item
+from rbench.system import scratch
+
+UNITS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+WORK = ("left", "in work")
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What is to go: that for which all conditions hold that are given."""
+
+    older_than: float | None = None
+    """Seconds for which it was not used."""
+    runs: frozenset[str] | None = None
+    """Keys of jobs: what none of them made stays."""
+    keep: frozenset[str] | None = None
+    """Keys of jobs: what one of them made stays, and what no job made (edits, translations)."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a condition."""
+        return (self.older_than, self.runs, self.keep) != (None, None, None)
+
+
+def seconds(text: str) -> float:
+    """The seconds of `12h`, `30d` or `2w`. ValueError for anything else."""
+    found = re.fullmatch(r"(\d{1,6})([hdw])", text.strip(), re.ASCII)
+    if found is None:
+        raise ValueError(f"{text!r} is no length of time: write hours, days or weeks as in 12h, 30d or 2w")
+    return int(found[1]) * UNITS[found[2]]
+
+
+def chosen(items: Sequence[Item], wanted: Wanted, now: float | None = None) -> list[Item]:
+    """Those of `items` that are to go; without a condition, what is of no use to anyone.
+
+    Of no use is what killed processes left, what cannot be trusted, and checkpoints of encoders that are there: `why`
+    says which. To find out, all weights are read.
+    """
+    now = time.time() if now is None else now
+    if not wanted.any:
+        reasons = ((item, useless(item, items)) for item in items if not item.in_use)
+        return [dataclasses.replace(item, why=why) for item, why in reasons if why is not None]
+    conditions: list[Callable[[Item], bool]] = []
+    if (limit := wanted.older_than) is not None:
+        conditions.append(lambda item: now - item.used >= limit)
+    if (runs := wanted.runs) is not None:
+        conditions.append(lambda item: item.key in runs)
+    if (keep := wanted.keep) is not None:
+        conditions.append(lambda item: item.key is not None and item.key not in keep)
+    return [
+        item
+        for item in items
+        if not item.in_use and item.kind not in ("back-ends", *WORK) and all(holds(item) for holds in conditions)
+    ]
+
+
+def useless(item: Item, items: Sequence[Item]) -> str | None:
+    """Why nobody has any use of an item, in words; None where somebody may."""
+    if item.kind == "left":
+        return "left by a killed process"
+    if item.kind == "checkpoints":
+        trained = any(other.key == item.key and other.kind == "encoder" for other in items)
+        return "its encoder is trained" if trained else None
+    return problem(item)
+
+
+def problem(item: Item) -> str | None:
+    """Why weights cannot be trusted, once their files are read; None where they can, or for anything else."""
+    if item.key is None or item.kind == "checkpoints":
+        return None
+    found = look(item.path, item.key)
+    return "it is gone" if found is None else None if isinstance(found, Record) else found
+
+
+def remove(root: Path, items: Sequence[Item]) -> list[Item]:
+    """Remove these from the cache folder `root`; returns those that went. What a process works with stays.
+
+    Raises ResourceError where the system does not let it.
+    """
+    cache = WeightCache(root)
+    if any(item.kind == "left" for item in items):
+        cache.sweep()
+    gone = []
+    for item in items:
+        try:
+            if item.kind != "left":
+                with _held(cache, item.key) as held:
+                    if held and item.key not in cache.in_use():
+                        _delete(root, item.path)
+        except OSError as error:
+            raise ResourceError(f"{item.path} cannot be removed ({error.strerror or error})") from error
+        if not item.path.exists():
+            gone.append(item)
+    return gone
+
+
+@contextmanager
+def _held(cache: WeightCache, key: str | None) -> Iterator[bool]:
+    """Whether no other process makes or removes the entry of a job, which none can until the block ends."""
+    if key is None:
+        yield True
+        return
+    file = cache.lock_file(key)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(file, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+def _delete(root: Path, path: Path) -> None:
+    """Move out of its place at once, then remove: whoever looks meanwhile finds all of it, or nothing."""
+    if not _is_inside(root, path):
+        return
+    with scratch.folder("prune", root) as folder, suppress(FileNotFoundError):
+        path.rename(folder / path.name)
+
+
+def _is_inside(root: Path, path: Path) -> bool:
+    """Whether a path lies in the cache folder without a link on the way. One may have come since it was listed."""
+    above = path.parent
+    straight = above.is_relative_to(root) and above.resolve() == root.resolve() / above.relative_to(root)
+    return straight and not path.is_symlink()

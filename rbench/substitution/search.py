@@ -1,0 +1,272 @@
+"""The batched word-substitution search behind the Geometry attack, ADCL's hard positives and adversarial training.
+
+`search` is Algorithm 1 of "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained
+Language Models" (sections 3.3 and 4.3, appendix A) for many texts at once. What differs between its users (which loss,
+which encoder, which stopping rule) comes in as three callables, each asked once a round for all texts still open.
+`word_norms` turns gradients of word pieces into the norms by word that it needs; `rbench.substitution.candidates` has
+the candidates that all its users share. This module knows neither TextAttack nor victims, tasks or training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+VERSION = 1
+
+Words = tuple[str, ...]
+Projection = Literal["signed", "absolute"]
+Span = tuple[int, int, int]
+"""Where a word lies: column of the input, first character, one past the last."""
+
+
+class Sentence(NamedTuple):
+    """A text as it stands: `row` is its place in the batch that was handed to `search`."""
+
+    row: int
+    words: Words
+
+
+class Slot(NamedTuple):
+    """One word of a text, for which replacements are wanted."""
+
+    row: int
+    words: Words
+    place: int
+
+
+class Gradients(NamedTuple):
+    """What a loss says about n texts."""
+
+    vectors: Tensor
+    """(n, dim): sentence vectors z."""
+    directions: Tensor
+    """(n, dim): gradient of the loss at z, that is v_z; any positive multiple does."""
+    norms: Sequence[Tensor]
+    """n tensors of shape (words,): L2 norm of each word's gradient; -inf for a word that the encoder does not see."""
+
+
+class Scores(NamedTuple):
+    """What the encoder makes of n candidate texts."""
+
+    vectors: Tensor
+    """(n, dim): sentence vectors."""
+    done: Sequence[bool] | None = None
+    """Whether the search of a text is over once this candidate is taken (an attack: the prediction flipped)."""
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """One replaced word; `projection` is signed, `step` counts from 1."""
+
+    index: int
+    old: str
+    new: str
+    projection: float
+    step: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """The end of one text's search."""
+
+    words: Words
+    substitutions: tuple[Substitution, ...]
+    done: bool
+    """True where the last candidate taken was marked done."""
+
+
+@dataclass
+class _State:
+    row: int
+    words: Words
+    free: set[int]
+    budget: int
+    taken: list[Substitution] = field(default_factory=list)
+    done: bool = False
+
+    @property
+    def open(self) -> bool:
+        return not self.done and len(self.taken) < self.budget and bool(self.free)
+
+    def ranking(self, norms: Tensor) -> list[int]:
+        """Words that may still be replaced, largest gradient first, equal ones in the order of the text."""
+        values = norms.tolist()
+        if len(values) != len(self.words) or any(math.isnan(v) for v in values):
+            raise ValueError(f"text {self.row}: gradient norms must be {len(self.words)} numbers, got {values}")
+        return sorted((i for i in self.free if values[i] > -math.inf), key=lambda i: (-values[i], i))
+
+
+def search(
+    texts: Sequence[Sequence[str]],
+    changeable: Sequence[Sequence[bool]],
+    *,
+    gradients: Callable[[list[Sentence]], Gradients],
+    candidates: Callable[[list[Slot]], Sequence[Sequence[str]]],
+    scores: Callable[[list[Sentence]], Scores],
+    max_words: int | Sequence[int],
+    projection: Projection = "signed",
+    accept_flip: bool = True,
+    lookahead: int = 1,
+) -> list[Result]:
+    """Replace words, one a round in every open text, so that sentence vectors move along the gradient of a loss.
+
+    A round: (1) `gradients` gives z, v_z and a norm for each word; (2) the changeable word with the largest norm is
+    chosen among those not yet replaced; (3) `candidates` gives its replacements; (4) `scores` gives the vector z_j of
+    each text with a replacement in place, and the one with the largest projection (z_j - z) . v_z / |v_z| is taken,
+    the first in the order of `candidates` where several are equal. Where v_z is zero every projection is zero.
+
+    What the paper leaves open is settled thus. The projection is signed: the printed argmax of its absolute value,
+    which also admits the most negative one, is `projection="absolute"`. The largest is taken even if it is negative,
+    as printed. A word without candidates is passed over for good, does not count as a step, and the next word in the
+    same ranking is tried. z comes from the gradient pass of the round, so z and v_z belong together.
+
+    A text is closed when it has `max_words` substitutions (one number, or one for each text), when no changeable word
+    is left, or when the candidate taken is marked done. With `accept_flip` a candidate marked done goes before all
+    that are not: the one with the largest projection among the done ones is taken, even where another candidate has a
+    larger projection. Without it the largest projection is taken regardless, and the text is closed if that one
+    happens to be done.
+
+    `lookahead` words a text are asked for at once in (3). It changes the number and size of calls, never the result.
+
+    Raises ValueError on lists that do not belong together and on projections or norms that are not numbers.
+    """
+    if len(texts) != len(changeable) or any(len(t) != len(m) for t, m in zip(texts, changeable, strict=False)):
+        raise ValueError("every text needs a mask with one entry a word")
+    budgets = [max_words] * len(texts) if isinstance(max_words, int) else list(max_words)
+    states = [
+        _State(row, tuple(words), {i for i, free in enumerate(mask) if free}, budget)
+        for row, (words, mask, budget) in enumerate(zip(texts, changeable, budgets, strict=True))
+    ]
+    while active := [state for state in states if state.open]:
+        found = gradients([Sentence(s.row, s.words) for s in active])
+        rankings = [s.ranking(norms) for s, norms in zip(active, found.norms, strict=True)]
+        offers = _first_offers(active, rankings, candidates, lookahead)
+        _take_best(active, offers, found, scores, projection, accept_flip)
+    return [Result(s.words, tuple(s.taken), s.done) for s in states]
+
+
+def _first_offers(
+    active: list[_State],
+    rankings: list[list[int]],
+    candidates: Callable[[list[Slot]], Sequence[Sequence[str]]],
+    lookahead: int,
+) -> dict[int, tuple[int, Sequence[str]]]:
+    """Row -> (word, its candidates) for the first word of each ranking that has any; words passed over are freed no
+    more, and a text in which none is left has no entry."""
+    offers: dict[int, tuple[int, Sequence[str]]] = {}
+    waiting = list(zip(active, rankings, strict=True))
+    while waiting:
+        slots = [Slot(s.row, s.words, i) for s, ranking in waiting for i in ranking[:lookahead]]
+        replies = dict(zip(slots, candidates(slots), strict=True)) if slots else {}
+        still = []
+        for state, ranking in waiting:
+            for index in ranking[:lookahead]:
+                if reply := replies[Slot(state.row, state.words, index)]:
+                    offers[state.row] = (index, reply)
+                    break
+                state.free.discard(index)
+            else:
+                if ranking[lookahead:]:
+                    still.append((state, ranking[lookahead:]))
+                else:
+                    state.free.clear()
+        waiting = still
+    return offers
+
+
+def _take_best(
+    active: list[_State],
+    offers: dict[int, tuple[int, Sequence[str]]],
+    found: Gradients,
+    scores: Callable[[list[Sentence]], Scores],
+    projection: Projection,
+    accept_flip: bool,
+) -> None:
+    """Steps 4 and 5 for all open texts: score their candidates in one call and replace a word in each."""
+    texts: list[Sentence] = []
+    owners: list[int] = []
+    for place, state in enumerate(active):
+        if state.row in offers:
+            index, words = offers[state.row]
+            texts += [Sentence(state.row, (*state.words[:index], w, *state.words[index + 1 :])) for w in words]
+            owners += [place] * len(words)
+    if not texts:
+        return
+    scored = scores(texts)
+    projections = _projections(scored.vectors, found, owners)
+    done = [bool(d) for d in scored.done] if scored.done is not None else [False] * len(texts)
+    if not len(done) == len(projections) == len(texts) or not all(map(math.isfinite, projections)):
+        raise ValueError(f"scores must be one finite vector for each of {len(texts)} texts")
+    start = 0
+    for state in active:
+        if state.row not in offers:
+            continue
+        index, words = offers[state.row]
+
+        def merit(j: int, start: int = start) -> tuple[bool, float, int]:
+            value = projections[start + j]
+            return accept_flip and done[start + j], abs(value) if projection == "absolute" else value, -j
+
+        best = max(range(len(words)), key=merit)
+        old, step = state.words[index], len(state.taken) + 1
+        state.taken.append(Substitution(index, old, words[best], projections[start + best], step))
+        state.words = texts[start + best].words
+        state.done = done[start + best]
+        state.free.discard(index)
+        start += len(words)
+
+
+def _projections(vectors: Tensor, found: Gradients, owners: list[int]) -> list[float]:
+    """(z_j - z) . v / |v| of each candidate, in double precision so that the shape of a batch cannot order them."""
+    owner = torch.tensor(owners, device=vectors.device)
+    directions = found.directions.detach().double()
+    lengths = directions.norm(dim=1)
+    lengths = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
+    moved = vectors.detach().double() - found.vectors.detach().double()[owner]
+    projections: list[float] = ((moved * directions[owner]).sum(dim=1) / lengths[owner]).tolist()
+    return projections
+
+
+# ------------------------------------------------------------------------------------------------ gradients by word
+
+
+def pieces_to_words(
+    offsets: Sequence[tuple[int, int]], columns: Sequence[int | None], spans: Sequence[Span]
+) -> list[int]:
+    """For each word piece the word that it belongs to, or -1 (special tokens, punctuation, padding).
+
+    `offsets` and `columns` are what a fast tokenizer says of the pieces (`offset_mapping`, `sequence_ids()`); `spans`
+    are the words, in order. A piece belongs to the first word with which it shares a character.
+    """
+    owners = [-1] * len(offsets)
+    word = 0
+    for piece, ((start, end), column) in enumerate(zip(offsets, columns, strict=True)):
+        if column is None or start == end:
+            continue
+        while word < len(spans) and (spans[word][0], spans[word][2]) <= (column, start):
+            word += 1
+        if word < len(spans) and spans[word][0] == column and spans[word][1] < end:
+            owners[piece] = word
+    return owners
+
+
+def word_norms(gradients: Tensor, owners: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[Tensor]:
+    """Gradient norms by word: the mean over a word's pieces, then its L2 norm (section 3.3, step 2).
+
+    `gradients` is (n, pieces, dim), `owners[k]` has the word of each piece of text k (-1: none; it may be shorter than
+    the padded row), `lengths[k]` is the number of words. Returns n tensors (words,) with -inf for words without pieces.
+    """
+    result = []
+    for row, words, length in zip(gradients.detach().float(), owners, lengths, strict=True):
+        owner = torch.tensor([w if w >= 0 else length for w in words], device=row.device, dtype=torch.long)
+        sums = row.new_zeros(length + 1, row.shape[-1]).index_add(0, owner, row[: len(words)])[:length]
+        counts = torch.bincount(owner, minlength=length + 1)[:length]
+        norms = (sums / counts.clamp(min=1).unsqueeze(1)).norm(dim=1)
+        result.append(norms.masked_fill(counts == 0, -math.inf))
+    return result

@@ -1,0 +1,185 @@
+"""What is refused before any work, and what a plan says; whole runs are in test_resume.py."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rbench import api
+from rbench.api.run import _todo
+from rbench.errors import PlanError, ResourceError
+from rbench.plan.prepare import Options, prepare
+from rbench.spec import Job
+from rbench.storage.runs import Store
+from rbench.storage.weights import WeightCache
+
+SUITE = """\
+name: mine
+encoders: [mini-bert]
+tasks: [mini-sentiment]
+attacks: [pwws, geometry]
+num_examples: 5
+resources: mini
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def write(text: str = SUITE, **changes: str) -> Path:
+        for key, value in changes.items():
+            lines = [f"{key}: {value}" if line.startswith(f"{key}:") else line for line in text.splitlines()]
+            text = "\n".join(lines) + "\n"
+        file = tmp_path / "mine.yaml"
+        file.write_text(text)
+        return file
+
+    return write
+
+
+def test_a_plan_shows_jobs_costs_and_where_results_go(write) -> None:  # type: ignore[no-untyped-def]
+    planned = api.plan(write())
+    assert [job.name for job in planned.jobs] == [
+        "pretrain/mini-bert/seed0",
+        "finetune/mini-bert/mini-sentiment/clean/seed0",
+        "attack/mini-bert/mini-sentiment/clean/pwws/seed0",
+        "attack/mini-bert/mini-sentiment/clean/geometry/seed0",
+    ]
+    assert planned.run == Path("results/runs/mine")
+    assert planned.done == frozenset()
+    assert {e.examples for e in planned.estimates.values()} == {5}
+    assert all(e.queries > 5 for e in planned.estimates.values())
+    assert not Path("results").exists()  # planning writes nothing
+
+
+def test_limit_cuts_every_task_and_never_raises_a_number(write) -> None:  # type: ignore[no-untyped-def]
+    def examples(options: Options, **changes: str) -> set[int]:
+        return {e.examples for e in api.plan(write(**changes), options).estimates.values()}
+
+    assert examples(Options(limit=2)) == {2}
+    assert examples(Options(limit=50)) == {5}
+    assert examples(Options(limit=3), num_examples="all") == {3}
+    assert examples(Options(limit=3), num_examples="{mini-sentiment: 4}") == {3}
+
+
+def test_more_examples_than_there_are_is_refused_with_the_size(write) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(PlanError, match=r"mini-sentiment: num_examples is 100000, but its test split has \d+ examples"):
+        api.run(write(num_examples="100000"))
+    assert not Path("results").exists()
+
+
+def test_everything_missing_is_said_at_once_and_before_the_run(write) -> None:  # type: ignore[no-untyped-def]
+    suite = write(encoders="[bert-base, minilm]", tasks="[mr, snli]", resources="local")
+    with pytest.raises(ResourceError) as caught:
+        api.run(suite)
+    message = str(caught.value)
+    for missing in ("mr", "snli", "bert-base", "minilm", "masked_lm", "wordnet", "geometry", "pwws"):
+        assert missing in message
+    for remedy in ("--data", "--models", "NLTK_DATA"):
+        assert remedy in message
+    assert not Path("results").exists()
+
+
+def test_wrong_parameters_of_a_recipe_are_refused_before_training(write) -> None:  # type: ignore[no-untyped-def]
+    suite = write(attacks='[{pwws: {"GreedyWordSwapWIR.wir_metod": delete}}]')
+    with pytest.raises(Exception, match="wir_method"):
+        api.run(suite)
+    assert not list(Path("results").rglob("record.json"))
+
+
+def test_fingerprints_do_not_depend_on_paths(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    rows = '{"text": "a good film", "label": 1}\n{"text": "a bad film", "label": 0}\n'
+    keys = []
+    for name in ("one", "two"):
+        for split in ("train", "validation", "test"):
+            file = tmp_path / name / "sst2" / f"{split}.jsonl"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(rows.replace("film", f"{split} film"))
+        suite = write(tasks="[sst2]", num_examples="2")
+        keys.append([job.key for job in prepare(suite, Options(data=(tmp_path / name,))).plan.jobs])
+    assert keys[0] == keys[1]
+    changed = tmp_path / "two" / "sst2" / "test.jsonl"
+    changed.write_text(changed.read_text().replace("good", "great"))
+    assert [job.key for job in prepare(suite, Options(data=(tmp_path / "two",))).plan.jobs] != keys[0]
+
+
+def test_a_corpus_smaller_than_a_batch_is_told_before_the_run(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "mine" / "encoders").mkdir(parents=True)
+    (tmp_path / "few.txt").write_text("one\ntwo\nthree\n")
+    train = "{objective: simcse, data: few.txt, batch_size: 4, options: {dropout: 0.1}}"
+    (tmp_path / "mine" / "encoders" / "few.yaml").write_text(f"base: mini-bert\ntrain: {train}\n")
+    with pytest.raises(
+        ResourceError, match="Encoder few: its corpus has 3 sentences to train on, fewer than a batch of 4"
+    ):
+        api.run(write(encoders="[few]"), Options(include=(tmp_path / "mine",)))
+    assert not Path("results").exists()
+
+
+def test_doctor_names_what_is_there_and_how_to_get_the_rest(write) -> None:  # type: ignore[no-untyped-def]
+    checks = {(check.kind, check.name): check for check in api.doctor()}
+    assert checks["task", "mini-nli"].ok
+    assert checks["encoder", "mini-bert"].ok
+    assert checks["resources mini", "masked_lm"].ok
+    assert checks["task", "yelp"].ok is False
+    assert "--data" in checks["task", "yelp"].remedy
+    assert checks["resources standard-use", "sentence_encoder"].ok is False
+    assert all(check.ok or check.remedy for check in checks.values())
+
+
+# ------------------------------------------------------------------------------------------------- what is to be done
+
+RUN = """\
+encoders: [small]
+tasks: [mini-sentiment]
+attacks: [pwws]
+num_examples: 3
+resources: mini
+training: {max_train: 32, max_validation: 16, epochs: 1}
+"""
+SMALL = """\
+architecture: {hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}
+train: {objective: mlm, data: mini-corpus, steps: 2, batch_size: 8}
+"""
+
+
+def test_weights_that_are_gone_are_made_again_with_all_that_they_need(write, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "mine" / "encoders").mkdir(parents=True)
+    (tmp_path / "mine" / "encoders" / "small.yaml").write_text(SMALL)
+    options = Options(include=(tmp_path / "mine",), device="cpu", backend="torch")
+    result = api.run(write(RUN), options)
+    assert not result.failed and result.complete == 3
+    store, jobs = Store(result.run), prepare(write(RUN), options).plan.jobs
+    pretrain, finetune, attack = jobs
+    cache = WeightCache(tmp_path / "cache")
+
+    def todo(done: tuple[Job, ...], *gone: Job) -> list[Job]:
+        """What is to be done where so many jobs are, and the weights of some are no longer in the cache."""
+        moved = {job.key: cache.folder(job.key).rename(tmp_path / job.key) for job in gone}
+        found = _todo(jobs, {job.key for job in done}, cache)
+        for key, folder in moved.items():
+            folder.rename(tmp_path / "cache" / "weights" / key[:2] / key)
+        return found
+
+    assert todo(jobs) == todo(jobs, pretrain, finetune) == [], "nobody needs them"
+    assert todo((pretrain, finetune)) == [attack]
+    assert todo((pretrain, finetune), pretrain) == [attack], "the victim is here, and it needs no more"
+    assert todo((pretrain, finetune), finetune) == [finetune, attack]
+    assert todo((pretrain, finetune), pretrain, finetune) == [pretrain, finetune, attack]
+    # And so it runs.
+    before = {job.key: store.record(job) for job in (pretrain, finetune)}
+    shutil.rmtree(tmp_path / "cache" / "weights")
+    shutil.rmtree(store.folder(attack))
+    again = api.run(write(RUN), options)
+    assert not again.failed and again.complete == 3
+    for job in (pretrain, finetune):
+        record, old = store.record(job), before[job.key]
+        assert record is not None and old is not None
+        assert record.provenance != old.provenance, "it was made again"
+        assert record.provenance.weights_hash == old.provenance.weights_hash
+    assert store.record(attack) is not None

@@ -1,0 +1,387 @@
+"""Suite and facts to jobs: order, keys, and what must and must not change a key."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbench.errors import PlanError
+from rbench.plan.lineage import chain, effective, in_domain_for, portable, trained_root, weights_source
+from rbench.plan.planner import Facts, make_plan, select, training_for
+from rbench.spec import (
+    AttackJob,
+    AttackSpec,
+    EncoderSpec,
+    FinetuneJob,
+    Plan,
+    PretrainJob,
+    ResourceProfile,
+    Source,
+    StrategyNeeds,
+    Suite,
+    TaskSpec,
+    Training,
+    TrainSpec,
+    content_key,
+)
+
+MLM = TrainSpec(objective="mlm", data="corpus", steps=10)
+ENCODERS = {
+    "tiny": EncoderSpec(name="tiny", architecture={"hidden_size": 8}, train=MLM),
+    "tiny-mean": EncoderSpec(name="tiny-mean", base="tiny", pooling="mean"),
+    "lm": EncoderSpec(name="lm", base="org/lm", revision="abc"),
+    "lm-2": EncoderSpec(name="lm-2", base="lm", layers=2, pooling="mean"),
+    "cse-lm": EncoderSpec(name="cse-lm", base="lm", train=MLM),
+    "cse-tiny": EncoderSpec(name="cse-tiny", base="tiny-mean", train=MLM),
+}
+TASKS = {
+    "a": TaskSpec(name="a", kind="single", columns=("text",), labels=("no", "yes")),
+    "b": TaskSpec(name="b", kind="nli", columns=("premise", "hypothesis"), labels=("e", "n", "c")),
+    "corpus": TaskSpec(name="corpus", kind="unlabelled", columns=("text",)),
+}
+ATTACKS = {
+    "swap": AttackSpec(name="swap", recipe="PWWSRen2019", needs=("synonyms",)),
+    "lm": AttackSpec(name="lm", recipe="BAEGarg2019", needs=("masked_lm", "stopwords")),
+}
+PROFILE = ResourceProfile(
+    name="p",
+    synonyms=Source(kind="mini"),
+    stopwords=Source(kind="mini"),
+    masked_lm=Source(kind="encoder", name="tiny"),
+)
+
+
+def facts(**changes: Any) -> Facts:
+    values: dict[str, Any] = {
+        "encoders": ENCODERS,
+        "tasks": TASKS,
+        "attacks": ATTACKS,
+        "resources": PROFILE,
+        "data": {"a": "da", "b": "db", "corpus": "dc"},
+        "sizes": {"a": {"train": 5, "test": 20}, "b": {"train": 5, "test": 10}},
+        "weights": {"lm": "w", "lm-2": "w", "cse-lm": "w"},
+        "resource_weights": {"synonyms": "s", "stopwords": "t"},
+    }
+    return Facts(**{**values, **changes})
+
+
+def suite(**changes: Any) -> Suite:
+    values: dict[str, Any] = {
+        "name": "s",
+        "encoders": ["tiny", "lm"],
+        "tasks": ["a", "b"],
+        "attacks": ["swap", "lm"],
+        "seeds": [0, 1],
+        "num_examples": 7,
+    }
+    return Suite.model_validate({**values, **changes})
+
+
+def names(plan: Plan) -> list[str]:
+    return [job.name for job in plan.jobs]
+
+
+def test_cells_are_the_product_and_everything_comes_after_its_needs() -> None:
+    plan = make_plan(suite(), facts())
+    attacks = [job for job in plan.jobs if job.stage == "attack"]
+    assert len(attacks) == 2 * 2 * 2 * 2
+    assert len([job for job in plan.jobs if job.stage == "finetune"]) == 2 * 2 * 2
+    assert names(plan).count("pretrain/tiny/seed0") == 1
+    seen: set[str] = set()
+    for job in plan.jobs:
+        assert set(job.needs) <= seen
+        seen.add(job.key)
+    assert len(seen) == len(plan.jobs)
+
+
+def test_attacks_on_one_victim_stand_together() -> None:
+    victims = [job.needs[0] for job in make_plan(suite(), facts()).jobs if job.stage == "attack"]
+    changes = sum(a != b for a, b in itertools.pairwise(victims))
+    assert changes == len(set(victims)) - 1
+
+
+def test_masked_lm_of_ours_is_a_need_of_its_attack_only() -> None:
+    plan = make_plan(suite(encoders=["lm"]), facts())
+    pretrain = next(job.key for job in plan.jobs if job.stage == "pretrain")
+    for job in plan.jobs:
+        if isinstance(job.spec, AttackJob):
+            assert (pretrain in job.needs) == (job.spec.attack.name == "lm")
+
+
+def key_of(plan: Plan, name: str) -> str:
+    return next(job.key for job in plan.jobs if job.name == name)
+
+
+CELL = "attack/lm/a/clean/swap/seed0"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"data": {"a": "other", "b": "db", "corpus": "dc"}},
+        {"weights": {"lm": "other"}},
+        {"resource_weights": {"synonyms": "other", "stopwords": "t"}},
+        {"attacks": {**ATTACKS, "swap": ATTACKS["swap"].model_copy(update={"max_words": 3})}},
+        {"resources": PROFILE.model_copy(update={"synonyms": Source(kind="wordnet")})},
+        {"encoders": {**ENCODERS, "lm": ENCODERS["lm"].model_copy(update={"pooling": "mean"})}},
+    ],
+)
+def test_what_decides_an_outcome_changes_the_key(changed: dict[str, Any]) -> None:
+    assert key_of(make_plan(suite(), facts()), CELL) != key_of(make_plan(suite(), facts(**changed)), CELL)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"data": {"a": "da", "b": "other", "corpus": "other"}},
+        {"resource_weights": {"synonyms": "s", "stopwords": "other"}},
+        {"resources": PROFILE.model_copy(update={"stopwords": Source(kind="nltk"), "title": "new words"})},
+        {"attacks": {**ATTACKS, "swap": ATTACKS["swap"].model_copy(update={"title": "x", "notes": ("y",)})}},
+        {"tasks": {**TASKS, "a": TASKS["a"].model_copy(update={"title": "x", "licence": "y"})}},
+    ],
+)
+def test_what_does_not_decide_an_outcome_leaves_the_key(changed: dict[str, Any]) -> None:
+    assert key_of(make_plan(suite(), facts()), CELL) == key_of(make_plan(suite(), facts(**changed)), CELL)
+
+
+def test_training_overrides_reach_only_their_task_and_change_its_victims() -> None:
+    plain = make_plan(suite(), facts())
+    changed = make_plan(suite(training={"epochs": 4, "a": {"epochs": 9}}), facts())
+    for task, epochs in (("a", 9), ("b", 4)):
+        name = f"finetune/lm/{task}/clean/seed0"
+        job = next(job for job in changed.jobs if job.name == name)
+        assert isinstance(job.spec, FinetuneJob)
+        assert job.spec.training == Training(epochs=epochs)
+        assert key_of(plain, name) != job.key
+    assert training_for(suite(training={"a": {"epochs": 9}}), TASKS["b"]) == Training()
+
+
+def test_order_of_a_suite_does_not_change_keys() -> None:
+    first = make_plan(suite(), facts())
+    second = make_plan(suite(encoders=["lm", "tiny"], attacks=["lm", "swap"], seeds=[1, 0]), facts())
+    assert {job.key for job in first.jobs} == {job.key for job in second.jobs}
+
+
+def test_num_examples_beyond_the_split_names_every_split_and_its_size() -> None:
+    with pytest.raises(PlanError, match=r"a: num_examples is 21, but its test split has 20 .*b: .* 10 examples"):
+        make_plan(suite(num_examples=21), facts())
+    make_plan(suite(num_examples={"a": 20, "default": 10}), facts())
+
+
+def test_all_means_the_whole_split() -> None:
+    plan = make_plan(suite(num_examples="all"), facts())
+    sizes = {j.spec.task.name: j.spec.num_examples for j in plan.jobs if isinstance(j.spec, AttackJob)}
+    assert sizes == {"a": 20, "b": 10}
+
+
+def test_bases_are_followed_to_where_weights_come_from() -> None:
+    assert [spec.name for spec in chain("cse-tiny", ENCODERS)] == ["cse-tiny"]
+    assert [spec.name for spec in chain("lm-2", ENCODERS)] == ["lm-2", "lm"]
+    mean = effective("lm-2", ENCODERS)
+    assert (mean.base, mean.revision, mean.layers, mean.pooling) == ("org/lm", "abc", 2, "mean")
+    assert effective("tiny-mean", ENCODERS).base == "tiny"
+    assert trained_root("tiny-mean", ENCODERS) == "tiny"
+    assert trained_root("lm-2", ENCODERS) is None
+    sources = {name: weights_source(name, ENCODERS) for name in ENCODERS}
+    assert {name: spec.name if spec else None for name, spec in sources.items()} == {
+        "tiny": None,
+        "tiny-mean": None,
+        "lm": "lm",
+        "lm-2": "lm",
+        "cse-lm": "lm",
+        "cse-tiny": None,
+    }
+
+
+def test_a_trained_encoder_over_a_trained_one_needs_its_job() -> None:
+    plan = make_plan(suite(encoders=["cse-tiny"], attacks=["swap"]), facts())
+    by_name = {job.name: job for job in plan.jobs}
+    assert by_name["pretrain/cse-tiny/seed0"].needs == (by_name["pretrain/tiny/seed0"].key,)
+    assert by_name["finetune/cse-tiny/a/clean/seed0"].needs == (by_name["pretrain/cse-tiny/seed0"].key,)
+
+
+def test_bases_in_a_circle_are_refused() -> None:
+    around = {"x": EncoderSpec(name="x", base="y"), "y": EncoderSpec(name="y", base="x")}
+    with pytest.raises(PlanError, match="x -> y -> x"):
+        chain("x", around)
+    own = {"x": EncoderSpec(name="x", base="x")}  # named like its folder
+    assert [spec.name for spec in chain("x", own)] == ["x"]
+
+
+def test_jobs_hold_no_paths() -> None:
+    def spec(base: str, data: str) -> EncoderSpec:
+        return EncoderSpec.model_validate({"name": "x", "base": base, "train": {"objective": "mlm", "data": data}})
+
+    here, there = spec("/home/me/own/", "/home/me/my.txt"), spec("../own", "data/my.txt")
+    assert portable(here) == portable(there) == spec("own", "my.txt")
+    for kept in (spec("org/model", "corpus"), spec("bert-base", "my.txt"), EncoderSpec(name="y", base="org/model")):
+        assert portable(kept) == kept
+
+
+def test_a_base_is_looked_for_under_its_own_name() -> None:
+    """A folder that is called like the encoder (an export of it) is not what it is trained from."""
+    spec = EncoderSpec.model_validate({"name": "x", "base": "org/lm", "train": {"objective": "mlm", "data": "c"}})
+    source = weights_source("x", {"x": spec})
+    assert source is not None and (source.name, source.base, source.train) == ("org/lm", "org/lm", None)
+
+
+@given(st.sampled_from(["swap", "attack/lm/*/seed1", "finetune", "tiny", "*/b/*"]))
+def test_select_takes_what_matches_and_what_that_needs(pattern: str) -> None:
+    plan = make_plan(suite(), facts())
+    chosen = select(plan, [pattern])
+    keys = {job.key for job in chosen}
+    assert all(need in keys for job in chosen for need in job.needs)
+    assert any(pattern.strip("*").split("*")[0] in job.name for job in chosen)
+    assert [job for job in plan.jobs if job.key in keys] == list(chosen)
+
+
+def test_select_refuses_a_pattern_without_a_match() -> None:
+    with pytest.raises(PlanError, match="--only pwss: no job matches"):
+        select(make_plan(suite(), facts()), ["swap", "pwss"])
+
+
+def test_select_takes_what_matches_any_of_several_patterns() -> None:
+    plan = make_plan(suite(), facts())
+    both = {job.key for pattern in ("*/a/*", "pretrain") for job in select(plan, [pattern])}
+    assert {job.key for job in select(plan, ["*/a/*", "pretrain"])} == both
+    assert select(plan, ()) == plan.jobs
+
+
+def test_an_encoder_trained_from_a_folder_of_its_own_name_has_that_for_its_base() -> None:
+    own = {"x": EncoderSpec(name="x", base="x", train=MLM)}
+    plan = make_plan(suite(encoders=["x"], attacks=["swap"]), facts(encoders={**ENCODERS, **own}, weights={"x": "w"}))
+    job = next(job for job in plan.jobs if job.stage == "pretrain")
+    assert isinstance(job.spec, PretrainJob)
+    assert (job.needs, job.spec.base_fingerprint) == ((), "w")
+    source = weights_source("x", own)
+    assert source is not None and (source.base, source.train) == ("x", None)
+
+
+IN_DOMAIN = EncoderSpec(name="in", base="lm", train=TrainSpec(objective="simcse", data="in-domain"))
+
+
+def test_an_in_domain_encoder_is_trained_once_a_task_on_its_training_texts() -> None:
+    encoders = {**ENCODERS, "in": IN_DOMAIN, "in-mean": EncoderSpec(name="in-mean", base="in", pooling="mean")}
+    known = facts(
+        encoders=encoders, weights={"in": "w"}, splits={("a", "train"): "train of a", ("b", "train"): "train of b"}
+    )
+    plan = make_plan(suite(encoders=["in", "in-mean"], attacks=["swap"]), known)
+    pretrain = {job.name: job for job in plan.jobs if job.stage == "pretrain"}
+    assert set(pretrain) == {"pretrain/in/a/seed0", "pretrain/in/b/seed0"}
+    for task, job in zip("ab", pretrain.values(), strict=True):
+        assert isinstance(job.spec, PretrainJob)
+        assert job.spec.data_fingerprint == f"train of {task}"
+        assert job.spec.encoder.train is not None and job.spec.encoder.train.data == task
+        victims = [one for one in plan.jobs if one.stage == "finetune" and one.parts[1] == task]
+        assert {one.needs for one in victims} == {(job.key,)}
+        # The same as one that names the task as its corpus, had that the same texts.
+        named = in_domain_for(IN_DOMAIN, task)
+        other = make_plan(
+            suite(encoders=["in"], tasks=[task], attacks=["swap"]),
+            facts(encoders={**ENCODERS, "in": named}, weights={"in": "w"}, data={task: f"train of {task}"}),
+        )
+        assert job.key in {one.key for one in other.jobs}
+
+
+def test_an_in_domain_encoder_without_a_task_is_refused() -> None:
+    sts = TaskSpec(name="sim", kind="sts", columns=("sentence1", "sentence2"))
+    known = facts(
+        encoders={"in": IN_DOMAIN}, weights={"in": "w"}, tasks={"sim": sts}, splits={("sim", "test"): "scored"}
+    )
+    with pytest.raises(PlanError, match=r"encoder in is trained on the texts of the task .* \{in: \{data: CORPUS\}\}"):
+        make_plan(Suite(name="s", encoders=("in",), evaluate=("sim",)), known)  # type: ignore[arg-type]
+
+
+def test_resources_of_a_training_are_in_its_key_and_their_masked_lm_among_its_needs() -> None:
+    encoders = {"tiny": ENCODERS["tiny"], "word": EncoderSpec(name="word", base="lm", train=MLM)}
+
+    def word(**training: Any) -> tuple[Plan, Any]:
+        known = facts(encoders={**encoders, "lm": ENCODERS["lm"]}, **training)
+        plan = make_plan(suite(encoders=["word"], attacks=[], tasks=["a"], seeds=[0]), known)
+        return plan, next(job for job in plan.jobs if job.parts == ("word",))
+
+    plan, asking = word(training={"word": (PROFILE, {"synonyms": "s"})}, weights={"word": "w"})
+    _, other = word(training={"word": (PROFILE, {"synonyms": "t"})}, weights={"word": "w"})
+    _, plain = word(weights={"word": "w"})
+    assert len({asking.key, other.key, plain.key}) == 3
+    assert [plan.job(key).name for key in asking.needs] == ["pretrain/tiny/seed0"] and not plain.needs
+
+
+def test_a_strategy_gets_the_resources_that_it_needs_and_no_others() -> None:
+    needs = {"words": StrategyNeeds(resources=("masked_lm", "stopwords"))}
+    plan = make_plan(suite(encoders=["lm"], finetune=["clean", "words"]), facts(strategies=needs))
+    by_strategy = {job.parts[2]: job for job in plan.jobs if job.stage == "finetune"}
+    clean, words = by_strategy["clean"].spec, by_strategy["words"].spec
+    assert isinstance(clean, FinetuneJob) and isinstance(words, FinetuneJob)
+    assert clean.resources is None and words.resources is not None
+    assert (words.resources.masked_lm, words.resources.synonyms) == (PROFILE.masked_lm, None)
+    assert words.resource_fingerprints == {"stopwords": "t"}
+    assert "pretrain/tiny/seed0" in {plan.job(key).name for key in by_strategy["words"].needs}
+
+
+def test_a_strategy_on_generated_texts_needs_an_attack_on_what_the_clean_victim_was_trained_on() -> None:
+    needs = {"gen": StrategyNeeds(attack="swap")}
+    planned = suite(encoders=["lm"], tasks=["a"], finetune=["gen"], attacks=["swap"], seeds=[3])
+    plan = make_plan(planned, facts(strategies=needs))
+    assert names(plan) == [
+        "finetune/lm/a/clean/seed3",
+        "attack/lm/a/clean/swap/train/seed3",
+        "finetune/lm/a/gen/seed3",
+        "attack/lm/a/gen/swap/seed3",
+    ]
+    made = plan.jobs[1].spec
+    assert isinstance(made, AttackJob) and (made.split, made.num_examples) == ("train", 5)
+    assert plan.jobs[2].needs == (plan.jobs[1].key,) and plan.jobs[1].needs == (plan.jobs[0].key,)
+    fewer = make_plan(planned.model_copy(update={"training": {"max_train": 2}}), facts(strategies=needs)).jobs[1].spec
+    assert isinstance(fewer, AttackJob) and fewer.num_examples == 2
+
+
+# ------------------------------------------------------------------------------------------- training by strategy
+
+
+def test_a_strategy_may_say_how_it_is_trained() -> None:
+    tenth = {"clean": {"train_share": 0.1, "learning_rate": 1e-4}}
+    label = "clean[learning_rate=0.0001,train_share=0.1]"
+    needs = {"clean": StrategyNeeds(), label: StrategyNeeds(training=tenth["clean"])}
+    half = {"a": {"train_share": 0.5}}
+    asked = suite(finetune=["clean", tenth], tasks=["a"], encoders=["lm"], seeds=[0], training=half)
+    jobs = {job.parts[2]: job for job in make_plan(asked, facts(strategies=needs)).jobs if job.stage == "finetune"}
+    found = {name: job.spec.training for name, job in jobs.items() if isinstance(job.spec, FinetuneJob)}
+    assert found == {"clean": Training(train_share=0.5), label: Training(train_share=0.1, learning_rate=1e-4)}
+    alone = make_plan(suite(finetune=["clean"], tasks=["a"], training=half), facts())
+    assert jobs["clean"].key == key_of(alone, "finetune/lm/a/clean/seed0"), "another strategy beside it changes nothing"
+
+
+def test_the_victim_of_adversarial_texts_is_trained_as_their_strategy_says() -> None:
+    label = "gen[train_share=0.4]"
+    needs = {label: StrategyNeeds(attack="swap", training={"train_share": 0.4})}
+    asked = suite(finetune=[{"gen": {"train_share": 0.4}}], tasks=["a"], encoders=["lm"], attacks=[], seeds=[0])
+    plan = make_plan(asked, facts(strategies=needs))
+    clean, attack, _ = plan.jobs
+    assert isinstance(clean.spec, FinetuneJob) and clean.spec.training.train_share == 0.4
+    assert isinstance(attack.spec, AttackJob) and attack.spec.num_examples == 2, "0.4 of 5 rows"
+
+
+@pytest.mark.parametrize(
+    ("training", "rows"),
+    [
+        ({}, 200),
+        ({"max_train": 50}, 50),
+        ({"max_train": 900}, 200),
+        ({"train_share": 0.1}, 20),
+        ({"train_share": 0.1, "max_train": 5}, 5),
+        ({"train_share": 1e-4}, 1),
+        ({"train_share": 1}, 200),
+    ],
+)
+def test_rows_that_are_trained_on(training: dict[str, Any], rows: int) -> None:
+    assert Training(**training).train_rows(200) == rows
+
+
+def test_a_share_of_all_rows_is_no_other_job() -> None:
+    assert content_key(Training()) == content_key(Training(train_share=None))
+    assert content_key(Training(train_share=0.5)) != content_key(Training())

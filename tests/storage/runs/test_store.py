@@ -1,0 +1,465 @@
+"""The store: what is written comes back, whatever happens to the process in between."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rbench.errors import StoreError
+from rbench.spec import (
+    AttackJob,
+    AttackSpec,
+    Choice,
+    Job,
+    Outcome,
+    Plan,
+    Prediction,
+    Provenance,
+    Record,
+    ResourceProfile,
+    Score,
+    Suite,
+    TaskSpec,
+)
+from rbench.storage.runs import Store, folder_name
+
+
+def make_job(attack: str = "pwws", seed: int = 0, encoder: str = "minilm", task: str = "mr") -> Job:
+    spec = AttackJob(
+        encoder=encoder,
+        strategy=Choice(name="clean"),
+        task=TaskSpec(name=task, kind="single", columns=("text",), labels=("neg", "pos")),
+        data_fingerprint="d",
+        attack=AttackSpec(name=attack),
+        resources=ResourceProfile(name="mini"),
+        resource_fingerprints={},
+        num_examples=3,
+    )
+    return Job.make(spec, (encoder, task, "clean", attack), (), seed)
+
+
+def make_record(job: Job, status: str = "complete") -> Record:
+    return Record(
+        job=job, status=status, scores=(Score(name="asr", value=0.5, n=2),), provenance=Provenance(rbench="0")
+    )
+
+
+def make_outcome(example_id: str, **changes: object) -> Outcome:
+    return Outcome(**{"example_id": example_id, "status": "failed", "original": ("a film",), "label": 1, **changes})
+
+
+JOB = make_job()
+SUITE = Suite(name="s", encoders=("minilm",), tasks=("mr",), attacks=(Choice(name="pwws"),))
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+texts = st.lists(
+    st.text() | st.sampled_from(["a\nb", "\u2028\u2029\x85", '"\\\\"', "\x00", "𝔘"]), min_size=1, max_size=2
+)
+outcomes = st.builds(
+    Outcome,
+    example_id=st.text(max_size=5),
+    status=st.sampled_from(["succeeded", "failed", "skipped", "errored"]),
+    original=texts.map(tuple),
+    perturbed=st.none() | texts.map(tuple),
+    label=st.integers(-5, 5),
+    num_queries=st.integers(0, 10**9),
+    perturbed_share=st.none() | st.floats(0, 1),
+    similarity=st.none() | numbers,
+    truncated=st.booleans(),
+    seconds=numbers,
+    error=st.none() | st.text(),
+)
+
+
+def fill(store: Store, *ids: str) -> Path:
+    for name in ids:
+        store.append(JOB, make_outcome(name))
+    return store.folder(JOB) / "outcomes.jsonl"
+
+
+# ----------------------------------------------------------------------------------------------------------- outcomes
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(outcomes, max_size=6, unique_by=lambda outcome: outcome.example_id))
+def test_outcomes_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, written: list[Outcome]) -> None:
+    store = Store(tmp_path_factory.mktemp("run"))
+    for outcome in written:
+        store.append(JOB, outcome)
+    assert store.outcomes(JOB) == written
+    assert Store(store.root).outcomes(JOB) == written
+
+
+def test_nothing_there_is_empty(tmp_path: Path) -> None:
+    store = Store(tmp_path / "never")
+    assert (store.outcomes(JOB), store.record(JOB), store.plan(), store.records()) == ([], None, None, [])
+    assert store.set_aside() is None
+    assert not store.root.exists()
+
+
+def test_every_possible_tear_loses_only_the_last_line(tmp_path: Path) -> None:
+    path = fill(Store(tmp_path), "a", "b")
+    whole = path.read_bytes()
+    first = whole.index(b"\n") + 1
+    for length in range(first, len(whole)):
+        path.write_bytes(whole[:length])
+        store = Store(tmp_path)
+        assert [o.example_id for o in store.outcomes(JOB)] == ["a"]
+        assert path.stat().st_size == length, "reading must not write"
+        store.append(JOB, make_outcome("b"))
+        assert path.read_bytes() == whole
+
+
+def test_a_long_torn_line_is_cut_too(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    path = fill(store, "a")
+    whole = path.read_bytes()
+    for tail in (b"{" * 200_000, b"\0" * 65_536):
+        path.write_bytes(whole + tail)
+        assert [o.example_id for o in store.outcomes(JOB)] == ["a"]
+        store.append(JOB, make_outcome("b"))
+        assert [o.example_id for o in store.outcomes(JOB)] == ["a", "b"]
+    path.write_bytes(b"torn at the very first line")
+    store.append(JOB, make_outcome("z"))
+    assert [o.example_id for o in store.outcomes(JOB)] == ["z"]
+
+
+@pytest.mark.parametrize("damage", [b"{}", b"", b"garbage", b"[1]", b'{"job": 3, "outcome": {}}', b"\xff\xfe"])
+def test_damage_in_the_middle_concerns_that_line_only(tmp_path: Path, damage: bytes) -> None:
+    store = Store(tmp_path)
+    path = fill(store, "a", "b", "c")
+    lines = path.read_bytes().split(b"\n")
+    lines[1] = damage
+    path.write_bytes(b"\n".join(lines))
+    assert [o.example_id for o in store.outcomes(JOB)] == ["a", "c"]
+    assert re.match(r"1 line is damaged in \S+outcomes\.jsonl \(line 2: ", store.read(JOB).damage or "")
+    resumed = store.resume(JOB)
+    assert [o.example_id for o in resumed.outcomes] == ["a", "c"]
+    assert "line 2" in resumed.notes[0] and "done again" in resumed.notes[0]
+    assert path.read_bytes() == b"\n".join([lines[0], *lines[2:]])
+    assert store.resume(JOB).notes == ()
+
+
+def test_of_two_outcomes_of_one_example_the_first_counts(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.append(JOB, make_outcome("a", num_queries=1))
+    store.append(JOB, make_outcome("b"))
+    store.append(JOB, make_outcome("a", num_queries=2))
+    assert [(o.example_id, o.num_queries) for o in store.outcomes(JOB)] == [("a", 1), ("b", 0)]
+
+
+def test_a_process_killed_at_any_moment_leaves_a_readable_store(tmp_path: Path) -> None:
+    script = """
+        import sys
+        from pathlib import Path
+        from test_store import JOB, Store, make_outcome
+        store = Store(Path(sys.argv[1]))
+        for i in range(10**9):
+            store.append(JOB, make_outcome(str(i), original=("x" * 3000,)))
+            print(i, flush=True)
+    """
+    child = python(script, tmp_path)
+    assert child.stdout is not None
+    confirmed = [int(child.stdout.readline()) for _ in range(20)]
+    child.kill()
+    confirmed += [int(line) for line in child.stdout.read().split()]
+    child.wait()
+    found = [int(o.example_id) for o in Store(tmp_path).outcomes(JOB)]
+    assert found == list(range(len(found)))
+    assert len(found) >= len(confirmed), "what append has confirmed is on disk"
+
+
+# ------------------------------------------------------------------------------------------------ records and the plan
+
+
+def test_records_round_trip_and_replace_failed_ones(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    jobs = tuple(make_job(attack) for attack in ("pwws", "bae", "textfooler"))
+    plan = Plan(suite=SUITE, jobs=jobs)
+    store.write_plan(plan)
+    store.write_record(make_record(jobs[1], "failed"))
+    store.write_record(make_record(jobs[0]))
+    assert store.plan() == plan
+    assert store.record(jobs[0]) == make_record(jobs[0])
+    assert [record.job.key for record in store.records()] == [jobs[0].key, jobs[1].key]
+    store.write_record(make_record(jobs[1]))
+    assert [record.status for record in store.records()] == ["complete", "complete"]
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_records_of_an_earlier_suite_are_not_among_them(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    old, new = make_job("bae"), make_job("pwws")
+    store.write_record(make_record(old))
+    store.write_record(make_record(new))
+    store.write_plan(Plan(suite=SUITE, jobs=(new,)))
+    assert [record.job.key for record in store.records()] == [new.key]
+    assert [record.job.key for record in store.records(Plan(suite=SUITE, jobs=(old, new)))] == [old.key, new.key]
+
+
+def test_a_half_written_record_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    store.write_record(make_record(JOB, "failed"))
+
+    def power_cut(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", power_cut)
+        with pytest.raises(KeyboardInterrupt):
+            store.write_record(make_record(JOB))
+    assert store.record(JOB) == make_record(JOB, "failed")
+
+
+def test_a_table_is_there_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    path = store.write_table("asr.md", "the old table\n\n")
+    assert path == tmp_path / "tables" / "asr.md" and path.read_text() == "the old table\n"
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError) as caught:
+        store.write_table("asr.md", "the new table")
+    assert str(caught.value).startswith(f"{path} cannot be written: No space left on device. The results in {tmp_path}")
+    assert f"are kept: `rbench table {tmp_path}`" in str(caught.value)
+    assert path.read_text() == "the old table\n"
+    assert [file.name for file in path.parent.iterdir()] == ["asr.md"]
+
+
+def test_the_layout_is_the_documented_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.append(JOB, make_outcome("a"))
+    store.write_record(make_record(JOB))
+    store.write_plan(Plan(suite=SUITE, jobs=(JOB,)))
+    folder = f"attack/minilm/mr/clean/pwws/seed0-{JOB.key[:8]}"
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {
+        "plan.json",
+        f"{folder}/record.json",
+        f"{folder}/outcomes.jsonl",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"schema_version": 99}, "schema version 99"),
+        ({"schema_version": None}, r"is damaged .it has no schema version.*same rbench run makes it again"),
+        ({"status": "done"}, "is damaged"),
+        ({"surprise": 1}, "is damaged"),
+    ],
+)
+def test_a_record_that_cannot_be_read_says_why(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    store = Store(tmp_path)
+    store.write_record(make_record(JOB))
+    path = store.folder(JOB) / "record.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(StoreError, match=words):
+        store.record(JOB)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1}', "\ud800"])
+def test_damaged_files_are_store_errors(tmp_path: Path, text: str) -> None:
+    store = Store(tmp_path)
+    store.write_record(make_record(JOB))
+    store.write_plan(Plan(suite=SUITE, jobs=(JOB,)))
+    for path in (store.folder(JOB) / "record.json", tmp_path / "plan.json"):
+        path.write_bytes(text.encode(errors="surrogatepass"))
+    with pytest.raises(StoreError, match=r"record\.json"):
+        store.record(JOB)
+    with pytest.raises(StoreError, match=r"plan\.json is damaged"):
+        store.plan()
+
+
+def test_jobs_with_the_same_eight_digits_are_not_confused(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    other = JOB.model_copy(update={"key": JOB.key[:8] + "0" * 56})
+    assert store.folder(other) == store.folder(JOB)
+    store.append(JOB, make_outcome("a"))
+    assert store.outcomes(other) == []
+    with pytest.raises(StoreError, match=r"outcomes\.jsonl:1: it belongs to another job.*another --out"):
+        store.resume(other)
+    assert [o.example_id for o in store.outcomes(JOB)] == ["a"], "it is not lost"
+    store.write_record(make_record(JOB))
+    for attempt in (lambda: store.record(other), lambda: store.write_record(make_record(other))):
+        with pytest.raises(StoreError, match="belongs to another job"):
+            attempt()
+    assert store.record(JOB) == make_record(JOB)
+
+
+# -------------------------------------------------------------------------------------------------------- folder names
+
+
+@settings(deadline=None)
+@given(
+    st.text() | st.sampled_from(["", ".", "..", "...", "../..", "/etc", "a/b", "a%2Fb", "~", "%", "C:\\x", "x" * 400])
+)
+def test_a_folder_name_is_one_safe_component(part: str) -> None:
+    name = folder_name(part)
+    assert name not in ("", ".", "..")
+    assert len(name) <= 160
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._=,+-%~")
+
+
+@settings(deadline=None)
+@given(st.text(), st.text())
+def test_different_parts_have_different_folders(one: str, other: str) -> None:
+    assert (folder_name(one) == folder_name(other)) == (one == other)
+
+
+def test_folder_names_stay_readable() -> None:
+    assert folder_name("mnli_matched") == "mnli_matched"
+    assert folder_name("bertattack[max_words=10]") == "bertattack%5Bmax_words=10%5D"
+    assert folder_name("a/b") != folder_name("a%2Fb")
+
+
+@settings(deadline=None)
+@given(st.lists(st.text() | st.sampled_from(["..", ".", "", "/", "../../x"]), min_size=1, max_size=4))
+def test_no_job_leaves_the_run(parts: list[str]) -> None:
+    folder = Store(Path("/run")).folder(JOB.model_copy(update={"parts": tuple(parts), "key": "../../../x"}))
+    assert Path(os.path.normpath(folder)) == folder
+    assert folder.is_relative_to("/run/attack")
+
+
+# ----------------------------------------------------------------------------------------------------------- the lock
+
+
+def python(script: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parent,
+    )
+
+
+HOLD = """
+    import sys
+    from pathlib import Path
+    from rbench.storage.runs import Store
+    with Store(Path(sys.argv[1])).lock():
+        print("locked", flush=True)
+        sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_told_who_holds_the_lock(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    holder = python(HOLD, root)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "locked\n"
+    store = Store(root)
+    with pytest.raises(StoreError, match=rf"in use by process {holder.pid} on .+ since \d{{4}}-"), store.lock():
+        pass
+    fill(store, "a")
+    store.write_plan(Plan(suite=SUITE, jobs=(JOB,)))
+    with pytest.raises(StoreError, match="in use"):
+        store.set_aside()
+    holder.kill()  # not a clean exit: the system must let go
+    holder.wait()
+    with store.lock():
+        pass
+
+
+def test_a_lock_is_not_taken_twice_and_is_given_back(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    with store.lock():
+        for second in (store, Store(store.root)):
+            with pytest.raises(StoreError, match=f"in use by process {os.getpid()} "), second.lock():
+                pass
+    with pytest.raises(ZeroDivisionError), store.lock():
+        raise ZeroDivisionError
+    with store.lock():
+        assert (store.root / ".lock.holder").exists()
+    assert not (store.root / ".lock.holder").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = Store(tmp_path / "file")
+    with pytest.raises(StoreError, match="cannot be written"), store.lock():
+        pass
+    with pytest.raises(StoreError, match="cannot be written"):
+        store.append(JOB, make_outcome("a"))
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.record(JOB)
+
+
+# ---------------------------------------------------------------------------------------------------------- set aside
+
+
+def test_fresh_moves_and_never_deletes(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    asides = []
+    for name in ("a", "b", "c"):
+        with store.lock():
+            fill(store, name)
+        asides.append(store.set_aside())
+        assert store.set_aside() is None
+        assert store.outcomes(JOB) == []
+    assert len({*asides}) == 3
+    for aside, name in zip(asides, ("a", "b", "c"), strict=True):
+        assert aside is not None
+        assert aside.name.startswith("run.")
+        assert [o.example_id for o in Store(aside).outcomes(JOB)] == [name]
+        assert not (aside / ".lock").exists()
+
+
+def test_fresh_under_the_lock_keeps_the_lock(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run")
+    with store.lock():
+        fill(store, "a")
+        aside = store.set_aside()
+        fill(store, "b")
+        with pytest.raises(StoreError, match="in use"), Store(store.root).lock():
+            pass
+    assert aside is not None
+    assert [o.example_id for o in Store(aside).outcomes(JOB)] == ["a"]
+    assert [o.example_id for o in store.outcomes(JOB)] == ["b"]
+
+
+def test_fresh_leaves_strangers_folders_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(StoreError, match="not written by rbench"):
+        Store(tmp_path).set_aside()
+    assert (tmp_path / "thesis.tex").exists()
+    assert Store(tmp_path / "none").set_aside() is None
+
+
+# ------------------------------------------------------------------------------------------------------- predictions
+
+
+def test_predictions_come_back_and_are_replaced_whole(tmp_path: Path) -> None:
+    store, job = Store(tmp_path), make_job()
+    assert store.predictions(job) == []
+    said = [Prediction(bundle="b", example_id=f"x:{i}\u2028", original=i == 0, label=1, prediction=i) for i in range(3)]
+    store.write_predictions(job, said)
+    assert store.predictions(job) == said
+    store.write_predictions(job, said[:1])
+    assert store.predictions(job) == said[:1]
+
+
+def test_damaged_predictions_and_those_of_another_job_are_refused(tmp_path: Path) -> None:
+    store, job = Store(tmp_path), make_job()
+    store.write_predictions(job, [Prediction(bundle="b", example_id="x", original=True, label=1, prediction=0)])
+    path = store.folder(job) / "predictions.jsonl"
+    good = path.read_text(encoding="utf-8")
+    for text in ('{"bundle": "b"}\n', "nonsense\n", '{"job": "k", "bundle": 1}\n', "[]\n"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(StoreError, match=r"predictions\.jsonl:1 is not a prediction"):
+            store.predictions(job)
+    path.write_text(good.replace(job.key, "other"), encoding="utf-8")
+    with pytest.raises(StoreError, match="another job"):
+        store.predictions(job)

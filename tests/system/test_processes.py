@@ -1,0 +1,96 @@
+"""Other processes import nothing from the current folder, whatever lies there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rbench.system.processes import starting
+
+ROOT = Path(__file__).resolve().parents[2]
+SHADOWS = ("tabulate", "yaml", "numpy", "torch", "textattack", "rbench", "tempfile", "selectors", "pickle", "signal")
+SCRIPT = """
+import multiprocessing, sys
+from pathlib import Path
+from rbench.system import processes
+from rbench.attack import How, workers
+from rbench.train.processes import Pool
+
+method = sys.argv[1]
+processes.context = lambda: multiprocessing.get_context(method)
+
+def nothing(*arguments):
+    pass
+
+if __name__ == "__main__":
+    with workers.Workers(2, How()) as there:
+        there.warm_up(100)
+        worker = workers._Worker.start(How(), 1)
+        worker.connection.close()  # nobody to work for: it ends when it has imported all that it needs
+        worker.process.join()
+    with Pool(2, "rbench.train.edits", nothing) as pool:
+        assert list(pool.map(sorted, [3, 1])) == [[1, 3]]
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_a_file_in_the_current_folder_is_not_run_in_the_place_of_a_library(method: str, tmp_path: Path) -> None:
+    if method == "forkserver" and sys.platform != "linux":
+        pytest.skip("there is no fork server here")
+    here, script = tmp_path / "here", tmp_path / "elsewhere" / "script.py"
+    here.mkdir()
+    script.parent.mkdir()
+    script.write_text(SCRIPT)
+    for name in SHADOWS:
+        (here / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'imported')!r}, 'a').write({name!r} + ' ')\nraise OSError\n"
+        )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    found = subprocess.run(
+        [sys.executable, str(script), method],
+        cwd=here,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    imported = tmp_path / "imported"
+    assert not imported.exists(), imported.read_text()
+    assert found.stdout == "done\n", found.stderr
+
+
+def test_the_command_itself_does_not_import_from_the_current_folder(tmp_path: Path) -> None:
+    for name in SHADOWS:
+        (tmp_path / f"{name}.py").write_text("open('imported', 'a')\n")
+    command = Path(sys.executable).with_name("rbench")
+    if not command.exists():
+        pytest.skip("the command rbench is not installed beside this Python")
+    suite = tmp_path / "my.yaml"
+    suite.write_text(
+        "encoders: [mini-bert]\ntasks: [mini-sentiment]\nattacks: [pwws]\nresources: mini\nnum_examples: 3\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    found = subprocess.run(
+        [command, "plan", "./my.yaml"],
+        cwd=tmp_path,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stderr
+    assert not (tmp_path / "imported").exists()
+
+
+@pytest.mark.parametrize("before", [None, "", "1"])
+def test_the_environment_is_as_it_was_afterwards(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    if before is not None:
+        monkeypatch.setenv("PYTHONSAFEPATH", before)
+    with pytest.raises(ValueError, match="inside"), starting():
+        assert os.environ["PYTHONSAFEPATH"] == "1"
+        raise ValueError("inside")
+    assert os.environ.get("PYTHONSAFEPATH") == before
