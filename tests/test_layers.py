@@ -1,8 +1,9 @@
-"""Who may import whom. The table is the one in docs/architecture.md; imports inside functions count too."""
+"""Who may import whom. The table is the one in docs/architecture.md; lazy imports and those for types count too."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -11,104 +12,69 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "rbench"
-FREE = {"errors", "modules"}  # everything may import these
+FREE = {"errors"}  # everything may import it, and `rbench` itself for its version
 ALLOWED: dict[str, set[str]] = {
     "spec": set(),
-    "search_path": set(),
-    "processes": set(),
-    "scratch": set(),
     "progress": {"spec"},
-    "provenance": {""},
-    "registry": set(),
-    "versions": set(),
-    "modules": {"registry", "versions"},
-    "load": {"spec", "registry"},
-    "lineage": {"spec"},
-    "plan": {"spec", "lineage"},
-    "score": {"spec"},
-    "wordswap": set(),
-    "vectors": set(),
-    "inference": set(),
-    "mini": {"spec", "registry"},
     "hub": {"spec"},
-    "encoders": {"spec", "registry", "mini", "hub", "vectors", "digests", "located"},
-    "tasks": {"spec", "registry", "mini", "hub"},
-    "resources": {*("spec", "registry", "mini", "encoders", "hub", "inference", "vectors", "digests", "located")},
-    "geometry": {"spec", "encoders", "inference", "resources", "wordswap"},
-    "train": {
-        "spec",
-        "registry",
-        "modules",
-        "hub",
-        "mini",
-        "encoders",
-        "tasks",
-        "resources",
-        "score",
-        "wordswap",
-        "geometry",
-        "processes",
-        "scratch",
-        "located",
-    },
-    "evaluate": {"spec", "encoders", "tasks", "score"},
-    "finetune": {
-        "spec",
-        "registry",
-        "modules",
-        "mini",
-        "encoders",
-        "tasks",
-        "resources",
-        "score",
-        "wordswap",
-        "geometry",
-        "scratch",
-    },
-    "build": {"spec", "train", "tasks", "geometry"},
-    "attack": {
-        *(
-            "spec",
-            "registry",
-            "modules",
-            "mini",
-            "encoders",
-            "tasks",
-            "resources",
-            "score",
-            "wordswap",
-            "inference",
-            "vectors",
-            "processes",
-            "located",
-        )
-    },
-    "cache": {"spec", "scratch", "digests"},
-    "digests": set(),
-    "located": {"spec", "digests"},
-    "store": {"spec"},
+    "inference": set(),
+    "mini": {"spec"},
+    "system": {"spec"},
+    "load": {"spec"},
+    "score": {"spec"},
     "executors": {"spec"},
-    "estimate": {"spec", "prepare", "tasks"},
-    "standing": {"spec", "store", "score"},
-    "tables": {"spec", "store", "score", "standing"},
-    "verify": {"spec", "store", "score"},
-    "texts": {"spec", "store"},
+    "tasks": {"spec", "load", "mini", "hub"},
+    "encoders": {"spec", "mini", "hub", "system"},
+    "resources": {"spec", "load", "mini", "encoders", "inference", "system"},
+    "substitution": {"spec", "encoders", "inference", "resources"},
+    "train": {"spec", "load", "mini", "encoders", "resources", "score", "substitution", "system"},
+    "finetune": {"spec", "load", "encoders", "tasks", "resources", "substitution", "system"},
+    "attack": {"spec", "load", "mini", "encoders", "tasks", "resources", "inference", "substitution", "system"},
+    "build": {"spec", "load", "train", "tasks", "substitution"},
+    "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train"},
+    "storage": {"spec", "score", "system"},
+    "tables": {"spec", "score", "storage"},
+    "publish": {"spec", "hub", "encoders", "plan", "train"},
+    "stages": {
+        *("spec", "progress", "load", "plan", "storage", "system", "publish"),
+        *("tasks", "encoders", "resources", "score", "train", "finetune", "attack"),
+    },
+    "api": {
+        *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
+        *("stages", "executors", "tasks", "encoders", "resources", "train", "attack"),
+    },
+    "cli": {"spec", "progress", "load", "storage", "api"},
+    "": {"api"},  # rbench/__init__.py
 }
-ANYTHING = {"stages", "prepare", "adhoc", "api", "cards", "export", "training", ""}  # "" is rbench/__init__.py
-ANYTHING |= {"housekeeping"}
-NOT_FOR_CLI = {"train", "finetune", "attack"}
-TORCH_FREE = ["spec", "registry", "load", "lineage", "plan", "score", "store", "tables", "cli", "api"]
-TORCH_FREE += ["standing", "verify", "texts"]
-TORCH_FREE += ["cache", "housekeeping"]
+"""By wing, the first name below rbench: the wings that it may import."""
+NARROWER: dict[str, set[str]] = {
+    "plan.planner": {"spec", "plan.lineage"},
+    "plan.lineage": {"spec"},
+    "substitution.search": set(),
+    "storage.runs": {"spec"},
+    "storage.weights": {"spec", "system"},
+    "system.processes": set(),
+}
+"""Modules and packages inside a wing that may import less than it, down to which module of their own wing."""
+TORCH_FREE = ["spec", "load", "score", "tables", "cli", "api", "plan.planner", "plan.prepare", "plan.lineage"]
+TORCH_FREE += ["storage.runs", "storage.weights", "storage.standing", "storage.texts", "storage.verify"]
+TORCH_FREE += ["system.located", "api.housekeeping"]
 
 
-def units() -> list[tuple[str, Path]]:
-    """(unit, file) of every module: the unit is the first name below rbench."""
+def modules() -> list[tuple[str, Path]]:
+    """(dotted name below rbench, file) of every module; a package's __init__.py has the package's name."""
     found = []
     for file in sorted(PACKAGE.rglob("*.py")):
         parts = file.relative_to(PACKAGE).with_suffix("").parts
-        found.append(("" if parts == ("__init__",) else parts[0], file))
+        found.append((".".join(parts[:-1] if parts[-1] == "__init__" else parts), file))
     return found
+
+
+NAMES = {name for name, _ in modules()}
+
+
+def wing(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def imports(file: Path) -> set[str]:
@@ -126,41 +92,44 @@ def imports(file: Path) -> set[str]:
     return names
 
 
-def rbench_units(file: Path) -> set[str]:
-    """The units of rbench that a file imports."""
-    known = {unit for unit, _ in units()}
-    found = set()
-    for name in imports(file):
-        first, _, rest = name.partition(".")
-        if first == "rbench":
-            unit = rest.split(".")[0]
-            found.add(unit if unit in known else "")
-    return found
+def ours(file: Path) -> set[str]:
+    """The modules of rbench that a file imports, by their names below rbench; `import rbench` is for its version."""
+    below = {name.removeprefix("rbench.") for name in imports(file) if name.startswith("rbench.")}
+    return {name if name in NAMES else name.rpartition(".")[0] or name for name in below} - FREE
 
 
-@pytest.mark.parametrize(("unit", "file"), units(), ids=lambda v: v.name if isinstance(v, Path) else v)
-def test_a_module_imports_only_what_its_layer_may(unit: str, file: Path) -> None:
-    if unit in ANYTHING:
+@pytest.mark.parametrize(("name", "file"), modules(), ids=lambda v: v.name if isinstance(v, Path) else v)
+def test_a_module_imports_only_what_its_wing_may(name: str, file: Path) -> None:
+    if name in FREE:
+        assert not ours(file)
         return
-    used = rbench_units(file) - FREE - {unit}
-    if unit == "cli":
-        assert not used & NOT_FOR_CLI
-    else:
-        assert unit in ALLOWED or unit in FREE, f"{unit} is not in the table of layers"
-        assert used <= ALLOWED.get(unit, set()), (
-            f"{file.relative_to(ROOT)} imports {sorted(used - ALLOWED.get(unit, set()))}"
-        )
+    assert wing(name) in ALLOWED, f"{wing(name)} is not in the table of layers"
+    used = {wing(other) for other in ours(file)} - {wing(name)}
+    assert used <= ALLOWED[wing(name)], f"{name} imports {sorted(used - ALLOWED[wing(name)])}"
 
 
-@pytest.mark.parametrize(("unit", "file"), units(), ids=lambda v: v.name if isinstance(v, Path) else v)
-def test_only_attack_imports_textattack(unit: str, file: Path) -> None:
-    if unit != "attack":
-        assert not {name for name in imports(file) if name.split(".")[0] == "textattack"}
+@pytest.mark.parametrize("narrow", NARROWER)
+def test_some_modules_may_import_less_than_their_wing(narrow: str) -> None:
+    files = [file for name, file in modules() if name == narrow or name.startswith(f"{narrow}.")]
+    used = {other for file in files for other in ours(file)}
+    beyond = {other for other in used if not {other, wing(other)} & NARROWER[narrow]}
+    assert files and not {other for other in beyond if other != narrow and not other.startswith(f"{narrow}.")}
 
 
-@pytest.mark.parametrize("unit", TORCH_FREE)
-def test_light_modules_do_not_load_torch(unit: str) -> None:
+def test_the_table_has_no_circles_and_no_idle_rows() -> None:
+    tuple(graphlib.TopologicalSorter({name: row for name, row in ALLOWED.items() if name}).static_order())
+    assert ALLOWED.keys() == {wing(name) for name in NAMES} - FREE
+
+
+@pytest.mark.parametrize(("name", "file"), modules(), ids=lambda v: v.name if isinstance(v, Path) else v)
+def test_only_attack_imports_textattack(name: str, file: Path) -> None:
+    if wing(name) != "attack":
+        assert not {other for other in imports(file) if other.split(".")[0] == "textattack"}
+
+
+@pytest.mark.parametrize("name", TORCH_FREE)
+def test_light_modules_do_not_load_torch(name: str) -> None:
     heavy = "{'torch', 'transformers', 'textattack'} & set(sys.modules)"
-    code = f"import rbench.{unit}, sys; bad = {heavy}; assert not bad, bad"
+    code = f"import rbench.{name}, sys; bad = {heavy}; assert not bad, bad"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
