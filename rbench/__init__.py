@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Options", "__version__", "load_results", "plan", "run", "table"]
+__all__ = ["Options", "__version__", "load_results", "run", "table"]
+# To plan is `rbench.api.plan`: `rbench.plan` is the package that it uses.
 
 
 def __getattr__(name: str) -> Any:

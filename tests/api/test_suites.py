@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -183,3 +185,14 @@ def test_weights_that_are_gone_are_made_again_with_all_that_they_need(write, tmp
         assert record.provenance != old.provenance, "it was made again"
         assert record.provenance.weights_hash == old.provenance.weights_hash
     assert store.record(attack) is not None
+
+
+def test_what_rbench_offers_stays_what_it_is_whatever_is_imported() -> None:
+    """A package under the name of a function would take its place once it is imported."""
+    code = (
+        "import rbench, rbench.api, pkgutil; packages = {m.name for m in pkgutil.iter_modules(rbench.__path__)}; "
+        "assert not packages & set(rbench.__all__); assert all(callable(getattr(rbench, n)) for n in rbench.__all__[2:]);"
+        "assert all(callable(getattr(rbench.api, n)) for n in rbench.api.__all__)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
