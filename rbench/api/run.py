@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rbench.api.results import table
 from rbench.errors import ResourceError
 from rbench.plan.planner import select
 from rbench.plan.prepare import Options, Prepared
@@ -155,12 +154,16 @@ def _write_tables(prepared: Prepared) -> list[str]:
         wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]
     if not wanted_tables:
         return []
+    from rbench.tables import build
+    from rbench.tables.formats import render
+
     store, shown = Store(prepared.run), []
     for wanted in wanted_tables:
         name = wanted.metric if wanted.layout == "paper" else f"{wanted.metric}-{wanted.layout}"
         name += f"-picked-by-{wanted.pick}" if wanted.pick is not None else ""
+        made = build(store, wanted.metric, wanted.layout, wanted.pick)
         for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
-            text = table(prepared.run, metric=wanted.metric, layout=wanted.layout, fmt=fmt, pick=wanted.pick)
+            text = render(made, fmt)
             store.write_table(f"{name}.{ending}", text)
             if fmt == "markdown":
                 shown.append(text)

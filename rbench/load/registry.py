@@ -61,14 +61,25 @@ class Root(NamedTuple):
     origin: str
 
 
+class _Found(NamedTuple):
+    """The files under one name in one folder; more than one is an error for whoever asks for it."""
+
+    root: Root
+    files: list[Path]
+
+
 class Registry:
     """Finds files and modules of every kind by name; earlier folders hide later.
+
+    The folders of a kind are read when one of that kind is first asked for, and once: what is put there later is for
+    the next registry.
 
     Raises SuiteError where an included folder does not exist or holds none of the sub-folders.
     """
 
     def __init__(self, include: Sequence[Path | str] = ()) -> None:
         self.include = tuple(_included(Path(folder)) for folder in include)
+        self._indices: dict[Kind, dict[str, _Found]] = {}
 
     @cached_property
     def roots(self) -> tuple[Root, ...]:
@@ -83,8 +94,7 @@ class Registry:
 
     def names(self, kind: Kind) -> list[str]:
         """All valid names of `kind`, sorted."""
-        found = {path.stem for root in self.folders(kind) for path in _files(root.folder, kind)}
-        return sorted(found)
+        return sorted(self._index(kind))
 
     def path(self, kind: Kind, name: str) -> Path:
         """The file behind a name.
@@ -102,16 +112,28 @@ class Registry:
         return self.path(kind, name).parent == _bundled(kind)
 
     def _find(self, kind: Kind, name: str) -> tuple[Path, str]:
-        for root in self.folders(kind) if NAME.fullmatch(name) else ():
-            files = [path for path in _files(root.folder, kind) if path.stem == name]
-            if len(files) > 1:
-                both = " and ".join(path.name for path in files)
-                raise SuiteError(
-                    f"{KINDS[kind].one} {name} is ambiguous: {root.folder} holds {both}; remove one of them"
-                )
-            if files:
-                return files[0], root.origin
-        raise SuiteError(unknown(KINDS[kind].one, name, self.names(kind)))
+        found = self._index(kind).get(name)
+        if found is None:
+            raise SuiteError(unknown(KINDS[kind].one, name, self.names(kind)))
+        if len(found.files) > 1:
+            both = " and ".join(path.name for path in found.files)
+            raise SuiteError(
+                f"{KINDS[kind].one} {name} is ambiguous: {found.root.folder} holds {both}; remove one of them"
+            )
+        return found.files[0], found.root.origin
+
+    def _index(self, kind: Kind) -> dict[str, _Found]:
+        """The files of a kind by name, each in the first folder that has it."""
+        if kind not in self._indices:
+            index: dict[str, _Found] = {}
+            for root in self.folders(kind):
+                here: dict[str, list[Path]] = {}
+                for path in _files(root.folder, kind):
+                    here.setdefault(path.stem, []).append(path)
+                for name, files in here.items():
+                    index.setdefault(name, _Found(root, files))
+            self._indices[kind] = index
+        return self._indices[kind]
 
 
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:

@@ -167,3 +167,17 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_line(tmp_path: Path, 
     path.write_text(source)
     with pytest.raises(SuiteError, match=f"bad.py:{place}"):
         load_module(path)
+
+
+def test_the_folders_of_a_kind_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tasks").mkdir()
+    for name in ("one", "two", "three"):
+        (tmp_path / "tasks" / f"{name}.yaml").write_text("")
+    read = []
+    files = registry._files
+    monkeypatch.setattr(registry, "_files", lambda folder, kind: read.append(kind) or files(folder, kind))
+    found = registry.Registry([tmp_path])
+    for name in ("one", "two", "three", "mr"):
+        assert found.path("tasks", name).stem == name
+    assert {"one", "mr"} <= set(found.names("tasks")) and found.origin("tasks", "two").endswith(str(tmp_path))
+    assert read == ["tasks", "tasks"], "a folder of one's own and rbench's, once each"
