@@ -23,7 +23,7 @@ def read(path: Path) -> bytes | None:
     """The content of a file, None where there is none; StoreError where it cannot be read."""
     try:
         return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}.") from error
