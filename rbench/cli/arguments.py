@@ -52,7 +52,9 @@ def one_of(what: str, valid: tuple[str, ...]) -> Callable[[str | None], str | No
 SuiteArgument = Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name (rbench list suites) or a file.")]
 RunArgument = Annotated[
     Path,
-    typer.Argument(metavar="RUN", help="The folder that rbench run wrote, such as results/runs/quickstart."),
+    typer.Argument(
+        metavar="RUN", file_okay=False, help="The folder that rbench run wrote, such as results/runs/quickstart."
+    ),
 ]
 ProfileOption = Annotated[
     str | None,

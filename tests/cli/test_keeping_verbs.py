@@ -54,3 +54,10 @@ def test_strip_says_where_the_copy_is(shell: Shell, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(api, "strip", refuse)
     result = shell("strip", "a/r", "--out", "b")
     assert (result.exit_code, result.stderr) == (2, "error: b is there already\n")
+
+
+@pytest.mark.parametrize("verb", ["verify", "strip", "table"])
+def test_a_file_in_the_place_of_a_run_is_named(shell: Shell, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "suite.yaml").write_text("")
+    result = shell(verb, str(tmp_path / "suite.yaml"))
+    assert result.exit_code == 2 and "is a file" in " ".join(result.stderr.replace("│", "").split())
