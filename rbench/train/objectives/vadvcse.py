@@ -34,8 +34,7 @@ class Options(Contrastive):
     head: Literal["batchnorm", "mlp"] = "batchnorm"
     """The head in training: `BatchNormHead` or `MLPHead`."""
     distribution: Literal["similarities", "dimensions"] = "similarities"
-    """Softmax over a sentence's in-batch cosines to the positives h+, divided by tau; or over the vector's dimensions.
-    """
+    """Softmax over a sentence's in-batch cosines to the positives h+, divided by tau, or over the vector's numbers."""
     lam: Annotated[float, Field(ge=0)] = 1e-6
     """lambda, the weight of the virtual adversarial loss."""
     K: Annotated[int, Field(ge=1)] = 1
