@@ -28,7 +28,7 @@ MAX_ROWS = {"cpu": 64, "cuda": 1024}
 MAX_TOKENS = {"cpu": 2048, "cuda": 1 << 16}
 """Limits of a batch. On a CPU, larger batches do not fit into its caches and take longer for each row."""
 SIZES = (1024, 512, 256, 128, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
-"""Numbers of rows that a batch may have. Back-ends compile code for each new shape, so only a few sizes are used."""
+"""Numbers of rows that a batch may have. They are few, because compiling code for a new shape takes time and memory."""
 STEP = {"cpu": 1, "cuda": 16}
 """Lengths are padded to a multiple of this. On a GPU a little padding costs less than small batches."""
 

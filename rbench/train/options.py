@@ -41,7 +41,7 @@ class Momentum(Contrastive):
     temperature: Rate = 0.07
     momentum: Share = 0.999
     """m: before each batch the key (momentum) encoder becomes m times itself plus 1 - m times the query encoder. With
-    `gradient_accumulation` k that happens k times in an optimizer step, so its own weight there is m^k."""
+    `gradient_accumulation` k this happens k times in an optimizer step, which makes the effective momentum m^k."""
     queue: Positive = 32768
     """Q: the number of keys in the queue, those of the batch included. Table 6 tries 8,192 to 65,536. If it exceeds the
     corpus, a sentence's positives of earlier epochs are among its negatives."""

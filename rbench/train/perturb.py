@@ -138,8 +138,8 @@ class TokenLevel:
         gamma: step size.
         epsilon: radius of each token's ball.
         norm: norm of the ball and of the step.
-        scaling: takes the norms in equation 2 of eta (`perturbation`, as printed) or of the gradient (`gradient`, as
-            the text around the equation says).
+        scaling: the vector whose norms scale in equation 2: eta (`perturbation`, as printed) or the gradient
+            (`gradient`, as the text around the equation says).
     """
 
     def __init__(

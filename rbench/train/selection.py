@@ -124,8 +124,8 @@ class Selector(transformers.TrainerCallback):  # type: ignore[misc]
         """
         if self.best is None:
             raise JobError(
-                f"Encoder {self._name}: no step can be selected by {self._selection.called}, because all sentences had "
-                "the same cosine at every step: the encoder has collapsed. A lower train.learning_rate usually helps."
+                f"Encoder {self._name}: no step can be selected by {self._selection.called}, because all pairs had the "
+                "same cosine at every step: the encoder has collapsed. A lower train.learning_rate usually helps."
             )
         self._objective.kept.load_state_dict(self._best)
         step, score = self.best
