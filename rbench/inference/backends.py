@@ -54,9 +54,9 @@ def ready(module: nn.Module, read: Read, *, device: torch.device, wanted: str = 
     if wanted != "auto":
         if wanted not in usable(device):
             raise ResourceError(f"the back-end {wanted} cannot be used on {device.type} here{REMEDY.get(wanted, '')}")
-        return wanted, _made(wanted, module, read)
+        return wanted, _build(wanted, module, read)
     if usable(device) == ["torch"]:
-        return "torch", _made("torch", module, read)
+        return "torch", _build("torch", module, read)
     return _fastest(module, read, device)
 
 
@@ -112,7 +112,7 @@ class _OneDnnLinear(_Linear):
         return y
 
 
-def _with(linear: type[_Linear], module: nn.Module) -> nn.Module:
+def _with_linear(linear: type[_Linear], module: nn.Module) -> nn.Module:
     """Return the same network with other linear layers. The weights are shared."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     tokenizers = (getattr(part, "tokenizer", None) for part in module.modules())
@@ -134,7 +134,7 @@ def steady(module: nn.Module) -> nn.Module:
 
     The weights are shared.
     """
-    return _with(_Linear, module)
+    return _with_linear(_Linear, module)
 
 
 def _fuse_gelu(module: nn.Module) -> None:
@@ -147,10 +147,10 @@ def _fuse_gelu(module: nn.Module) -> None:
             block.intermediate_act_fn = nn.Identity()
 
 
-def _made(name: str, module: nn.Module, read: Read) -> Call:
+def _build(name: str, module: nn.Module, read: Read) -> Call:
     if name == "openvino":
         return _openvino(module, read)
-    twin = _with(_OneDnnLinear if name == "onednn" else _Linear, module)
+    twin = _with_linear(_OneDnnLinear if name == "onednn" else _Linear, module)
 
     def call(inputs: Inputs) -> Tensor:
         with torch.inference_mode():
@@ -206,23 +206,23 @@ def _openvino(module: nn.Module, read: Read) -> Call:
 
 
 def _fastest(module: nn.Module, read: Read, device: torch.device) -> tuple[str, Call]:
-    about = _about(module)
+    about = _signature(module)
     with _locked():  # one process measures; others wait and use its result
         known = _remembered().get(about)
         if known not in usable(device):
-            known = _measured(module, read, device)
+            known = _measure(module, read, device)
             _remember(about, known)
-    return known, _made(known, module, read)
+    return known, _build(known, module, read)
 
 
-def _measured(module: nn.Module, read: Read, device: torch.device) -> str:
+def _measure(module: nn.Module, read: Read, device: torch.device) -> str:
     """Return the name of the fastest back-end whose outputs agree with PyTorch's."""
     inputs = _sample(module)
     calls: dict[str, Call] = {}
     reference = None
     for name in usable(device):
         try:
-            call = _made(name, module, read)
+            call = _build(name, module, read)
             answer = call(inputs)
         except ResourceError:
             continue  # this back-end cannot compute this network
@@ -246,7 +246,7 @@ def _sample(module: nn.Module) -> Inputs:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
 
 
-def _about(module: nn.Module) -> str:
+def _signature(module: nn.Module) -> str:
     """Describe what a measurement holds for: the shape of the network, the machine, and the versions of the back-ends.
 
     The number of threads is left out, because one process with two threads must use the same back-end as two processes

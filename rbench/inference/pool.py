@@ -88,13 +88,13 @@ def run(jobs: Iterable[Callable[[], T]], width: int) -> Iterator[T]:
     ended: list[Any] = []
     while True:
         while len(waiting) < width and (new := next(source, None)) is not None:
-            _go_on(_Attack(new), waiting, ended)
-            yield from _drained(ended)
+            _resume(_Attack(new), waiting, ended)
+            yield from _drain(ended)
         if not waiting:
             return
-        for attack, answer in _answered(waiting):
-            _go_on(attack, waiting, ended, answer)
-        yield from _drained(ended)
+        for attack, answer in _answer_busiest(waiting):
+            _resume(attack, waiting, ended, answer)
+        yield from _drain(ended)
 
 
 class _Attack(greenlet):
@@ -120,7 +120,7 @@ class _Attack(greenlet):
         return answers
 
 
-def _go_on(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: Any) -> None:
+def _resume(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: Any) -> None:
     """Run one job until its next query or its end, with its own random state."""
     attack.parent = getcurrent()
     if attack.generators is not None:
@@ -137,7 +137,7 @@ def _go_on(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: A
         waiting.append(attack)
 
 
-def _answered(waiting: list[_Attack]) -> list[tuple[_Attack, Any]]:
+def _answer_busiest(waiting: list[_Attack]) -> list[tuple[_Attack, Any]]:
     """Answer the queries of the model with the most keys, and remove the jobs that wait for it from `waiting`.
 
     Other models wait, because their batches may still grow.
@@ -159,6 +159,6 @@ def _answered(waiting: list[_Attack]) -> list[tuple[_Attack, Any]]:
     return [(attack, {key: answers[key] for key in attack.keys}) for attack in served]
 
 
-def _drained(ended: list[Any]) -> Iterator[Any]:
+def _drain(ended: list[Any]) -> Iterator[Any]:
     while ended:
         yield ended.pop(0)

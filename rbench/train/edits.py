@@ -113,34 +113,34 @@ class Editor:
     def edit(self, text: str, found: Tagged) -> tuple[Edit, Edit]:
         """Return (x_syn, x_ant). Either is the text itself, without spans, if no word can be replaced."""
         # Only random() of it is used: its numbers are the same in every version of Python.
-        chance = random.Random(f"{self._seed}\0{text}")
+        rng = random.Random(f"{self._seed}\0{text}")
         places = [(place, _kind(text, place)) for place in found.places()]
-        same = _shuffled([one for one in places if one[1] in self._same], chance)
+        same = _shuffled([one for one in places if one[1] in self._same], rng)
         synonyms = {
-            place: self._synonym(kind, chance)
-            for place, kind in same[: _count(self.synonym_rate, found.words, len(same), chance)]
+            place: self._synonym(kind, rng)
+            for place, kind in same[: _count(self.synonym_rate, found.words, len(same), rng)]
         }
-        other = _shuffled([one for one in places if one[1] in self._other], chance)
+        other = _shuffled([one for one in places if one[1] in self._other], rng)
         other.sort(key=lambda one: not self._table[one[1]].antonyms)  # stable: antonyms first, in the order drawn
         antonyms: dict[Place, str] = {}
-        count, opposite = _count(self.antonym_rate, found.words, len(other), chance), 0
+        count, opposite = _count(self.antonym_rate, found.words, len(other), rng), 0
         for place, kind in other:
             if len(antonyms) == count:
                 break
             nearest = self._table[kind].antonyms[: self._options.nearest]
-            word = _choice(nearest, chance) if nearest else self._stranger(kind, chance)
+            word = _choice(nearest, rng) if nearest else self._stranger(kind, rng)
             if word is not None:
                 antonyms[place], opposite = word, opposite + bool(nearest)
         return _replaced(text, synonyms), _replaced(text, antonyms, opposite)
 
-    def _synonym(self, kind: Type, chance: random.Random) -> str:
-        return _choice(_choice(_kinds(self._table[kind]), chance)[: self._options.nearest], chance)
+    def _synonym(self, kind: Type, rng: random.Random) -> str:
+        return _choice(_choice(_kinds(self._table[kind]), rng)[: self._options.nearest], rng)
 
-    def _stranger(self, kind: Type, chance: random.Random) -> str | None:
+    def _stranger(self, kind: Type, rng: random.Random) -> str | None:
         """Draw a word of the corpus with the same tag that is unrelated to this one; None after `_TRIES` failures."""
         own = {kind[0], *self._table[kind].all}
         for _ in range(_TRIES):
-            word = self._drawn[kind[1]].draw(chance)
+            word = self._drawn[kind[1]].draw(rng)
             if own.isdisjoint((word, *self._table[word, kind[1]].forms)):
                 return word
         return None
@@ -154,8 +154,8 @@ class _Distribution:
         self._sums = list(accumulate(counts[word, tag] for word in self._words))
         self.size = len(self._words)
 
-    def draw(self, chance: random.Random) -> str:
-        return self._words[bisect(self._sums, int(chance.random() * self._sums[-1]))]
+    def draw(self, rng: random.Random) -> str:
+        return self._words[bisect(self._sums, int(rng.random() * self._sums[-1]))]
 
 
 def marks(offsets: Sequence[tuple[int, int]], special: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
@@ -183,18 +183,18 @@ def _kinds(related: Related) -> list[tuple[str, ...]]:
     return [words for words in (related.synonyms, related.hypernyms, related.forms) if words]
 
 
-def _count(q: float, words: int, most: int, chance: random.Random) -> int:
+def _count(q: float, words: int, most: int, rng: random.Random) -> int:
     """Round `expected` up or down at random, so that its mean is kept."""
     mean = expected(q, words, most)
-    return int(mean) + (chance.random() < mean - int(mean))
+    return int(mean) + (rng.random() < mean - int(mean))
 
 
-def _choice(items: Sequence[T], chance: random.Random) -> T:
-    return items[int(chance.random() * len(items))]
+def _choice(items: Sequence[T], rng: random.Random) -> T:
+    return items[int(rng.random() * len(items))]
 
 
-def _shuffled(items: list[T], chance: random.Random) -> list[T]:
-    return [item for _, _, item in sorted((chance.random(), at, item) for at, item in enumerate(items))]
+def _shuffled(items: list[T], rng: random.Random) -> list[T]:
+    return [item for _, _, item in sorted((rng.random(), at, item) for at, item in enumerate(items))]
 
 
 def _replaced(text: str, words: Mapping[Place, str], antonyms: int = 0) -> Edit:

@@ -44,12 +44,12 @@ def project(x: Tensor, epsilon: float, norm: Norm) -> Tensor:
     if norm == "linf":
         return x.clamp(-epsilon, epsilon)
     if norm == "l1":
-        x = _towards_l1(x, epsilon)
+        x = _soft_threshold(x, epsilon)
     # For L1 this removes the excess that rounding left.
     return x * (epsilon / size(x, norm).clamp(min=epsilon))
 
 
-def _towards_l1(x: Tensor, epsilon: float) -> Tensor:
+def _soft_threshold(x: Tensor, epsilon: float) -> Tensor:
     """Soft-threshold at the level at which the L1 norm is epsilon (Duchi et al. 2008, figure 1)."""
     falling = x.abs().sort(dim=-1, descending=True).values
     over = falling.cumsum(-1) - epsilon
@@ -60,7 +60,7 @@ def _towards_l1(x: Tensor, epsilon: float) -> Tensor:
     return torch.where(size(x, "l1") > epsilon, shrunk, x)
 
 
-def _a_sentence(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def _per_sentence(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Apply `f`, which works on the last dimension, to all numbers of each sentence."""
     return f(x.flatten(1)).view_as(x)
 
@@ -70,12 +70,12 @@ def _a_sentence(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 def fgm(gradient: Tensor, epsilon: float, norm: Norm = "l2") -> Tensor:
     """Return a step (batch, length, D) of length epsilon along the gradient (Miyato et al. 2017, equation 5)."""
-    return epsilon * _a_sentence(lambda g: unit(g, norm), gradient)
+    return epsilon * _per_sentence(lambda g: unit(g, norm), gradient)
 
 
 def project_sentence(x: Tensor, epsilon: float, norm: Norm) -> Tensor:
     """Project each sentence's perturbation (batch, length, D) on the ball of radius epsilon."""
-    return _a_sentence(lambda row: project(row, epsilon, norm), x)
+    return _per_sentence(lambda row: project(row, epsilon, norm), x)
 
 
 def ascend(
@@ -98,7 +98,7 @@ def ascend(
         points = [mixed, mixed] if joint else [pgd, fgsm]
         gradients, for_eta = _gradients(loss_at, points[:1] if joint else points, words, tokens)
         if t <= options.K:
-            step = options.alpha * _a_sentence(lambda g: unit(g, options.norm), gradients[0])
+            step = options.alpha * _per_sentence(lambda g: unit(g, options.norm), gradients[0])
             pgd = project_sentence(points[0] + step, options.epsilon, options.norm)
         if t <= options.T:
             fgsm = project_sentence(points[1] + options.beta * gradients[-1].sign(), options.epsilon, options.norm)
@@ -196,11 +196,11 @@ class TokenTable(nn.Module):
         counts = torch.zeros(len(seen), dtype=torch.int64, device=eta.device)
         counts.index_add_(0, places, torch.ones_like(places))
         if distributed.is_available() and distributed.is_initialized():
-            seen, sums, counts = _of_all_processes(len(self.V), seen, sums, counts)
+            seen, sums, counts = _sum_over_processes(len(self.V), seen, sums, counts)
         self.V[seen] = (sums.double() / (counts.unsqueeze(-1) * _FIXED_POINT)).to(self.V.dtype)
 
 
-def _of_all_processes(rows: int, seen: Tensor, sums: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _sum_over_processes(rows: int, seen: Tensor, sums: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Add up the sums and counts of all processes; return the rows seen by any of them, their sums and counts.
 
     `rows` is the number of rows in the table.
