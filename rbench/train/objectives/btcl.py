@@ -28,7 +28,7 @@ COUNTED = MOMENTUM_COUNTED
 
 
 class Options(Momentum):
-    """The paper says nothing about the translation, so all values are ours."""
+    """The paper says nothing about the translation, so the options below are ours."""
 
     MODELS: ClassVar[tuple[str, ...]] = ("forward", "backward")
 
