@@ -170,7 +170,7 @@ def flop_per_token(classifier: Any) -> float:
 def matmul(name: str) -> float:
     """GFLOP/s of the largest product of a MiniLM layer, 512 tokens at a time."""
     layer, x = torch.nn.Linear(384, 1536), torch.randn(512, 384)
-    product = backends._with(backends._OneDnnLinear if name == "onednn" else backends._Linear, layer)
+    product = backends._with_linear(backends._OneDnnLinear if name == "onednn" else backends._Linear, layer)
     with torch.inference_mode():
         for _ in range(50):
             product(x)

@@ -1,8 +1,8 @@
-"""Asking networks with as little arithmetic as the same answers allow.
+"""Run networks with as little computation as possible, and without changing their outputs.
 
-`Network` reads rows of token ids in batches of equal length, through the back-end that is fastest on this machine
-(`backends`). `Batched` remembers answers, within a bound, and lets many attacks share one batch (`pool`). Victims,
-masked language models, sentence encoders and gradients all go through here; nothing in here knows what an attack is.
+`Network` reads token ids in batches of equal length, with the fastest back-end of this machine (`backends`). `Batched`
+caches outputs within a memory bound and lets many attacks share a batch (`pool`). Victims, masked language models,
+sentence encoders and gradients use this package. It does not depend on attacks.
 """
 
 from __future__ import annotations

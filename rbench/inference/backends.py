@@ -1,12 +1,12 @@
-"""What computes a network: PyTorch as it is, oneDNN's linear layers, or OpenVINO.
+"""Choose what computes a network: plain PyTorch, PyTorch with oneDNN's linear layers, or OpenVINO.
 
-PyTorch's float32 linear layers use half of what the same cores do with oneDNN's product, which PyTorch ships too. Which
-is fastest depends on the processor, so "auto" measures each on the network itself, once a machine.
+On the same cores, PyTorch's float32 linear layers reach half the speed of oneDNN's, which PyTorch ships too. The
+fastest back-end depends on the processor, so "auto" measures each on the network itself, once for each machine.
 
-All of them compute in float32; their answers differ by rounding, about 1e-6. In all of them a row's answer is the same
-bits whatever batch it is in, and on however many threads, for which one thing must be seen to: the last rows of a
-product take another path than others where they are few (one row in oneDNN; what a thread has over fours in MKL), so
-products are filled up to whole eights of rows.
+All back-ends compute in float32. Their outputs differ by rounding, by about 1e-6. With each of them a row's output has
+the same bits in any batch and for any number of threads. For that, matrix products are padded to multiples of eight
+rows, because a few last rows would be computed by other code: a single row in oneDNN, and the rows of a thread beyond a
+multiple of four in MKL.
 """
 
 from __future__ import annotations
@@ -36,26 +36,27 @@ Read = Callable[..., Tensor]
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 BACKENDS = ("torch", "onednn", "openvino")
 ROUNDS = 3
+"""Number of times that "auto" measures each back-end; the fastest time counts."""
 SAMPLE = (32, 24)
-"""Rows and tokens of the batch that "auto" measures with: short sentences, of which most questions consist."""
+"""Rows and tokens of the batch that "auto" measures with: short sentences, as in most queries."""
 TOLERANCE = 1e-4
-"""A back-end whose answers are further from PyTorch's, relative to their size, is not taken."""
+"""Largest deviation of a back-end's outputs from PyTorch's, relative to the largest output."""
 
 
 def ready(module: nn.Module, read: Read, *, device: torch.device, wanted: str = "auto") -> tuple[str, Call]:
-    """The name of the back-end taken for `read(module, **inputs)`, and the call.
+    """Choose the back-end for `read(module, **inputs)`; return its name and a function that computes it.
 
     Raises:
-        ResourceError: an unknown back-end, one that is not installed here, or one that cannot compute this network.
+        ResourceError: the back-end is unknown, is not installed, or cannot compute this network.
     """
     if wanted not in ("auto", *BACKENDS):
-        raise ResourceError(f"no back-end {wanted}; there are auto, {', '.join(BACKENDS)}")
+        raise ResourceError(f"there is no back-end {wanted}; there are auto, {', '.join(BACKENDS)}")
     if wanted != "auto":
         if wanted not in usable(device):
             raise ResourceError(f"the back-end {wanted} cannot be used on {device.type} here{REMEDY.get(wanted, '')}")
-        return wanted, _made(wanted, module, read)
+        return wanted, _build(wanted, module, read)
     if usable(device) == ["torch"]:
-        return "torch", _made("torch", module, read)
+        return "torch", _build("torch", module, read)
     return _fastest(module, read, device)
 
 
@@ -63,7 +64,7 @@ REMEDY = {"openvino": "; `pip install openvino` installs it"}
 
 
 def usable(device: torch.device) -> list[str]:
-    """Back-ends that this machine has for a device. On a GPU there is PyTorch alone."""
+    """Return the back-ends that this machine has for a device. On a GPU there is only PyTorch."""
     found = ["torch"]
     if device.type == "cpu":
         available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
@@ -78,11 +79,11 @@ def usable(device: torch.device) -> list[str]:
 
 
 ROWS = 8
-"""A product has a multiple of so many rows. MKL hands its threads rows in fours: what is over goes another way."""
+"""Products have a multiple of this number of rows. MKL gives threads rows in fours and has other code for the rest."""
 
 
 class _Linear(nn.Module):
-    """A linear layer that multiplies whole eights of rows; on the weights of another, not a copy of them."""
+    """A linear layer that computes multiples of ROWS rows. It shares the weights of the given layer."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -111,8 +112,8 @@ class _OneDnnLinear(_Linear):
         return y
 
 
-def _with(linear: type[_Linear], module: nn.Module) -> nn.Module:
-    """The same network, its weights shared, with other linear layers."""
+def _with_linear(linear: type[_Linear], module: nn.Module) -> nn.Module:
+    """Return the same network with other linear layers. The weights are shared."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     tokenizers = (getattr(part, "tokenizer", None) for part in module.modules())
     shared |= {id(tokenizer): tokenizer for tokenizer in tokenizers if tokenizer is not None}
@@ -129,12 +130,15 @@ def _with(linear: type[_Linear], module: nn.Module) -> nn.Module:
 
 
 def steady(module: nn.Module) -> nn.Module:
-    """The same network in PyTorch, its weights shared, whose answers and gradients do not depend on batches."""
-    return _with(_Linear, module)
+    """Return the same network for PyTorch with outputs and gradients that do not depend on the batch.
+
+    The weights are shared.
+    """
+    return _with_linear(_Linear, module)
 
 
 def _fuse_gelu(module: nn.Module) -> None:
-    """BERT and its kin: a dense layer, then the exact GELU, become one product."""
+    """Fuse the dense layer and the exact GELU that follows it in models like BERT."""
     for block in module.modules():
         act, dense = getattr(block, "intermediate_act_fn", None), getattr(block, "dense", None)
         plain = type(act).__name__ == "GELUActivation" or (isinstance(act, nn.GELU) and act.approximate == "none")
@@ -143,10 +147,10 @@ def _fuse_gelu(module: nn.Module) -> None:
             block.intermediate_act_fn = nn.Identity()
 
 
-def _made(name: str, module: nn.Module, read: Read) -> Call:
+def _build(name: str, module: nn.Module, read: Read) -> Call:
     if name == "openvino":
         return _openvino(module, read)
-    twin = _with(_OneDnnLinear if name == "onednn" else _Linear, module)
+    twin = _with_linear(_OneDnnLinear if name == "onednn" else _Linear, module)
 
     def call(inputs: Inputs) -> Tensor:
         with torch.inference_mode():
@@ -174,17 +178,17 @@ def _openvino(module: nn.Module, read: Read) -> Call:
     sample = (ids, torch.ones_like(ids), torch.zeros_like(ids))
     try:
         with warnings.catch_warnings():
-            # Of what tracing may lose: answers are compared with PyTorch's instead.
+            # Tracing warns of what it may lose. Outputs are compared with PyTorch's instead.
             warnings.filterwarnings("ignore", module="torch|transformers|sentence_transformers")
             graph = openvino.convert_model(_Traced(module, read).eval(), example_input=sample)
         settings = {
             "INFERENCE_PRECISION_HINT": "f32",
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-            "ENABLE_CPU_PINNING": False,  # or several workers sit on the first core
-            "CPU_RUNTIME_CACHE_CAPACITY": 300,  # code for a shape of batch takes a megabyte; the default is 5,000
+            "ENABLE_CPU_PINNING": False,  # with pinning, several workers share the first core
+            "CPU_RUNTIME_CACHE_CAPACITY": 300,  # the code for each batch shape takes a megabyte; the default is 5,000
         }
         compiled = openvino.Core().compile_model(graph, "CPU", settings)
-    except Exception as error:  # tracing arbitrary modules fails in arbitrary ways
+    except Exception as error:  # tracing an arbitrary module may raise anything
         raise ResourceError(
             f"OpenVINO cannot compute a {type(module).__name__} ({type(error).__name__}: {error}); use --backend onednn"
         ) from error
@@ -202,26 +206,26 @@ def _openvino(module: nn.Module, read: Read) -> Call:
 
 
 def _fastest(module: nn.Module, read: Read, device: torch.device) -> tuple[str, Call]:
-    about = _about(module)
-    with _locked():  # one process measures, those beside it take what it found
+    about = _signature(module)
+    with _locked():  # one process measures; others wait and use its result
         known = _remembered().get(about)
         if known not in usable(device):
-            known = _measured(module, read, device)
+            known = _measure(module, read, device)
             _remember(about, known)
-    return known, _made(known, module, read)
+    return known, _build(known, module, read)
 
 
-def _measured(module: nn.Module, read: Read, device: torch.device) -> str:
-    """The name of the fastest back-end whose answers are PyTorch's."""
+def _measure(module: nn.Module, read: Read, device: torch.device) -> str:
+    """Return the name of the fastest back-end whose outputs agree with PyTorch's."""
     inputs = _sample(module)
     calls: dict[str, Call] = {}
     reference = None
     for name in usable(device):
         try:
-            call = _made(name, module, read)
+            call = _build(name, module, read)
             answer = call(inputs)
         except ResourceError:
-            continue  # this network is none for this back-end
+            continue  # this back-end cannot compute this network
         reference = answer if reference is None else reference
         if float((answer - reference).abs().max()) <= TOLERANCE * float(reference.abs().max()):
             calls[name] = call
@@ -242,10 +246,11 @@ def _sample(module: nn.Module) -> Inputs:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
 
 
-def _about(module: nn.Module) -> str:
-    """What a measurement holds for: the shape of the network, the machine, and the versions of what computes.
+def _signature(module: nn.Module) -> str:
+    """Describe what a measurement holds for: the shape of the network, the machine, and the versions of the back-ends.
 
-    Not the number of threads: one process with two must compute as two with one do.
+    The number of threads is left out, because one process with two threads must use the same back-end as two processes
+    with one thread each.
     """
     from importlib.metadata import version
 
@@ -260,7 +265,10 @@ _file: list[Path] = []
 
 
 def remember_in(file: Path | None) -> None:
-    """Keep what "auto" finds in a file, so that all processes of a run, and its resume, compute alike."""
+    """Keep the choices of "auto" in `file`, so that all processes of a run, and its resume, use the same back-end.
+
+    None keeps them in this process only.
+    """
     _file[:] = [] if file is None else [file]
 
 
@@ -275,14 +283,14 @@ def _locked() -> Iterator[None]:
 
 
 def _remembered() -> dict[str, str]:
-    """The file's table, which is the word of all processes; this process's own where there is none to be read."""
+    """Return the choices in the file, which all processes share; without a readable file, those of this process."""
     for file in _file:
         try:
             table = json.loads(file.read_text(encoding="utf-8"))
             if isinstance(table, dict):
                 return _found | {str(k): str(v) for k, v in table.items()}
         except (OSError, ValueError):
-            continue  # none yet, or foreign: it is only a memory, and is written anew
+            continue  # missing or damaged: it only caches measurements and is written again
     return _found
 
 

@@ -11,9 +11,10 @@ V = TypeVar("V")
 
 
 class Memo(Generic[K, V]):
-    """Keeps values until their sizes add up to more than `limit` bytes, then forgets those not asked for the longest.
+    """Keep at most `limit` bytes of values; beyond that, drop the least recently used ones.
 
-    `size(key, value)` estimates the bytes of an entry. Not safe for use by several threads at once.
+    `size(key, value)` estimates the bytes of an entry. The last entry is kept whatever its size. The cache is not
+    thread-safe.
     """
 
     def __init__(self, limit: int, size: Callable[[K, V], int]) -> None:
@@ -25,7 +26,7 @@ class Memo(Generic[K, V]):
         return len(self._entries)
 
     def get(self, key: K) -> V | None:
-        """The value kept for `key`, which becomes the youngest; None where there is none."""
+        """Return the value of `key` and mark it as the most recently used; None if there is none."""
         value = self._entries.get(key)
         if value is None:
             self.misses += 1
@@ -35,7 +36,7 @@ class Memo(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V) -> None:
-        """Keep `value`; the oldest entries go where the limit is passed."""
+        """Keep `value` for `key`, and drop the least recently used entries while the limit is exceeded."""
         old = self._entries.pop(key, None)
         if old is not None:
             self.used -= self._size(key, old)

@@ -1,8 +1,8 @@
-"""A network that reads token ids, in batches of equal length.
+"""Run a network on token ids in batches of equal length.
 
-No batch has padding on a CPU, so that nothing is computed in vain, and a row's answer does not depend on what it was
-batched with: not on the other rows, and, because linear layers see whole eights of rows (`backends`), not on their
-number either. Outcomes of attacks are then the same for any number of workers, any order, and after a resume.
+On a CPU batches have no padding, which saves computation, and a row's output does not depend on its batch. It does not
+depend on the other rows, nor on their number, because linear layers compute multiples of eight rows (`backends`). The
+outcomes of attacks are therefore the same for any number of workers, in any order, and after a resume.
 """
 
 from __future__ import annotations
@@ -22,36 +22,37 @@ from rbench.inference import backends
 log = logging.getLogger("rbench")
 
 Row = tuple[tuple[int, ...], tuple[int, ...] | None]
-"""Token ids of one input and, where the tokenizer gives them, its token type ids."""
+"""Token ids of one input, and its token type ids if the tokenizer gives them."""
 
 MAX_ROWS = {"cpu": 64, "cuda": 1024}
 MAX_TOKENS = {"cpu": 2048, "cuda": 1 << 16}
-"""Largest batches. On a CPU larger ones fall out of its caches and take longer for each row."""
+"""Limits of a batch. On a CPU, larger batches do not fit into its caches and take longer for each row."""
 SIZES = (1024, 512, 256, 128, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
-"""Rows in a batch. Back-ends make code for each new shape, which takes time and memory: a few sizes are reused."""
+"""Numbers of rows that a batch may have. They are few, because compiling code for a new shape takes time and memory."""
 STEP = {"cpu": 1, "cuda": 16}
-"""Lengths are rounded up to a multiple of this: a GPU would rather pad a little than run small batches."""
+"""Lengths are padded to a multiple of this. On a GPU a little padding costs less than small batches."""
 
 
 def rows_of(encoded: Any) -> list[Row]:
-    """Rows from what a tokenizer returns for a list of texts, not padded."""
+    """Convert a tokenizer's output for a list of texts, without padding, into rows."""
     types = encoded.get("token_type_ids")
     return [(tuple(ids), None if types is None else tuple(types[i])) for i, ids in enumerate(encoded["input_ids"])]
 
 
 class Network:
-    """`read(module, **inputs)` for rows of token ids.
+    """Compute `read(module, **inputs)` for rows of token ids.
 
     Args:
-        module: a network in eval mode on `device`; shared, not copied, whatever the back-end.
-        read: calls it with tensors `input_ids`, `attention_mask` and, if it takes them, `token_type_ids`, each
-            (rows, tokens), and returns a tensor with one entry a row.
+        module: a network in eval mode on `device`. It is shared, not copied, with every back-end.
+        read: calls the module with tensors `input_ids`, `attention_mask` and, if it takes them, `token_type_ids`, each
+            (rows, tokens), and returns a tensor with one entry for each row.
         pad: token id and token type id of padding.
-        name: for messages.
-        shown: what a row is in a message; its number of tokens where the text is not known.
-        backend: one of `backends.BACKENDS`, or "auto": the one that a short measurement finds fastest.
-        step: lengths are rounded up to a multiple of this; None: `STEP`. More than 1 makes batches larger for a little
-            padding, and answers depend on what they are batched with, by rounding.
+        name: the network's name in messages.
+        shown: describes a row in a message. The default gives its number of tokens.
+        device: a torch device.
+        backend: one of `backends.BACKENDS`, or "auto", which measures them and takes the fastest.
+        step: lengths are padded to a multiple of this. None takes `STEP`. A step above 1 makes batches larger, but then
+            outputs depend on the batch by rounding.
     """
 
     def __init__(
@@ -70,14 +71,14 @@ class Network:
         kind = self.device.type
         self.max_rows, self.max_tokens, self.step = MAX_ROWS[kind], MAX_TOKENS[kind], step or STEP[kind]
         self.rows_read = 0
-        """Rows that the network has seen so far."""
+        """Number of rows computed so far."""
         self.backend, self._call = backends.ready(module, read, device=self.device, wanted=backend)
 
     def __call__(self, rows: Sequence[Row]) -> list[Tensor]:
-        """What `read` gives for each row, on the network's device.
+        """Return the output of `read` for each row, on the network's device.
 
         Raises:
-            JobError: it did not give one entry a row, or one row alone does not fit into the GPU's memory.
+            JobError: `read` did not return one entry for each row, or one row does not fit into the GPU's memory.
         """
         answers: list[Tensor | None] = [None] * len(rows)
         for places in batches(rows, self.max_rows, self.max_tokens, self.step):
@@ -99,24 +100,25 @@ class Network:
         return list(answers)
 
     def _halved(self, rows: list[Row], error: Exception) -> list[Tensor]:
-        """The GPU's memory is full: smaller batches from now on, said once."""
+        """Compute the rows in two halves: the GPU's memory is full. Later batches are smaller too. Warn once."""
         torch.cuda.empty_cache()
         if len(rows) == 1:
             raise JobError(
-                f"{self.name}: alone, {self.shown(rows[0])} does not fit into the GPU's memory; free it, lower "
-                "`max_length`, or use --device cpu"
+                f"{self.name}: even alone, {self.shown(rows[0])} does not fit into the GPU's memory; free some of it, "
+                "lower `max_length`, or use --device cpu"
             ) from error
         half = len(rows) // 2
         if self.max_rows >= MAX_ROWS[self.device.type]:
-            log.warning("%s: GPU memory is full; going on with smaller batches", self.name)
+            log.warning("%s: GPU memory is full; continuing with smaller batches", self.name)
         self.max_rows = max(1, min(self.max_rows - 1, half))
         return self._whole(rows[:half]) + self._whole(rows[half:])
 
 
 def batches(rows: Sequence[Row], max_rows: int, max_tokens: int, step: int) -> Iterator[list[int]]:
-    """Places of rows that go together: of one width, at most `max_rows` and `max_tokens` (one row at least).
+    """Yield the indices of the rows of each batch.
 
-    Widths are lengths rounded up to a multiple of `step`.
+    The rows of a batch have the same width, which is their length rounded up to a multiple of `step`. A batch has at
+    most `max_rows` rows and `max_tokens` tokens, but at least one row.
     """
     widths: dict[int, list[int]] = defaultdict(list)
     for place, (ids, _) in enumerate(rows):
@@ -130,7 +132,7 @@ def batches(rows: Sequence[Row], max_rows: int, max_tokens: int, step: int) -> I
 
 
 def tensors(rows: Sequence[Row], pad: tuple[int, int], step: int, device: torch.device) -> dict[str, Tensor]:
-    """Inputs of a network, (rows, width) each, padded to the longest row's length rounded up as `batches` does."""
+    """Return a network's inputs, each (rows, width). The width is the longest length, rounded up as in `batches`."""
     width = -(-max(len(ids) for ids, _ in rows) // step) * step
     ids = np.full((len(rows), width), pad[0], dtype=np.int64)
     mask = np.zeros((len(rows), width), dtype=np.int64)

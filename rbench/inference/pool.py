@@ -1,8 +1,8 @@
-"""Many attacks at once in one thread: each stops where it needs a model, and one batch answers them all.
+"""Run many attacks concurrently in one thread: each waits where it queries a model, and a batch serves all of them.
 
-Attacks are nested calls of other people's code, so each runs in a coroutine (greenlet) that can stop anywhere in them.
-Threads would do that too, but TextAttack's random transformations draw from numpy's global generator, and caches are
-plain dictionaries: with coroutines the order is fixed, nothing needs a lock, and each keeps its own generators.
+Attacks are nested calls into TextAttack, so each runs in a coroutine (greenlet), which can be suspended at any depth.
+Threads could be suspended too. But TextAttack's random transformations use numpy's global generator, and caches are
+plain dictionaries. With coroutines the order is fixed, no locks are needed, and each attack has its own random state.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 
 def clock() -> float:
-    """Seconds that the job under way has taken: its own steps, and of each batch its share by number of questions.
+    """Return the seconds that the current job has used: its own steps, and its share of each batch by number of keys.
 
-    Only differences mean something. Outside `run`, and with a width of 1, it is the time that passes.
+    Only differences are meaningful. Outside `run`, and with a width of 1, this is wall-clock time.
     """
     here = getcurrent()
     now = time.perf_counter()
@@ -32,22 +32,22 @@ def clock() -> float:
 
 
 class Batched(Generic[K, V]):
-    """A model as many ask it: keys in, one value each.
+    """A model that many jobs query: it maps each key to a value.
 
-    Inside `run` a question waits until no attack can go on without an answer, and is then computed together with
-    what the others asked; elsewhere it is computed at once. Each key is computed once a batch, and once in all while
-    `memo` remembers it.
+    Inside `run`, a query waits until no job can continue without an answer. It is then computed in one batch with the
+    queries of other jobs. Outside of `run` it is computed immediately. A key is computed once in a batch, and not again
+    while `memo` has it.
 
     Args:
-        compute: values for distinct keys, in their order. What it raises is raised where the question was asked.
-        memo: where answers are kept; None: nowhere.
+        compute: returns the values of distinct keys, in their order. Its exceptions are raised in each job that asked.
+        memo: caches values. None caches nothing.
     """
 
     def __init__(self, compute: Callable[[list[K]], Sequence[V]], memo: Memo[K, V] | None = None) -> None:
         self._compute, self.memo = compute, memo
 
     def __call__(self, keys: Iterable[K]) -> list[V]:
-        """The value of each key, in order; keys may repeat."""
+        """Return the value of each key, in order. Keys may repeat."""
         wanted = list(keys)
         known: dict[K, V] = {}
         missing: dict[K, None] = {}
@@ -65,7 +65,7 @@ class Batched(Generic[K, V]):
         return [known[key] for key in wanted]
 
     def answer(self, keys: list[K]) -> dict[K, V]:
-        """Compute these now, and remember them."""
+        """Compute these keys now, and cache their values."""
         answers = dict(zip(keys, self._compute(keys), strict=True))
         if self.memo is not None:
             for key, value in answers.items():
@@ -74,10 +74,10 @@ class Batched(Generic[K, V]):
 
 
 def run(jobs: Iterable[Callable[[], T]], width: int) -> Iterator[T]:
-    """What each job returns, in the order in which they end; at most `width` of them are under way at a time.
+    """Run the jobs and yield their results in the order in which they end. At most `width` jobs run at a time.
 
-    What a job raises ends the run. Random numbers drawn by one job (`random`, numpy's and torch's global generators)
-    do not depend on the others.
+    An exception in a job ends the run. The random numbers of a job (`random`, numpy's and torch's global generators)
+    do not depend on other jobs.
     """
     if width <= 1:
         for job in jobs:
@@ -88,17 +88,17 @@ def run(jobs: Iterable[Callable[[], T]], width: int) -> Iterator[T]:
     ended: list[Any] = []
     while True:
         while len(waiting) < width and (new := next(source, None)) is not None:
-            _go_on(_Attack(new), waiting, ended)
-            yield from _drained(ended)
+            _resume(_Attack(new), waiting, ended)
+            yield from _drain(ended)
         if not waiting:
             return
-        for attack, answer in _answered(waiting):
-            _go_on(attack, waiting, ended, answer)
-        yield from _drained(ended)
+        for attack, answer in _answer_busiest(waiting):
+            _resume(attack, waiting, ended, answer)
+        yield from _drain(ended)
 
 
 class _Attack(greenlet):
-    """A job that stops where it asks a `Batched`."""
+    """A job that is suspended when it queries a `Batched`."""
 
     asked: Batched[Any, Any]
     keys: list[Any]
@@ -109,7 +109,7 @@ class _Attack(greenlet):
         self.spent = self.resumed = 0.0
 
     def ask(self, asked: Batched[K, V], keys: list[K]) -> dict[K, V]:
-        """Stop here until the answers are there."""
+        """Suspend the job until its answers are there, and return them."""
         self.asked, self.keys = asked, keys
         parent = self.parent
         assert parent is not None
@@ -120,8 +120,8 @@ class _Attack(greenlet):
         return answers
 
 
-def _go_on(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: Any) -> None:
-    """Run one job until its next question or its end, with its own random generators."""
+def _resume(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: Any) -> None:
+    """Run one job until its next query or its end, with its own random state."""
     attack.parent = getcurrent()
     if attack.generators is not None:
         random.setstate(attack.generators[0])
@@ -137,8 +137,11 @@ def _go_on(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: A
         waiting.append(attack)
 
 
-def _answered(waiting: list[_Attack]) -> list[tuple[_Attack, Any]]:
-    """Answer the model that was asked most, and take those who asked it off the list: the others' batches may grow."""
+def _answer_busiest(waiting: list[_Attack]) -> list[tuple[_Attack, Any]]:
+    """Answer the queries of the model with the most keys, and remove the jobs that wait for it from `waiting`.
+
+    Other models wait, because their batches may still grow.
+    """
     sizes: dict[Batched[Any, Any], int] = {}
     for attack in waiting:
         sizes[attack.asked] = sizes.get(attack.asked, 0) + len(attack.keys)
@@ -148,7 +151,7 @@ def _answered(waiting: list[_Attack]) -> list[tuple[_Attack, Any]]:
     start = time.perf_counter()
     try:
         answers = asked.answer(list(dict.fromkeys(key for attack in served for key in attack.keys)))
-    except Exception as error:  # raised again in every job that asked: each says what that means for its example
+    except Exception as error:  # raised again in each job that asked, which handles it for its own example
         return [(attack, error) for attack in served]
     seconds = time.perf_counter() - start
     for attack in served:
@@ -156,6 +159,6 @@ def _answered(waiting: list[_Attack]) -> list[tuple[_Attack, Any]]:
     return [(attack, {key: answers[key] for key in attack.keys}) for attack in served]
 
 
-def _drained(ended: list[Any]) -> Iterator[Any]:
+def _drain(ended: list[Any]) -> Iterator[Any]:
     while ended:
         yield ended.pop(0)

@@ -1,6 +1,6 @@
-"""The embedded world: a small English-like language of our own, with tasks, an oracle, and all that attacks need.
+"""The embedded world: a small English-like language of our own, with tasks, an oracle, and lexical resources.
 
-See docs/mini-world.md. Importing it is light; nothing here needs a network or a file outside the package.
+See docs/mini-world.md. The package imports quickly, and needs no network and no files outside of itself.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from rbench.mini.oracle import oracle
 __all__ = ["EDITED", "GENERATORS", "Row", "contrast_rows", "fingerprint", "oracle", "rows", "splits"]
 
 GENERATORS = tuple(SIZES)
-"""Names of the generators, as `generator:` in a task file."""
+"""Names of the generators, the values of `generator:` in a task file."""
 
 
 def splits(generator: str) -> tuple[str, ...]:
-    """Names of the splits that a generator makes; ResourceError for an unknown generator."""
+    """Return the names of a generator's splits. ResourceError for an unknown generator."""
     if generator not in SIZES:
         raise ResourceError(f"The embedded world has no generator {generator!r}; it has {', '.join(GENERATORS)}.")
     return tuple(SIZES[generator])
 
 
 def rows(generator: str, split: str) -> list[Row]:
-    """Rows of a generated task or corpus: its text columns and `label` (int) or `score` (float 0..5).
+    """Return the rows of a generated task or corpus: its text columns, and `label` (int) or `score` (float, 0..5).
 
-    Deterministic. ResourceError for an unknown generator or split.
+    The rows are the same on every machine. ResourceError for an unknown generator or split.
     """
     if split not in splits(generator):
         raise ResourceError(f"{generator} has no split {split!r}; it has {', '.join(SIZES[generator])}.")
@@ -39,12 +39,12 @@ def rows(generator: str, split: str) -> list[Row]:
 
 
 def contrast_rows(generator: str) -> list[Row]:
-    """The contrast set of a generated task, a row for each edit; see `rbench.mini.contrast`. Deterministic.
+    """Return the contrast set of a generated task, a row for each edit; see `rbench.mini.contrast`.
 
-    ResourceError for a generator whose test rows are not edited.
+    The rows are the same on every machine. ResourceError for a generator without a contrast set.
     """
     if generator not in EDITED:
-        raise ResourceError(f"The embedded world edits no test rows of {generator!r}; it does of {', '.join(EDITED)}.")
+        raise ResourceError(f"The embedded world has no contrast set of {generator!r}; it has {', '.join(EDITED)}.")
     return [dict(row) for row in _edited(generator)]
 
 
@@ -60,7 +60,7 @@ def _generated(generator: str) -> dict[str, list[Row]]:
 
 @cache
 def fingerprint(generator: str | None = None) -> str:
-    """Content hash (64 hex digits) of all rows of a generator, or of all generators."""
+    """Return a hash (64 hex digits) of all rows of a generator, or of all generators."""
     names = GENERATORS if generator is None else (generator,)
     digest = hashlib.sha256()
     for name in names:

@@ -1,7 +1,7 @@
-"""Contrast sets of the embedded world: test rows with one word exchanged, added or left out that turns the label.
+"""Make contrast sets of the embedded world: test rows in which one word is replaced, added or removed.
 
-Edits are made on the text, blindly, and the oracle says which of them are of the language and give another label. It
-knows nothing of how they were made. No edit is a row of its task.
+The edit changes the label. All edits are tried on the text, and the oracle, which does not know how they were made,
+decides which of them belong to the language and have another label. No edit is a row of its task.
 """
 
 from __future__ import annotations
@@ -18,14 +18,20 @@ from rbench.mini.reading import WORD
 
 EDITED = ("mini-sentiment", "mini-nli")
 ORIGINALS = 500
-"""Bundles of a set: a 95% interval of a share is then at most 9 points wide."""
+"""Number of bundles in a set. The 95% interval of a share is then at most 9 points wide."""
 
 
 def contrast_rows(name: str, splits: dict[str, list[Row]], seed: int = 0) -> list[Row]:
-    """A row for each edit of the first ORIGINALS test rows of a generator that have one; `splits` has its rows.
+    """Return a row for each edit of the first ORIGINALS test rows that have an edit.
 
-    Each row has `pair_id`, `original_X` and `perturbed_X` for each text column X, and both labels. Of each label that
-    one word can turn the row's into, there is one edit, drawn from a generator seeded by (seed, row).
+    Each row has `pair_id`, `original_X` and `perturbed_X` for each text column X, `original_label` and
+    `perturbed_label`. A test row has one edit for each other label that one word can give it. The edit is drawn by a
+    generator seeded with (seed, row).
+
+    Args:
+        name: the generator's name.
+        splits: all rows of the generator, by split.
+        seed: seed of the draws.
     """
     columns = [column for column, value in splits["test"][0].items() if isinstance(value, str)]
     known = {tuple(row[column] for column in columns) for split in splits.values() for row in split}
@@ -49,7 +55,7 @@ def contrast_rows(name: str, splits: dict[str, list[Row]], seed: int = 0) -> lis
 def _drawn(
     name: str, texts: tuple[str, ...], wanted: set[int], known: set[tuple[str, ...]], rng: Random
 ) -> dict[int, tuple[str, ...]]:
-    """An edit for each of the wanted labels that has one: the first with it in a random order of all edits."""
+    """Return, for each wanted label, the first edit with that label in a random order of all edits, if there is one."""
     edits = [edit for edit in _edits(texts) if edit not in known]
     rng.shuffle(edits)
     found: dict[int, tuple[str, ...]] = {}
@@ -63,7 +69,7 @@ def _drawn(
 
 
 def _edits(texts: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The texts with one word of one of them exchanged, added or left out; each result once."""
+    """Yield the texts with one word of one of them replaced, added or removed; each result once."""
     seen = {tuple(texts)}
     for i, text in enumerate(texts):
         for edited in _edited(text):
@@ -82,13 +88,13 @@ def _edited(text: str) -> Iterator[str]:
         part = load().concepts[form.concept].part
         if part in ("be", "verb"):
             yield _replaced(text, words, at, f"{word[0]} not" if part == "be" else f"never {word[0]}")
-        if at:  # the first word of a sentence is hardly ever one that can be spared
+        if at:  # a sentence can hardly ever do without its first word
             yield re.sub(r"\s+", " ", _replaced(text, words, at, "")).replace(" ,", ",").replace(" .", ".")
 
 
 @cache
 def _others(form: Form) -> list[str]:
-    """The usual words, in the same form, for the antonym of the form's concept, its hypernym and its hyponyms."""
+    """Return the most frequent words for the antonym, the hypernym and the hyponyms of a form, in its inflection."""
     lexicon = load()
     concept = lexicon.concepts[form.concept]
     names = [
@@ -101,7 +107,7 @@ def _others(form: Form) -> list[str]:
 
 
 def _replaced(text: str, words: Sequence[re.Match[str]], at: int, other: str) -> str:
-    """The text with a word replaced; `a` or `an` before it goes with what follows, and its capital is kept."""
+    """Replace a word of the text, keep its capital, and adapt `a` or `an` before it."""
     word = words[at]
     if word[0][0].isupper():
         other = other[:1].upper() + other[1:]

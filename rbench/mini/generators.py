@@ -1,7 +1,7 @@
-"""The tasks and the corpus of the embedded world, row by row. Each row's label is settled while its meaning is made.
+"""Generate the tasks and the corpus of the embedded world. Each row's label is decided when its meaning is made.
 
-Splits share no text: the first text of a row is never repeated, and a shorter second one (a hypothesis) belongs to the
-split in which it was seen first.
+Splits share no text. The first text of a row is never repeated. A second text (such as a hypothesis) may be repeated
+only within the split in which it occurred first.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SIZES: dict[str, dict[str, int]] = {
     "mini-corpus": {"train": 20000},
 }
 WORDS = range(8, 17)
-"""How long a sentence of a task is; hypotheses are shorter."""
+"""Length of a task's sentences in words. A hypothesis has at most 10."""
 BREADTH = {"mini-nli": 8}
-"""A task may keep to the most common concepts of each kind: 6,000 pairs cannot show a tiny model all antonyms."""
+"""Number of most common concepts of each kind that a task uses: 6,000 pairs cannot teach a tiny model all antonyms."""
 
 
 def generate(name: str, seed: int = 0) -> dict[str, list[Row]]:
-    """All splits of a generator (a key of SIZES), equal on every machine for a seed."""
+    """Generate all splits of a generator (a key of SIZES). For a seed they are the same on every machine."""
     rng = Random(f"{name} {seed}")
     make = _MAKERS[name]
     world, writer = World(rng, BREADTH.get(name, 1000)), Writer(rng)
@@ -68,7 +68,7 @@ def _sentiment(world: World, writer: Writer) -> Row | None:
 
 
 def _judging(world: World, polarity: int) -> Sentence:
-    """A sentence that praises or blames."""
+    """Make a sentence that praises or blames."""
     past = world.past()
     form = world.rng.choices(("one", "plain although", "although", "and", "outweighed"), (38, 16, 20, 20, 6))[0]
     verdict = world.verdict(polarity, past=past)
@@ -89,7 +89,7 @@ def _judging(world: World, polarity: int) -> Sentence:
 
 
 def _distracted(world: World, clause: Clause) -> Clause:
-    """Sometimes a word of either polarity inside a thing, which weighs less than any predicate."""
+    """Sometimes add an adjective of either polarity to the subject. It weighs less than any predicate."""
     subject = clause.subject
     if not world.chance(0.15):
         return clause
@@ -103,7 +103,7 @@ def _topic(world: World, writer: Writer) -> Row | None:
 
 
 def _about(world: World, topic: str) -> Sentence:
-    """A sentence about a topic; at most one thing of another, aside or conceded, distracts from it."""
+    """Make a sentence about a topic. At most one place or conceded clause belongs to another topic."""
     past = world.past()
     clause = world.topical(topic, past=past)
     other = world.rng.choice([name for name in TOPICS if name != topic])
@@ -124,7 +124,7 @@ def _about(world: World, topic: str) -> Sentence:
 
 def _nli(world: World, writer: Writer) -> Row:
     label = world.rng.randrange(3)
-    # The label is kept until a pair fits it, so that those that are harder to make are not rarer.
+    # Pairs are made until one fits the label, so that a label that is harder to make is not rarer.
     while True:
         premise = _scene(world)
         hypothesis = claim(world, premise, label)
@@ -136,7 +136,7 @@ def _nli(world: World, writer: Writer) -> Row:
 
 
 def _scene(world: World) -> Sentence:
-    """One or two events, some of them denied."""
+    """Make a sentence of one or two events, of which some are negated."""
     past = world.past()
     events = [world.event(past=past) for _ in range(2)]
     events = [replace(event, negated=world.chance(0.05)) for event in events]
@@ -163,7 +163,7 @@ def _anything(world: World) -> Sentence:
 
 
 def _corpus(world: World, writer: Writer) -> Row | None:
-    """A sentence and one or two that go with it: more of the same verdict or topic, or the same in other words."""
+    """Make a text of a sentence and one or two related ones: the same verdict, the same topic, or an entailed claim."""
     kind = world.rng.choices(("judging", "topic", "scene"), (40, 20, 40))[0]
     count = world.rng.choice((1, 2))
     if kind == "judging":

@@ -1,4 +1,4 @@
-"""Hypotheses for premises: a claim that follows, that does not, or that cannot be true, made by editing one fact."""
+"""Make a hypothesis for a premise by editing one of its facts: entailed, neutral or contradictory."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from rbench.mini.world import World, concepts, related
 
 Edit = Callable[[World, Clause], Clause | None]
 DROP = 0.9
-"""Share of details of a fact that a hypothesis leaves out, so that one hints at a neutral pair, as in human data."""
+"""Share of a fact's details that a hypothesis leaves out. A detail then hints at a neutral pair, as in human data."""
 
 
 def claim(world: World, premise: Sentence, label: int) -> Clause | None:
-    """A claim that `premise` entails (0), leaves open (1) or contradicts (2); None where this fact allows none."""
+    """Make a claim that `premise` entails (0), leaves open (1) or contradicts (2).
+
+    Returns None if the fact that was drawn allows no such claim.
+    """
     facts = [*premise.main, *premise.conceded]
     world.rng.shuffle(facts)
     fact, *others = facts
     edits: tuple[Edit, ...] = (_entailed, _open, _contradicted)
     made = edits[label](world, fact)
-    # The other fact must have nothing to say about the claim, or the label would hang on both.
+    # The other facts must be unrelated to the claim, or the label would depend on them too.
     if made is None or any(related(_said(made), _said(other)) for other in others):
         return None
     return made
@@ -33,7 +36,7 @@ def _said(clause: Clause) -> str:
 
 def _entailed(world: World, fact: Clause) -> Clause | None:
     if fact.negated:
-        # What did not happen at all did not happen there and then either.
+        # An event that did not happen did not happen at any place or time, so details may be added.
         return world.setting(
             _bare_subject(world, fact), place=0.0 if fact.place else 0.3, time=0.0 if fact.time else 0.3
         )
@@ -64,7 +67,7 @@ def _open(world: World, fact: Clause) -> Clause | None:
 
 
 def _shortened(world: World, fact: Clause) -> Clause:
-    """The fact with most of its details left out."""
+    """Leave out most details of the fact."""
     return replace(
         fact,
         subject=_bare(world, fact.subject),
@@ -93,7 +96,7 @@ def _bare_subject(world: World, fact: Clause) -> Clause:
 
 
 def _generalised(world: World, fact: Clause) -> Clause:
-    """Sometimes a hypernym in place of the subject, the verb or the object."""
+    """Sometimes replace subject, verb and object by their hypernyms."""
     if world.chance(0.35):
         fact = replace(fact, subject=_hypernym(fact.subject))
     if world.chance(0.25) and (isa := load().concepts[fact.verb].isa):
@@ -111,7 +114,7 @@ def _hypernym(thing: Thing) -> Thing:
 
 
 def _antonym(world: World, fact: Clause) -> Clause | None:
-    """The fact with its predicate reversed, where that has an antonym."""
+    """Replace the fact's predicate by its antonym; None if it has none."""
     lexicon = load().concepts
     if fact.quality:
         opposite = lexicon[fact.quality].antonym
@@ -145,7 +148,7 @@ def _other_object(world: World, fact: Clause) -> Clause | None:
 
 
 def _more_detail(world: World, fact: Clause, short: Clause) -> Clause | None:
-    """The short fact with a detail that the whole fact does not give."""
+    """Add a detail that the whole fact does not have to the short fact."""
     if fact.place is None and world.chance(0.5):
         return world.setting(short, place=1.0, time=0.0)
     if fact.time is None and world.chance(0.5):
@@ -158,7 +161,7 @@ def _more_detail(world: World, fact: Clause, short: Clause) -> Clause | None:
 
 
 def _more_specific(world: World, fact: Clause, short: Clause) -> Clause | None:
-    """The short fact with a hyponym in place of the subject."""
+    """Replace the subject of the short fact by a hyponym; None if it has none."""
     head = fact.subject.head
     frame = load().concepts[head].frame
     kinds = [c.name for c in concepts("noun", (frame,)) if c.isa == head]

@@ -1,4 +1,4 @@
-"""True labels by definition: functions from meanings to labels. docs/mini-world.md gives the definitions in prose."""
+"""Define the true labels, as functions of meanings. docs/mini-world.md gives the definitions in prose."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _STRENGTH = {"very": 6, None: 4, "slightly": 2}
 
 
 def sentiment(sentences: tuple[Sentence, ...]) -> int | None:
-    """1 praise, 0 blame, None where the two balance or nothing is judged.
+    """Return 1 for praise, 0 for blame, and None if both balance or nothing is judged.
 
-    What is conceded counts only if nothing else judges.
+    Conceded clauses count only if the main clauses give no verdict.
     """
     for clauses in ([c for s in sentences for c in s.main], [c for s in sentences for c in s.conceded]):
         total = sum(judgement(clause) for clause in clauses)
@@ -28,16 +28,17 @@ def sentiment(sentences: tuple[Sentence, ...]) -> int | None:
 
 
 def judgement(clause: Clause) -> int:
-    """Signed strength of a clause: its predicate weighs 4 (6 `very`, 2 `slightly`), a word inside a thing 1.
+    """Return the signed strength of a clause, positive for praise.
 
-    `not` reverses the predicate and leaves words inside things alone.
+    Its predicate weighs 4, with `very` 6, with `slightly` 2. A polar word inside a thing weighs 1. Negation reverses
+    the predicate and does not affect words inside things.
     """
     concepts = load().concepts
     verdict, things = 0, list(clause.things)
     if clause.quality:
         verdict = concepts[clause.quality].polarity
     elif concepts[clause.verb].frame in ("be", "link") and clause.object:
-        # "was a triumph", "was a brilliant film": the noun decides or, if it is plain, its adjective.
+        # "was a triumph", "was a brilliant film": the noun decides; if it is neutral, its adjective does.
         verdict = _noun_predicate(clause.object)
         things.remove(clause.object)
     else:
@@ -58,9 +59,9 @@ def _noun_predicate(thing: Thing) -> int:
 
 
 def topic(sentences: tuple[Sentence, ...]) -> int | None:
-    """Index in TOPICS of what most is said about, None for a tie or nothing.
+    """Return the index in TOPICS of the topic with the largest weight; None for a tie or no topic.
 
-    Subject, verb and object weigh 2, all other words 1; what is conceded weighs half of what is stated.
+    Subject, verb and object weigh 2, all other words 1. Words of conceded clauses weigh half.
     """
     votes: Counter[str] = Counter()
     for sentence in sentences:
@@ -90,7 +91,10 @@ def _topical(clause: Clause) -> Iterator[tuple[str, int]]:
 
 
 def inference(premise: tuple[Sentence, ...], hypothesis: tuple[Sentence, ...]) -> int | None:
-    """Entailment, neutral or contradiction; None where the premise says both. Conceded clauses are stated too."""
+    """Return ENTAILMENT, NEUTRAL or CONTRADICTION; None if the premise contradicts itself about a claim.
+
+    Conceded clauses are facts like main clauses.
+    """
     facts = _clauses(premise)
     verdicts = [_verdict(facts, claim) for claim in _clauses(hypothesis)]
     if None in verdicts:
@@ -114,7 +118,7 @@ def _verdict(facts: list[Clause], claim: Clause) -> int | None:
 
 def _entails(fact: Clause, claim: Clause) -> bool:
     if fact.negated:
-        # Not (ran) entails not (ran fast): what is denied may only become more specific.
+        # "Did not run" entails "did not run fast": a negated event may become more specific, never more general.
         return claim.negated and is_a(fact.subject, claim.subject) and _event_is_a(claim, fact)
     if claim.negated:
         return _excludes(fact, claim)
@@ -130,14 +134,17 @@ def _contradicts(fact: Clause, claim: Clause) -> bool:
 
 
 def is_a(thing: Thing, other: Thing) -> bool:
-    """Whether `thing` can be called `other`: the same or a hypernym, with no quality or part that was not mentioned."""
+    """Return whether `other` describes `thing` too.
+
+    Its head is the same or a hypernym, and its quality and its `of` phrase, if any, hold for `thing`.
+    """
     if not _kind_of(thing.head, other.head) or other.quality not in (None, thing.quality):
         return False
     return other.of is None or (thing.of is not None and is_a(thing.of, other.of))
 
 
 def _event_is_a(event: Clause, other: Clause) -> bool:
-    """Whether `event` can be told as `other`, subjects and negation aside."""
+    """Return whether `other` describes `event` too, apart from subject and negation."""
     if not _kind_of(event.verb, other.verb) or event.quality != other.quality:
         return False
     return (
@@ -158,7 +165,7 @@ def _setting(event: Clause, other: Clause) -> bool:
 
 
 def _excludes(fact: Clause, claim: Clause) -> bool:
-    """Whether both cannot be true (negation aside): their predicates are antonyms, said of the same things."""
+    """Return whether both cannot be true, apart from negation: their predicates are antonyms about the same things."""
     if not is_a(fact.subject, claim.subject):
         return False
     if fact.quality or claim.quality:
@@ -193,10 +200,10 @@ def _opposed(name: str | None, other: str | None) -> bool:
 
 
 def similarity(first: tuple[Sentence, ...], second: tuple[Sentence, ...]) -> float | None:
-    """Shared meaning from 0 to 5 in steps of 0.1: the weighted share of roles that agree, clause by clause.
+    """Return the shared meaning, 0 to 5 in steps of 0.1: the weighted share of roles that agree, clause by clause.
 
-    Subject and object weigh 2, the verb (or what is said with `be`) 3, every other role 1; a hypernym counts half. None
-    where one side has several sentences.
+    Subject and object weigh 2, the verb (with `be`, its predicate) 3, every other role 1. A hypernym counts half.
+    Returns None if either side has several sentences.
     """
     if len(first) != 1 or len(second) != 1:
         return None
@@ -218,7 +225,7 @@ _ROLES = {
 
 
 def _roles(clause: Clause) -> dict[str, tuple[str, str]]:
-    """Role to (what must be equal, what may also be a hypernym)."""
+    """Map each role to a pair: a part that must be equal, and a concept of which a hypernym counts half."""
     said = clause.quality or clause.verb
     nominal = clause.verb == "be" and clause.object is not None
     roles = {"verb": (f"{clause.negated} {clause.verb if clause.quality or nominal else ''}", said)}

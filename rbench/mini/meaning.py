@@ -1,7 +1,7 @@
-"""What a sentence of the embedded world says, apart from the words it is said in.
+"""Represent the meaning of a sentence of the embedded world, apart from its words.
 
-All names are concept names. Number and tense are kept for agreement only: two meanings that differ in nothing else are
-equal. Determiners carry no meaning here; each thing in a sentence's small world is one definite thing.
+All names are concept names. Number and tense are kept for agreement only: meanings that differ in nothing else are
+equal. Determiners have no meaning: every noun phrase denotes one definite thing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Clause:
-    """One statement. After a linking verb stands a `quality` or an `object` (a noun predicate), never both."""
+    """One statement. A linking verb has a `quality` or an `object` (a noun predicate), never both."""
 
     subject: Thing
     verb: str
@@ -36,14 +36,14 @@ class Clause:
 
     @property
     def things(self) -> tuple[Thing, ...]:
-        """All things that it names, those within `of` included."""
+        """Return all things of the clause, including those in `of` phrases."""
         found = [self.subject, self.object, self.place[1] if self.place else None]
         return tuple(part for thing in found if thing for part in (thing, thing.of) if part)
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """What is stated (`main`) and what is granted before a contrast (`conceded`: "although ...,", "... but")."""
+    """The clauses that are stated (`main`) and those that are conceded (`conceded`: "although ...,", "... but")."""
 
     main: tuple[Clause, ...]
     conceded: tuple[Clause, ...] = ()

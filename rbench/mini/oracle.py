@@ -1,6 +1,6 @@
-"""The oracle: the true label of any text of the embedded world, from its words alone.
+"""The oracle: give the true label of any text of the embedded world.
 
-It reads (parses) the text and applies the definitions in `labels`; it knows nothing of how a row was made.
+It parses the text and applies the definitions in `labels`. It does not know how a row was generated.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ LABELLED = ("mini-sentiment", "mini-topic", "mini-nli", "mini-sts")
 
 
 def oracle(generator: str, texts: Sequence[str]) -> int | float | None:
-    """The true label of one example (a score 0..5 for mini-sts), texts in the order of the task's columns.
+    """Return the true label of one example, or for mini-sts its score, 0..5. Texts are in the order of the columns.
 
-    None where a text is not of the language (unknown word, broken grammar) or its meaning settles no label.
-    KeyError for a generator without labels.
+    Returns None if a text is not of the language (unknown word, broken grammar) or its meaning has no label.
+
+    Raises:
+        KeyError: the generator has no labels.
+        ValueError: the number of texts is not that of the task's columns.
     """
     if generator not in LABELLED:
         raise KeyError(generator)
     meanings = [_read(text) for text in texts]
     if len(meanings) != (1 if generator in ("mini-sentiment", "mini-topic") else 2):
-        raise ValueError(f"{generator} reads another number of texts than {len(meanings)}")
+        raise ValueError(f"{generator} takes another number of texts than {len(meanings)}")
     found = [meaning for meaning in meanings if meaning is not None]
     if len(found) < len(meanings):
         return None

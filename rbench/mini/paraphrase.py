@@ -1,7 +1,7 @@
-"""The embedded world's own paraphraser: a text is read, and what it says is written again in other words.
+"""Paraphrase texts of the embedded world: read a text, and write its meaning again in other words.
 
-What it may change is what carries no meaning there: synonyms (drawn by their frequencies, as in all texts of this
-world), determiners, `not` or `never`, and in which order a contrast is told. So labels stay (docs/mini-world.md).
+Only choices without meaning may change: synonyms (drawn by frequency, as in all texts of this world), determiners,
+`not` or `never`, and the order of a contrast. So labels stay (docs/mini-world.md).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from rbench.mini.writing import Writer
 VERSION = 1
 
 TRIES = 8
-"""So often it is written again where it comes out as it was."""
+"""Largest number of times a text is written again until it differs from the original."""
 
 
 def paraphrase(text: str, seed: int = 0) -> str | None:
-    """Another text with the meaning of `text`, the same one for a seed; `text` itself only where no try differs.
+    """Return another text with the meaning of `text`. It depends on `text` and the seed only.
 
-    None where `text` is not of the language.
+    Returns `text` itself if no try differs, and None if `text` is not of the language.
     """
     meaning = read(text)
     if meaning is None:

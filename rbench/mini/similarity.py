@@ -1,4 +1,4 @@
-"""Sentence pairs of graded similarity: one role after another is changed, and what that costs is kept in a ledger."""
+"""Make sentence pairs of graded similarity: change roles of a sentence at random and add up the weights lost."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rbench.mini.meaning import Clause, Sentence, Thing
 from rbench.mini.world import World
 
 Costed = tuple[Clause, float, float]
-"""A changed clause, the weight that it lost, its whole weight."""
+"""A changed clause, the weight that the change lost, and the total weight of the roles considered."""
 
 
 def similar(world: World, sentence: Sentence) -> tuple[Sentence, float]:
-    """Another sentence of the same build and the similarity of the two, 0..5 in steps of 0.1."""
+    """Return a changed copy of `sentence` with the same structure, and their similarity, 0..5 in steps of 0.1."""
     rate = world.rng.choice((0.0, 0.1, 0.25, 0.4, 0.6, 0.8, 1.0))
     lost = total = 0.0
     sides = []

@@ -1,6 +1,7 @@
-"""More of what the lexicon says of a word, beside `lexical.synonyms` and `lexical.antonyms`.
+"""Look up hypernyms and inflections of a word. Synonyms and antonyms are in `lexical`.
 
-A module of its own, because attacks ask for neither: the hash of `lexical` stands in their jobs.
+The modules are separate because the source of `lexical` is hashed into the keys of attack jobs (`lexical.sources`), and
+attacks use nothing of this module.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ _FEATURES = ("singular", "plural", "base", "present", "past")
 
 
 def hypernyms(word: str) -> list[str]:
-    """The words of the concept one step more general, in the same inflection; none where there is no such concept."""
+    """Return the words of the next more general concept, in the same inflection; none if there is no such concept."""
     lexicon = load()
     form = lexicon.forms.get(word.lower())
     above = lexicon.concepts[form.concept].isa if form else None
@@ -21,7 +22,7 @@ def hypernyms(word: str) -> list[str]:
 
 
 def forms(word: str) -> list[str]:
-    """The word's other inflections, of nouns and verbs, as the lexicon lists them; none for `be` and `do`."""
+    """Return the other inflections of a noun or verb, in the lexicon's order; none for `be` and `do`."""
     lexicon = load()
     form = lexicon.forms.get(word.lower())
     if form is None or lexicon.concepts[form.concept].part in ("be", "do"):

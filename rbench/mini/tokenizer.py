@@ -1,7 +1,7 @@
-"""The WordPiece tokenizer of the embedded world: frequent words are whole, rare ones fall into two or three pieces.
+"""Make the WordPiece tokenizer of the embedded world: frequent words are one piece, rare words two or three.
 
-Lower-cased. Single letters are pieces too, so a misspelt word falls apart, while a word with a letter of another
-alphabet (a homoglyph) becomes [UNK].
+It is lower-cased. Single letters are pieces too, so a misspelt word is split into pieces. A word with a letter of
+another alphabet (a homoglyph) becomes [UNK].
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ VERSION = 1
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WHOLE = 12
-"""A word that the corpus has at least so often is one piece."""
+"""A word with at least this frequency in the corpus is one piece."""
 SHORT = 4
-"""And so is any word of at most so many letters."""
+"""A word with at most this number of letters is one piece."""
 MAX_LENGTH = 128
+"""Longest input in tokens."""
 _SUFFIXES = (
     *("ingly", "edly", "fully", "ously", "ively", "ently", "antly", "ions", "ists", "ers", "ors", "ing", "ful", "ous"),
     *("ive", "ent", "ant", "ble", "ion", "ist", "ies", "ly", "ed", "er", "or", "al", "s"),
@@ -30,7 +31,7 @@ _SUFFIXES = (
 
 @cache
 def vocabulary() -> tuple[str, ...]:
-    """All pieces; a piece's place is its id."""
+    """Return all pieces. A piece's index is its id."""
     counts = _counts()
     words = sorted(load().forms)
     whole = [word for word in words if counts[word] >= WHOLE or len(word) <= SHORT]
@@ -48,7 +49,7 @@ def _counts() -> Counter[str]:
 
 
 def _split(word: str) -> tuple[str, str]:
-    """A stem and the longest known ending; the middle where there is none."""
+    """Split a word before its longest known ending, or in the middle if it has none."""
     for suffix in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) > SHORT - 2:
             return word[: -len(suffix)], f"##{suffix}"

@@ -1,4 +1,4 @@
-"""From a meaning to a text: synonyms are drawn by their frequencies and inflected, in the grammar of `reading`."""
+"""Write a meaning as a text in the grammar of `reading`. Synonyms are drawn by frequency and inflected."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _ORDERS = (("although", 40), ("but", 35), ("although-last", 25))
 
 
 class Writer:
-    """Writes sentences; all chance comes from `rng`."""
+    """Write sentences. All random choices come from `rng`."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self._lexicon = load()
 
     def text(self, *sentences: Sentence) -> str:
-        """The sentences, each with a capital and a full stop, joined by a space."""
+        """Write the sentences, each with a capital and a full stop, joined by spaces."""
         return " ".join(self._sentence(sentence) for sentence in sentences)
 
     def _sentence(self, sentence: Sentence) -> str:

@@ -1,6 +1,6 @@
-"""Training encoders of our own: one loop, and one module an objective (`objectives/<name>.py`).
+"""Train encoders: one training loop, and one module for each objective (`objectives/<name>.py`).
 
-Importing this package, or an objective for its `Options`, imports no torch; `pretrain` does when it is first asked for.
+Importing this package, or an objective for its `Options`, does not import torch. `pretrain` imports it on first use.
 """
 
 from __future__ import annotations

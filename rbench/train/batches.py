@@ -1,4 +1,7 @@
-"""How a corpus becomes batches: what is held out, whether it suffices, how many steps. No torch."""
+"""Count the batches of a corpus: texts held out, number of steps, whether the corpus suffices.
+
+This module does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -8,45 +11,48 @@ from rbench.spec import TrainSpec
 from rbench.train.objectives import ObjectiveModule
 
 HELD_OUT = 0.02
-"""Share of the texts kept from training, to score the result on; 500 at most."""
+"""Share of the texts that are held out of training to score the result; 500 texts at most."""
 
 
 def held_out(texts: int) -> int:
-    """How many of so many texts are not trained on."""
+    """Return the number of texts to hold out of `texts`."""
     return min(500, int(HELD_OUT * texts))
 
 
 def steps(train: TrainSpec, texts: int, grouped: bool) -> int:
-    """Steps that a training on so many texts takes, those held out not counted in.
+    """Return the number of optimizer steps of a training.
 
     Args:
-        grouped: as `Objective.grouped`: the last batch of an epoch may be smaller; else only whole ones are taken.
+        texts: number of training texts, without those held out.
+        grouped: as `Objective.grouped`. If true, the last batch of an epoch may be smaller; else all are full.
     """
     batches = math.ceil(texts / train.batch_size) if grouped else texts // train.batch_size
     epochs = train.epochs if train.epochs is not None else 1.0
-    # No step goes over the end of an epoch: its last one may have fewer batches.
+    # No step spans two epochs, so the last step of an epoch may accumulate fewer batches.
     return train.steps or math.ceil(epochs * math.ceil(batches / train.gradient_accumulation))
 
 
 def seen(train: TrainSpec, texts: int) -> int:
-    """How many different texts the steps are made of, of so many."""
+    """Return how many of `texts` different texts the steps use."""
     return texts if train.steps is None else min(texts, train.steps * train.gradient_accumulation * train.batch_size)
 
 
 def whole(module: ObjectiveModule) -> bool:
-    """Whether a batch must be whole: its sentences are each other's negatives, or a flow starts from their spread."""
+    """Return whether all batches must be full: negatives are in-batch, or a batch initialises a flow."""
     return bool(getattr(module.Options, "WHOLE_BATCHES", False))
 
 
 def stepwise(module: ObjectiveModule) -> bool:
-    """Whether there are steps at all, and not one computation (`Fitted`)."""
+    """Return whether the objective trains in steps; a `Fitted` does not."""
     return bool(getattr(module.Options, "STEPS", True))
 
 
 def problem(name: str, train: TrainSpec, texts: int, module: ObjectiveModule) -> str | None:
-    """Why encoder `name` cannot be trained on so many texts, those that will be held out included; None if it can.
+    """Say why encoder `name` cannot be trained; None if it can.
 
-    `module` is the objective's.
+    Args:
+        texts: number of texts, including those to be held out.
+        module: the objective's module.
     """
     options = module.Options(**train.options)
     if said := getattr(options, "problem", _nothing)(train):
@@ -65,5 +71,5 @@ def problem(name: str, train: TrainSpec, texts: int, module: ObjectiveModule) ->
 
 
 def _nothing(train: TrainSpec) -> str | None:
-    """Of options that go with any training."""
+    """Stand in for `Options.problem` of options that fit any training."""
     return None

@@ -1,4 +1,4 @@
-"""Checkpoints of one training run: which run they belong to, and which of them is whole and finite."""
+"""Manage the checkpoints of a training run: whose they are, and which is the last complete one with finite weights."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ WEIGHTS = "model.safetensors"
 
 
 def claim(folder: Path, spec: EncoderSpec, seed: int, texts: list[str], pairs: Collection[Pairs] = ()) -> None:
-    """Make `folder` the place of this run's checkpoints. JobError where it holds those of another run.
+    """Mark `folder` as holding this run's checkpoints. JobError if it holds those of another run.
 
-    `pairs` are those by which a step is selected.
+    `pairs` are the sentence pairs that steps are selected by.
     """
     corpus = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     rated = [[some.first, some.second, some.gold] for some in pairs]
@@ -39,7 +39,7 @@ def claim(folder: Path, spec: EncoderSpec, seed: int, texts: list[str], pairs: C
 
 
 def _key(record: Path) -> str | None:
-    """Whose checkpoints they are; None where the file is damaged and does not say."""
+    """Return the key of the run that owns the checkpoints; None if the file is damaged."""
     try:
         content = json.loads(record.read_text(encoding="utf-8"))
     except ValueError:
@@ -48,7 +48,7 @@ def _key(record: Path) -> str | None:
 
 
 def last_good(folder: Path) -> Path | None:
-    """The newest checkpoint in `folder` that was written to its end and whose weights are all finite numbers."""
+    """Return the newest checkpoint in `folder` that is complete and has only finite weights; None if there is none."""
     found = [path for path in folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
     for path in sorted(found, key=lambda path: -int(path.name.rpartition("-")[2])):
         if _whole(path) and _finite(path):
@@ -57,16 +57,16 @@ def last_good(folder: Path) -> Path | None:
 
 
 def discard(folder: Path) -> None:
-    """Remove the run's checkpoints and its claim; anything else in `folder` stays."""
+    """Remove the run's checkpoints and its mark. Anything else in `folder` stays."""
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path)
     (folder / RUN).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # it is not empty
+    with contextlib.suppress(OSError):  # the folder is not empty
         folder.rmdir()
 
 
 def _whole(path: Path) -> bool:
-    """The Trainer writes its state last."""
+    """Return whether the checkpoint is complete: the Trainer writes its state last."""
     try:
         json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -78,5 +78,5 @@ def _finite(path: Path) -> bool:
     try:
         with safetensors.safe_open(path / WEIGHTS, framework="pt") as weights:
             return all(bool(weights.get_tensor(name).isfinite().all()) for name in weights.keys())  # noqa: SIM118
-    except safetensors.SafetensorError:  # cut off: a disk that was full, a copy that was broken off
+    except safetensors.SafetensorError:  # truncated: the disk was full, or a copy was interrupted
         return False

@@ -1,4 +1,4 @@
-"""What contrastive objectives are made of: the encoder with a head, the views that a loss takes, and what is kept."""
+"""Building blocks of contrastive objectives: an encoder with a head, the views for a loss, and the objective itself."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from rbench.train.perturb import fgm
 VERSION = 1
 
 Losses = dict[str, Tensor]
-"""`loss`, the total, and its parts under the paper's names, as they enter the total."""
+"""The total under `loss`, and its terms under the paper's names. Each term has its weight applied."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Token ids, attention mask and mask of special tokens, each (batch, length)."""
+    """Token ids, attention mask and special-token mask of a batch, each (batch, length)."""
 
     ids: Tensor
     mask: Tensor
@@ -39,16 +39,16 @@ class Batch:
 
     @property
     def words(self) -> Tensor:
-        """1 for tokens that are neither padding nor special, else 0: (batch, length, 1)."""
+        """Mask (batch, length, 1): 1 for tokens that are neither padding nor special, else 0."""
         return (self.mask.bool() & ~self.special.bool()).unsqueeze(-1).float()
 
 
 class SentenceModel(nn.Module):
-    """An encoder f with a head that training alone uses, and a loss over the views of a batch.
+    """An encoder f, a head that is used in training only, and a loss over the views of a batch.
 
     Args:
-        losses: the objective; takes this model and a batch.
-        parts: further modules that the objective needs.
+        losses: computes the loss from this model and a batch.
+        parts: further modules that the loss needs, by name.
     """
 
     def __init__(
@@ -68,38 +68,41 @@ class SentenceModel(nn.Module):
         return self._losses(self, Batch(input_ids, attention_mask, special_tokens_mask))
 
     def embed(self, batch: Batch) -> Tensor:
-        """X: the word embeddings (batch, length, D), without positions; this is where perturbations are added."""
+        """Return X, the word embeddings (batch, length, D) before positions are added. Perturbations go here."""
         X: Tensor = self.encoder.model.get_input_embeddings()(batch.ids)
         return X
 
     def f(self, X: Tensor, mask: Tensor) -> Tensor:
-        """h = f(X): sentence vectors (batch, dim) without the head.
+        """Return h = f(X), the sentence vectors (batch, dim) without the head.
 
-        Token types are left to the network's default: 0, which is also what a RoBERTa knows.
+        Token types are left at the network's default of 0, the only type that RoBERTa has.
         """
         h: Tensor = self.encoder(inputs_embeds=X, attention_mask=mask)
         return h
 
     def z(self, X: Tensor, mask: Tensor) -> Tensor:
-        """Sentence vectors with the head: (batch, dim)."""
+        """Return the sentence vectors (batch, dim) after the head."""
         z: Tensor = self.head(self.f(X, mask))
         return z
 
     def twice(self, X: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """h, z and z+ of one encoder pass over the batch twice: each row has its own dropout mask."""
+        """Return h, z and z+ from one encoder pass over the batch repeated twice. Each row has its own dropout mask."""
         h, _, z, z_plus = self.pair(X, X, mask)
         return h, z, z_plus
 
     def pair(self, first: Tensor, second: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Vectors without the head, then with it, of two views (batch, length, D) in one encoder pass.
+        """Return h, h+, z and z+ of two views (batch, length, D) from one encoder pass.
 
-        The head sees one view at a time, as it does elsewhere (batch normalisation would tell).
+        The head sees one view at a time, as everywhere else: with batch normalisation this changes the result.
         """
         h, h_plus = self.f(torch.cat([first, second]), torch.cat([mask, mask])).chunk(2)
         return h, h_plus, self.head(h), self.head(h_plus)
 
     def step_up(self, X: Tensor, batch: Batch, loss: Callable[[Tensor], Tensor], epsilon: float, norm: Norm) -> Tensor:
-        """X + r: r has length epsilon in `norm` over a sentence's words, along the gradient of loss(z(X)) at X."""
+        """Return X + r, where r goes along the gradient of loss(z(X)) at X.
+
+        The `norm` of r, over all numbers of a sentence's words, is epsilon.
+        """
         leaf = X.detach().requires_grad_()
         g = torch.autograd.grad(loss(self.z(leaf, batch.mask)), leaf)[0]
         return X + fgm(g * batch.words, epsilon, norm)
@@ -107,10 +110,10 @@ class SentenceModel(nn.Module):
     def attacked(
         self, batch: Batch, loss: Callable[[Tensor, Tensor], Tensor], epsilon: float, norm: Norm
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """z, z+ and the embeddings X + r, with r as in `step_up` for loss(z, z+).
+        """Return z, z+ and the embeddings X + r, with r as in `step_up` for loss(z, z+).
 
-        The views are encoded one by one, so that the gradient goes through the first alone; the pass that it goes
-        through is the one that z comes from.
+        The two views are encoded separately, so that the gradient flows through the first view only. The pass that
+        yields z is also the one that the gradient flows through.
         """
         X = self.embed(batch)
         nothing = torch.zeros_like(X).requires_grad_()
@@ -122,10 +125,12 @@ class SentenceModel(nn.Module):
 def with_adversarial_term(
     options: AdversarialTerm, model: SentenceModel, batch: Batch, second: Callable[[Tensor, Tensor, Tensor], Tensor]
 ) -> Losses:
-    """L_con(z, z+) + weight second(z, z+, z_adv), z_adv at X + r, r one step along the gradient of L_con(z, z+) at X.
+    """Return L_con(z, z+) + weight * second(z, z+, z_adv).
 
-    Forward 3, backward 3 and one through the network of one view without the weights: the clean view serves both terms
-    and the perturbation.
+    z_adv is encoded at X + r, where r is one step along the gradient of L_con(z, z+) at X.
+
+    Cost: 3 forward and 3 backward passes, and one backward pass for r, which computes no gradients of weights. The
+    clean view serves both terms and the perturbation, so it is encoded once.
     """
 
     def contrastive(z: Tensor, z_plus: Tensor) -> Tensor:
@@ -145,10 +150,10 @@ _HEADS: dict[str, Callable[[int], nn.Module]] = {
 
 
 class EncoderObjective(Encoding):
-    """What every `Objective` has whose result is a sentence encoder: where it starts, its vectors, how it is kept.
+    """The common part of objectives whose result is a sentence encoder: starting weights, vectors, saving.
 
     Args:
-        needs_dropout: refuse a base without dropout, because the two views of a sentence would be one.
+        needs_dropout: refuse a base without dropout, because the two views of a sentence would be identical.
     """
 
     grouped = False
@@ -171,29 +176,30 @@ class EncoderObjective(Encoding):
         super().__init__(self.encoder.tokenizer, min(spec.train.max_length, self.encoder.max_length))
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors (len(texts), dim) without head and dropout."""
+        """Return vectors (len(texts), dim) without the head and without dropout."""
         return self.encoder.encode(texts)
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
-        """`uniformity` of the vectors of held-out texts (Wang and Isola 2020): the lower, the better spread."""
+        """Return the `uniformity` of held-out texts (Wang and Isola 2020). Lower means spread more evenly."""
         if len(texts) < 2:
             return {}
         return {"uniformity": float(uniformity(torch.from_numpy(self.encoder.encode(texts))))}
 
     def save(self, folder: Path) -> None:
-        """The encoder without head and parts, with the base's own dropout, as a SentenceTransformer folder."""
+        """Write the encoder as a SentenceTransformer folder, without head and parts, with the base's own dropout."""
         network = self.encoder.model
         network.config.update(self._own_dropout)
         layout.save(folder, self.encoder)
 
 
 class ContrastiveObjective(EncoderObjective):
-    """Implements `Objective` for an encoder trained by contrast between the sentences of a batch.
+    """Implement `Objective` for an encoder trained with in-batch negatives.
 
     Args:
-        losses: the loss; the options are bound to it.
-        parts: makes the further modules that the loss needs, from the encoder as it is before training.
-        needs_dropout: as `EncoderObjective`.
+        losses: the loss, with the options already bound.
+        head: the head used in training.
+        parts: makes the further modules that the loss needs from the encoder before training.
+        needs_dropout: see `EncoderObjective`.
     """
 
     def __init__(

@@ -14,17 +14,17 @@ VERSION = 1
 
 
 class ReplacedTokenDetection(nn.Module):
-    """A frozen generator G that edits sentences, and a discriminator D that finds the edits and sees h = f(x).
+    """A frozen generator G that edits sentences, and a discriminator D that detects the edits and sees h = f(x).
 
-    D reads the edited sentence's word embeddings in its own table, X'', plus eta, with h in the place of the first
-    token (the paper says that D sees h, not where: ours), so f learns from D through h alone. `same` below compares
-    token ids: equation 8 compares perturbed embeddings, of which no two are equal.
+    D reads X'' + eta, where X'' are D's own word embeddings of the edited sentence. h replaces the first token: the
+    paper says that D sees h, but not where (ours). Gradients reach f only through h. Edits are found by comparing token
+    ids, because equation 8 compares perturbed embeddings, of which no two are equal.
 
     Args:
-        generator: a transformers masked LM; its weights are not trained and it is always in eval mode.
-        discriminator: a transformers network without head, as wide as f.
+        generator: a transformers masked LM. Its weights are not trained, and it is always in eval mode.
+        discriminator: a transformers network without a head, as wide as f.
         mask_id: the id of the mask token.
-        masking: share of words that are masked and given to G.
+        masking: share of words that are masked for G, 0..1.
         reduction: `sum` over tokens and batch, as printed, or their `mean`.
     """
 
@@ -38,14 +38,14 @@ class ReplacedTokenDetection(nn.Module):
         self._mask_id, self._masking, self._reduction = mask_id, masking, reduction
 
     def train(self, mode: bool = True) -> Self:
-        """D in train mode, G never."""
+        """Set the mode of D. G stays in eval mode."""
         super().train(mode)
         self.generator.eval()
         return self
 
     @torch.no_grad()
     def edit(self, ids: Tensor, mask: Tensor, words: Tensor) -> Tensor:
-        """x'' = G(MLM(x)): masked words replaced by draws from G's distribution, which may be the words themselves."""
+        """Return x'' = G(MLM(x)): masked words are replaced by draws from G, which may be the words themselves."""
         masked = (torch.rand(ids.shape, device=ids.device) < self._masking) & (words.squeeze(-1) > 0)
         edited = ids.clone()
         if masked.any():
@@ -54,7 +54,7 @@ class ReplacedTokenDetection(nn.Module):
         return edited
 
     def _scores(self, ids: Tensor, mask: Tensor, masked: Tensor) -> Tensor:
-        """G's scores of the vocabulary for the masked tokens only."""
+        """Return G's vocabulary logits for the masked tokens only."""
         head = vocabulary_head(self.generator)
         if head is None:
             logits: Tensor = self.generator(input_ids=ids, attention_mask=mask).logits
@@ -63,11 +63,11 @@ class ReplacedTokenDetection(nn.Module):
         return scores
 
     def forward(self, ids: Tensor, mask: Tensor, words: Tensor, h: Tensor, eta: Tensor) -> Tensor:
-        """L_RTD of equation 8 over the words of the batch.
+        """Return L_RTD of equation 8 over the words of the batch.
 
         Args:
-            ids, mask: the sentences, (batch, length).
-            words: 1 where a token is neither padding nor special, (batch, length, 1).
+            ids, mask: token ids and attention mask of the sentences, (batch, length).
+            words: 1 for tokens that are neither padding nor special, (batch, length, 1).
             h: f(x), (batch, D).
             eta: the token-level perturbation, (batch, length, D).
         """

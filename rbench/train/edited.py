@@ -1,10 +1,12 @@
-"""The edits (`rbench.train.edits`) of a whole corpus: made once, by several processes, and kept in a file.
+"""Edit a whole corpus (`rbench.train.edits`) once, with several processes, and keep the edits in a file.
 
-Tagging and looking words up take nearly all of the time and are shared out; drawing is done by this one. The processes
-start anew (they are not forked from one that has PyTorch's threads), import no torch, and end when the words are known.
+Tagging and thesaurus look-ups take nearly all of the time and are shared among worker processes. This process draws
+the replacements. The workers are started fresh, not forked from a process with PyTorch's threads. They do not import
+torch, and they end before the drawing begins.
 
-The file is one JSON line a distinct text and a last line that says what it is of. Its name is a hash of all that
-decides its content: texts, options, seed, hashes of the thesaurus' and the tagger's data, their packages, this code.
+The file has a JSON line for each distinct text, and a last line with the file's address and the counts. The address
+is a hash of all that decides the content: texts, options, seed, the data of thesaurus and tagger, the versions of
+their packages, and the source of the code. It names the file.
 """
 
 from __future__ import annotations
@@ -33,22 +35,22 @@ VERSION = 1
 
 NEEDS: tuple[ResourceKind, ...] = ("synonyms", "pos_tagger")
 FEW = 5000
-"""Up to so many texts one process does as soon as several, which each open WordNet for themselves."""
+"""Up to this number of texts, several processes are no faster than one, because each of them opens WordNet."""
 Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Which thesaurus and tagger, in a form that reaches another process."""
+    """A thesaurus and a tagger, described so that another process can open them."""
 
     thesaurus: str
     tagger: str
     fingerprint: str
-    """Of the data behind both."""
+    """Hash of the data of both."""
     folders: tuple[str, ...] = ()
-    """Where NLTK looks for it, if it is NLTK's."""
+    """Folders in which NLTK looks for its data; empty if NLTK is not used."""
     places: tuple[Located, ...] = ()
-    """Where both lie."""
+    """Places of both."""
 
     @classmethod
     def of(
@@ -57,9 +59,9 @@ class Lexicon:
         models_path: Sequence[Path] = (),
         places: Mapping[ResourceKind, Located] | None = None,
     ) -> Lexicon:
-        """The lexicon in `places`, or where there are none on `models_path`.
+        """Describe the lexicon in `places`, or look for it on `models_path` if `places` is None.
 
-        Raises ResourceError where something is missing, or the synonyms are a list without antonyms.
+        ResourceError if something is missing, or if the synonyms are a list without antonyms.
         """
         from rbench.resources.locate import loader
 
@@ -78,7 +80,7 @@ class Lexicon:
 
 @dataclass
 class Counts:
-    """What was replaced in a corpus."""
+    """Counts of what was replaced in a corpus."""
 
     texts: int = 0
     words: int = 0
@@ -89,17 +91,19 @@ class Counts:
     strangers: int = 0
     """Words replaced in x_ant by words of the corpus."""
     without_synonym: int = 0
-    """Texts of which x_syn is the text itself."""
+    """Texts whose x_syn is the text itself."""
     without_antonym: int = 0
     """Texts whose x_ant has no antonym."""
     without_negative: int = 0
-    """Texts of which x_ant is the text itself."""
+    """Texts whose x_ant is the text itself."""
     synonym_rate: float = 0.0
-    """Share aimed at in a sentence that has enough to replace, so that the corpus has its own (`edits.rate`)."""
+    """Share of words to replace in a sentence with enough replaceable words, so that the corpus reaches the share in
+    the options (`edits.rate`)."""
     antonym_rate: float = 0.0
+    """The same for x_ant."""
 
     def add(self, found: Tagged, synonymous: Edit, contrary: Edit) -> None:
-        """Count one text's."""
+        """Count the edits of one text."""
         self.texts += 1
         self.words += found.words
         self.synonyms += len(synonymous.spans)
@@ -111,12 +115,12 @@ class Counts:
 
     @property
     def synonym_share(self) -> float:
-        """Share of words replaced in x_syn."""
+        """Return the share of words replaced in x_syn, 0..1."""
         return self.synonyms / max(1, self.words)
 
     @property
     def antonym_share(self) -> float:
-        """Share of words replaced in x_ant."""
+        """Return the share of words replaced in x_ant, 0..1."""
         return (self.antonyms + self.strangers) / max(1, self.words)
 
     def __str__(self) -> str:
@@ -128,10 +132,13 @@ class Counts:
 
 
 class Edits:
-    """(x_syn, x_ant) by text: a file in memory, half a gigabyte for a million sentences; `counts` of all of them."""
+    """Look up (x_syn, x_ant) by text, and the `counts` of the corpus.
+
+    The file is held in memory: half a gigabyte for a million sentences.
+    """
 
     def __init__(self, path: Path, texts: Sequence[str], address: str) -> None:
-        """ValueError where the file is not whole, or of something else."""
+        """Read the file. ValueError if it is incomplete or has another address."""
         lines = path.read_bytes().splitlines()
         said = json.loads(lines[-1]) if lines else None
         if not isinstance(said, dict) or said.get("address") != address or len(lines) != len(texts) + 1:
@@ -153,11 +160,16 @@ def of_corpus(
     progress: Progress | None = None,
     workers: int | None = None,
 ) -> Edits:
-    """The edits of all of `texts`, from `folder` where they lie there already.
+    """Return the edits of all `texts`. Read them from `folder` if they are there, else make and keep them.
 
     Args:
-        progress: told how many texts are tagged.
-        workers: processes; None: one a core where the corpus is worth them.
+        texts: the corpus; duplicates are edited once.
+        folder: the folder of edits, which several runs may share.
+        lexicon: the thesaurus and the tagger.
+        options: how much is replaced.
+        seed: seed of all draws.
+        progress: called with the number of texts tagged.
+        workers: number of processes. None takes one for each core, or a single one for a small corpus (`FEW`).
 
     Raises:
         JobError: a process died, or the thesaurus or the tagger changed meanwhile.
@@ -175,7 +187,7 @@ def of_corpus(
                 file.write(json.dumps([[e.text, e.spans, e.antonyms] for e in one]) + "\n")
             file.write(json.dumps({"address": address, "counts": asdict(counts)}) + "\n")
             file.close()
-            for place in lexicon.places:  # what was made of other words may not be found under the name of these
+            for place in lexicon.places:  # edits made with changed data must not get the address of the old data
                 place.check()
             Path(file.name).replace(path)
         except BaseException:
@@ -193,7 +205,7 @@ def generate(
     progress: Progress | None = None,
     workers: int | None = None,
 ) -> Iterator[tuple[Edit, Edit]]:
-    """(x_syn, x_ant) of each text in turn; `counts` counts them."""
+    """Yield (x_syn, x_ant) of each text in order, and add them to `counts`."""
     count = min(workers or (cores() if len(texts) > FEW else 1), -(-len(texts) // CHUNK))
     with Pool(count, __name__, _begin, lexicon.folders) as pool:
         found: list[Tagged] = []
@@ -235,8 +247,8 @@ def _edit(text: str, spans: Sequence[Sequence[int]], antonyms: int) -> Edit:
     return Edit(text, tuple((start, end) for start, end in spans), antonyms)
 
 
-# Opened where they are first asked for, so that what is wrong is said by the call and not by the process's end; and
-# once for what lies there, since this process may outlive it.
+# Both are opened on first use, not when the process starts, so that an error is raised by the call. The fingerprint
+# is part of the cache key, because the data may change while this process lives.
 
 
 @cache

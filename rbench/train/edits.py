@@ -1,15 +1,16 @@
-"""The edits of CLINE (Wang et al. 2021, section 3.1): a sentence that says the same, and one that says another thing.
+"""Edit sentences for CLINE (Wang et al. 2021, section 3.1): x_syn keeps the meaning, x_ant changes it.
 
-`rbench.train.places` has the words that may be replaced. x_syn puts a synonym, a hypernym or another inflection in the
-place of a word, each kind equally often where the word has it (ours). x_ant puts antonyms where there are any, and
-elsewhere words drawn from the corpus: as often as they occur there under the same tag, so that rarity does not give
-them away (ours), and never one that the thesaurus relates to the word.
+`rbench.train.places` finds the words that may be replaced. x_syn replaces a word by a synonym, a hypernym or another
+inflection; each kind that the word has is equally likely (ours). x_ant replaces words that have antonyms first, by an
+antonym. It replaces other words by words of the corpus. These have the same tag, are drawn by their frequency, so that
+rarity does not reveal them (ours), and are never related to the word in the thesaurus.
 
-The paper replaces about 40% and 20% of tokens. Here the share is of words (tokens with a letter or a digit) and of the
-whole corpus: where a sentence has too few words that can be replaced, others make up for it (`rate`). Where a word can
-be replaced at all, one is. Each sentence has draws of its own, by a generator seeded with (seed, sentence).
+The paper replaces about 40% and 20% of tokens. Here the share is of words (tokens with a letter or a digit), and it
+holds for the whole corpus: if a sentence has too few replaceable words, more are replaced in others (`rate`). At least
+one word is replaced in every sentence that has a replaceable word. Each sentence has its own generator, seeded with
+(seed, sentence).
 
-No torch, no files, no processes: `rbench.train.edited` has those.
+This module uses no torch, no files and no processes. `rbench.train.edited` edits whole corpora.
 """
 
 from __future__ import annotations
@@ -32,19 +33,20 @@ _TRIES = 50
 
 
 class EditOptions(Strict):
-    """How much is replaced, and by what."""
+    """How many words are replaced, and how near their replacements are."""
 
     synonym_share: Share = 0.4
     """Share of words replaced in x_syn, over the corpus: "about 40%"."""
     antonym_share: Share = 0.2
     """Share of words replaced in x_ant: "about 20%"."""
     nearest: Positive = 3
-    """A replacement is one of so many first of its kind: thesauri begin with a word's most frequent sense (ours)."""
+    """A replacement is drawn from the first `nearest` of its kind, as thesauri list the most frequent sense first
+    (ours)."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """An edited text; `spans` are where its replacements stand in it, `antonyms` how many of them are antonyms."""
+    """An edited text, the `spans` (start, end) of its replacements, and how many of them are `antonyms`."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
@@ -52,11 +54,14 @@ class Edit:
 
 
 def rate(share: float, words: Sequence[int], most: Sequence[int]) -> float:
-    """The least q in 0..1 with which `share` of all words are replaced; 1 where even that is too little.
+    """Return the least q in 0..1 at which `share` of all words are replaced; 1 if no q reaches it.
+
+    At q, `expected(q, n, m)` words are replaced in a sentence of n words of which m are replaceable.
 
     Args:
-        words: how many words a sentence has.
-        most: how many of them can be replaced: `expected(q, n, m)` are.
+        share: share of all words to replace, 0..1.
+        words: n for each sentence.
+        most: m for each sentence.
     """
     n, m = np.asarray(words, dtype=float), np.asarray(most, dtype=float)
     low, high = 0.0, 1.0
@@ -67,19 +72,19 @@ def rate(share: float, words: Sequence[int], most: Sequence[int]) -> float:
 
 
 def expected(q: float, words: int, most: int) -> float:
-    """How many words are replaced on average: q of them, at least one, at most as many as can be."""
+    """Return the mean number of words to replace: a share q of `words`, at least 1, at most `most`."""
     return float(min(max(q * words, 1), most))
 
 
 class Editor:
-    """Makes x_syn and x_ant of the sentences of one corpus.
+    """Make x_syn and x_ant for the sentences of one corpus.
 
     Args:
-        options: what is replaced.
-        seed: of all draws.
-        table: what the thesaurus says of every type of the corpus.
-        counts: how often each type occurs, from which words are drawn.
-        texts, found: the corpus, for the two rates.
+        options: how much is replaced.
+        seed: seed of all draws.
+        table: the thesaurus entry of each word type of the corpus.
+        counts: frequency of each word type. Words of the corpus are drawn by it.
+        texts, found: the corpus and its replaceable words; they decide the two rates.
     """
 
     def __init__(
@@ -101,64 +106,65 @@ class Editor:
         self.antonym_rate = rate(options.antonym_share, words, [other for _, other in able])
 
     def _able(self, text: str, found: Tagged) -> tuple[int, int]:
-        """How many words of a text can be replaced in x_syn and in x_ant."""
+        """Count the words of a text that can be replaced in x_syn, and in x_ant."""
         kinds = [_kind(text, place) for place in found.places()]
         return sum(kind in self._same for kind in kinds), sum(kind in self._other for kind in kinds)
 
     def edit(self, text: str, found: Tagged) -> tuple[Edit, Edit]:
-        """(x_syn, x_ant); the text itself, without spans, where nothing can be replaced."""
-        chance = random.Random(f"{self._seed}\0{text}")  # of it only random(), which no version of Python changes
+        """Return (x_syn, x_ant). Either is the text itself, without spans, if no word can be replaced."""
+        # Only random() of it is used: its numbers are the same in every version of Python.
+        rng = random.Random(f"{self._seed}\0{text}")
         places = [(place, _kind(text, place)) for place in found.places()]
-        same = _shuffled([one for one in places if one[1] in self._same], chance)
+        same = _shuffled([one for one in places if one[1] in self._same], rng)
         synonyms = {
-            place: self._synonym(kind, chance)
-            for place, kind in same[: _count(self.synonym_rate, found.words, len(same), chance)]
+            place: self._synonym(kind, rng)
+            for place, kind in same[: _count(self.synonym_rate, found.words, len(same), rng)]
         }
-        other = _shuffled([one for one in places if one[1] in self._other], chance)
+        other = _shuffled([one for one in places if one[1] in self._other], rng)
         other.sort(key=lambda one: not self._table[one[1]].antonyms)  # stable: antonyms first, in the order drawn
         antonyms: dict[Place, str] = {}
-        count, opposite = _count(self.antonym_rate, found.words, len(other), chance), 0
+        count, opposite = _count(self.antonym_rate, found.words, len(other), rng), 0
         for place, kind in other:
             if len(antonyms) == count:
                 break
             nearest = self._table[kind].antonyms[: self._options.nearest]
-            word = _choice(nearest, chance) if nearest else self._stranger(kind, chance)
+            word = _choice(nearest, rng) if nearest else self._stranger(kind, rng)
             if word is not None:
                 antonyms[place], opposite = word, opposite + bool(nearest)
         return _replaced(text, synonyms), _replaced(text, antonyms, opposite)
 
-    def _synonym(self, kind: Type, chance: random.Random) -> str:
-        return _choice(_choice(_kinds(self._table[kind]), chance)[: self._options.nearest], chance)
+    def _synonym(self, kind: Type, rng: random.Random) -> str:
+        return _choice(_choice(_kinds(self._table[kind]), rng)[: self._options.nearest], rng)
 
-    def _stranger(self, kind: Type, chance: random.Random) -> str | None:
-        """A word of the corpus with the same tag that is not related to this one; None after many in vain."""
+    def _stranger(self, kind: Type, rng: random.Random) -> str | None:
+        """Draw a word of the corpus with the same tag that is unrelated to this one; None after `_TRIES` failures."""
         own = {kind[0], *self._table[kind].all}
         for _ in range(_TRIES):
-            word = self._drawn[kind[1]].draw(chance)
+            word = self._drawn[kind[1]].draw(rng)
             if own.isdisjoint((word, *self._table[word, kind[1]].forms)):
                 return word
         return None
 
 
 class _Distribution:
-    """The words of a tag, as often as they occur."""
+    """Draw words of a tag by their frequency."""
 
     def __init__(self, tag: str, counts: Mapping[Type, int]) -> None:
         self._words = sorted(word for word, own in counts if own == tag)
         self._sums = list(accumulate(counts[word, tag] for word in self._words))
         self.size = len(self._words)
 
-    def draw(self, chance: random.Random) -> str:
-        return self._words[bisect(self._sums, int(chance.random() * self._sums[-1]))]
+    def draw(self, rng: random.Random) -> str:
+        return self._words[bisect(self._sums, int(rng.random() * self._sums[-1]))]
 
 
 def marks(offsets: Sequence[tuple[int, int]], special: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """delta_t of equation 4: 1 for a token within a replacement, so for each piece of a replaced word; else 0.
+    """Return delta_t of equation 4: 1 for each token within a replacement, that is each piece of a new word; else 0.
 
     Args:
-        offsets: where each token of the edited text stands in it. A token that is the space before a word, as
-            byte-level pairs may have it, is a piece of that word: it stands at its first letter and is empty.
-        special: 1 for tokens that stand nowhere.
+        offsets: (start, end) of each token in the edited text. Byte-level BPE may make a token of the space before a
+            word. Its offsets are empty and start at the word's first letter, so it counts as a piece of that word.
+        special: 1 for special tokens, which have no place in the text.
         spans: `Edit.spans`.
     """
     found, at = [], 0
@@ -177,18 +183,18 @@ def _kinds(related: Related) -> list[tuple[str, ...]]:
     return [words for words in (related.synonyms, related.hypernyms, related.forms) if words]
 
 
-def _count(q: float, words: int, most: int, chance: random.Random) -> int:
-    """`expected`, rounded up as often as keeps the mean."""
+def _count(q: float, words: int, most: int, rng: random.Random) -> int:
+    """Round `expected` up or down at random, so that its mean is kept."""
     mean = expected(q, words, most)
-    return int(mean) + (chance.random() < mean - int(mean))
+    return int(mean) + (rng.random() < mean - int(mean))
 
 
-def _choice(items: Sequence[T], chance: random.Random) -> T:
-    return items[int(chance.random() * len(items))]
+def _choice(items: Sequence[T], rng: random.Random) -> T:
+    return items[int(rng.random() * len(items))]
 
 
-def _shuffled(items: list[T], chance: random.Random) -> list[T]:
-    return [item for _, _, item in sorted((chance.random(), at, item) for at, item in enumerate(items))]
+def _shuffled(items: list[T], rng: random.Random) -> list[T]:
+    return [item for _, _, item in sorted((rng.random(), at, item) for at, item in enumerate(items))]
 
 
 def _replaced(text: str, words: Mapping[Place, str], antonyms: int = 0) -> Edit:

@@ -1,4 +1,4 @@
-"""From texts to batches of token ids, the same for every objective."""
+"""Turn texts into batches of token ids."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class Encoding:
-    """`features` and `collate` of an `Objective`, with a transformers tokenizer.
+    """Implement `features` and `collate` of an `Objective` with a transformers tokenizer.
 
     Args:
-        tokenizer: the encoder's.
-        max_length: where texts are cut, in tokens.
+        tokenizer: the encoder's tokenizer.
+        max_length: texts are cut at this number of tokens.
     """
 
     def __init__(self, tokenizer: Any, max_length: int) -> None:
@@ -22,7 +22,7 @@ class Encoding:
         self._max_length = max_length
 
     def features(self, text: str) -> dict[str, Any]:
-        """input_ids, attention_mask and special_tokens_mask; token types are left to the network's default."""
+        """Return input_ids, attention_mask and special_tokens_mask. Token types are left at the network's default."""
         encoded = self.tokenizer(
             text,
             truncation=True,
@@ -33,5 +33,5 @@ class Encoding:
         return dict(encoded)
 
     def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """The same keys, (batch, longest of the batch) each."""
+        """Return the same keys as `features`, padded to (batch, longest of the batch)."""
         return dict(self.tokenizer.pad(list(batch), return_tensors="pt"))

@@ -1,4 +1,4 @@
-"""Hard positives: sentences with words replaced so that the contrastive loss rises (ADCL, section 3.3)."""
+"""Make hard positives: replace words of a sentence so that the contrastive loss increases (ADCL, section 3.3)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ VERSION = 1
 
 
 class HardPositives:
-    """`Positives` by the Geometry attack on equation 1, as `rbench.train.objectives.adcl` says it.
+    """Implement `Positives` by the Geometry attack on equation 1 (see `rbench.train.objectives.adcl`).
 
     Args:
         geometry: the attack.
-        max_words, share: at most min(max_words, share * L) words of a sentence of L are replaced.
-        ranked_by: whose z the attack moves.
+        max_words, share: at most min(max_words, share * L) words of a sentence of L words are replaced.
+        ranked_by: the encoder that the attack moves z of: the query or the key encoder.
     """
 
     counts = ("words", "replaced", "raised")
@@ -32,7 +32,7 @@ class HardPositives:
         self._ranked_by = ranked_by
 
     def __call__(self, model: MoCo, texts: Sequence[str]) -> tuple[list[str], dict[str, float]]:
-        """X' of each text; words, words replaced, and the sum of what the loss rose by."""
+        """Return X' of each text, and the numbers of words, of words replaced, and the summed increase of the loss."""
         encoder, head = (
             (model.encoder, model.head) if self._ranked_by == "query" else (model.key_encoder, model.key_head)
         )
@@ -61,8 +61,11 @@ class HardPositives:
         return made, {"words": words, "replaced": replaced, "raised": raised}
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """`loss_raised`: by how much equation 1 rises on average from X to X' (z of the attack's encoder, without
-        dropout, the key of X), sentences that stay as they are counting 0; `words_replaced`: share of words, 0..1."""
+        """Return `loss_raised`, the mean increase of equation 1 from X to X', and `words_replaced`, a share, 0..1.
+
+        `loss_raised` takes z of the attacked encoder without dropout, against the key of X. Unchanged sentences count
+        as 0.
+        """
         return {
             "loss_raised": sums["raised"] / max(1.0, sums["positives"]),
             "words_replaced": sums["replaced"] / max(1.0, sums["words"]),

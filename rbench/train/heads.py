@@ -1,4 +1,4 @@
-"""Heads on top of models, used while training only, and the masked-LM loss in the form in which the loop takes it."""
+"""Heads that are used in training only, and the masked-LM loss as a module that the training loop can call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class MLPHead(nn.Module):
-    """A dense layer and tanh on the sentence vector (SimCSE, Gao et al. 2021, section 6.3): (batch, dim) in and out."""
+    """A dense layer with tanh, (batch, dim) to (batch, dim) (SimCSE, Gao et al. 2021, section 6.3)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -20,11 +20,11 @@ class MLPHead(nn.Module):
 
 
 class BatchNormHead(nn.Module):
-    """Two layers with batch normalisation (V-advCSE, Ko 2024, section 5): (batch, dim) in and out.
+    """Two layers with batch normalisation, (batch, dim) to (batch, dim) (V-advCSE, Ko 2024, section 5).
 
-    The paper says no more than that; that each layer is normalised, that ReLU is between them and that the last
-    normalisation has no weights is ours, after the projector of SimSiam (Chen and He 2021). Each view of a batch is
-    normalised by itself, so that a perturbation of zero changes nothing.
+    The paper says only that. Normalising both layers, ReLU between them and a last normalisation without weights are
+    ours, after the projector of SimSiam (Chen and He 2021). Each view of a batch is normalised separately, so that a
+    perturbation of zero changes nothing.
     """
 
     def __init__(self, dim: int) -> None:
@@ -43,8 +43,11 @@ class BatchNormHead(nn.Module):
 
 
 class ProjectionHead(nn.Module):
-    """g of the ADCL paper (section 3.2, appendix F): a hidden layer of sigmoid, then Tanh or nothing: (batch, dim) to
-    (batch, out). The hidden layer is as wide as h (ours)."""
+    """g of the ADCL paper (section 3.2, appendix F), (batch, dim) to (batch, out).
+
+    It has a hidden layer with sigmoid, and an output layer with Tanh or without activation. The hidden layer is as wide
+    as h (ours).
+    """
 
     def __init__(self, dim: int, out: int, *, tanh: bool) -> None:
         super().__init__()
@@ -58,14 +61,14 @@ class ProjectionHead(nn.Module):
 
 
 def vocabulary_head(masked_lm: Any) -> nn.Module | None:
-    """The part of a transformers masked LM that turns states into scores of the vocabulary; None if it is not known."""
+    """Return the part of a transformers masked LM that maps hidden states to vocabulary logits; None if unknown."""
     return next((getattr(masked_lm, name) for name in ("cls", "lm_head") if hasattr(masked_lm, name)), None)
 
 
 class MaskedLoss(nn.Module):
     """The masked-LM loss of a transformers model, with its head applied to the masked tokens only.
 
-    The same loss as the model's own; on a tiny model, scoring the vocabulary for every token costs as much as the rest.
+    The loss equals the model's own. On a tiny model, the logits of all tokens would cost as much as everything else.
     """
 
     def __init__(self, masked_lm: Any) -> None:
@@ -74,20 +77,20 @@ class MaskedLoss(nn.Module):
         self._head = vocabulary_head(masked_lm)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """Mean cross-entropy over the tokens whose label is not -100, as `loss` (a scalar)."""
+        """Return `loss`, a scalar: the mean cross-entropy over the tokens whose label is not -100."""
         if self._head is None:
             return {"loss": self.masked_lm(input_ids=input_ids, attention_mask=attention_mask, labels=labels).loss}
         hidden = self.masked_lm.base_model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         masked = labels != -100
         loss = nn.functional.cross_entropy(self._head(hidden[masked]).float(), labels[masked])
-        # A batch without a masked token has no mean; it teaches nothing.
+        # The mean over no masked tokens is NaN; such a batch gets loss 0.
         return {"loss": torch.nan_to_num(loss)}
 
 
 class MaskedBatches(nn.Module):
-    """Masks each batch and gives it to `loss`.
+    """Mask each batch and pass it to `loss`.
 
-    Here and not in the collator: a loader fetches ahead, so that a run resumed at a step would draw other masks.
+    The collator does not mask, because a loader fetches ahead: a resumed run would then draw other masks.
     """
 
     def __init__(self, loss: MaskedLoss, collator: Any) -> None:
@@ -96,7 +99,7 @@ class MaskedBatches(nn.Module):
         self._collator = collator
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor) -> dict[str, Tensor]:
-        """As `MaskedLoss`, of tokens that transformers' collator chooses with torch's global generator of the CPU."""
+        """Mask tokens with transformers' collator, which uses torch's global CPU generator, and return their `loss`."""
         ids, labels = self._collator.torch_mask_tokens(input_ids.cpu(), special_tokens_mask=special_tokens_mask.cpu())
         out: dict[str, Tensor] = self.loss(ids.to(input_ids.device), attention_mask, labels.to(input_ids.device))
         return out

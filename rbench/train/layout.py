@@ -1,4 +1,4 @@
-"""The folder that training leaves behind: a transformers model that, where it can be, is also a SentenceTransformer."""
+"""Write a trained encoder as a transformers folder that is, if possible, a SentenceTransformer too."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ EXPRESSIBLE = tuple(_MODE)
 
 
 def check(name: str, pooling: Pooling) -> None:
-    """JobError where SentenceTransformer has no such pooling, so that what is trained could not be saved for it."""
+    """Raise JobError if sentence-transformers lacks the pooling, so that the encoder could not be saved for it."""
     if pooling not in _MODE:
         raise JobError(
-            f"Encoder {name} has pooling {pooling}; an encoder trained here has {' or '.join(EXPRESSIBLE)}, which "
+            f"Encoder {name} has pooling {pooling}; an encoder trained here needs {' or '.join(EXPRESSIBLE)}, which "
             "sentence-transformers can read. A head for training is added to either."
         )
 
 
 def obstacle(encoder: SentenceEncoder) -> str:
-    """Why plain SentenceTransformer could not read this encoder and give the same vectors; empty where it could."""
+    """Say why SentenceTransformer cannot read this encoder and give the same vectors; empty if it can."""
     kind = encoder.transform.KIND if encoder.transform is not None else "linear"
     if encoder.model.config.model_type == "rbench-static":
         return "it averages static word vectors, whose tokenizer and network only rbench has"
@@ -40,13 +40,13 @@ def obstacle(encoder: SentenceEncoder) -> str:
 
 
 def check_encoder(name: str, encoder: SentenceEncoder) -> None:
-    """JobError, with the reason, where `encoder` cannot be written as a plain SentenceTransformer."""
+    """Raise JobError, with the reason, if `encoder` cannot be written as a SentenceTransformer."""
     if reason := obstacle(encoder):
         raise JobError(f"Encoder {name} cannot become a SentenceTransformer: {reason}. rbench itself reads it.")
 
 
 def save(folder: Path, encoder: SentenceEncoder) -> None:
-    """Write `encoder` for rbench, and where nothing stands in the way (`obstacle`) as a SentenceTransformer too."""
+    """Write `encoder` for rbench, and as a SentenceTransformer too unless there is an `obstacle`."""
     encoder.save(folder)
     if not obstacle(encoder):
         linear = encoder.transform is not None
@@ -54,13 +54,13 @@ def save(folder: Path, encoder: SentenceEncoder) -> None:
 
 
 def write(folder: Path, *, pooling: Pooling, dim: int, max_length: int, linear: bool = False) -> None:
-    """Add to a transformers folder what makes it a SentenceTransformer: modules.json and what that names.
+    """Turn a transformers folder into a SentenceTransformer: add modules.json and the files that it names.
 
     Args:
         pooling: one of `EXPRESSIBLE`.
         dim: width of the pooled vectors.
         max_length: longest input in tokens.
-        linear: whether a linear map lies in `TRANSFORM`, to follow pooling.
+        linear: whether the subfolder `TRANSFORM` has a linear map to apply after pooling.
     """
     kinds = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Dense": TRANSFORM} if linear else {})
     modules = [

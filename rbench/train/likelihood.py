@@ -1,4 +1,4 @@
-"""Maximum likelihood of sentence vectors under a normalising flow, the encoder frozen."""
+"""Train a normalising flow by maximum likelihood of sentence vectors. The encoder is frozen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION = 1
 
 
 class Likelihood(nn.Module):
-    """-log p(u) of the vectors u of a batch; gradients reach the flow alone (Li et al. 2020, section 3.2)."""
+    """Compute -log p(u) of the vectors u of a batch (Li et al. 2020, section 3.2). Only the flow gets gradients."""
 
     def __init__(self, encoder: SentenceEncoder, flow: Flow) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Likelihood(nn.Module):
         self.flow = flow
 
     def train(self, mode: bool = True) -> Self:
-        """The encoder stays as it is when vectors are asked of it: without dropout."""
+        """Set the mode of the flow. The encoder stays in eval mode, without dropout, as it is when it encodes."""
         super().train(mode)
         self.encoder.eval()
         return self
@@ -40,7 +40,7 @@ class Likelihood(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """`loss`: the mean of -log p(u) over the batch, divided by the width of u, in nats."""
+        """Return `loss`: the mean of -log p(u) over the batch, divided by the width of u, in nats."""
         with torch.no_grad():
             u = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
         with torch.autocast(u.device.type, enabled=False):
@@ -49,9 +49,17 @@ class Likelihood(nn.Module):
 
 
 class LikelihoodObjective(Encoding):
-    """Implements `Objective` for a flow of so many levels, steps a level and hidden units a coupling.
+    """Implement `Objective` for a flow.
 
-    Activation normalisation takes its start from the first batch, so batches are shuffled and whole.
+    Activation normalisation is initialised from the first batch, so texts are shuffled and all batches are full.
+
+    Args:
+        levels: levels of the flow.
+        depth: steps in each level.
+        hidden: hidden units in each coupling.
+
+    Raises:
+        JobError: a batch has one text, or the vectors are too narrow for the levels.
     """
 
     grouped = False
@@ -60,7 +68,8 @@ class LikelihoodObjective(Encoding):
         assert spec.train is not None
         if spec.train.batch_size < 2:
             raise JobError(
-                f"Encoder {spec.name}: a flow starts from the spread of a batch; train.batch_size is at least 2."
+                f"Encoder {spec.name}: a flow is initialised from the variance of a batch, so train.batch_size must be "
+                "at least 2."
             )
         network = sentence_encoder(spec, base)
         try:
@@ -75,11 +84,11 @@ class LikelihoodObjective(Encoding):
         super().__init__(network.tokenizer, min(spec.train.max_length, network.max_length))
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors (len(texts), dim) with the flow as it is now."""
+        """Return vectors (len(texts), dim) after the current flow."""
         return self.encoder.eval().encode(texts)
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
-        """Of held-out texts `log_likelihood`, in nats a dimension, and `uniformity` of z (Wang and Isola 2020)."""
+        """Score held-out texts: `log_likelihood` in nats a dimension, `uniformity` of z (Wang and Isola 2020)."""
         if len(texts) < 2:
             return {}
         u = torch.from_numpy(self.model.encoder.encode(texts)).to(self.encoder.device)
@@ -89,5 +98,5 @@ class LikelihoodObjective(Encoding):
             return {"log_likelihood": float(nats), "uniformity": float(uniformity(flow(u)))}
 
     def save(self, folder: Path) -> None:
-        """The encoder with the flow, as a folder that rbench reads: sentence-transformers has no module for it."""
+        """Write the encoder with the flow as a folder for rbench. sentence-transformers has no module for a flow."""
         layout.save(folder, self.encoder)

@@ -1,4 +1,7 @@
-"""What objectives share that train a masked LM and keep its head: vectors, a score, the saved folder. No torch."""
+"""The common part of objectives that train a masked LM and keep its head: vectors, a score, saving.
+
+Importing this module does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ VERSION = 1
 
 
 class MaskedEncoding(Encoding):
-    """`encode` and `save` of an `Objective` whose encoder is `masked_lm` (a transformers masked LM), and its accuracy.
+    """Implement `encode`, `scores` and `save` of an `Objective` whose encoder is a transformers masked LM.
 
     Args:
-        max_length: where texts are cut in training, in tokens.
+        max_length: texts are cut at this number of tokens in training.
     """
 
     grouped = True
@@ -33,7 +36,7 @@ class MaskedEncoding(Encoding):
         self.kept: nn.Module = masked_lm
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors (len(texts), dim) with the encoder's pooling. ResourceError where the network has no such pooling."""
+        """Return vectors (len(texts), dim) with the encoder's pooling. ResourceError if the network cannot have it."""
         from rbench.encoders.sentence import SentenceEncoder
 
         network = self.masked_lm.base_model
@@ -41,7 +44,10 @@ class MaskedEncoding(Encoding):
         return SentenceEncoder(network, self.tokenizer, spec.pooling, spec.max_length, spec.name).encode(texts)
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
-        """`masked_accuracy`: share of masked tokens (15%, every one as [MASK]) whose best prediction is right, 0..1."""
+        """Return `masked_accuracy`, 0..1: the share of masked tokens whose most likely prediction is right.
+
+        15% of the tokens are masked, all of them by [MASK], with a generator of seed 0.
+        """
         import torch
 
         correct = total = 0
@@ -67,7 +73,7 @@ class MaskedEncoding(Encoding):
         return {"masked_accuracy": correct / total} if total else {}
 
     def save(self, folder: Path) -> None:
-        """With the masked-LM head; where sentence-transformers knows the pooling, also as a SentenceTransformer."""
+        """Write the encoder with its masked-LM head, and as a SentenceTransformer too if that has the pooling."""
         from rbench.encoders.sentence import longest_input
         from rbench.train import layout
 

@@ -1,4 +1,8 @@
-"""Options that several objectives share. No torch: options are checked when a suite is loaded."""
+"""Options that several objectives share.
+
+"Ours" marks a value or a choice that the paper does not state. This module does not import torch, because options are
+checked when a suite is loaded.
+"""
 
 from __future__ import annotations
 
@@ -14,43 +18,43 @@ Size = Annotated[float, Field(ge=0)]
 
 
 class Contrastive(Strict):
-    """What every contrastive objective has."""
+    """Options of every contrastive objective."""
 
     WHOLE_BATCHES: ClassVar[bool] = True
-    """The sentences of a batch are each other's negatives."""
+    """Every batch is full: negatives are in-batch."""
     MODELS: ClassVar[tuple[str, ...]] = ()
-    """Options that name further models, whose weights the result depends on."""
+    """Names of the options that name further models. The result depends on those models' weights."""
 
     temperature: Rate = 0.05
-    """tau; SimCSE's (Gao et al. 2021, section 3). The RobustSentEmbed papers print none."""
+    """tau. The default is SimCSE's (Gao et al. 2021, section 3); the RobustSentEmbed papers print none."""
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Dropout while training, in place of the base's own; what is saved has the base's again. None keeps the base's."""
+    """Dropout probability in training. None keeps the base's own. The saved encoder has the base's own in any case."""
 
 
 class Momentum(Contrastive):
-    """Momentum contrast (He et al. 2020) as the ADCL paper has it: section 3.2 and appendix F.
+    """Momentum contrast (He et al. 2020) as in the ADCL paper, section 3.2 and appendix F.
 
-    Printed: queue, dim, the heads' activations. Not printed, so ours: temperature and momentum (MoCo's), the width of
-    the heads' hidden layer (the encoder's).
+    The paper prints queue, dim and the activations of the heads. It does not print temperature and momentum (here
+    MoCo's), nor the width of the heads' hidden layer (here the encoder's).
     """
 
     temperature: Rate = 0.07
     momentum: Share = 0.999
-    """m: the key encoder becomes m times itself and 1 - m times the query encoder before each batch, so that with
-    `gradient_accumulation` k it has m to the power of k in a step of the optimizer."""
+    """m: before each batch the key (momentum) encoder becomes m times itself plus 1 - m times the query encoder. With
+    `gradient_accumulation` k this happens k times in an optimizer step, which makes the effective momentum m^k."""
     queue: Positive = 32768
-    """Q, the number of keys remembered, those of the batch included. Table 6 has 8,192 to 65,536. Where it holds more
-    than a pass over the corpus, a sentence's own positives of earlier passes are among its negatives."""
+    """Q: the number of keys in the queue, those of the batch included. Table 6 tries 8,192 to 65,536. If it exceeds the
+    corpus, a sentence's positives of earlier epochs are among its negatives."""
     dim: Positive = 128
-    """c, the numbers that a head puts out."""
+    """c: the output width of the heads."""
     output: Literal["tanh", "plain"] = "tanh"
-    """Last layer of a head: with Tanh (appendix F), or as it is (3.2 mentions the hidden layer's sigmoid alone)."""
+    """Output activation of the heads: Tanh (appendix F), or none (section 3.2 mentions only the hidden sigmoid)."""
 
     similarity: Literal["dot", "cosine"] = "dot"
-    """sim: the dot product of heads' vectors as they are, or scaled to length 1 first, as in MoCo's code."""
+    """sim: the dot product of the heads' outputs, or their cosine, as in MoCo's code."""
 
     def problem(self, train: TrainSpec) -> str | None:
-        """Why this cannot be trained so; None if it can."""
+        """Say why `train` does not fit these options; None if it fits."""
         if self.queue >= train.batch_size:
             return None
         return (
@@ -63,52 +67,53 @@ MOMENTUM_COUNTED = {
     **dict.fromkeys(("positives", "positives_unchanged", "loss_at_chance"), "positives"),
     **dict.fromkeys(("queue_filling_steps", "steps"), "steps"),
 }
-"""Of how many things the scores of every momentum contrast are: those of its positives are its own to say."""
+"""For each score, the counter that gives its sample size. Each positives module adds its own."""
 
 
 class OneStep(Contrastive):
-    """A perturbation of one step along the gradient: the fast gradient method (Miyato et al. 2017)."""
+    """Options of a one-step perturbation along the gradient: the fast gradient method (Miyato et al. 2017)."""
 
     epsilon: Rate = 1.0
-    """Length of the step, over all numbers of a sentence's words (ours)."""
+    """Step size: the norm of the step over all numbers of a sentence's words (ours)."""
     norm: Norm = "l2"
-    """Norm in which the step has that length (ours)."""
+    """Norm of the step (ours)."""
 
 
 class AdversarialTerm(OneStep):
-    """A contrastive loss and a second term at the perturbed sentence."""
+    """Options of a contrastive loss with a second, adversarial term at the perturbed sentence."""
 
     weight: Size = 1.0
     """Weight of the second term (ours)."""
 
 
 class SentenceLevel(Contrastive):
-    """Sentence-level perturbation (RobustSentEmbed, Asl et al. 2024, equations 5 to 7, Algorithm 1; RobustEmbed's too).
+    """Options of the sentence-level perturbation (RobustSentEmbed, Asl et al. 2024, equations 5 to 7, Algorithm 1).
 
-    Printed: alpha, beta, K, T, rho, the norm, lambda1. Not printed, so ours: epsilon, sigma, whether delta is one
-    matrix or one vector a sentence.
+    RobustEmbed has the same perturbation. The paper prints alpha, beta, K, T, rho, the norm and lambda1. It does not
+    print epsilon, sigma, and whether delta is a matrix or a vector for each sentence.
     """
 
     norm: Norm = "linf"
-    """P, the norm of the ball and of equation 5's normalisation, taken over all numbers of a sentence's delta."""
+    """P: the norm of the ball and of the normalisation in equation 5, over all numbers of a sentence's delta."""
     epsilon: Rate = 0.01
-    """Radius of the ball (ours). It suits L-infinity: L1 and L2 balls of the same radius are far smaller."""
+    """Radius of the ball (ours), chosen for L-infinity. L1 and L2 balls of the same radius are far smaller."""
     sigma: Size = 0.05
     """delta starts as U(-sigma, sigma) / sqrt(D) (ours)."""
     alpha: Size = 1e-5
-    """Step of PGD."""
+    """Step size of PGD."""
     beta: Size = 1e-3
-    """Step of FGSM."""
+    """Step size of FGSM."""
     K: Count = 5
-    """Steps of PGD."""
+    """Number of PGD steps."""
     T: Count = 5
-    """Steps of FGSM."""
+    """Number of FGSM steps."""
     rho: Share = 0.5
     """Weight of PGD in the mixture (equation 7)."""
     tracks: Literal["joint", "separate"] = "joint"
-    """`joint`: Algorithm 1, one gradient a step, both step from delta^t = rho delta_pgd^t + (1 - rho) delta_fgsm^t.
-    `separate`: equations 5 and 6, each goes its own way with its own gradient, at twice the passes."""
+    """`joint` (Algorithm 1): one gradient a step; PGD and FGSM both step from delta^t = rho delta_pgd^t + (1 - rho)
+    delta_fgsm^t. `separate` (equations 5 and 6): each steps from its own delta with its own gradient, which takes twice
+    the passes."""
     delta: Literal["matrix", "vector"] = "matrix"
-    """A perturbation for each token of the sentence, or one that all of its tokens share."""
+    """`matrix`: each token of a sentence has its own perturbation. `vector`: all of its tokens share one."""
     lambda1: Size = 1 / 128
     """Weight of the second term of equation 10."""

@@ -1,4 +1,4 @@
-"""Where training starts: an architecture with fresh weights, or the weights of a base."""
+"""Open the model that training starts from: an architecture with fresh weights, or the weights of a base."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _TRANSFORMED = (
 
 
 def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
-    """(masked LM, tokenizer). An architecture of our own speaks the embedded world's language and gets its tokenizer.
+    """Return (masked LM, tokenizer) for training.
 
-    A base without a masked-LM head gets a new one, and the log says so. JobError where the architecture's keys are not
-    those of a BertConfig.
+    A base without a masked-LM head gets a new one, which is logged. An architecture gets the tokenizer of the embedded
+    world.
+
+    JobError if the base is static word vectors, or an architecture has keys that BertConfig does not know.
     """
     from transformers import AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM
 
     if base is not None:
         if is_vectors(str(base)):
-            raise JobError(
-                f"Encoder {spec.name}: static word vectors are no masked LM, so none can be trained from them."
-            )
+            raise JobError(f"Encoder {spec.name}: a masked LM cannot be trained from static word vectors.")
         folder = _folder(spec, base)
         model, info = AutoModelForMaskedLM.from_pretrained(
             folder, trust_remote_code=spec.trust_remote_code, output_loading_info=True
@@ -51,7 +51,7 @@ def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
 
 
 def generator(spec: EncoderSpec, name: str | Path) -> tuple[Any, Any]:
-    """(masked LM, tokenizer) with all of its layers; JobError where the weights at `name` have no masked-LM head."""
+    """Return (masked LM, tokenizer) with all layers. JobError if the weights at `name` have no masked-LM head."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
     folder = _folder(spec, name)
@@ -70,10 +70,10 @@ def generator(spec: EncoderSpec, name: str | Path) -> tuple[Any, Any]:
 
 
 def sentence_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEncoder:
-    """The encoder that training changes, in float32 on the CPU.
+    """Return the encoder to train, in float32 on the CPU.
 
-    ResourceError where the base cannot be read, JobError where the architecture's keys are not those of a BertConfig,
-    or the base has a transform after its pooling.
+    ResourceError if the base cannot be read. JobError if an architecture has keys that BertConfig does not know, or if
+    the base has a transform after its pooling.
     """
     if base is not None:
         encoder = load_encoder(spec, base)
@@ -90,9 +90,9 @@ def sentence_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEnco
 
 
 def with_dropout(network: Any, dropout: float) -> Any:
-    """A transformers network without a pooler, with the weights of `network` and every dropout probability as given.
+    """Return a copy of `network`, a transformers network without a pooler, with every dropout probability `dropout`.
 
-    Made anew, because a network copies some of these numbers into its layers when it is made.
+    The copy is built from the config, because layers copy some of the probabilities when they are built.
     """
     config = copy.deepcopy(network.config)
     config.update(dict.fromkeys(dropout_of(config), dropout))
@@ -104,7 +104,7 @@ def with_dropout(network: Any, dropout: float) -> Any:
 
 
 def dropout_of(config: Any) -> dict[str, float]:
-    """The dropout probabilities of a transformers config by name, those of classifiers left out."""
+    """Return the dropout probabilities of a transformers config by name, without those of classifiers."""
     return {
         name: float(value)
         for name, value in sorted(config.to_dict().items())
@@ -113,7 +113,7 @@ def dropout_of(config: Any) -> dict[str, float]:
 
 
 def _folder(spec: EncoderSpec, where: str | Path) -> Path:
-    """The transformers folder behind a folder, an `id@commit` or a hub id."""
+    """Return the transformers folder of a folder, an `id@commit` or a hub id. JobError if it has a transform."""
     folder = fetch(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision)
     if transform_folder(folder) is not None:
         raise JobError(_TRANSFORMED.format(spec.name, "fitted"))
@@ -121,7 +121,7 @@ def _folder(spec: EncoderSpec, where: str | Path) -> Path:
 
 
 def _architecture(spec: EncoderSpec) -> tuple[Any, Any]:
-    """(BertConfig, tokenizer of the embedded world)."""
+    """Return (BertConfig, tokenizer of the embedded world)."""
     from transformers import AutoTokenizer, BertConfig
 
     with tempfile.TemporaryDirectory() as folder:
@@ -138,7 +138,7 @@ def _architecture(spec: EncoderSpec) -> tuple[Any, Any]:
 
 
 def keep_layers(model: Any, layers: int | None) -> Any:
-    """The model with only its first `layers` transformer layers; JobError where it has fewer."""
+    """Cut the model to its first `layers` transformer layers and return it. JobError if it has fewer."""
     if layers is None:
         return model
     stack = model.base_model.encoder

@@ -1,4 +1,4 @@
-"""Positives that are made of the texts alone, before the first step: back-translations and paraphrases (BTCL)."""
+"""Make positives from the texts alone, before the first step: back-translations and paraphrases (BTCL)."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ VERSION = 1
 
 
 class Rewriter(Protocol):
-    """From a text to another that means the same; `rbench.train.translation.BackTranslation` is one."""
+    """Rewrites a text with the same meaning; `rbench.train.translation.BackTranslation` is one."""
 
     def prepare(self, texts: Sequence[str], folder: Path, device: torch.device, progress: Progress | None) -> None:
-        """Rewrite these, or find them in `folder`."""
+        """Rewrite these texts, or read their rewritings from `folder`."""
         ...
 
     def __call__(self, text: str) -> str:
-        """A text that was prepared, rewritten."""
+        """Return the rewriting of a prepared text."""
         ...
 
 
 class MiniParaphraser:
-    """`Rewriter` of the embedded world's texts; the same for a seed.
+    """`Rewriter` for texts of the embedded world. The paraphrase depends on the text and the seed only.
 
     Args:
-        name: of the encoder, for errors.
+        name: the encoder's name, for error messages.
+        seed: seed of the paraphrases.
     """
 
     def __init__(self, name: str, seed: int) -> None:
         self._name, self._seed = name, seed
 
     def prepare(self, texts: Sequence[str], folder: Path, device: torch.device, progress: Progress | None) -> None:
-        """Nothing is kept: it is done in no time. JobError for a text that is not of the embedded world."""
+        """Check the texts. Nothing is kept: paraphrasing is fast. JobError for a text not of the embedded world."""
         for text in texts:
             self(text)
 
     def __call__(self, text: str) -> str:
-        """The paraphrase. JobError for a text that is not of the embedded world."""
+        """Return the paraphrase. JobError for a text that is not of the embedded world."""
         other = paraphrase(text, self._seed)
         if other is None:
             raise JobError(
@@ -57,7 +58,7 @@ class MiniParaphraser:
 
 
 class _Rewritten:
-    """`Positives` by a rewriter; of a text always the same one."""
+    """`Positives` by a rewriter. A text always has the same positive."""
 
     counts: tuple[str, ...] = ()
 
@@ -72,12 +73,12 @@ class _Rewritten:
 
 
 class Paraphrased(MoCoObjective):
-    """Implements `Objective` and `Prepared`: momentum contrast with rewritten texts for positives."""
+    """Implement `Objective` and `Prepared`: momentum contrast with rewritten texts as positives."""
 
     def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Momentum, rewrite: Rewriter) -> None:
         super().__init__(spec, base, options, _Rewritten(rewrite))
         self._rewrite = rewrite
 
     def prepare(self, texts: Sequence[str], folder: Path, progress: Progress | None) -> None:
-        """Rewrite all texts; what a translation model wrote is kept in `folder`."""
+        """Rewrite all texts. Translations are kept in `folder`."""
         self._rewrite.prepare(texts, folder, self.encoder.device, progress)

@@ -1,7 +1,8 @@
-"""Which words of a text may be replaced, by a tagger: what CLINE's edits have to choose from.
+"""Find the words of a text that CLINE's edits may replace, with a part-of-speech tagger.
 
-Verbs, nouns, adjectives and adverbs by their universal tag, but for auxiliaries and `not`, which taggers with finer
-tags tell apart, and for capitalised words within a sentence, which are names.
+These are verbs, nouns, adjectives and adverbs by their universal tag. Auxiliaries and `not` are excluded by a list,
+because universal tags do not tell them from other verbs and adverbs. Capitalised words within a sentence are excluded
+as names.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _CLITIC = r"['’](?:s|m|d|re|ve|ll)\b"
 _TOKEN = re.compile(
     rf"<\w+>|\w+(?=n['’]t\b)|n['’]t\b|{_CLITIC}|\w+(?:[-.]\w+|(?!{_CLITIC})['’]\w+)*|``|''|[^\w\s]", re.IGNORECASE
 )
-"""As treebanks have it (do n't, film 's); the second to last are words, with what joins their parts."""
+"""Tokens as in treebanks (do n't, film 's). Words keep their inner hyphens, dots and apostrophes."""
 _WORD = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
 _AUXILIARIES = frozenset(
     [
@@ -33,7 +34,7 @@ _AUXILIARIES = frozenset(
 
 
 class Place(NamedTuple):
-    """A replaceable word: text[start:end], and its universal tag."""
+    """A replaceable word, text[start:end], and its universal tag."""
 
     start: int
     end: int
@@ -42,19 +43,19 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """What there is to replace in a text: the number of its words, and three numbers a place, packed (`places`)."""
+    """The number of words of a text, and its replaceable words, packed as three numbers each (`places`)."""
 
     words: int
     packed: array[int]
 
     def places(self) -> Iterator[Place]:
-        """The places, in the order of the text."""
+        """Return the replaceable words in the order of the text."""
         numbers = iter(self.packed)
         return (Place(start, end, TAGS[tag]) for start, end, tag in zip(numbers, numbers, numbers, strict=True))
 
 
 def tagged(text: str, tagger: Callable[[Sequence[str]], Sequence[tuple[str, str]]]) -> Tagged:
-    """The words of `text` that may be replaced, by what `tagger` says of its tokens in context."""
+    """Find the replaceable words of `text`. `tagger` tags all its tokens in context."""
     tokens = list(_TOKEN.finditer(text))
     packed, words, begins = array("I"), 0, True
     for token, (word, tag) in zip(tokens, tagger([token[0] for token in tokens]), strict=True):
@@ -69,7 +70,7 @@ def tagged(text: str, tagger: Callable[[Sequence[str]], Sequence[tuple[str, str]
 
 
 def types(texts: Sequence[str], found: Sequence[Tagged]) -> Counter[Type]:
-    """How often each replaceable word occurs under each tag."""
+    """Count how often each replaceable word occurs under each tag."""
     return Counter(
         (text[place.start : place.end].lower(), place.tag)
         for text, one in zip(texts, found, strict=True)

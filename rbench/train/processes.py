@@ -1,7 +1,8 @@
-"""A function over many items in several processes that start anew: none of them has PyTorch, or its threads.
+"""Map a function over many items in several processes, none of which has PyTorch or its threads.
 
-A process forked from one whose threads hold locks may wait for ever; these are forked from a server that has imported
-the function's module alone, or where there is none, started fresh. What a function raises is raised by the caller.
+A process that is forked while other threads hold locks may hang. These processes are forked from a server that has
+imported only the function's module; without fork servers they are started fresh. Exceptions of the function are raised
+in the caller.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from rbench.errors import JobError
 from rbench.system import processes
 
 CHUNK = 250
-"""Items that a process is given at a time."""
+"""Number of items that a process gets at a time."""
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Pool:
-    """Maps over chunks of items: in `count` processes, or here where that is less than two.
+    """Map over chunks of items in `count` processes, or in this process if `count` is below 2.
 
     Args:
-        module: what the processes import before they are asked for anything.
-        begin, arguments: called by each of them first.
+        count: number of processes.
+        module: the module that processes import first.
+        begin, arguments: each process calls begin(*arguments) once, at its start.
     """
 
     def __init__(self, count: int, module: str, begin: Callable[..., None], *arguments: Any) -> None:
@@ -52,19 +54,19 @@ class Pool:
             self._executor.shutdown(wait=error[0] is None, cancel_futures=True)
 
     def map(self, function: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterator[list[R]]:
-        """function(chunk) of each chunk of `items`, in their order. JobError where a process ended by itself."""
+        """Yield function(chunk) for each chunk of `items`, in order. JobError if a process died."""
         chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
         if self._executor is None:
             yield from map(function, chunks)
             return
         try:
-            with processes.starting():  # which the first chunks do
+            with processes.starting():  # the first chunks start the processes
                 found = self._executor.map(function, chunks)
             yield from found
         except BrokenProcessPool as error:
-            raise JobError("a process ended without a word; it may have run out of memory") from error
+            raise JobError("a worker process died without an error; it may have run out of memory") from error
 
 
 def _begin(begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     begin(*arguments)

@@ -1,4 +1,4 @@
-"""Experiment trackers (TensorBoard, Weights & Biases, ...) that follow a training through transformers' callbacks."""
+"""Check and name the experiment trackers (TensorBoard, Weights & Biases, ...) to which transformers reports."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rbench.errors import ResourceError, SuiteError
 from rbench.load.registry import unknown
 
 _PACKAGES = {"azure_ml": "azureml-core", "comet_ml": "comet-ml", "dvclive": "dvclive"}
-"""Of trackers that are not called like their package."""
+"""Packages of the trackers whose name differs from that of their package."""
 
 
 class Reports(NamedTuple):
-    """Who is told of a training: trackers, by the names that transformers gives them, and where their files go."""
+    """The trackers of a training, by transformers' names, and the folder for their files."""
 
     to: tuple[str, ...]
     folder: Path
 
 
 def check(names: Collection[str]) -> None:
-    """Raises SuiteError on a tracker that transformers does not know, ResourceError on one that is not installed."""
+    """Raise SuiteError if transformers does not know a tracker, ResourceError if a tracker is not installed."""
     if not names:
         return
     from transformers.integrations import get_available_reporting_integrations

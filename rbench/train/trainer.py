@@ -1,4 +1,4 @@
-"""transformers' Trainer as the loop needs it: the order of texts, the loss's parts, a stop where it is no number."""
+"""Extend transformers' Trainer: resumable order of texts, terms of the loss in logs, a stop where the loss diverges."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rbench.train.selection import Selector
 
 
 class Rows(Dataset[dict[str, Any]]):
-    """Encoded texts; `lengths` in tokens where texts are to be grouped, which has them all encoded at once.
+    """Encode texts on demand; with `grouped`, encode all of them on first use and give their `lengths` in tokens.
 
-    Nothing is encoded before it is asked for: an objective may have to prepare the texts first.
+    Nothing is encoded before first use, because an objective may have to prepare the texts first.
     """
 
     def __init__(self, texts: list[str], features: Callable[[str], dict[str, Any]], grouped: bool) -> None:
@@ -46,7 +46,7 @@ class Rows(Dataset[dict[str, Any]]):
 
 
 class Order(Sampler[int]):
-    """Which text comes when: a function of the seed and the epoch, so that a resumed run goes on with the next text."""
+    """Order the texts by seed and epoch alone, so that a resumed run continues with the next text."""
 
     def __init__(self, rows: Rows, batch_size: int, seed: int, epoch: Callable[[], int]) -> None:
         self._rows, self._batch_size, self._seed, self._epoch = rows, batch_size, seed, epoch
@@ -66,11 +66,11 @@ class Order(Sampler[int]):
 
 
 class Trainer(transformers.Trainer):  # type: ignore[misc]
-    """Trainer over `Rows` with a model that returns a loss and its parts.
+    """Train on `Rows` a model that returns a loss and its terms.
 
     Args:
-        name: of the encoder, for errors.
-        selector: chooses the step that is kept; None keeps the last.
+        name: the encoder's name, for error messages.
+        selector: chooses the step that is kept. None keeps the last step.
     """
 
     def __init__(self, *args: Any, name: str, selector: Selector | None = None, **more: Any) -> None:
@@ -83,7 +83,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         self._count = 0
 
     def run(self, last: Path | None) -> None:
-        """Train, from the checkpoint `last` where there is one; not a step more where that one was the last."""
+        """Train from the start, or from the checkpoint `last`. If that training was complete, only load its weights."""
         if last is None:
             self.train()
             return
@@ -111,7 +111,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         return prepared
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any) -> Any:
-        """The loss; its parts are remembered for the next report. JobError where it is infinite or no number."""
+        """Return the loss, and add its terms to the sums for the next log. JobError if it is infinite or NaN."""
         outputs: dict[str, Tensor] = model(**inputs)
         values = {name: value.detach().float().mean() for name, value in outputs.items()}
         if not torch.isfinite(values["loss"]):
@@ -125,20 +125,20 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
     def _diverged(self, values: dict[str, float]) -> str:
         good = checkpoints.last_good(Path(self.args.output_dir))
         return (
-            f"Encoder {self._name}: the loss is no finite number at step {self.state.global_step + 1} of "
+            f"Encoder {self._name}: the loss is not finite at step {self.state.global_step + 1} of "
             f"{self.state.max_steps} ({', '.join(f'{name} {value:.4g}' for name, value in values.items())}). "
             f"Last good checkpoint: {good or 'none'}. A lower train.learning_rate usually helps."
         )
 
     def log(self, logs: dict[str, float], *args: Any, **more: Any) -> None:
-        """Adds the means of the loss and its parts since the last report."""
+        """Log also the means of the loss and its terms since the last log."""
         if "loss" in logs and self._count:
             logs.update({name: float(total) / self._count for name, total in self._sums.items()})
             self._sums, self._count = {}, 0
         super().log(logs, *args, **more)
 
     def mean_loss(self) -> float:
-        """Mean of the loss over all steps, those before an interruption too."""
+        """Return the mean loss over all steps, including those before an interruption."""
         total, before = 0.0, 0
         for entry in self.state.log_history:
             if "loss" in entry:
@@ -147,7 +147,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         return total / before if before else 0.0
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Weights for a checkpoint: `save_model` knows that embeddings and masked-LM head are one tensor."""
+        """Write the weights of a checkpoint. `save_model` handles embeddings and masked-LM head that share a tensor."""
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         safetensors.torch.save_model(self.model, str(folder / checkpoints.WEIGHTS))
@@ -159,7 +159,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
 
 
 class Report(transformers.TrainerCallback):  # type: ignore[misc]
-    """Hands the Trainer's progress on, and has the last steps logged too."""
+    """Report the Trainer's progress, and make it log the last step too."""
 
     def __init__(self, progress: Callable[[int, int, str], None] | None, selector: Selector | None = None) -> None:
         self._progress = progress

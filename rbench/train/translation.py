@@ -1,7 +1,7 @@
-"""Back-translation: a text into another language and back, by a pair of MarianMT models, remembered on disk.
+"""Back-translate texts with a pair of MarianMT models, and keep the translations on disk.
 
-Marian reads sentences, so a text is cut at sentence ends and put together again. What is remembered is one line a
-sentence, in files that are written whole and never changed (`Memory`): any number of processes may share the folder.
+Marian translates sentences, so a text is split at sentence ends and joined again. Each sentence is one line in a file.
+Files appear complete and never change (`Memory`), so that any number of processes may share the folder.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ VERSION = 1
 Progress = Callable[[int, int, str], None]
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 TOKENS = 4096
-"""Most tokens in a batch, padding included."""
+"""Largest number of tokens in a batch, padding included."""
 AT_ONCE = 512
-"""Sentences translated between two files."""
+"""Number of sentences translated for each file."""
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, cut behind `.`, `!` and `?` where a space follows; empty ones left out."""
+    """Split a text into sentences after `.`, `!` and `?` followed by white space; leave empty ones out."""
     return [part for part in _SENTENCE_END.split(text.strip()) if part]
 
 
 class Memory:
-    """Sentence to sentence, in a folder of files; `key` says what made the second from the first."""
+    """Keep a translation for each sentence, in a folder of files. `key` identifies the models and the decoding."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder = folder / hashlib.sha256(key.encode()).hexdigest()
 
     def read(self) -> dict[str, str]:
-        """All that is remembered."""
+        """Return all translations kept."""
         found: dict[str, str] = {}
         for file in sorted(self.folder.glob("*.jsonl")):
             found.update(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
         return found
 
     def write(self, pairs: dict[str, str]) -> None:
-        """Remember these too. A file appears whole or not at all."""
+        """Add these translations. Their file appears complete or not at all."""
         content = "".join(json.dumps(pair) + "\n" for pair in sorted(pairs.items()))
         name = hashlib.sha256(content.encode()).hexdigest()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -61,13 +61,14 @@ class Memory:
 
 
 class Translator:
-    """One MarianMT model, from one language to another.
+    """Translate from one language to another with a MarianMT model.
 
     Args:
-        where: its folder, or `id@commit` on the hub.
-        beams: 1 decodes greedily.
+        where: the model's folder, or `id@commit` on the hub.
+        beams: number of beams; 1 decodes greedily.
 
-    Raises JobError where there is something else.
+    Raises:
+        JobError: there is no readable MarianMT model.
     """
 
     def __init__(self, where: str, *, beams: int, device: torch.device) -> None:
@@ -77,22 +78,22 @@ class Translator:
         try:
             kind = AutoConfig.from_pretrained(folder, trust_remote_code=False).model_type
             if kind != "marian":
-                raise JobError(f"{where} is a model of type {kind}; back-translation takes MarianMT models.")
+                raise JobError(f"{where} is a model of type {kind}; back-translation needs a MarianMT model.")
             self.model: Any = MarianMTModel.from_pretrained(folder).float().eval().to(device)
             with warnings.catch_warnings():
-                # It recommends a package for a normalisation that it does not do.
+                # The tokenizer recommends a package for a normalisation that it does not perform.
                 warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
                 self.tokenizer: Any = MarianTokenizer.from_pretrained(folder)
         except JobError:
             raise
-        except Exception as error:  # transformers and sentencepiece raise a dozen kinds for one fact: unreadable files
+        except Exception as error:  # transformers and sentencepiece raise many kinds of errors for unreadable files
             raise JobError(f"{where} cannot be read as a MarianMT model with its tokenizer: {error}") from error
         self._beams = beams
         self._limit = min(self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> list[str]:
-        """The translation of each text, cut at as many tokens as the model can read and write."""
+        """Translate each text. Inputs and outputs are cut at the longest length that the model supports."""
         encoded = self.tokenizer(list(texts), truncation=True, max_length=self._limit)["input_ids"]
         found = [""] * len(texts)
         for rows in _batches([len(ids) for ids in encoded]):
@@ -106,18 +107,18 @@ class Translator:
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Rows, the longest first, in batches of no more than `TOKENS` tokens (one row at least)."""
+    """Yield batches of row numbers, longest rows first, each with at most `TOKENS` tokens and at least one row."""
     order = iter(sorted(range(len(lengths)), key=lambda row: -lengths[row]))
     while (first := next(order, None)) is not None:
         yield [first, *islice(order, max(0, TOKENS // max(1, lengths[first]) - 1))]
 
 
 class BackTranslation:
-    """Text to text by way of another language.
+    """Rewrite texts by translation into another language and back.
 
     Args:
-        forward, backward: folders or hub ids of the two models; read only where something is not yet remembered.
-        beams: 1 decodes greedily.
+        forward, backward: folders or hub ids of the two models. They are loaded only if a translation is missing.
+        beams: number of beams; 1 decodes greedily.
     """
 
     def __init__(self, forward: str, backward: str, *, beams: int = 1) -> None:
@@ -125,7 +126,7 @@ class BackTranslation:
         self._known: dict[str, str] = {}
 
     def prepare(self, texts: Sequence[str], folder: Path, device: torch.device, progress: Progress | None) -> None:
-        """Translate what neither this object nor `folder` knows; an interrupted call goes on where it was.
+        """Translate the sentences that neither this object nor `folder` has. An interrupted call can be continued.
 
         Raises:
             JobError: a model cannot be read, or changed while it was in use.
@@ -141,9 +142,9 @@ class BackTranslation:
         done = 0
         for part in _parts(missing, AT_ONCE):
             back = backward(forward(part))
-            # A sentence that gets lost on the way stays as it is: a positive must say something.
+            # A sentence whose translation is empty stays as it is, because a positive must not be empty.
             pairs = {ours: theirs or ours for ours, theirs in zip(part, back, strict=True)}
-            if self._content() != content:  # what others wrote may not be remembered as theirs
+            if self._content() != content:  # translations by changed models must not be kept under the old key
                 raise JobError(f"{' or '.join(self._models)} changed while it was in use; run the command again")
             memory.write(pairs)
             self._known |= pairs
@@ -152,7 +153,7 @@ class BackTranslation:
                 progress(done, len(missing), "back-translation")
 
     def __call__(self, text: str) -> str:
-        """There and back again; KeyError for a text that was not prepared."""
+        """Return the back-translation of a prepared text. KeyError for any other text."""
         return " ".join(self._known[sentence] for sentence in sentences(text)) or text
 
     def _content(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""CLINE's losses (Wang et al. 2021, section 3.2) over sentences with their edits: x_ori, x_syn, x_ant."""
+"""Compute CLINE's losses (Wang et al. 2021, section 3.2) for sentences and their edits: x_ori, x_syn, x_ant."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Detection = Literal["mean", "sum", "none"]
 
 
 class Triples(nn.Module):
-    """A masked LM with a detector of replaced tokens and learned weights; three losses of one pass over all views.
+    """A masked LM with a replaced-token detector and learned loss weights. One pass over all views gives all losses.
 
     Args:
         masked_lm: a transformers masked LM with a head that `vocabulary_head` knows.
-        pooling: what the sentence vector h_c is: `cls` as in the paper, or the `mean` over the tokens.
+        pooling: the sentence vector h_c is that of `cls`, as in the paper, or the `mean` over the tokens.
         collator: transformers' collator for masked LMs.
-        detection: how equation 4 is reduced over sentences and tokens; `none` leaves it out.
-        hard_negative: whether the negative is x_ant, or another sentence of the batch.
-        anchor: whether h of x_ori comes from the sentence as it is, or from its masked copy.
+        detection: reduction of equation 4 over sentences and tokens; `none` leaves the loss out.
+        hard_negative: the negative is x_ant if true, else a random other sentence of the batch.
+        anchor: h of x_ori is computed from the sentence itself (`clean`) or from its masked copy (`masked`).
     """
 
     def __init__(
@@ -52,9 +52,10 @@ class Triples(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor, replaced: Tensor
     ) -> dict[str, Tensor]:
-        """The total and its terms (`UncertaintyWeights`).
+        """Return the total loss and its terms (`UncertaintyWeights`).
 
-        All are (batch, views, length), the views x_ori, x_syn and, with hard negatives, x_ant; `replaced` is delta.
+        All inputs are (batch, views, length). The views are x_ori, x_syn and, with hard negatives, x_ant. `replaced` is
+        delta of equation 4.
         """
         views, ori = input_ids.unbind(1), input_ids[:, 0]
         masked, labels = self._collator.torch_mask_tokens(
@@ -78,7 +79,7 @@ class Triples(nn.Module):
         return self.masked_lm.base_model(**inputs).last_hidden_state  # type: ignore[no-any-return]
 
     def _masked(self, states: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross-entropy over the masked tokens; nothing where there is none."""
+        """Return the mean cross-entropy over the masked tokens; 0 if none is masked."""
         assert self.vocabulary is not None
         chosen = labels != -100
         return torch.nan_to_num(functional.cross_entropy(_full(self.vocabulary(states[chosen])), labels[chosen]))
@@ -94,19 +95,19 @@ class Triples(nn.Module):
 
 
 def another(rows: int) -> Tensor:
-    """For each of so many rows another one, each equally likely, by torch's global generator; 0 for a single row."""
+    """Draw for each row the index of another row, uniformly, with torch's global generator; 0 for a single row."""
     return (torch.arange(rows) + 1 + torch.randint(max(1, rows - 1), (rows,))) % rows
 
 
 def contrast(h: Tensor, same: Tensor, other: Tensor, valid: Tensor) -> Tensor:
-    """Equation 6, the mean over the sentences (printed: the sum): -log of f(h, same) / (f(h, same) + f(h, other)).
+    """Return equation 6: the mean over sentences of -log of f(h, same) / (f(h, same) + f(h, other)).
 
-    f is the exponential of the dot product (equation 5), which overflows for vectors as long as BERT's: in logarithms,
-    the loss is log(1 + exp(h . (other - same))).
+    The paper prints the sum. f is the exponential of the dot product (equation 5), which overflows for vectors as long
+    as BERT's. The loss is therefore computed as log(1 + exp(h . (other - same))).
 
     Args:
-        h, same, other: (n, d).
-        valid: which sentences have a negative, (n,); the others count for nothing.
+        h, same, other: vectors (n, d) of x_ori, the positive and the negative.
+        valid: mask (n,) of the sentences that have a negative. Others are left out of the mean.
     """
     with torch.autocast(h.device.type, enabled=False):
         h, same, other = _full(h), _full(same), _full(other)
@@ -115,9 +116,9 @@ def contrast(h: Tensor, same: Tensor, other: Tensor, valid: Tensor) -> Tensor:
 
 
 def detection(logits: Tensor, replaced: Tensor, reduction: Detection) -> Tensor:
-    """Equation 4 over tokens (n,) of both edited sentences: cross-entropy of sigmoid(logits) against delta.
+    """Return equation 4 over the tokens (n,) of both edits: cross-entropy of sigmoid(logits) against delta.
 
-    `sum` over all tokens of the batch, some thousand times the other losses before its weight is learned, or `mean`.
+    `sum` adds over all tokens of the batch. Until its weight is learned it is about a thousand times the other losses.
     """
     total = functional.binary_cross_entropy_with_logits(
         _full(logits), replaced.to(_full(logits).dtype), reduction="sum"

@@ -1,4 +1,4 @@
-"""Weights of several losses, learned with them (Kendall, Gal and Cipolla 2018, section 3)."""
+"""Learn the weights of several losses (Kendall, Gal and Cipolla 2018, section 3)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 
 class UncertaintyWeights(nn.Module):
-    """The sum over tasks i of exp(-s_i) L_i + s_i, with s_i learned from 0: lambda_i = exp(-s_i) starts at 1.
+    """Sum exp(-s_i) L_i + s_i over the losses L_i. Each s_i is learned from 0, so lambda_i = exp(-s_i) starts at 1.
 
-    Kendall's loss for classification is L_i / sigma_i^2 + log sigma_i; here s_i = log sigma_i^2, with a weight of one
-    in place of a half, so that the optimum is lambda_i = 1 / L_i. Without s_i a learned weight would fall to zero.
+    The paper's loss for classification is L_i / sigma_i^2 + log sigma_i. Here s_i = log sigma_i^2, and the second term
+    has weight 1 in place of 1/2, so that the optimum is lambda_i = 1 / L_i. Without that term a learned weight would
+    fall to zero.
 
     Args:
-        names: of the losses.
+        names: names of the losses.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -24,12 +25,12 @@ class UncertaintyWeights(nn.Module):
         self.s = nn.Parameter(torch.zeros(len(self.names)))
 
     def forward(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`loss`, and what it is the sum of: lambda_i L_i by name, and `uncertainty`, the sum of the s_i."""
+        """Return `loss` and its terms: lambda_i L_i by name, and `uncertainty`, the sum of the s_i."""
         parts = {name: torch.exp(-s) * losses[name] for name, s in zip(self.names, self.s, strict=True)}
         parts["uncertainty"] = self.s.sum()
         return {"loss": torch.stack(list(parts.values())).sum(), **parts}
 
     @property
     def lambdas(self) -> dict[str, float]:
-        """The weights as they are now, by name."""
+        """Return the current weights by name."""
         return {name: float(value) for name, value in zip(self.names, torch.exp(-self.s.detach()), strict=True)}

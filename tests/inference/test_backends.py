@@ -48,7 +48,7 @@ def test_one_that_is_not_installed_comes_with_the_command(monkeypatch: pytest.Mo
 
 
 def test_weights_are_shared_not_copied() -> None:
-    twin = backends._with(backends._OneDnnLinear, BERT)
+    twin = backends._with_linear(backends._OneDnnLinear, BERT)
     theirs = {tensor.data_ptr() for tensor in twin.parameters()}
     assert {tensor.data_ptr() for tensor in BERT.parameters()} == theirs
     assert type(BERT.encoder.layer[0].intermediate.dense) is nn.Linear  # and the original is as it was
@@ -73,7 +73,7 @@ def test_a_rows_product_is_the_same_bits_among_any_number(
 
 
 def test_auto_takes_the_fastest_of_those_that_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = backends._made
+    made = backends._build
 
     def sluggish(name: str, *rest: Any) -> Any:
         call = made("torch", *rest)
@@ -85,7 +85,7 @@ def test_auto_takes_the_fastest_of_those_that_are_right(monkeypatch: pytest.Monk
         return timed
 
     monkeypatch.setattr(backends, "usable", lambda device: ["torch", "onednn", "openvino"])
-    monkeypatch.setattr(backends, "_made", sluggish)
+    monkeypatch.setattr(backends, "_build", sluggish)
     file = tmp_path / "cache" / "backends.json"
     backends.remember_in(file)
     assert backends.ready(BERT, read, device=CPU)[0] == "openvino"
@@ -94,7 +94,7 @@ def test_auto_takes_the_fastest_of_those_that_are_right(monkeypatch: pytest.Monk
 
 def test_what_was_found_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "backends.json"
-    file.write_text(json.dumps({backends._about(BERT): "torch"}))
+    file.write_text(json.dumps({backends._signature(BERT): "torch"}))
     backends.remember_in(file)
     monkeypatch.setattr(backends, "usable", lambda device: ["torch", "onednn"])
     monkeypatch.setattr(backends, "_sample", lambda module: pytest.fail("measured"))
@@ -107,7 +107,7 @@ def test_a_damaged_memory_is_made_anew(tmp_path: Path, content: str) -> None:
     file.write_text(content)
     backends.remember_in(file)
     name, _ = backends.ready(BERT, read, device=CPU)
-    assert json.loads(file.read_text()) == {backends._about(BERT): name}
+    assert json.loads(file.read_text()) == {backends._signature(BERT): name}
 
 
 def test_processes_beside_each_other_take_the_same(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_processes_beside_each_other_take_the_same(tmp_path: Path) -> None:
     backends.remember_in(file)
     first, _ = backends.ready(BERT, read, device=CPU)
     other = next(name for name in backends.usable(CPU) if name != first)
-    file.write_text(json.dumps({backends._about(BERT): other}))
+    file.write_text(json.dumps({backends._signature(BERT): other}))
     before = torch.get_num_threads()
     torch.set_num_threads(1 if before > 1 else 2)
     try:

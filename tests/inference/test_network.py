@@ -135,7 +135,7 @@ def test_where_memory_is_full_batches_are_halved_and_it_is_said_once(
     with caplog.at_level(logging.WARNING, "rbench"):
         assert all(torch.equal(a, b) for a, b in zip(net(rows), expected, strict=True))
         net(rows)
-    assert [r.message for r in caplog.records] == ["victim large: GPU memory is full; going on with smaller batches"]
+    assert [r.message for r in caplog.records] == ["victim large: GPU memory is full; continuing with smaller batches"]
     assert net.max_rows <= 3
     monkeypatch.setattr(net, "_call", full_at(0, net._call))
     with pytest.raises(JobError, match="a text of 6 tokens does not fit into the GPU's memory"):

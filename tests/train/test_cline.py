@@ -203,7 +203,7 @@ def test_a_share_that_the_corpus_cannot_have_is_warned_of(
         built = cline.build(cline.Options(synonym_share=share), bases.spec("cline", base), base, resources=MINI)
         with caplog.at_level(logging.WARNING, logger="rbench"):
             built.prepare(TEXTS, tmp_path, None)
-        assert ("where 90.0% is asked for" in caplog.text) == warned == bool(caplog.records)
+        assert ("but 90.0% is asked for" in caplog.text) == warned == bool(caplog.records)
 
 
 def test_wordnet_missing_is_said_before_work_with_what_to_do(included: Options) -> None:

@@ -37,5 +37,5 @@ def test_what_is_raised_there_is_raised_here_and_ends_them() -> None:
 
 
 def test_a_process_that_ends_is_an_error() -> None:
-    with pytest.raises(JobError, match="ended without a word"), Pool(2, "os", os.getpid) as pool:
+    with pytest.raises(JobError, match="died without an error"), Pool(2, "os", os.getpid) as pool:
         list(pool.map(os._exit, Codes()))  # type: ignore[arg-type]

@@ -134,7 +134,7 @@ def test_a_sentence_that_gets_lost_stays_as_it_is(
 
 
 def test_other_models_are_refused(base: Path, pair: tuple[str, str], tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=r"model of type bert; back-translation takes MarianMT"):
+    with pytest.raises(JobError, match=r"model of type bert; back-translation needs a MarianMT model"):
         BackTranslation(str(base), pair[1]).prepare(["a plot"], tmp_path, CPU, None)
     (damaged := marian(tmp_path / "damaged")).joinpath("source.spm").unlink()
     with pytest.raises(JobError, match="damaged cannot be read as a MarianMT model"):

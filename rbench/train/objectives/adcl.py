@@ -1,14 +1,15 @@
 """ADCL ("Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models").
 
-Momentum contrast (section 3.2, equation 1: `rbench.train.moco`) in which the positive of a sentence X is X', found by
-the Geometry attack on the contrastive loss (section 3.3, Algorithm 1: `rbench.substitution.batched`), made on the fly
-for the whole batch.
+It is momentum contrast (section 3.2, equation 1: `rbench.train.moco`). The positive of a sentence X is X', which the
+Geometry attack on the contrastive loss finds (section 3.3, Algorithm 1: `rbench.substitution.batched`). The attack runs
+at each step, for the whole batch at once.
 
-What the attack raises is equation 1 of z = g_q(f_q(X^t)), X^t being X with the words replaced so far, against the key
-of X itself, which is X' before anything is replaced, and the queue as it would be with the keys of the batch's own
-sentences in it. That key is fixed and made without dropout. A sentence in which nothing can be replaced, because it is
-too short for one word, has stop words only, or no word with a candidate, is its own positive, under another dropout;
-such sentences are counted (`positives_unchanged`).
+The attack increases equation 1 of z = g_q(f_q(X^t)), where X^t is X with the words replaced so far. The positive in
+that equation is the key of X itself. The negatives are the queue as it would be after the keys of the batch's sentences
+are enqueued. The keys are fixed during the attack and computed without dropout.
+
+In some sentences no word can be replaced: they are too short, have only stop words, or have no word with a candidate.
+Such a sentence is its own positive, under another dropout mask. These are counted (`positives_unchanged`).
 """
 
 from __future__ import annotations
@@ -33,31 +34,35 @@ COUNTED = {**MOMENTUM_COUNTED, **dict.fromkeys(("loss_raised", "words_replaced")
 
 
 class Options(Momentum):
-    """Printed (appendix F): max_words, share, candidates. Not printed, so ours: min_cosine, unknown, ranked_by,
-    and that neither stop words are replaced nor words put in that are not one entry of the masked LM's vocabulary."""
+    """The paper prints max_words, share and candidates (appendix F). It does not print min_cosine, unknown, ranked_by.
+
+    Two further choices are ours: stop words are not replaced, and a replacement is a single entry of the masked LM's
+    vocabulary.
+    """
 
     resources: ResourceChoice = ResourceChoice(profile="standard")
-    """Where the masked LM, the word vectors and the stop words come from: a resource profile."""
+    """The resource profile of the masked LM, the word vectors and the stop words."""
     max_words: Positive = 10
-    """K: at most min(K, share * L) words are replaced in a sentence of L words. 15 for IMDB."""
+    """K: at most min(K, share * L) words are replaced in a sentence of L words. The paper takes 15 for IMDB."""
     share: Share = 0.2
+    """Largest share of a sentence's words to replace; see `max_words`."""
     candidates: Positive = 25
-    """T: so many of the masked LM's predictions go into the filter."""
+    """T: the number of the masked LM's predictions that are filtered."""
     min_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.5
-    """Least cosine of the vectors of a word and its candidate (ours)."""
+    """Least cosine of the word vectors of a word and its candidate (ours)."""
     unknown: Literal["discard", "keep"] = "discard"
-    """What becomes of candidates where one of the two words has no vector (ours)."""
+    """Whether to keep a candidate if it or the word has no vector (ours)."""
     projection: Literal["signed", "absolute"] = "signed"
-    """Step 4: the candidate with the largest projection, as the text has it, or with the largest absolute one, as
-    printed, which also takes one that lowers the loss."""
+    """Step 4 takes the candidate with the largest projection, as the text says (`signed`), or with the largest absolute
+    projection, as printed (`absolute`). The latter may decrease the loss."""
     ranked_by: Literal["query", "key"] = "query"
-    """Whose z the attack moves: g_q(f_q(.)) or g_k(f_k(.)). Algorithm 1 says f and g (ours)."""
+    """The encoder that the attack moves z of: g_q(f_q(.)) or g_k(f_k(.)). Algorithm 1 says only f and g (ours)."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> MoCoObjective:
-    """ADCL on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`.
+    """Build ADCL on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
 
-    ResourceError where masked LM, word vectors or stop words are missing or damaged.
+    ResourceError if the masked LM, the word vectors or the stop words are missing or damaged.
     """
     from rbench.substitution.batched import Geometry
     from rbench.train.hard_positives import HardPositives

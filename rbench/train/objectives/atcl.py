@@ -1,9 +1,8 @@
-"""ATCL (Rim et al. 2021, arXiv 2109.09075): a linear perturbation, and contrast between the original and the perturbed.
+"""ATCL (Rim et al. 2021, arXiv 2109.09075): contrast a sentence with its linear perturbation.
 
-The paper is not at hand. As we remember it, it perturbs input embeddings by the fast gradient method with the loss of
-its task (language modelling or translation) and adds a contrastive term that keeps original and perturbed
-representations close. The RobustSentEmbed tables have it as a sentence encoder without saying how; here the task is
-SimCSE's loss.
+By its abstract, the paper perturbs input embeddings by the fast gradient method and keeps original and perturbed
+representations close by contrastive learning. Its tasks are language modelling and translation. The RobustSentEmbed
+tables list ATCL as a sentence encoder, without saying how it was trained. Here the task is SimCSE's loss (ours).
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ VERSION = 1
 
 
 class Options(AdversarialTerm):
-    """All values are ours, tau excepted, which is SimCSE's."""
+    """tau is SimCSE's. All other values are ours."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """ATCL on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    """Build ATCL on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
     from rbench.train.contrastive import ContrastiveObjective
 
     return ContrastiveObjective(spec, base, options, partial(losses, options))
 
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """L_con(z, z+) + weight L_con(z, z_adv), where the negatives of the second are the others' z_adv.
+    """Return L_con(z, z+) + weight * L_con(z, z_adv). In the second term the negatives are the other sentences' z_adv.
 
-    Passes as in `with_adversarial_term`.
+    The cost is that of `with_adversarial_term`.
     """
     from rbench.train.contrast import info_nce
     from rbench.train.contrastive import with_adversarial_term

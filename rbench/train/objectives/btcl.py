@@ -1,10 +1,10 @@
 """BTCL ("Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models").
 
-Momentum contrast (section 3.2, equation 1: `rbench.train.moco`) in which the positive of a sentence is its
-back-translation: the paper's baseline for ADCL, which does not say through which language, by which model or with which
-decoding (all ours). Each text is translated once, before the first step, and keeps its translation.
+It is momentum contrast (section 3.2, equation 1: `rbench.train.moco`) in which the positive of a sentence is its
+back-translation. The paper has it as a baseline for ADCL and does not say which language, model and decoding it uses
+(all ours). Each text is translated once, before the first step, and keeps its translation.
 
-In the embedded world, whose language no translation model knows, its own paraphraser stands in: `paraphraser: mini`.
+No translation model knows the language of the embedded world. Its own paraphraser replaces one: `paraphraser: mini`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ COUNTED = MOMENTUM_COUNTED
 
 
 class Options(Momentum):
-    """Nothing about the translation is printed: all ours."""
+    """The paper says nothing about the translation, so the options below are ours."""
 
     MODELS: ClassVar[tuple[str, ...]] = ("forward", "backward")
 
     paraphraser: Literal["marian", "mini"] = "marian"
-    """`marian`: a pair of MarianMT models. `mini`: the embedded world's own, for its texts and no others."""
+    """`marian`: a pair of MarianMT models. `mini`: the paraphraser of the embedded world, for its texts only."""
     forward: str | None = "Helsinki-NLP/opus-mt-en-de"
-    """The model into another language: a folder on the model search path, a path, or a hub id."""
+    """The model into the other language: a folder on the model search path, a path, or a hub id."""
     backward: str | None = "Helsinki-NLP/opus-mt-de-en"
-    """The model back from there."""
+    """The model back from the other language."""
     beams: Positive = 1
-    """1 decodes greedily."""
+    """Number of beams; 1 decodes greedily."""
 
     @model_validator(mode="before")
     @classmethod
@@ -54,14 +54,14 @@ class Options(Momentum):
     def _both_or_none(self) -> Options:
         given = [self.forward, self.backward]
         if self.paraphraser == "mini" and given != [None, None]:
-            raise ValueError("`forward` and `backward` are translation models; with `paraphraser: mini` there are none")
+            raise ValueError("leave out `forward` and `backward`: with `paraphraser: mini` there are none")
         if self.paraphraser == "marian" and None in given:
             raise ValueError("back-translation needs two MarianMT models, `forward` and `backward`")
         return self
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> MoCoObjective:
-    """BTCL on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    """Build BTCL on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
     from rbench.train.paraphrases import MiniParaphraser, Paraphrased, Rewriter
     from rbench.train.translation import BackTranslation
 

@@ -1,9 +1,9 @@
-"""CLINE (Wang et al. 2021): a sentence against its own edits, x_syn that says the same and x_ant that does not.
+"""CLINE (Wang et al. 2021): contrast a sentence with its edits, the positive x_syn and the negative x_ant.
 
-Three losses (section 3.2): masked language modelling of x_ori; detection of replaced tokens in x_syn and x_ant
-(equation 4); the vector of x_ori against those of x_syn and x_ant (equations 5 and 6), with one constructed negative.
-Their weights are learned (equation 7) as uncertainties: `rbench.train.weighting`. `rbench.train.edits` says how x_syn
-and x_ant are made, for the whole corpus before the first step. What is kept is the encoder with its masked-LM head.
+It has three losses (section 3.2): masked language modelling of x_ori; detection of replaced tokens in x_syn and x_ant
+(equation 4); contrast of the vector of x_ori with those of x_syn and x_ant (equations 5 and 6), with one constructed
+negative. Their weights are learned (equation 7) as uncertainties: `rbench.train.weighting`. `rbench.train.edits` makes
+x_syn and x_ant of the whole corpus before the first step. The saved encoder keeps its masked-LM head.
 """
 
 from __future__ import annotations
@@ -37,55 +37,54 @@ _OF_EDITS = {
 }
 COUNTED = {**_OF_EDITS, "hits": "held_out_edited"}
 _MISSED = 0.02
-"""A share of replaced words that is short of the wanted one by more is warned of."""
+"""A warning is logged if the share of replaced words is below the wanted share by more than this."""
 
 
 class Options(EditOptions):
-    """Printed: about 40% and 20% of tokens, exp of the dot product of [CLS], one negative, three losses. Ours: the
-    rest.
+    """The paper prints: about 40% and 20% of tokens, exp of the dot product of [CLS], one negative, three losses.
 
-    `detection: none` and `hard_negative: false` are the paper's ablations (section 4.5).
+    The rest is ours. `detection: none` and `hard_negative: false` are the paper's ablations (section 4.5).
     """
 
     resources: ResourceChoice = ResourceChoice(profile="standard")
-    """Whose thesaurus and tagger make the edits."""
+    """The resource profile of the thesaurus and the tagger."""
     mask: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """Share of tokens that are masked: BERT's."""
+    """Share of tokens that are masked, as in BERT."""
     detection: Literal["mean", "sum", "none"] = "mean"
-    """Equation 4 sums over tokens; at the start, where the weights are one, such a sum would drown the other losses, so
-    the default is the mean over the words of the batch's edited sentences. `none`: without replaced-token detection."""
+    """Reduction of equation 4. The paper has the sum over tokens, which dominates the other losses while the learned
+    weights are near 1. The default is the mean over the words of the batch's edits. `none` leaves the loss out."""
     hard_negative: bool = True
-    """Whether the negative is x_ant. Otherwise it is another sentence of the batch at random, and tokens are detected
-    in x_syn alone."""
+    """True: the negative is x_ant. False: it is a random other sentence of the batch, and tokens are detected in x_syn
+    only."""
     anchor: Literal["clean", "masked"] = "clean"
-    """What stands for x_ori in equation 6: the sentence, or its masked copy, which saves one pass of four."""
+    """The view of x_ori in equation 6: the sentence, or its masked copy. The latter saves one pass of four."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> Cline:
-    """CLINE on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`.
+    """Build CLINE on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
 
-    A base without a masked-LM head is given a new one.
+    A base without a masked-LM head gets a new one.
 
     Raises:
-        ResourceError: the thesaurus lists no antonyms, or something is missing.
-        JobError: the tokenizer does not say where its tokens stand, the masked LM has a head of an unknown kind, or the
-            pooling is neither `cls` nor `mean`.
+        ResourceError: the thesaurus has no antonyms, or a resource is missing.
+        JobError: the tokenizer gives no offsets, the head of the masked LM is of an unknown kind, or the pooling is
+            neither `cls` nor `mean`.
     """
     return Cline(options, spec, base, resources)
 
 
 class View(NamedTuple):
-    """A sentence in tokens: ids, and for each token 0 (special), 1 (kept) or 2 (replaced)."""
+    """A tokenized sentence: ids, and a mark for each token: 0 (special), 1 (kept) or 2 (replaced)."""
 
     ids: array[int]
     marks: bytes
 
 
 class Cline(MaskedEncoding):
-    """Implements `Objective` and `Prepared`.
+    """Implement `Objective` and `Prepared`.
 
-    A step costs one forward and one backward pass over four views of its sentences: masked, x_ori, x_syn, x_ant; with
-    the masked anchor, or without hard negatives, over three.
+    A step costs one forward and one backward pass over four views of its sentences: masked, x_ori, x_syn, x_ant. The
+    masked anchor does without x_ori, and random negatives do without x_ant.
     """
 
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources) -> None:
@@ -114,8 +113,8 @@ class Cline(MaskedEncoding):
         )
         if not tokenizer.is_fast:
             raise JobError(
-                f"Encoder {spec.name}: replaced tokens are found by where tokens stand in the text, which the slow "
-                f"tokenizer of its base ({type(tokenizer).__name__}) does not say; take a base with a fast one."
+                f"Encoder {spec.name}: CLINE needs the offsets of tokens in the text, which the slow tokenizer of its "
+                f"base ({type(tokenizer).__name__}) does not give; take a base with a fast tokenizer."
             )
         if self.model.vocabulary is None:
             raise JobError(
@@ -125,34 +124,35 @@ class Cline(MaskedEncoding):
         self._edits: edited.Edits | None = None
 
     def prepare(self, texts: Sequence[str], folder: Path, progress: Callable[[int, int, str], None] | None) -> None:
-        """Make the edits of all texts, or find them in `folder`. JobError where no text has a word to replace."""
+        """Make the edits of all texts, or read them from `folder`. JobError if no text has a replaceable word."""
         self._edits = edited.of_corpus(texts, folder, self._lexicon, self._edit_options, self._seed, progress)
         counts = self._edits.counts
         log.info("%s: %s", self._spec.name, counts)
         if counts.without_negative == counts.texts or counts.without_synonym == counts.texts:
             raise JobError(
                 f"Encoder {self._spec.name}: no sentence of its corpus has a word that can be replaced (a verb, noun, "
-                f"adjective or adverb that the thesaurus of resources {self._options.resources.profile} has). Is it in "
-                f"English? {counts}"
+                f"adjective or adverb that the thesaurus of resources {self._options.resources.profile} has). Is the "
+                f"corpus in English? {counts}"
             )
         self._warn(counts)
 
     def _warn(self, counts: edited.Counts) -> None:
-        """Say where a corpus has too little to replace: encyclopaedic text has many names, numbers and function words.
+        """Warn if the corpus has too few replaceable words, as texts with many names, numbers and function words have.
 
-        Every word that can be replaced then is, so that in x_syn detection has only to tell which words can be.
+        Then every replaceable word is replaced, and to detect replaced tokens in x_syn it suffices to tell which words
+        are replaceable.
         """
         for name in ("synonym_share", "antonym_share"):
             share, wanted = getattr(counts, name), getattr(self._options, name)
             if share < wanted - _MISSED:
                 log.warning(
-                    "%s: %s is %.1f%% where %.1f%% is asked for: the corpus has no more words that can be replaced, "
-                    "and all of them are. A smaller %s leaves some as they are.",
+                    "%s: %s is %.1f%%, but %.1f%% is asked for: the corpus has too few words that can be replaced, so "
+                    "all of them are. A smaller %s leaves some unchanged.",
                     *(self._spec.name, name, 100 * share, 100 * wanted, name),
                 )
 
     def features(self, text: str) -> dict[str, Any]:
-        """`input_ids` of x_ori, and the `views` x_ori, x_syn and, where it is used, x_ant."""
+        """Return `input_ids` of x_ori, and the `views` x_ori, x_syn and, with hard negatives, x_ant."""
         assert self._edits is not None, "prepare() comes first"
         views = [self._view(edit) for edit in (Edit(text, ()), *self._edits[text])]
         return {"input_ids": views[0].ids, "views": views if self._options.hard_negative else views[:2]}
@@ -171,7 +171,7 @@ class Cline(MaskedEncoding):
         return View(array("i", encoded["input_ids"]), bytes(codes))
 
     def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """input_ids, attention_mask, special_tokens_mask and `replaced`, (batch, views, longest of the batch) each."""
+        """Return input_ids, attention_mask, special_tokens_mask and `replaced`, each (batch, views, longest)."""
         import torch
 
         views: list[list[View]] = [row["views"] for row in batch]
@@ -192,9 +192,11 @@ class Cline(MaskedEncoding):
         }
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
-        """`masked_accuracy` of held-out texts, and the share of them nearer to x_syn than to x_ant by the dot product
-        (`hits`, of the `held_out_edited` whose edits are not one text); what was replaced in the texts trained on
-        (`Edits.counts`); the losses' weights.
+        """Return scores of held-out texts, counts of the training edits (`Edits.counts`), and the loss weights.
+
+        Scores of held-out texts are `masked_accuracy` and `hits`: the share of texts that are nearer to x_syn than to
+        x_ant by the dot product. `held_out_edited` is the number of texts behind `hits`, those whose x_syn and x_ant
+        differ. The weights are `lambda_...`.
         """
         assert self._edits is not None, "prepare() comes first"
         counts = self._edits.counts

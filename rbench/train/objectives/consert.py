@@ -1,8 +1,8 @@
 """ConSERT (Yan et al. 2021, sections 3.1 and 3.2): NT-Xent between two augmented views of a sentence, without a head.
 
-The paper is not at hand: what is said of it here is from memory. Views are made of the word embeddings before positions
-are added, and special tokens keep theirs (both ours; the paper augments the output of the embedding layer). Shuffling
-words under fixed positions is shuffling positions.
+Views are made from the word embeddings before positions are added, and special tokens are left unchanged (both ours;
+the paper augments the output of the embedding layer). Shuffling words under fixed positions equals shuffling positions.
+Defaults that are called the authors' were checked against the training command in their released code.
 """
 
 from __future__ import annotations
@@ -29,35 +29,39 @@ Cut = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Options(OneStep):
-    """The paper's, as we remember them: temperature, rates, no dropout in the network, shuffle with feature cut-off."""
+    """temperature, dropout, views and feature_cutoff are the authors'. The other values are not verified."""
 
     temperature: Rate = 0.1
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = 0.0
-    """The paper takes the network's own dropout away, as we remember it."""
+    """Dropout of the network in training; the authors switch it off."""
     views: tuple[View, View] = ("shuffle", "feature-cutoff")
-    """How each of the two views is made. `adversarial`: one step up the loss against the other view, which must then be
-    of another kind (as we remember it the paper has this view with supervision only: ours here). It takes `epsilon` and
-    `norm`."""
+    """The kinds of the two views. `adversarial` is one step of norm `epsilon` along the gradient of the loss against
+    the other view, which must be of another kind. The authors use it with supervision only (without it: ours)."""
     token_cutoff: Cut = 0.15
+    """Share of the words whose embeddings the view `token-cutoff` sets to zero."""
     feature_cutoff: Cut = 0.2
+    """Share of the dimensions that the view `feature-cutoff` sets to zero, the same for all words of a sentence."""
     dropout_view: Cut = 0.2
-    """Share of the numbers of the embeddings that the view `dropout` sets to zero; nothing is scaled up for it."""
+    """Share of the numbers that the view `dropout` sets to zero. The others are not scaled up."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """ConSERT on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    """Build ConSERT on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
+
+    JobError if both views are adversarial.
+    """
     from rbench.errors import JobError
     from rbench.train.contrastive import ContrastiveObjective
 
     if options.views == ("adversarial", "adversarial"):
         raise JobError(f"Encoder {spec.name}: one of ConSERT's two views may be adversarial, not both.")
-    # Two views that nothing changes are one, but for the network's dropout.
+    # Two unchanged views differ by the network's dropout alone.
     same = options.views == ("none", "none")
     return ContrastiveObjective(spec, base, options, partial(losses, options), head="none", needs_dropout=same)
 
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """Equation 1. Two forward and two backward passes; an adversarial view costs one more of each."""
+    """Return equation 1. Cost: 2 forward and 2 backward passes; an adversarial view costs one more of each."""
     from rbench.train.contrast import nt_xent
 
     X, tau = model.embed(batch), options.temperature
@@ -72,7 +76,7 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
 
 
 def augment(options: Options, view: View, X: Tensor, words: Tensor) -> Tensor:
-    """The embeddings of a view, (batch, length, D), changed at words only."""
+    """Return the embeddings of a view, (batch, length, D). They differ from X at words only."""
     import torch
 
     if view == "none":
@@ -80,7 +84,8 @@ def augment(options: Options, view: View, X: Tensor, words: Tensor) -> Tensor:
     if view == "shuffle":
         chosen = words.squeeze(-1) > 0
         places = torch.arange(chosen.shape[1], device=X.device).expand(chosen.shape)
-        # Words by random keys, the others by their places among them: sorting twice puts words in places of words.
+        # Both sorts put words before other tokens: the first in random order, the second in the order of the sentence.
+        # Matching the two moves words to positions of words and leaves other tokens where they are.
         shuffled = torch.where(chosen, torch.rand(chosen.shape, device=X.device), 2.0 + places).argsort(1)
         targets = torch.where(chosen, places, chosen.shape[1] + places).argsort(1)
         source = torch.empty_like(shuffled).scatter_(1, targets, shuffled)

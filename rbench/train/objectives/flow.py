@@ -1,4 +1,4 @@
-"""BERT-flow (Li et al. 2020, section 3): a normalising flow from sentence vectors to a Gaussian, the encoder frozen."""
+"""BERT-flow (Li et al. 2020, section 3): a normalising flow from sentence vectors to a Gaussian, encoder frozen."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ VERSION = 1
 
 
 class Options(Strict):
-    """Not printed in the paper; these are the sizes that the authors' released code comes with."""
+    """The sizes are not printed in the paper. The defaults are those of the authors' released code."""
 
     WHOLE_BATCHES: ClassVar[bool] = True
-    """Activation normalisation takes its start from the first batch."""
+    """Every batch is full: the first one initialises activation normalisation."""
 
     levels: Positive = 3
-    """Levels, between which half of the numbers is done with."""
+    """Number of levels. Between levels, half of the dimensions are split off."""
     depth: Positive = 3
-    """Steps in a level."""
+    """Number of steps in a level."""
     hidden: Positive = 32
-    """Units of a hidden layer in a coupling."""
+    """Width of the hidden layers in a coupling."""
 
 
 def missing() -> str:
-    """What to say where normflows is not installed; empty where it is."""
+    """Say how to install normflows if it is missing; empty if it is installed."""
     from rbench.encoders.locate import flow_missing
 
     return flow_missing()
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> LikelihoodObjective:
-    """A flow on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    """Build a flow on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
     from rbench.train.likelihood import LikelihoodObjective
 
     return LikelihoodObjective(spec, base, options.levels, options.depth, options.hidden)

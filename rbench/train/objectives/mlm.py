@@ -1,4 +1,7 @@
-"""Masked language modelling (Devlin et al. 2019, section 3.1): of the chosen tokens 80% become [MASK], 10% another."""
+"""Masked language modelling (Devlin et al. 2019, section 3.1).
+
+Of the tokens to predict, 80% become [MASK], 10% become a random token, and 10% stay.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ class Options(Strict):
     """Options of the objective."""
 
     mask: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """Share of tokens that are to be predicted."""
+    """Share of tokens to predict."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> MaskedLanguageModelling:
-    """A masked LM on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    """Build a masked LM on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
     return MaskedLanguageModelling(options, spec, base)
 
 
 class MaskedLanguageModelling(MaskedEncoding):
-    """Implements `Objective`."""
+    """Implement `Objective`."""
 
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
         from transformers import DataCollatorForLanguageModeling

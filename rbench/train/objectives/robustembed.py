@@ -1,7 +1,7 @@
 """RobustEmbed (Asl et al. 2023), as RobustSentEmbed (Asl et al. 2024, sections 3.1 and 3.2) restates it.
 
-Sentence-level perturbation alone: T-step FGSM mixed with K-step PGD (equations 5 to 7), and the two contrastive terms
-of equation 10.
+It has the sentence-level perturbation only, T-step FGSM mixed with K-step PGD (equations 5 to 7), and the two
+contrastive terms of equation 10.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ VERSION = 1
 
 
 class Options(SentenceLevel):
-    """Printed and ours: see `SentenceLevel`. The values are those of RobustSentEmbed, which is the paper at hand."""
+    """`SentenceLevel` says which values are printed. They come from RobustSentEmbed; RobustEmbed was not consulted."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """RobustEmbed on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    """Build RobustEmbed on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
     from rbench.train.contrastive import ContrastiveObjective
 
     return ContrastiveObjective(spec, base, options, partial(losses, options))
 
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """The first two terms of equation 10.
+    """Return the first two terms of equation 10.
 
-    Passes: forward 3 + max(K, T), backward as many, those of the ascent without the weights (twice as many of them with
-    separate tracks). z+ is encoded once and is the constant target of the ascent.
+    Cost: 3 + max(K, T) forward passes and as many backward passes. The max(K, T) passes of the ascent compute no
+    gradients of weights; with separate tracks there are twice as many of them. z+ is encoded once and is the constant
+    target of the ascent.
     """
     from rbench.train.contrast import info_nce
     from rbench.train.perturb import ascend

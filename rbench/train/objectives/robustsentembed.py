@@ -1,11 +1,17 @@
 """RobustSentEmbed (Asl et al. 2024): Algorithm 1 in full.
 
-Token-level perturbation with the scaling index and the table V (equations 2 to 4), sentence-level perturbation (5 to
-7), adversarial replaced-token detection (8), and the total loss (10). Where the paper contradicts itself: gradients are
-taken at X + delta + eta, once a step (Algorithm 1; equations 5 and 6 have two tracks: option `tracks`); delta_f is
-added to the input embeddings, which are encoded again (Algorithm 1; equation 10 adds it to the vector); eta enters the
-gradients and the detection alone; the scaling index is of eta as printed (the text speaks of gradients: option
-`scaling`); the detection's loss is summed as printed (option `detection`: mean).
+It has the token-level perturbation with the scaling index and the table V (equations 2 to 4), the sentence-level
+perturbation (5 to 7), adversarial replaced-token detection (8), and the total loss (10).
+
+The paper contradicts itself. These readings are taken:
+
+- One gradient a step is taken at X + delta + eta, as in Algorithm 1. Equations 5 and 6 have two tracks: option
+  `tracks`.
+- delta_f is added to the input embeddings, which are encoded again, as in Algorithm 1. Equation 10 adds it to the
+  vector.
+- eta enters the gradients and the detection only.
+- The scaling index is that of eta, as printed. The text speaks of gradients: option `scaling`.
+- The loss of the detection is a sum, as printed. Option `detection` has the mean.
 """
 
 from __future__ import annotations
@@ -32,37 +38,38 @@ VERSION = 1
 
 
 class Options(SentenceLevel):
-    """Printed: lambda2, and what `SentenceLevel` says. Not printed, so ours: gamma, masking, generator, discriminator.
+    """The paper prints lambda2, and the values that `SentenceLevel` says.
 
-    The discriminator starts as a copy of the base, as large as it.
+    It does not print gamma, masking, the generator and the discriminator. Here the discriminator starts as a copy of
+    the base (ours).
     """
 
     MODELS: ClassVar[tuple[str, ...]] = ("generator",)
 
     gamma: Size = 1e-3
-    """Step of the token-level perturbation (ours)."""
+    """Step size of the token-level perturbation (ours)."""
     scaling: Literal["perturbation", "gradient"] = "perturbation"
-    """What equation 2 takes the norm of: eta, or the gradient with respect to it."""
+    """The vector in equation 2 whose norm scales: eta, or the gradient with respect to eta."""
     lambda2: Size = 0.005
     """Weight of the third term of equation 10."""
     detection: Literal["sum", "mean"] = "sum"
-    """Equation 8 sums over tokens and batch; a mean makes lambda2 weigh about (batch x length) times less."""
+    """Reduction of equation 8 over tokens and batch. The mean makes lambda2 weigh about (batch x length) times less."""
     masking: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """Share of words masked for the generator: ELECTRA's (Clark et al. 2020), which the paper builds on."""
+    """Share of words masked for the generator, as in ELECTRA (Clark et al. 2020), which the paper builds on."""
     generator: str | None = None
-    """The frozen masked LM: a folder, a hub id, or a name that whoever trains knows. None is the base itself, where it
-    has a masked-LM head."""
+    """The frozen masked LM: a folder, a hub id, or the name of an encoder. None takes the base, if it has a masked-LM
+    head."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """RobustSentEmbed on top of `base` (a folder or hub id). JobError where there is no generator for it."""
+    """Build RobustSentEmbed on `base` (a folder or hub id). JobError if there is no generator, or an unfit one."""
     from rbench.train.contrastive import ContrastiveObjective
 
     where = options.generator if options.generator is not None else base
     if where is None:
         raise JobError(
             f"Encoder {spec.name}: replaced-token detection needs a trained masked LM for its generator, and an "
-            "architecture without weights is none; name one: train.options.generator."
+            "architecture has no trained weights; name a masked LM: train.options.generator."
         )
     return ContrastiveObjective(
         spec, base, options, partial(losses, options), parts=partial(_parts, options, spec, where)
@@ -99,11 +106,13 @@ def _parts(options: Options, spec: EncoderSpec, where: str | Path, encoder: Sent
 
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """Equation 10, one iteration of Algorithm 1.
+    """Return equation 10: the loss of one iteration of Algorithm 1.
 
-    Passes: forward 3 + max(K, T), one of the generator and one of the discriminator; backward 3 + max(K, T), those of
-    the ascent without the weights, and one of the discriminator. z+ is encoded once and is the constant target of the
-    ascent; the discriminator's h is the clean view's; delta and eta share their gradients.
+    Cost: 3 + max(K, T) forward and as many backward passes of the encoder, of which the max(K, T) of the ascent compute
+    no gradients of weights; one forward pass of the generator; one forward and one backward pass of the discriminator.
+
+    z+ is encoded once and is the constant target of the ascent. The discriminator gets h of the clean view. The
+    gradients for delta and eta come from the same passes.
     """
     from rbench.train.contrast import info_nce
     from rbench.train.perturb import TokenLevel, ascend

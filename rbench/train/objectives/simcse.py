@@ -1,6 +1,6 @@
-"""Unsupervised SimCSE (Gao et al. 2021, sections 3 and 6.3): a sentence twice under dropout is a positive pair.
+"""Unsupervised SimCSE (Gao et al. 2021, sections 3 and 6.3): a sentence encoded twice with dropout is a positive pair.
 
-The paper is not at hand; V-advCSE (Ko 2024, equation 7), which is, restates the loss.
+The loss follows V-advCSE (Ko 2024, equation 7), which restates it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ VERSION = 1
 
 
 class Options(Contrastive):
-    """The paper's, as we remember them: temperature 0.05, dropout 0.1 (the base's), CLS and, in training, an MLP."""
+    """Temperature 0.05, CLS and an MLP head in training only are in the training command of the authors' released code.
+
+    Dropout is the base's own, 0.1 for BERT.
+    """
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """SimCSE on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    """Build SimCSE on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
     from rbench.train.contrastive import ContrastiveObjective
 
     return ContrastiveObjective(spec, base, options, partial(losses, options))
 
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """Equation 4. Two forward and two backward passes."""
+    """Return equation 4. Cost: 2 forward and 2 backward passes."""
     from rbench.train.contrast import info_nce
 
     _, z, z_plus = model.twice(model.embed(batch), batch.mask)

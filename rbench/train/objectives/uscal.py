@@ -1,7 +1,8 @@
 """USCAL (Miao et al. 2021): contrastive learning regularised by an adversarial contrastive term, without labels.
 
-The paper is not at hand; this is how RobustSentEmbed (Asl et al. 2024, section 2) describes it: benign and adversarial
-contrastive learning together, the second as a regulariser, adversarial examples made with the contrastive loss itself.
+This follows the description in RobustSentEmbed (Asl et al. 2024, section 2), which combines benign with adversarial
+contrastive learning, the latter as a regulariser. By the abstract of USCAL, its contrastive loss makes the adversarial
+examples.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ VERSION = 1
 
 
 class Options(AdversarialTerm):
-    """All values are ours, tau excepted, which is SimCSE's."""
+    """tau is SimCSE's. All other values are ours."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """USCAL on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    """Build USCAL on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
     from rbench.train.contrastive import ContrastiveObjective
 
     return ContrastiveObjective(spec, base, options, partial(losses, options))
 
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """L_con(z, z+) + weight L_con(z_adv, z+); passes as in `with_adversarial_term`."""
+    """Return L_con(z, z+) + weight * L_con(z_adv, z+). The cost is that of `with_adversarial_term`."""
     from rbench.train.contrast import info_nce
     from rbench.train.contrastive import with_adversarial_term
 

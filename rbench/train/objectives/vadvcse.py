@@ -1,4 +1,4 @@
-"""V-advCSE (Ko 2024): SimCSE and a virtual adversarial loss (equations 7 to 10, Algorithm 1)."""
+"""V-advCSE (Ko 2024): SimCSE with a virtual adversarial loss (equations 7 to 10, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -21,45 +21,49 @@ VERSION = 1
 
 
 class Options(Contrastive):
-    """Printed: Jensen-Shannon, the BatchNorm head (both by tables 4 and 5), K = 1, lambda 1e-6. Ours: the rest.
+    """The paper prints Jensen-Shannon and the BatchNorm head (both in tables 4 and 5), K = 1 and lambda = 1e-6.
 
-    F compares distributions and f gives vectors; how the one becomes the other is not said. With in-batch similarities
-    no divergence exceeds a small number, so that at the printed lambda the term is of the order of 1e-6 of the loss.
+    The rest is ours. F compares distributions, but f gives vectors, and the paper does not say how vectors become
+    distributions. With in-batch similarities every divergence is small. At the printed lambda the second term is then
+    about 1e-6 of the loss.
     """
 
     divergence: Literal["js", "kl", "symmetric-kl", "l2", "linf"] = "js"
-    """F, of f(x) and f(x + r): equations 11 to 14; `l2` (squared) and `linf` distances of probabilities are ours."""
+    """F, which compares f(x) and f(x + r): equations 11 to 14. `l2` (squared) and `linf` distances of probabilities
+    are ours."""
     head: Literal["batchnorm", "mlp"] = "batchnorm"
+    """The head in training: `BatchNormHead` or `MLPHead`."""
     distribution: Literal["similarities", "dimensions"] = "similarities"
-    """Softmax over a sentence's in-batch cosines to the positives h+, over tau; or over the vector's dimensions."""
+    """Softmax over a sentence's in-batch cosines to the positives h+, divided by tau, or over the vector's numbers."""
     lam: Annotated[float, Field(ge=0)] = 1e-6
     """lambda, the weight of the virtual adversarial loss."""
     K: Annotated[int, Field(ge=1)] = 1
-    """Steps of the ascent."""
+    """Number of steps of the ascent."""
     norm: Norm = "l2"
     """Norm of the ball, over all numbers of a sentence's r (ours; the paper names L2 and L-infinity)."""
     epsilon: Rate = 1.0
     """Radius of the ball (ours)."""
     eta: Size = 1.0
-    """Step of the ascent (ours)."""
+    """Step size of the ascent (ours)."""
     sigma: Size = 0.01
     """r starts as N(0, sigma^2) (ours)."""
     direction: Literal["gradient", "unit"] = "unit"
-    """A step is eta times the gradient as in Algorithm 1, or times the gradient over its norm as in the text; with eta
-    not printed, the second is the one that a number can be chosen for."""
+    """A step is eta times the gradient, as in Algorithm 1, or eta times the gradient over its norm, as in the text. The
+    default is the latter, because eta is not printed and is easier to choose for it."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """V-advCSE on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    """Build V-advCSE on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
     from rbench.train.contrastive import ContrastiveObjective
 
     return ContrastiveObjective(spec, base, options, partial(losses, options), head=options.head)
 
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """Equation 10. Forward and backward passes: 3 + K, those of the ascent without the weights.
+    """Return equation 10.
 
-    The clean view serves both terms; in the second it is the constant virtual label of theta-hat.
+    Cost: 3 + K forward and 3 + K backward passes; the K of the ascent compute no gradients of weights. The clean view
+    serves both terms. In the second it is the virtual label by theta-hat, a constant.
     """
     import torch
 
@@ -75,7 +79,7 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     r = project_sentence(torch.randn_like(start) * options.sigma * words, options.epsilon, options.norm)
     for _ in range(options.K):
         r.requires_grad_()
-        # The sum: a mean would make a sentence's gradient depend on the size of the batch.
+        # A mean instead of the sum would make a sentence's gradient depend on the size of the batch.
         away = F(label, log_p(options, model.z(start + r * words, batch.mask), z_plus.detach())).sum()
         g = torch.autograd.grad(away, r)[0]
         step = options.eta * g if options.direction == "gradient" else fgm(g, options.eta, options.norm)
@@ -85,7 +89,7 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
 
 
 def log_p(options: Options, z: Tensor, keys: Tensor) -> Tensor:
-    """log p(y | x): (batch, batch) over in-batch sentences, or (batch, dim) over dimensions."""
+    """Return log p(y | x): (batch, batch) over in-batch sentences, or (batch, dim) over dimensions."""
     from rbench.train.contrast import cosines
 
     if options.distribution == "dimensions":

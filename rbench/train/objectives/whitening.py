@@ -1,6 +1,6 @@
-"""Whitening (Su et al. 2021, section 3, Algorithm 1): a linear map after pooling that makes a corpus' covariance I.
+"""Whitening (Su et al. 2021, section 3, Algorithm 1): a linear map after pooling that makes a corpus's covariance I.
 
-Nothing is trained: mean and covariance are computed, the network stays as it is.
+Nothing is trained. The map is computed from mean and covariance of the corpus, and the network does not change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rbench.spec.words import Positive
 VERSION = 1
 
 BLOCK = 10_000
-"""Vectors that are in float64 at once."""
+"""Number of vectors that are converted to float64 at a time."""
 
 log = logging.getLogger("rbench")
 Matrix = NDArray[np.float64]
@@ -32,17 +32,20 @@ class Options(Strict):
     STEPS: ClassVar[bool] = False
 
     dim: Positive | None = None
-    """k: keep the k directions of largest variance (the paper has 256 for base models and 384 for large ones, as we
-    remember it). None keeps every direction in which the corpus varies."""
+    """k: keep the k directions of largest variance. None keeps every direction in which the corpus varies. The
+    authors' results have k = 256 for base models and k = 384 for large ones."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Whitening:
-    """Whitening on top of `base` (a folder or hub id) or, where that is None, of `spec.architecture`."""
+    """Build whitening on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
     return Whitening(options, spec, base)
 
 
 class Whitening:
-    """Implements `Fitted`."""
+    """Implement `Fitted`.
+
+    JobError if `spec.train` asks for steps, epochs or a selected step.
+    """
 
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
         from rbench.train.origin import sentence_encoder
@@ -57,9 +60,10 @@ class Whitening:
     def fit(
         self, texts: Sequence[str], device: str, progress: Callable[[int, int, str], None] | None
     ) -> dict[str, float]:
-        """`dim`: k; `kept_variance`: the share of the variance that lies in the k directions kept, 0..1.
+        """Fit the map on `texts`, cut at `train.max_length` tokens.
 
-        Texts are cut at `train.max_length` tokens.
+        Returns `dim`, which is k, and `kept_variance`, the share of the variance in the k directions kept, 0..1.
+        JobError if the texts are too few or their vectors vary in too few directions.
         """
         import torch
 
@@ -87,24 +91,23 @@ class Whitening:
         return {"dim": float(W.shape[1]), "kept_variance": share}
 
     def save(self, folder: Path) -> None:
-        """The encoder with the map, which sentence-transformers reads as a Dense module."""
+        """Write the encoder with the map, which sentence-transformers reads as a Dense module."""
         from rbench.train import layout
 
         layout.save(folder, self.encoder)
 
 
 def whiten(vectors: NDArray[Any], k: int | None) -> tuple[Matrix, Matrix, float]:
-    """mu (dim,) and W (dim, k), so that (vectors - mu) W has mean 0 and covariance I; and the variance kept, 0..1.
+    """Return mu (dim,), W (dim, k) and the share of variance kept, 0..1. (vectors - mu) W has mean 0 and covariance I.
 
-    mu is the mean and Sigma the covariance (1/N) of the rows of `vectors` (N, dim), in float64; Sigma = U Lambda U^T;
-    W = (U Lambda^(-1/2))[:, :k], the largest variances first (Su et al. 2021, Algorithm 1).
+    mu is the mean and Sigma the covariance (1/N) of the rows of `vectors` (N, dim), in float64. Sigma = U Lambda U^T
+    and W = (U Lambda^(-1/2))[:, :k], with the largest variances first (Su et al. 2021, Algorithm 1).
 
-    Where float32 vectors do not vary, or by rounding alone, Lambda^(-1/2) would make noise of it: such directions are
-    never kept. A network that ends in layer normalisation has one, since what is normalised sums to 0.
+    Directions in which float32 vectors do not vary, or only by rounding, are never kept, because Lambda^(-1/2) would
+    amplify the noise. A network that ends in layer normalisation has such a direction: normalised numbers sum to 0.
 
     Raises:
-        ValueError: N is not above `dim`, or not above k where that is given; or the rows vary in fewer than k
-            directions, or in none.
+        ValueError: N is not above k (`dim` if k is None), or the rows vary in fewer than k directions, or in none.
     """
     count, dim = vectors.shape
     needed = dim if k is None else k
@@ -117,7 +120,7 @@ def whiten(vectors: NDArray[Any], k: int | None) -> tuple[Matrix, Matrix, float]
         )
     mean = vectors.mean(axis=0, dtype=np.float64)
     covariance = np.zeros((dim, dim))
-    for start in range(0, count, BLOCK):  # a copy of all in float64 would take twice their memory
+    for start in range(0, count, BLOCK):  # a float64 copy of all vectors would take twice their memory
         apart = vectors[start : start + BLOCK] - mean
         covariance += apart.T @ apart / count
     variances, U = np.linalg.eigh(covariance)
