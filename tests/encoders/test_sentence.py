@@ -140,7 +140,7 @@ def test_the_first_layers_are_kept(kind: str, bert: Path, tmp_path: Path) -> Non
 
 
 def test_more_layers_than_there_are_is_an_error(bert: Path) -> None:
-    with pytest.raises(ResourceError, match="asks for 3 layers and its base has 2"):
+    with pytest.raises(ResourceError, match="asks for 3 layers, but its base has 2"):
         encoders.load(spec(layers=3), bert)
 
 
