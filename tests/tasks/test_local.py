@@ -162,8 +162,8 @@ GOOD = {"text": "fine", "label": 1}
     ("line", "words"),
     [
         ('{"text": "x"', r"test\.jsonl:2: not JSON"),
-        ("[1, 2]", r"test\.jsonl:2: a JSON object"),
-        ("null", r"test\.jsonl:2: a JSON object"),
+        ("[1, 2]", r"test\.jsonl:2: expected a JSON object"),
+        ("null", r"test\.jsonl:2: expected a JSON object"),
         ({"txt": "x", "label": 1}, r"test\.jsonl:2: .*column `text`.*has txt, label \(did you mean `txt`\?\)"),
         ({"text": "x"}, r"test\.jsonl:2: .*column `label`"),
         ({"text": 5, "label": 1}, r"test\.jsonl:2: `text` is 5, not a string"),
