@@ -309,7 +309,7 @@ def test_an_export_replaces_nothing_unless_told_to_and_encoders_only(shell: Shel
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("toy-average", "pooling first-last-mean, and a SentenceTransformer of a transformer and a pooling has cls or"),
+        ("toy-average", "pooling first-last-mean, and a SentenceTransformer can have cls or"),
         ("pooled", "pooling cls+mlp"),
         ("coded", "needs its own Python code"),
         ("toi", 'unknown encoder "toi"; did you mean toy'),
