@@ -15,13 +15,13 @@ class Progress(Protocol):
     """
 
     def start(self, name: str, index: int, count: int) -> None:
-        """Job `name` begins. It is number `index` (from 1) of `count` jobs."""
+        """Begin job `name`, which is number `index` (from 1) of `count` jobs."""
 
     def update(self, done: int, total: int, text: str = "") -> None:
-        """`done` of the current job's `total` steps are done. `text` is the latest finding, a few words."""
+        """Report that `done` of the current job's `total` steps are done. `text` is the latest finding, a few words."""
 
     def finish(self, status: str) -> None:
-        """The current job ended. `status` is `complete`, `failed` or the result in a few words."""
+        """End the current job. `status` is `complete`, `failed` or the result in a few words."""
 
     def note(self, text: str) -> None:
         """Show a message on a line of its own."""

@@ -11,7 +11,7 @@ from rbench.spec.words import Count, Pooling, Positive, Rate, ResourceKind, Shar
 
 
 class Named(Strict):
-    """Keys that every registry file has. Those in COSMETIC never enter a job's key: rewording a title is no new run."""
+    """Keys that every registry file has. Those in COSMETIC do not enter a job's key: a new title makes no new job."""
 
     COSMETIC: ClassVar[frozenset[str]] = frozenset({"title", "reference", "licence", "notes"})
 

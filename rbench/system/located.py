@@ -40,7 +40,7 @@ class Located:
         if now != self.fingerprint:
             raise JobError(
                 f"{self.where} changed after the run was planned: its fingerprint was {self.fingerprint} and is now "
-                f"{now}. To use the new content, run the command again: it plans anew."
+                f"{now}. To use the new content, run the command again: it makes a new plan."
             )
         return now
 
