@@ -28,42 +28,42 @@ FLAIR = {"WordMergeMaskedLM", "WordSwapChangeLocation", "WordSwapChangeName", "W
 """Components that download a flair model while they run."""
 
 
-class _Nothing:
+class _StubResources:
     """Stands in for resources: gives empty answers without weights, and records which resources were used."""
 
     def __init__(self) -> None:
         self.asked: set[ResourceKind] = set()
 
-    def _note(self, kind: ResourceKind, value: Any) -> Any:
+    def _record(self, kind: ResourceKind, value: Any) -> Any:
         self.asked.add(kind)
         return value
 
     @property
     def word_vectors(self) -> WordVectors:
-        vectors: WordVectors = self._note("word_vectors", WordVectors(["a", "b"], np.eye(2, dtype=np.float32)))
+        vectors: WordVectors = self._record("word_vectors", WordVectors(["a", "b"], np.eye(2, dtype=np.float32)))
         return vectors
 
     @property
     def synonyms(self) -> Any:
-        return self._note("synonyms", lambda word: [])
+        return self._record("synonyms", lambda word: [])
 
     @property
     def pos_tag(self) -> Any:
-        return self._note("pos_tagger", lambda words, place: "X")
+        return self._record("pos_tagger", lambda words, place: "X")
 
     @property
     def stopwords(self) -> Any:
-        return self._note("stopwords", frozenset())
+        return self._record("stopwords", frozenset())
 
     @property
     def sentence_encoder(self) -> Any:
-        return self._note("sentence_encoder", None)
+        return self._record("sentence_encoder", None)
 
     @property
     def masked_lm(self) -> Any:
         config = SimpleNamespace(model_type="bert", max_position_embeddings=512)
         model = SimpleNamespace(config=config, to=lambda device: None, eval=lambda: None)
-        return self._note("masked_lm", SimpleNamespace(model=model, tokenizer=SimpleNamespace(), memo=None))
+        return self._record("masked_lm", SimpleNamespace(model=model, tokenizer=SimpleNamespace(), memo=None))
 
 
 def blueprint(
@@ -74,9 +74,9 @@ def blueprint(
     Raises:
         SuiteError: a constructor refuses its parameters, or does not support an encoder as victim.
     """
-    nothing = _Nothing()
+    stub = _StubResources()
     try:
-        with binding(nothing, parameters or {}):
+        with binding(stub, parameters or {}):
             attack = recipe.build(SimpleNamespace(model=None, max_length=512))
     except Exception as error:
         raise SuiteError(f"attack {spec.name}: {recipe.__name__} cannot be built: {error}") from error
@@ -86,7 +86,7 @@ def blueprint(
             f"attack {spec.name}: {recipe.__name__} tags words with flair ({', '.join(foreign)}), and no resource of "
             "rbench provides that"
         )
-    return attack, nothing.asked
+    return attack, stub.asked
 
 
 def parts(attack: Attack) -> Iterator[Any]:

@@ -69,8 +69,8 @@ class Workers:
 
     def __init__(self, count: int, how: How) -> None:
         self.count, self.how = count, how
-        self._here = Engine(how)
-        self._others: list[_Worker] = []
+        self._engine = Engine(how)
+        self._workers: list[_Worker] = []
 
     def __enter__(self) -> Workers:
         return self
@@ -99,11 +99,11 @@ class Workers:
         """
         todo = deque(examples)
         enough = self.count > 1 and len(todo) > FEW
-        if not self._others and not (todo and (enough or cell.foreign)):
-            yield from self._here.run(cell, todo)
+        if not self._workers and not (todo and (enough or cell.foreign)):
+            yield from self._engine.run(cell, todo)
             return
         try:
-            yield from self._shared_out(cell, todo)
+            yield from self._distribute(cell, todo)
         except BaseException:
             self.close()  # the processes still work for a run that has ended
             raise
@@ -111,33 +111,33 @@ class Workers:
     @property
     def started(self) -> bool:
         """Whether worker processes are running."""
-        return bool(self._others)
+        return bool(self._workers)
 
     def backend(self, cell: Cell) -> str:
         """Return the name of the back-end that computes the victim of a cell."""
-        return self._others[0].backend if self._others else self._here.backend(cell)
+        return self._workers[0].backend if self._workers else self._engine.backend(cell)
 
     def close(self) -> None:
         """End the worker processes."""
-        for worker in self._others:
+        for worker in self._workers:
             worker.end()
-        self._others = []
+        self._workers = []
 
-    def _shared_out(self, cell: Cell, todo: deque[Example]) -> Iterator[Outcome]:
-        self._here = Engine(self.how)  # frees its victim and resources, which the processes load themselves
-        while len(self._others) < self.count:
-            self._others.append(_Worker.start(self.how, max(1, cores() // self.count)))
+    def _distribute(self, cell: Cell, todo: deque[Example]) -> Iterator[Outcome]:
+        self._engine = Engine(self.how)  # frees its victim and resources, which the processes load themselves
+        while len(self._workers) < self.count:
+            self._workers.append(_Worker.start(self.how, max(1, cores() // self.count)))
         at_once = self.how.pooled or POOLED["cpu" if self.count > 1 else self.how.device.split(":")[0]]
         pooled = max(1, min(at_once, len(todo) // (ROUNDS * self.count)))
         todo = deque(sorted(todo, key=_length, reverse=True))  # the longest first, so that processes end together
-        for worker in self._others:
+        for worker in self._workers:
             worker.file = cell.path if cell.foreign else None
             worker.send((cell, pooled))
             worker.last_sent = False
         for _ in range(pooled + (AHEAD if len(todo) > ROUNDS * self.count else 0)):
-            for worker in self._others:
+            for worker in self._workers:
                 worker.give(todo)
-        busy = {worker.connection: worker for worker in self._others}
+        busy = {worker.connection: worker for worker in self._workers}
         while busy:
             for connection in wait(list(busy)):
                 worker = busy[connection]  # type: ignore[index]
