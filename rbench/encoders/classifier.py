@@ -25,7 +25,7 @@ class EncoderClassifier(nn.Module):
     """`encoder`, then dropout, then one linear layer (`head`) to `num_labels` logits.
 
     Training changes the encoder's network and the head. A whitening or flow after pooling stays fixed, as in the
-    papers, and gradients pass through it.
+    papers, and gradients pass through it. (Training a linear map before the linear head would add nothing.)
 
     Args:
         encoder: computes the vectors; shared, not copied.

@@ -53,7 +53,7 @@ class About:
     hub_id: str | None
     """The hub model that the weights descend from; None if there is none."""
     data: TaskSpec | None
-    """The training corpus; None if rbench did not train the weights."""
+    """The registry entry of the training corpus; None if there is none."""
     record: Record | None
     """The record of the training, if there is one."""
     version: str
