@@ -152,7 +152,7 @@ def test_shared_layers_cannot_be_cut(bert: Path, tmp_path: Path) -> None:
     finally:
         del MODELS["albert"]
     assert encoders.load(spec(pooling="cls+mlp"), where).dim == 8
-    with pytest.raises(ResourceError, match="cannot tell the layers"):
+    with pytest.raises(ResourceError, match="cannot find the layers"):
         encoders.load(spec(layers=2), where)
 
 
