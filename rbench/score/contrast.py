@@ -100,7 +100,7 @@ def mean_score(scores: Sequence[Score]) -> tuple[Score, float | None]:
         ValueError: names or n differ, or there is no score.
     """
     if len({(score.name, score.n) for score in scores}) != 1:
-        raise ValueError("a mean needs scores of one name and one n")
+        raise ValueError("a mean needs scores with the same name and n")
     values = [score.value for score in scores if score.value is not None]
     if not values:
         return scores[0], None

@@ -38,7 +38,7 @@ EQUAL = 1e-6
 
 
 class Rated(Protocol):
-    """A pair of texts with its gold score as `label`, for example an example of an STS task."""
+    """A pair of texts with its gold score as `label`. Examples of STS tasks have this form."""
 
     @property
     def texts(self) -> tuple[str, ...]: ...
