@@ -1,26 +1,29 @@
-"""What can go wrong, by whose hand. What a user may cause is an `RbenchError` and reaches them as a sentence."""
+"""The exceptions of rbench. An error that a user can cause is an `RbenchError`; the user sees its message alone."""
 
 from __future__ import annotations
 
 
 class RbenchError(Exception):
-    """Base of all errors that rbench raises on purpose; the command line prints them without a traceback (exit 2)."""
+    """Base class of all errors that rbench raises on purpose.
+
+    The command line prints the message without a traceback and exits with status 2.
+    """
 
 
 class SuiteError(RbenchError):
-    """A suite, task, encoder or attack file is wrong: the message names file, line, column and the nearest names."""
+    """A suite, task, encoder or attack file is wrong. The message names file, line, column and the nearest names."""
 
 
 class PlanError(RbenchError):
-    """A suite is well formed but cannot be run, for instance because it asks for more examples than a split has."""
+    """A suite is well formed but cannot be run. For example, it asks for more examples than a split has."""
 
 
 class ResourceError(RbenchError):
-    """Data, weights or a lexical resource is missing or unusable: the message says who needs it and how to get it."""
+    """Data, weights or a lexical resource are missing or unusable. The message says who needs them and the remedy."""
 
 
 class JobError(RbenchError):
-    """A job failed while it ran; the run goes on with the jobs that do not need it (exit 1)."""
+    """A job failed while it ran. The run goes on with the jobs that do not need it and exits with status 1."""
 
 
 class StoreError(RbenchError):

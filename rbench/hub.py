@@ -1,7 +1,8 @@
-"""The Hugging Face Hub, asked politely: which commit a repository is at, and why not.
+"""Find the commit of a repository on the Hugging Face Hub, in the hub cache or by asking the hub.
 
-The one place that knows how the client fails. No torch, no datasets; the client itself is imported on first use. It
-reads `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_OFFLINE` and `HF_TOKEN` from the environment, as everywhere else.
+Only this module knows which exceptions the hub client raises. It imports neither torch nor datasets, and the client
+(huggingface_hub) on first use. The client reads `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_OFFLINE` and `HF_TOKEN` from the
+environment.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ Kind = Literal["model", "dataset"]
 
 
 class Unreachable(ResourceError):
-    """The hub does not answer, or the environment forbids asking it; only what is cached can be had."""
+    """The hub does not answer, or the environment forbids asking it. Only the hub cache can be used."""
 
 
 TIMEOUT = 5.0
-"""Seconds to wait for the hub's answer to a question about a repository."""
+"""Seconds to wait for the hub's answer."""
 
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 _unreachable: dict[str, str] = {}
-"""Endpoint to reason: a hub that did not answer once is not waited for again in this process."""
+"""Why each endpoint is unreachable, by address. A hub that did not answer is not asked again in this process."""
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What the hub client raises when network, repository or file fail it.
+    """Return the exception types that the hub client raises for a missing network, repository or file.
 
-    Its HTTP errors derive from those of the library beneath, which has been requests, httpx and httpx2: their common
-    base, under which a refused connection also falls, is found among the bases and not by name.
+    The client's HTTP errors derive from those of its HTTP library. That library has been requests, httpx and httpx2,
+    so its base exception is looked up among the base classes, not by name. A refused connection derives from it too.
     """
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
@@ -42,23 +43,23 @@ def failures() -> tuple[type[Exception], ...]:
 
 
 def endpoint() -> str:
-    """The hub's address: `HF_ENDPOINT`, or https://huggingface.co."""
+    """Return the hub's address: `HF_ENDPOINT`, or https://huggingface.co."""
     from huggingface_hub import constants
 
     return str(constants.ENDPOINT)
 
 
 def offline() -> bool:
-    """Whether the environment forbids asking the hub (`HF_HUB_OFFLINE`)."""
+    """Return whether the environment forbids asking the hub (`HF_HUB_OFFLINE`)."""
     from huggingface_hub import constants
 
     return bool(constants.HF_HUB_OFFLINE)
 
 
 def cached(model: str, revision: str | None) -> Path | None:
-    """The snapshot folder of a model at `revision` (None: main) in the hub cache; None where there is none.
+    """Return the snapshot folder of a model at `revision` (None: main) in the hub cache, or None if there is none.
 
-    The folder's name is the commit. It has the model's config, and perhaps nothing else.
+    The folder's name is the commit. The folder holds the model's config; it may lack the weights.
     """
     from huggingface_hub import try_to_load_from_cache
 
@@ -70,9 +71,9 @@ def cached(model: str, revision: str | None) -> Path | None:
 
 
 def remember(model: str, revision: str | None, commit: str) -> None:
-    """Note in the hub cache that `revision` (None: main) is `commit`, as the client does when it downloads a branch.
+    """Write to the hub cache that `revision` (None: main) is `commit`, as the client does when it downloads a branch.
 
-    rbench downloads commits; without this note the cache could not say offline what main was.
+    rbench downloads by commit. Without this entry the cache could not tell offline which commit main is.
     """
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
@@ -86,12 +87,13 @@ def remember(model: str, revision: str | None, commit: str) -> None:
 
 
 def commit(model: str, revision: str | None) -> str:
-    """The commit (40 hex digits) that `revision` (None: main) of a model stands for.
+    """Return the commit (40 hex digits) of a model's `revision` (None: main).
 
-    The hub is asked first, for at most `TIMEOUT` seconds, then the cache; a full commit in the cache needs no hub.
+    The hub is asked first, for at most `TIMEOUT` seconds, then the cache. If `revision` is itself a commit in the
+    cache, the hub is not asked.
 
     Raises:
-        ResourceError: as `ask`, where the cache does not know it either.
+        ResourceError: the hub has no such model or revision, or cannot be reached while the cache lacks it.
     """
     if revision is not None and COMMIT.fullmatch(revision) and cached(model, revision):
         return revision
@@ -105,11 +107,12 @@ def commit(model: str, revision: str | None) -> str:
 
 
 def ask(repo: str, kind: Kind, revision: str | None) -> str:
-    """The commit that the hub says `revision` (None: main) of a model or data set stands for.
+    """Ask the hub for the commit of `revision` (None: main) of a model or data set.
 
     Raises:
-        ResourceError: it has no such repository or revision, or (`Unreachable`) could not be asked. The message is the
-            reason, for the caller to put beside the remedy.
+        Unreachable: the hub cannot be asked.
+        ResourceError: the hub has no such repository or revision. The message gives the reason; the caller adds the
+            remedy.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
@@ -125,7 +128,7 @@ def ask(repo: str, kind: Kind, revision: str | None) -> str:
         sha = info(repo, revision=revision, timeout=TIMEOUT).sha
     except GatedRepoError as error:
         raise ResourceError(
-            f"{where} wants you to accept the terms of {repo} and to log in (`hf auth login`)"
+            f"{where} requires that you accept the terms of {repo} and log in (`hf auth login`)"
         ) from error
     except RevisionNotFoundError as error:
         raise ResourceError(f"{where} has {repo}, but no revision {revision!r} of it") from error
@@ -137,7 +140,7 @@ def ask(repo: str, kind: Kind, revision: str | None) -> str:
         _unreachable[where] = f"{where} cannot be reached ({_cause(error)})"
         raise Unreachable(_unreachable[where]) from error
     if not sha:
-        raise ResourceError(f"{where} did not say at which commit {repo} is")
+        raise ResourceError(f"{where} did not say which commit {repo} has")
     return str(sha)
 
 
@@ -146,7 +149,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason: `Name or service not known` says more than three wrappers around it."""
+    """Return the message of the innermost exception, which names the reason (`Name or service not known`)."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     text = _first_line(error) if isinstance(error, Exception) else type(error).__name__

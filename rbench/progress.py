@@ -1,6 +1,6 @@
-"""What a run tells whoever watches it: which job is under way, how far it is, what it found.
+"""The interface through which a run reports its progress: the current job, the steps done, and findings.
 
-The stages speak to this protocol and know nothing of terminals; the command line implements it (rbench/cli/bars.py).
+Stages call this protocol and know nothing of terminals. The command line implements it (rbench/cli/bars.py).
 """
 
 from __future__ import annotations
@@ -9,23 +9,26 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Called from the run's own thread, in the order start, update ..., finish for each job; notes come at any time."""
+    """Receives the progress of a run, in the thread of the run.
+
+    For each job the calls are `start`, then any number of `update`, then `finish`. `note` may come at any time.
+    """
 
     def start(self, name: str, index: int, count: int) -> None:
-        """Job `name` begins, the `index`-th (from 1) of `count`."""
+        """Begin job `name`, which is number `index` (from 1) of `count` jobs."""
 
     def update(self, done: int, total: int, text: str = "") -> None:
-        """`done` of the current job's `total` steps are done; `text` is its latest finding, a few words."""
+        """Report that `done` of the current job's `total` steps are done. `text` is the latest finding, a few words."""
 
     def finish(self, status: str) -> None:
-        """The current job ended: `complete`, `failed` or a few words of its result."""
+        """End the current job. `status` is `complete`, `failed` or the result in a few words."""
 
     def note(self, text: str) -> None:
-        """Something worth a line of its own."""
+        """Show a message on a line of its own."""
 
 
 class Silent:
-    """A Progress that says nothing."""
+    """A `Progress` that shows nothing."""
 
     def start(self, name: str, index: int, count: int) -> None:
         pass

@@ -1,9 +1,9 @@
-"""Attacks: TextAttack's recipes over our resources, and attacks of our own, against one victim.
+"""Run attacks against a victim: TextAttack's recipes with rbench's resources, and attacks that are Python files.
 
-`check` validates a spec before anything is trained; `Workers` runs a `Cell` (one attack on one victim) over examples.
-Below that, `build` makes a `textattack.Attack`, `run` attacks examples with it, `Victim` is the classifier as attacks
-see it. This package is the only importer of textattack, and importing it prepares that import (`_textattack`), so every
-module in here may import textattack plainly.
+`check` validates an attack's spec before anything is trained. `Workers` runs a `Cell` (one attack on one victim) on
+examples. Below these, `build` makes a `textattack.Attack`, `run` attacks examples with it, and `Victim` wraps the
+classifier for TextAttack. Only this package imports textattack. Importing the package first prepares that import
+(`_textattack`), so its modules may import textattack directly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds TextAttack's own recipes over our resources: inside `binding`, a recipe's constructors get them from us."""
+"""Make TextAttack's recipes use rbench's resources: a recipe built inside `binding` gets them in its constructors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rbench.errors import ResourceError
 
 VERSION = 1
 USES = ("attack.components", "attack.lean")
-"""Asking a masked LM is used by those recipes alone that need one."""
+"""attack.masked_lm is not listed, because only recipes with a masked LM use it."""
 
 SUBSTITUTES: tuple[type, ...] = (
     components.WordSwapWordNet,
@@ -36,17 +36,23 @@ SUBSTITUTES: tuple[type, ...] = (
     GreedyWordSwapWIR,
     WordSwapMaskedLM,
 )
-"""Each is a subclass of TextAttack's class of the same name and takes its place."""
+"""Each is a subclass of TextAttack's class of the same name, and replaces it inside `binding`."""
 
 _lock = threading.Lock()
 
 
 @contextmanager
 def binding(resources: Any, parameters: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-    """Inside, recipes built by TextAttack use `resources`, and constructors get `parameters` (component to arguments).
+    """Build recipes inside this block: they use `resources`, and their components get `parameters`.
 
-    Nothing is downloaded: what a recipe wants to fetch and no resource stands behind raises ResourceError. TextAttack's
-    modules are as before afterwards; one thread at a time gets in.
+    TextAttack's modules are patched inside the block and restored after it. One thread at a time can be inside.
+
+    Args:
+        resources: the resources of a profile, or an object with the same attributes.
+        parameters: constructor arguments by name of the component; they override those of the recipe.
+
+    Raises:
+        ResourceError: a recipe tries to download something that no resource provides. Nothing is downloaded.
     """
     with _lock, ExitStack() as stack:
         token = current.set(resources)
@@ -61,12 +67,12 @@ def binding(resources: Any, parameters: Mapping[str, Mapping[str, Any]]) -> Iter
 
 
 def recipe_modules() -> list[Any]:
-    """The modules that define TextAttack's recipes."""
+    """Return the modules that define TextAttack's recipes."""
     return [module for name, module in sorted(sys.modules.items()) if name.startswith("textattack.attack_recipes.")]
 
 
 def component_classes() -> dict[str, type]:
-    """Every class that some recipe names, by name; ours inside a `binding`."""
+    """Return every class that a recipe module names, by name. Inside `binding` these are rbench's subclasses."""
     return {v.__name__: v for module in recipe_modules() for v in vars(module).values() if isinstance(v, type)}
 
 
@@ -96,11 +102,11 @@ def _upstream(cls: type) -> type:
 
 def _refused(*wanted: Any, **options: Any) -> NoReturn:
     what = next((w for w in wanted if isinstance(w, str)), "something")
-    raise ResourceError(f"the recipe wants to fetch {what!r}, and no resource of rbench stands behind that")
+    raise ResourceError(f"the recipe tries to download {what!r}, and no resource of rbench provides it")
 
 
 def _overriding(cls: Any, arguments: Mapping[str, Any]) -> Callable[..., None]:
-    """The constructor of `cls`, with `arguments` winning over those that the recipe passes."""
+    """Return a constructor for `cls` in which `arguments` override those that the recipe passes."""
     original = cls.__init__
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     names = [p.name for p in inspect.signature(original).parameters.values() if p.kind in kinds][1:]

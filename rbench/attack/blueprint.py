@@ -1,4 +1,4 @@
-"""A recipe built over resources that are not there: its components, their parameters, and what it would ask for."""
+"""Build a recipe without resources, to find its components, their parameters and the resources that it needs."""
 
 from __future__ import annotations
 
@@ -22,61 +22,61 @@ VERSION = 1
 USES = ("attack.binding",)
 
 OURS = {"embedding", "masked_language_model", "tokenizer", "model_name", "model_wrapper", "query_budget"}
-"""Constructor arguments that rbench sets itself."""
+"""Constructor arguments that rbench sets, and a suite cannot."""
 
 FLAIR = {"WordMergeMaskedLM", "WordSwapChangeLocation", "WordSwapChangeName", "WordSwapInflections"}
-"""Components that fetch a flair model while they run."""
+"""Components that download a flair model while they run."""
 
 
-class _Nothing:
-    """Stands where resources stand, answers like them without weights, and notes who was asked for."""
+class _StubResources:
+    """Stands in for resources: gives empty answers without weights, and records which resources were used."""
 
     def __init__(self) -> None:
         self.asked: set[ResourceKind] = set()
 
-    def _note(self, kind: ResourceKind, value: Any) -> Any:
+    def _record(self, kind: ResourceKind, value: Any) -> Any:
         self.asked.add(kind)
         return value
 
     @property
     def word_vectors(self) -> WordVectors:
-        vectors: WordVectors = self._note("word_vectors", WordVectors(["a", "b"], np.eye(2, dtype=np.float32)))
+        vectors: WordVectors = self._record("word_vectors", WordVectors(["a", "b"], np.eye(2, dtype=np.float32)))
         return vectors
 
     @property
     def synonyms(self) -> Any:
-        return self._note("synonyms", lambda word: [])
+        return self._record("synonyms", lambda word: [])
 
     @property
     def pos_tag(self) -> Any:
-        return self._note("pos_tagger", lambda words, place: "X")
+        return self._record("pos_tagger", lambda words, place: "X")
 
     @property
     def stopwords(self) -> Any:
-        return self._note("stopwords", frozenset())
+        return self._record("stopwords", frozenset())
 
     @property
     def sentence_encoder(self) -> Any:
-        return self._note("sentence_encoder", None)
+        return self._record("sentence_encoder", None)
 
     @property
     def masked_lm(self) -> Any:
         config = SimpleNamespace(model_type="bert", max_position_embeddings=512)
         model = SimpleNamespace(config=config, to=lambda device: None, eval=lambda: None)
-        return self._note("masked_lm", SimpleNamespace(model=model, tokenizer=SimpleNamespace(), memo=None))
+        return self._record("masked_lm", SimpleNamespace(model=model, tokenizer=SimpleNamespace(), memo=None))
 
 
 def blueprint(
     spec: AttackSpec, recipe: Any, parameters: dict[str, dict[str, Any]] | None = None
 ) -> tuple[Attack, set[ResourceKind]]:
-    """The recipe's attack without victim and weights, and the resources that it asks for.
+    """Build the recipe's attack without victim and weights. Return it with the resources that it needs.
 
     Raises:
-        SuiteError: its constructors refuse (the parameters, or to work with an encoder as victim at all).
+        SuiteError: a constructor refuses its parameters, or does not support an encoder as victim.
     """
-    nothing = _Nothing()
+    stub = _StubResources()
     try:
-        with binding(nothing, parameters or {}):
+        with binding(stub, parameters or {}):
             attack = recipe.build(SimpleNamespace(model=None, max_length=512))
     except Exception as error:
         raise SuiteError(f"attack {spec.name}: {recipe.__name__} cannot be built: {error}") from error
@@ -84,13 +84,13 @@ def blueprint(
     if foreign:
         raise SuiteError(
             f"attack {spec.name}: {recipe.__name__} tags words with flair ({', '.join(foreign)}), and no resource of "
-            "rbench stands behind that"
+            "rbench provides that"
         )
-    return attack, nothing.asked
+    return attack, stub.asked
 
 
 def parts(attack: Attack) -> Iterator[Any]:
-    """All components of an attack; a composite transformation's members beside itself."""
+    """Yield all components of an attack. For a composite transformation, also its members."""
     yield attack.search_method
     yield attack.goal_function
     yield from attack.pre_transformation_constraints
@@ -101,10 +101,10 @@ def parts(attack: Attack) -> Iterator[Any]:
 
 
 def arguments(attack: Attack, spec: AttackSpec) -> dict[str, dict[str, Any]]:
-    """`spec.parameters` by component, each checked against the published value in `attack`.
+    """Group `spec.parameters` by component, and check each value against the recipe's own value in `attack`.
 
     Raises:
-        SuiteError: no such component, no such parameter of it, or a value of another type or out of range.
+        SuiteError: an unknown component or parameter, or a value of another type or out of range.
     """
     components: dict[str, Any] = {type(part).__name__: part for part in parts(attack)}
     grouped: dict[str, dict[str, Any]] = {}
@@ -125,7 +125,7 @@ def _form(dot: str) -> str:
 
 
 def _constructor(cls: type) -> dict[str, Any]:
-    """Parameters of a constructor with their defaults; through **kwargs also those of its base classes."""
+    """Return a constructor's parameters with their defaults; with **kwargs, also those of its base classes."""
     found: dict[str, Any] = {}
     for base in cls.__mro__:
         init = vars(base).get("__init__")
@@ -141,7 +141,7 @@ def _constructor(cls: type) -> dict[str, Any]:
 
 
 def _typed(spec: AttackSpec, key: str, value: Any, published: Any, default: Any) -> None:
-    """Refuse a value that cannot mean what the published one means."""
+    """Raise SuiteError for a value whose type or range does not match the published one."""
     if value is None and default is None:
         return
     sample = published if not (isinstance(published, float) and math.isinf(published)) else 1

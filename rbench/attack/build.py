@@ -1,4 +1,4 @@
-"""An attack spec into a `textattack.Attack`, and the check that it can become one before anything is trained."""
+"""Build a `textattack.Attack` from a spec, and check before anything is trained that it can be built."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from rbench.spec import AttackSpec, ResourceKind, TaskSpec
 
 VERSION = 1
 USES = ("attack.constraints", "attack.lean")
-"""What recipes are given is used by recipes alone."""
+"""attack.binding and attack.blueprint are not listed, because only recipes use them."""
 
 
 def check(spec: AttackSpec) -> None:
     """Validate recipe, parameters and declared needs of an attack, without resources, victim or weights.
 
-    Options of an attack that is a Python file are validated where it is loaded.
+    The options of an attack that is a Python file are validated when the file is loaded.
 
     Raises:
         SuiteError: an unknown recipe, component or parameter (with the nearest names), a value of the wrong type or out
-            of range, a recipe whose goal is not misclassification, or a resource that the spec forgot in `needs`.
+            of range, a recipe whose goal is not misclassification, or a resource that is missing from `needs`.
     """
     if spec.recipe is None:
         return
@@ -47,9 +47,12 @@ def check(spec: AttackSpec) -> None:
 
 
 def needs(spec: AttackSpec) -> tuple[ResourceKind, ...]:
-    """The resources that an attack asks for: found by building a recipe over nothing; what a Python file declares.
+    """Return the resources that an attack needs.
 
-    Raises as `check`.
+    For a recipe they are found by building it without resources; an attack that is a Python file declares them.
+
+    Raises:
+        SuiteError: as `check`.
     """
     if spec.recipe is None:
         return spec.needs
@@ -58,14 +61,14 @@ def needs(spec: AttackSpec) -> tuple[ResourceKind, ...]:
     goal = published.goal_function
     if not isinstance(goal, ClassificationGoalFunction) or isinstance(goal, InputReduction) or goal.maximizable:
         raise SuiteError(
-            f"attack {spec.name}: the goal of {spec.recipe} is {type(goal).__name__}, not that a classifier errs"
+            f"attack {spec.name}: the goal of {spec.recipe} is {type(goal).__name__}, not misclassification"
         )
     _, asked = blueprint(spec, recipe, arguments(published, spec))
     return tuple(sorted(asked))
 
 
 def recipe_class(spec: AttackSpec) -> Any:
-    """The class in textattack.attack_recipes. Raises SuiteError, with the nearest names, where there is none."""
+    """Return the recipe's class. Raises SuiteError, with the nearest names, if textattack.attack_recipes has none."""
     recipes = {
         name: value
         for name, value in vars(textattack.attack_recipes).items()
@@ -85,16 +88,16 @@ def build(
     path: Path | None = None,
     digest: str | None = None,
 ) -> Attack:
-    """The attack of `spec` on `victim` (a `Victim`) over `resources`, for examples of `task`.
+    """Build the attack of `spec` on `victim` (a `Victim`) with `resources`, for examples of `task`.
 
     Args:
-        path: the Python file behind an attack that is no recipe.
-        digest: sha256 of the source that it must have; None: whatever it has.
+        path: the Python file of the attack; None for a recipe.
+        digest: sha256 that the file's source must have; None: it is not checked.
 
     Raises:
         SuiteError: as `check`, or `protect` names a column that the task does not have.
-        ResourceError: a resource is missing, or the recipe wants one that rbench does not know.
-        JobError: the file's source is not the one of this `digest`.
+        ResourceError: a resource is missing, or the recipe needs one that rbench does not provide.
+        JobError: the file's source does not have this `digest`.
     """
     use_device(resources.device)
     if spec.recipe is None:
@@ -114,14 +117,14 @@ def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:
     recipe = recipe_class(spec)
     published, asked = blueprint(spec, recipe)
     parameters = arguments(published, spec)
-    resources.load(sorted(asked))  # inside the binding, models cannot be read
+    resources.load(sorted(asked))  # before the binding, which refuses `from_pretrained`
     with binding(resources, parameters):
         return recipe.build(victim)
 
 
 def _opened(spec: AttackSpec, path: Path | None, digest: str | None) -> ModuleType:
     if path is None:
-        raise SuiteError(f"attack {spec.name}: it names no `recipe`, and no Python file stands behind it")
+        raise SuiteError(f"attack {spec.name}: it names no `recipe`, and it has no Python file")
     return load_module(path) if digest is None else open_source(path, digest)
 
 

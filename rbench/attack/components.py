@@ -1,8 +1,8 @@
-"""TextAttack's components that need a resource, as subclasses of the same names that take it from ours.
+"""Subclasses of TextAttack's components that take words, tags and vectors from rbench's resources.
 
-Semantics are upstream's, line by line; what differs is where words, tags and vectors come from, and that nothing is
-computed twice: sentence vectors and tags are remembered by text for as long as the resources live, texts too short for
-the similarity window are never encoded. The resources are those of the `binding` in which a component is built.
+Each has the name of its TextAttack class and the same semantics. Two things differ. Words, tags and vectors come from
+the resources of the `binding` in which a component is built. And nothing is computed twice: sentence vectors and tags
+are remembered by text as long as the resources live, and texts too short for the similarity window are not encoded.
 """
 
 from __future__ import annotations
@@ -29,30 +29,34 @@ from rbench.errors import ResourceError
 
 VERSION = 1
 USES = ()
-"""Word vectors are used by those attacks alone that need them."""
+"""encoders.vectors is not listed, because only attacks with word vectors use it."""
 
 current: ContextVar[Any] = ContextVar("current")
-"""The resources that components built now are bound to."""
+"""The resources for components that are built now; set by `binding`."""
 
 
 # ------------------------------------------------------------------------------------------------------- word vectors
 
 
 class Embedding(WordEmbedding):  # type: ignore[misc]
-    """Our word vectors in the place of TextAttack's counter-fitted ones."""
+    """The resource's word vectors, in place of TextAttack's counter-fitted ones."""
 
     def __init__(self, vectors: WordVectors) -> None:
         super().__init__(vectors.matrix, vectors.index, vectors.words)
         self._vectors, self._rows = vectors, torch.from_numpy(vectors.matrix)
 
     def nearest_neighbours(self, index: int | str, topn: int) -> list[int]:
-        """Nearest first; upstream's cache forgets `topn`, so that its second question may get the first's answer."""
+        """Return the indices of the `topn` nearest words, nearest first.
+
+        TextAttack's own cache ignores `topn`, so that a second call may get the result of another `topn`. This method
+        does not.
+        """
         place = self._vectors.index[index] if isinstance(index, str) else int(index)
         neighbours: list[int] = self._vectors.nearest_ids(place, topn).tolist()
         return neighbours
 
     def get_cos_sim(self, a: int | str, b: int | str) -> float:
-        """Cosine of two words, computed as upstream does and kept."""
+        """Return the cosine of two words, computed as TextAttack does, and remember it."""
         first, second = sorted(self._vectors.index[w] if isinstance(w, str) else int(w) for w in (a, b))
         known = self._cos_sim_mat[first].get(second)
         if known is None:
@@ -65,7 +69,7 @@ _embeddings: weakref.WeakKeyDictionary[WordVectors, Embedding] = weakref.WeakKey
 
 
 def embedding() -> Embedding:
-    """The bound word vectors, one object for all components that share them."""
+    """Return the bound word vectors. Components with the same vectors share one object."""
     vectors = current.get().word_vectors
     if vectors not in _embeddings:
         _embeddings[vectors] = Embedding(vectors)
@@ -76,11 +80,11 @@ def embedding() -> Embedding:
 
 
 class WordSwapWordNet(_WordSwapWordNet):  # type: ignore[misc]
-    """Synonyms from the bound resource: one-word ones, as upstream."""
+    """Takes synonyms of one word from the bound resource, as TextAttack does from WordNet."""
 
     def __init__(self, language: str = "eng") -> None:
         if language != "eng":
-            raise ResourceError(f"WordSwapWordNet: synonyms are English here, and the recipe asks for {language!r}")
+            raise ResourceError(f"WordSwapWordNet: rbench has English synonyms, and the recipe asks for {language!r}")
         self.language, self._synonyms = language, current.get().synonyms
         self._known: dict[str, list[str]] = {}
 
@@ -91,10 +95,10 @@ class WordSwapWordNet(_WordSwapWordNet):  # type: ignore[misc]
 
 
 class WordSwapHomoglyphSwap(_WordSwapHomoglyphSwap):  # type: ignore[misc]
-    """Upstream's swap, also where TextAttack was installed from its wheel.
+    """TextAttack's swap, which also works if TextAttack was installed from its wheel.
 
-    The constructor ends by reading `shared/intentional_homoglyphs.txt`, which the wheel of 0.3.11 leaves out. Only the
-    differential-evolution search of BadCharacters reads that table; word swaps use another.
+    The constructor reads `shared/intentional_homoglyphs.txt` last, and the wheel of 0.3.11 lacks that file. Only the
+    differential-evolution search of BadCharacters needs it; word swaps use another table.
     """
 
     def __init__(self, random_one: bool = False, **kwargs: Any) -> None:
@@ -105,16 +109,16 @@ class WordSwapHomoglyphSwap(_WordSwapHomoglyphSwap):  # type: ignore[misc]
 
 
 class StopwordModification(_StopwordModification):  # type: ignore[misc]
-    """The bound stop words, where the recipe brings none of its own."""
+    """Uses the bound stop words, unless the recipe brings its own."""
 
     def __init__(self, stopwords: Sequence[str] | None = None, language: str = "english") -> None:
         if stopwords is None and language != "english":
-            raise ResourceError(f"StopwordModification: stop words are English here, not {language!r}")
+            raise ResourceError(f"StopwordModification: rbench has English stop words, not {language!r}")
         super().__init__(stopwords=current.get().stopwords if stopwords is None else stopwords)
 
 
 class PartOfSpeech(_PartOfSpeech):  # type: ignore[misc]
-    """Tags from the bound tagger, remembered over examples."""
+    """Takes tags from the bound tagger, which remembers them from example to example."""
 
     def __init__(
         self,
@@ -127,17 +131,17 @@ class PartOfSpeech(_PartOfSpeech):  # type: ignore[misc]
     ) -> None:
         if (tagger_type, tagset, language_nltk) != ("nltk", "universal", "eng"):
             raise ResourceError(
-                "PartOfSpeech: the tagger is the resource pos_tagger, with the universal tag set; the recipe asks for "
+                "PartOfSpeech: rbench tags with the resource pos_tagger and the universal tag set; the recipe asks for "
                 f"{tagger_type}, {tagset}, {language_nltk}"
             )
         super().__init__(allow_verb_noun_swap=allow_verb_noun_swap, compare_against_original=compare_against_original)
         self._pos_tag = current.get().pos_tag
 
     def clear_cache(self) -> None:
-        """Nothing: the resource remembers tags, and they do not depend on the example."""
+        """Do nothing: the resource keeps the tags, and they do not depend on the example."""
 
     def _check_constraint(self, transformed_text: Any, reference_text: Any) -> bool:
-        # Chinese characters are segmented anew with what stands for a word: it may be none of the words any more.
+        # Chinese text is segmented again after a replacement, so the modified index may no longer be a word.
         modified = transformed_text.attack_attrs["newly_modified_indices"]
         if any(i >= min(transformed_text.num_words, reference_text.num_words) for i in modified):
             return False
@@ -145,7 +149,7 @@ class PartOfSpeech(_PartOfSpeech):  # type: ignore[misc]
 
     def _get_pos(self, before_ctx: list[str], word: str, after_ctx: list[str]) -> str:
         words = [*before_ctx, word, *after_ctx]
-        tag: str = self._pos_tag(words, words.index(word))  # upstream: the first occurrence in the window
+        tag: str = self._pos_tag(words, words.index(word))  # the first occurrence in the window, as TextAttack
         return tag
 
 
@@ -153,10 +157,10 @@ class PartOfSpeech(_PartOfSpeech):  # type: ignore[misc]
 
 
 class _BoundSimilarity(_SentenceEncoder):  # type: ignore[misc]
-    """The bound sentence encoder with upstream's windows, metrics and thresholds."""
+    """Compares texts by the bound sentence encoder, with TextAttack's windows, metrics and thresholds."""
 
     def encode(self, sentences: Sequence[str]) -> torch.Tensor:
-        """Vectors (n, dim), remembered by text."""
+        """Return vectors (n, dim). The resource remembers them by text."""
         vectors: torch.Tensor = self._sentences.vectors(sentences)
         return vectors
 
@@ -191,7 +195,7 @@ class _BoundSimilarity(_SentenceEncoder):  # type: ignore[misc]
 
 
 class UniversalSentenceEncoder(_BoundSimilarity, _USE):  # type: ignore[misc]
-    """The bound sentence encoder behind upstream's USE constraint."""
+    """TextAttack's USE constraint with the bound sentence encoder."""
 
     def __init__(self, threshold: float = 0.8, large: bool = False, metric: str = "angular", **kwargs: Any) -> None:
         _SentenceEncoder.__init__(self, threshold=threshold, metric=metric, **kwargs)
@@ -199,7 +203,7 @@ class UniversalSentenceEncoder(_BoundSimilarity, _USE):  # type: ignore[misc]
 
 
 class MultilingualUniversalSentenceEncoder(_BoundSimilarity, _MultilingualUSE):  # type: ignore[misc]
-    """The bound sentence encoder behind upstream's multilingual USE constraint."""
+    """TextAttack's multilingual USE constraint with the bound sentence encoder."""
 
     def __init__(self, threshold: float = 0.8, large: bool = False, metric: str = "angular", **kwargs: Any) -> None:
         _SentenceEncoder.__init__(self, threshold=threshold, metric=metric, **kwargs)
@@ -207,7 +211,7 @@ class MultilingualUniversalSentenceEncoder(_BoundSimilarity, _MultilingualUSE): 
 
 
 class SBERT(_BoundSimilarity, _SBERT):  # type: ignore[misc]
-    """The bound sentence encoder behind upstream's SBERT constraint; the model's name in the recipe does not count."""
+    """TextAttack's SBERT constraint with the bound sentence encoder. The recipe's model name is ignored."""
 
     def __init__(self, threshold: float = 0.7, metric: str = "cosine", model_name: str = "", **kwargs: Any) -> None:
         _SentenceEncoder.__init__(self, threshold=threshold, metric=metric, **kwargs)

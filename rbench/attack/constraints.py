@@ -1,4 +1,4 @@
-"""Constraints that a suite may lay on any attack: columns that stay as they are, and how many words may change."""
+"""Constraints that a suite can add to any attack: protected columns, and a maximum number of changed words."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ VERSION = 1
 
 
 def words_changed(text: Any) -> int:
-    """How many words of the original text have been changed or deleted on the way to `text` (an AttackedText).
+    """Return how many words of the original were changed or deleted to make `text` (an AttackedText).
 
-    A word that was split in two counts once: unlike a comparison word by word, this survives TextBugger's spaces.
+    A word that was split in two counts once. So the number is right after TextBugger's inserted spaces, where comparing
+    the texts word by word would be wrong.
     """
     modified = text.attack_attrs["modified_indices"]
     return sum(int(i) == -1 or int(i) in modified for i in text.attack_attrs["original_index_map"])
 
 
 class MaxWordsChanged(Constraint):  # type: ignore[misc]
-    """Refuses texts in which more than `max_words` words of the original were changed."""
+    """Refuses texts in which more than `max_words` words of the original are changed."""
 
     def __init__(self, max_words: int) -> None:
         super().__init__(compare_against_original=True)
@@ -42,7 +43,10 @@ class MaxWordsChanged(Constraint):  # type: ignore[misc]
 
 
 class EnoughWordsChanged(PreTransformationConstraint):  # type: ignore[misc]
-    """Leaves only words that were changed already once `max_words` were: candidates that would be refused anyway."""
+    """Once `max_words` words are changed, allows changes to these words only.
+
+    `MaxWordsChanged` would refuse all other candidates, so they are not made.
+    """
 
     def __init__(self, max_words: int) -> None:
         self.max_words = max_words
@@ -58,10 +62,10 @@ class EnoughWordsChanged(PreTransformationConstraint):  # type: ignore[misc]
 
 
 class EnoughWordsPerturbed(PreTransformationConstraint):  # type: ignore[misc]
-    """Leaves only words that differ from the original already once as many do as `limit` allows.
+    """Once as many words differ from the original as `limit` allows, allows changes to these words only.
 
-    For swaps of one word for another: any other candidate would be refused by `limit`, TextAttack's MaxWordsPerturbed
-    (BERT-Attack's 40%), so the masked LM need not be asked for it.
+    `limit` is TextAttack's MaxWordsPerturbed (40% in BERT-Attack). It would refuse all other candidates, so the masked
+    LM is not asked for them. This holds for transformations that replace one word by one word.
     """
 
     def __init__(self, limit: MaxWordsPerturbed) -> None:
@@ -84,14 +88,14 @@ class EnoughWordsPerturbed(PreTransformationConstraint):  # type: ignore[misc]
 
 
 def foreseen(attack: Attack) -> list[PreTransformationConstraint]:
-    """What may be left out of an attack's transformation because its constraints are known to refuse it."""
+    """Return constraints that keep an attack from making candidates that its own constraints would refuse."""
     if not isinstance(attack.transformation, WordSwapMaskedLM):
         return []
     return [EnoughWordsPerturbed(c) for c in attack.constraints if type(c) is MaxWordsPerturbed]
 
 
 def protected_columns(spec: AttackSpec, task: TaskSpec) -> tuple[str, ...]:
-    """The columns of `task` that `spec` leaves alone.
+    """Return the columns of `task` that the attack must not change.
 
     Raises:
         SuiteError: the attack protects a column that the task does not have.
@@ -101,14 +105,14 @@ def protected_columns(spec: AttackSpec, task: TaskSpec) -> tuple[str, ...]:
         if column not in task.columns:
             hint = f"; did you mean {' or '.join(close)}?" if (close := nearest(column, task.columns)) else ""
             raise SuiteError(
-                f"attack {spec.name} protects the column {column!r} of {task.kind} tasks, and {task.name} has the "
+                f"attack {spec.name} protects the column {column!r} of {task.kind} tasks, but {task.name} has the "
                 f"columns {', '.join(task.columns)}{hint}"
             )
     return tuple(columns)
 
 
 def suite_constraints(spec: AttackSpec, task: TaskSpec) -> list[Constraint | PreTransformationConstraint]:
-    """What `protect` and `max_words` of a spec add to an attack."""
+    """Return the constraints for `protect` and `max_words` of a spec."""
     added: list[Constraint | PreTransformationConstraint] = []
     columns = protected_columns(spec, task)
     if columns:

@@ -1,4 +1,4 @@
-"""One cell of an attack table (encoder, task, attack, seed), run in this process: many examples at once."""
+"""Run one cell of an attack table (encoder, task, attack, seed) in this process, with several examples at once."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from rbench.system.located import Located, Watch
 from rbench.tasks import Example
 
 POOLED = {"cpu": 4, "cuda": 64}
-"""Examples under way at once in a process: enough to fill batches."""
+"""Examples that a process attacks at once, by device: enough to fill batches."""
 
 
 @dataclass(frozen=True)
 class How:
-    """How attacks are computed. None of it changes an outcome."""
+    """How attacks are computed. These settings do not change outcomes."""
 
     device: str = "cpu"
     backend: str = "auto"
     """One of `rbench.inference.BACKENDS`, or "auto"."""
     pooled: int | None = None
-    """Examples under way at once in a process; None: what fits the device."""
+    """Examples that a process attacks at once; None: the number in POOLED for the device."""
     backends_file: Path | None = None
-    """Remembers which back-end "auto" found fastest on this machine."""
+    """File that stores which back-end "auto" found to be the fastest on this machine."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """All that one attack on one victim takes, so that any process can run it."""
+    """Everything that a process needs to run one attack on one victim."""
 
     spec: AttackSpec
     path: Path | None
-    """The Python file behind an attack that is no recipe."""
+    """The attack's Python file; None for a recipe."""
     task: TaskSpec
     seed: int
     victim: Located
-    """A folder that `EncoderClassifier.save` wrote."""
+    """The victim's folder, written by `EncoderClassifier.save`."""
     name: str
     """The victim's name, for messages."""
     resources: ResourceProfile
     places: tuple[tuple[ResourceKind, Located], ...] = ()
-    """Where they lie; the attack is refused others."""
+    """Where planning found the resources. The attack can use no others."""
     digest: str | None = None
-    """sha256 of the Python file's source as it was when the run was planned."""
+    """sha256 of the Python file's source at planning time; None for a recipe."""
     foreign: bool = False
-    """Whether the file is a user's, and not one of rbench's own."""
+    """Whether the Python file belongs to the user, not to rbench."""
 
 
 class Engine:
-    """Runs cells, keeping the last victim and resources, with all that they remember, for the next cell."""
+    """Runs cells, and keeps the last victim and resources with their caches for the next cell."""
 
     def __init__(self, how: How) -> None:
         self.how = how
@@ -65,12 +65,15 @@ class Engine:
         backends.remember_in(how.backends_file)
 
     def run(self, cell: Cell, examples: Iterable[Example], pooled: int | None = None) -> Iterator[Outcome]:
-        """One outcome an example, in the order in which they end; each example is taken when there is room for it.
+        """Yield one outcome for each example, in the order in which they end.
 
-        `pooled` examples are under way at once; None: as many as `How` says.
+        Args:
+            examples: the next is taken when an attack on another has ended.
+            pooled: number of examples attacked at once; None: as `How` says.
 
         Raises:
-            JobError: the victim or a resource is no longer what was planned. All outcomes so far were made of that.
+            JobError: the victim or a resource changed after planning. The outcomes yielded before are of the planned
+                ones.
         """
         (victim, watch), resources = self._victim(cell), self._resources(cell)
         pooled = pooled or self.how.pooled or POOLED[self.how.device.split(":")[0]]
@@ -89,7 +92,7 @@ class Engine:
             yield outcome
 
     def backend(self, cell: Cell) -> str:
-        """What computes the victim of a cell."""
+        """Return the name of the back-end that computes the victim of a cell."""
         name: str = self._victim(cell)[0].network.backend
         return name
 
@@ -125,13 +128,13 @@ class Engine:
     def _keep(self, slot: str, key: Any, make: Callable[[], Any]) -> Any:
         held = self._held.get(slot)
         if held is None or held[0] != key:
-            self._held.pop(slot, None)  # first, so that two victims are never in memory
+            self._held.pop(slot, None)  # before `make`, so that memory never holds two victims
             held = self._held[slot] = (key, make())
         return held[1]
 
 
 def oracle(task: TaskSpec) -> Oracle | None:
-    """Reads the true label of a text of the embedded world; None for tasks of the real one."""
+    """Return the function that gives the true label of a text of the embedded world; None for other tasks."""
     if task.generator is None:
         return None
     from rbench import mini

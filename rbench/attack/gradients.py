@@ -1,4 +1,4 @@
-"""Gradients of a victim's log-odds at its token embeddings, many texts in one forward and one backward pass."""
+"""Compute gradients of a victim's log-odds at its token embeddings, for many texts in one batch."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ from rbench.inference import Row
 
 
 class Labelled(NamedTuple):
-    """A text as its token ids, and the label against which the odds are taken."""
+    """A text as token ids, and the label y of its log-odds."""
 
     row: Row
     label: int
 
 
 class Slope(NamedTuple):
-    """What one forward and one backward pass say of a text."""
+    """The result of one forward and one backward pass for a text, on the CPU."""
 
     logits: Tensor
     """(labels,), float32."""
     embeddings: Tensor
-    """(tokens, dim): gradient of the log-odds at the token embeddings."""
+    """(tokens, dim), gradient of m (see `at_logits`) at the token embeddings."""
 
 
 def at_logits(logits: Tensor, labels: Tensor) -> Tensor:
-    """Gradient of m = logsumexp(l_k, k != y) - l_y at the logits (n, labels), for labels y (n, 1)."""
+    """Return the gradient (n, labels) of m = logsumexp(l_k, k != y) - l_y at the logits l (n, labels).
+
+    m is the log-odds against the label y. `labels` has the shape (n, 1).
+    """
     return logits.scatter(1, labels, -math.inf).softmax(dim=1).scatter(1, labels, -1.0)
 
 
 def slopes(classifier: Any, wanted: Sequence[Labelled]) -> list[Slope]:
-    """Gradients of m for each text; on the CPU.
+    """Return the gradient of m for each text, on the CPU.
 
-    A text's gradient does not depend on what it is batched with where `classifier` is `rbench.inference.steady`, on a
-    CPU.
+    If `classifier` is `rbench.inference.steady` and on a CPU, a text's gradient does not depend on the other texts of
+    its batch.
     """
     labels = torch.tensor([label for _, label in wanted], device=classifier.device).unsqueeze(1)
     tokenizer = classifier.tokenizer

@@ -1,8 +1,9 @@
-"""The waste taken out of TextAttack's attack loop, with the same outcome: status, queries counted, and final text.
+"""Make TextAttack's attack loop faster without changing its outcomes (status, counted queries and final text).
 
-The victim answers the same text twice from memory (`Victim`), so the goal function's own cache, which forgets after
-every example, goes, and a list of candidates is one batch. PWWS asks for the candidates of every word one by one and
-builds them twice: they are built once, and the victim is asked for all of them ahead.
+`Victim` caches answers over all examples, so the goal function's own cache, which is cleared after each example, is
+switched off. All candidates of a step form one batch. TextAttack's PWWS makes the candidates of each word twice and
+queries them word by word; here they are made once, and the victim is queried for all of them in one batch before the
+search asks.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ ONE_BATCH = 1 << 20
 
 
 class GreedyWordSwapWIR(_GreedyWordSwapWIR):  # type: ignore[misc]
-    """Upstream's search; for weighted saliency (PWWS) the victim sees all that it will be asked in one batch.
+    """TextAttack's search. For weighted saliency (PWWS) it queries the victim for all candidates in one batch first.
 
-    Queries are counted, and a query budget is spent, in upstream's order: the answers are only known already.
+    The search then finds the answers in the victim's cache. Queries are counted, and a query budget is spent, in
+    TextAttack's order.
     """
 
     ask_ahead = False
@@ -49,22 +51,22 @@ class GreedyWordSwapWIR(_GreedyWordSwapWIR):  # type: ignore[misc]
 
 
 class LeanAttack(Attack):  # type: ignore[misc]
-    """An attack that keeps the candidates of the text it starts from until the example is over."""
+    """An attack that keeps the candidates for the original text until the example is done."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._first: dict[tuple[int, tuple[int, ...]], tuple[Any, list[Any]]] = {}
         if isinstance(self.search_method, GreedyWordSwapWIR):
-            # Random transformations draw from a shared generator: asking ahead would change what they draw.
+            # Random transformations draw from a shared generator: making candidates ahead would change their draws.
             self.search_method.ask_ahead = self.use_transformation_cache
 
     def attack(self, example: Any, ground_truth_output: Any) -> Any:
-        """Attack one example: a string, columns by name, or an AttackedText."""
+        """Attack one example, which is a string, columns by name, or an AttackedText."""
         lean_text = LeanText(example) if isinstance(example, str | OrderedDict) else example
         return super().attack(lean_text, ground_truth_output)
 
     def clear_cache(self, recursive: bool = True) -> None:
-        """Forget what belongs to one example."""
+        """Clear the caches of one example."""
         self._first.clear()
         super().clear_cache(recursive)
 
@@ -76,14 +78,14 @@ class LeanAttack(Attack):  # type: ignore[misc]
         key = (id(current_text), tuple(sorted(int(i) for i in kwargs["indices_to_modify"])))
         if key not in self._first:
             made = super()._get_transformations_uncached(current_text, original_text, **kwargs)
-            self._first[key] = (current_text, made)  # the text is kept so that its id stays its own
+            self._first[key] = (current_text, made)  # keeping the text alive keeps its id unique
         return list(self._first[key][1])
 
 
 def lean(attack: Attack) -> Attack:
-    """The same attack without waste; its components are shared with `attack`.
+    """Return a faster attack with the same components and outcomes.
 
-    An attack of a class of its own is left alone: what that does differently is its affair.
+    An instance of a subclass of `Attack` is returned as it is, because it may rely on what is changed here.
     """
     if type(attack) is not Attack:
         return attack

@@ -1,8 +1,9 @@
-"""TextAttack's masked-LM word swap (BAE, BERT-Attack), asked once for each text and only for the words it needs.
+"""TextAttack's masked-LM word swap (BAE, BERT-Attack), with the same replacements and less arithmetic.
 
-Upstream pads every text to 512 tokens, computes the vocabulary's logits at every position, sorts all of them, and asks
-again for a text that it has seen. For a word of several pieces BERT-Attack scores all K^n combinations, sorts them,
-throws the sorted list away and returns the first K that are one word: here the search stops at those K.
+TextAttack pads every text to 512 tokens, computes and sorts the logits of the whole vocabulary at every position, and
+repeats this for texts that it has seen. Here a text is read once, without padding, and logits are computed only at the
+positions that are needed. For a word of n pieces TextAttack's BERT-Attack scores and sorts all K^n combinations, then
+discards the order and returns the first K that are one word. Here the search stops after those K.
 """
 
 from __future__ import annotations
@@ -23,18 +24,22 @@ from rbench.resources.masked_lm import MaskedLM, Question, Ranked
 VERSION = 1
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
-"""TextAttack's own test for text that has to be segmented."""
+"""TextAttack's own test for Chinese text, which has to be segmented."""
 MAX_PIECES = 12
-"""Public copies of BERT-Attack's code look at so many pieces of a word when they bound its combinations."""
+"""Number of pieces of a word that are combined when `piece_candidates` or `max_combinations` is set. Public copies of
+BERT-Attack's code have this limit."""
 
 
 class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
-    """Upstream's swap over the bound masked LM, with two more parameters for the published BERT-Attack.
+    """TextAttack's swap with the bound masked LM, and two more parameters for the published BERT-Attack.
+
+    With both at None, words of several pieces are handled as TextAttack does. Otherwise only the first MAX_PIECES
+    pieces are combined, and the tokenizer joins them.
 
     Args:
-        piece_candidates: for a word of several pieces, so many predictions a piece (None: `max_candidates`, and pieces
-            glued together, as upstream).
-        max_combinations: look at the first so many combinations only (None: until `max_candidates` are found).
+        piece_candidates: for a word of several pieces, the number of predictions for each piece; None:
+            `max_candidates`.
+        max_combinations: number of combinations to look at; None: as many as it takes to find `max_candidates` words.
     """
 
     def __init__(
@@ -49,7 +54,7 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
             raise ResourceError(f"masked_lm: TextAttack cannot read the pieces of this model: {error}") from error
         wanted: int = kwargs.get("max_length", 512)
         positions = getattr(self._language_model.config, "max_position_embeddings", wanted)
-        self.max_length: int = min(wanted, positions)  # upstream runs into an index error beyond that
+        self.max_length: int = min(wanted, positions)  # longer inputs raise an index error in TextAttack
         self.piece_candidates, self.max_combinations = piece_candidates, max_combinations
         self._lm: MaskedLM = lm
         self._words: dict[tuple[int, bool], str | None] = {}
@@ -70,7 +75,7 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
             for text, question, best in zip(places, asked, self._lm.ranked(asked), strict=True)
         }
         for text in new:
-            known[text] = found.get(text, [])  # none where truncation took the mask away
+            known[text] = found.get(text, [])  # empty if truncation cut off the mask
             self._lm.memo.put(self._bae_key(text), known[text])
         return [list(known[text] or ()) for text in texts]
 
@@ -78,9 +83,9 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         return "bae", self.max_candidates, self.min_confidence, self.max_length, text
 
     def _top_words(self, question: Question, best: Ranked) -> list[str]:
-        """The most probable words, at most `max_candidates`, down to `min_confidence`."""
+        """Return the most probable words: at most `max_candidates`, each with probability `min_confidence` or more."""
         found: list[str] = []
-        least = float(np.float32(self.min_confidence))  # upstream compares with a float32 tensor
+        least = float(np.float32(self.min_confidence))  # TextAttack compares with a float32 tensor
         for token, probability in zip(best.ids, best.values, strict=True):
             confident = probability >= least
             word = self._word(token, question.place == 1)
@@ -89,12 +94,12 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
             if len(found) >= self.max_candidates or not confident:
                 return found
         if len(best.ids) < question.k:
-            return found  # the whole vocabulary
+            return found  # the whole vocabulary has been looked at
         wider = question._replace(k=len(self._lm_tokenizer))
         return self._top_words(wider, self._lm.ranked([wider])[0])
 
     def _word(self, token: int, starting: bool) -> str | None:
-        """The word that a predicted token stands for; None where it is none. Pieces lose their marks, as upstream."""
+        """Return the word of a predicted token, or None if it is not one word. Marks of word pieces are removed."""
         key = (token, starting)
         if key not in self._words:
             word = self._lm_tokenizer.convert_ids_to_tokens(token)
@@ -122,7 +127,7 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         masked = text.replace_word_at_index(index, self._lm_tokenizer.mask_token).text
         ids = self._lm_tokenizer(masked, max_length=self.max_length, truncation=True)["input_ids"]
         if self._lm_tokenizer.mask_token_id not in ids:
-            return []  # truncation took the mask away
+            return []  # truncation cut off the mask
         start = ids.index(self._lm_tokenizer.mask_token_id)
         pieces = len(self._lm_tokenizer.encode(text.words[index], add_special_tokens=False))
         places = range(start, min(start + pieces, self.max_length))
@@ -135,10 +140,10 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         return [t for t in tokens if utils.is_one_word(t) and not utils.check_if_subword(t, self._type, index == 0)]
 
     def _predicted(self, text: str, places: range) -> list[list[int]]:
-        """The `max_candidates` most probable tokens at each place.
+        """Return the `max_candidates` most probable token ids at each of the positions `places`.
 
-        Where a word has more pieces alone than in its text, the last of them may lie in the padding, and upstream reads
-        the predictions for that.
+        A word may have more pieces alone than in its text. Then its last positions may lie in the padding, and
+        TextAttack reads the predictions there; so does this.
         """
         (row,) = self._lm.rows([text], self.max_length)
         key = ("bert-attack", self.max_candidates, row)
@@ -151,7 +156,10 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         return [known[place] for place in places]
 
     def _combined(self, top: list[list[int]]) -> list[str]:
-        """Words made of one prediction a piece, in the order of the product, at most `max_candidates`."""
+        """Combine one prediction for each piece into words, and return at most `max_candidates` of them.
+
+        The order is that of `itertools.product`.
+        """
         if self.piece_candidates is None and self.max_combinations is None:
             tokens = [self._lm_tokenizer.convert_ids_to_tokens(row) for row in top]
             words = _glued(tokens)
@@ -168,10 +176,10 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
 
 
 def _glued(pieces: list[list[str]], start: str = "") -> Iterator[str]:
-    """One choice a piece, glued together, in the order of the product; what can no longer be one word is passed over.
+    """Join one choice for each piece, in the order of `itertools.product`, and skip what cannot become one word.
 
-    A string of several words stays one of several words whatever is appended, so a comma among the first predictions
-    does not cost K^n combinations. Chinese is segmented as a whole: there nothing is passed over.
+    A string of several words remains several words whatever is appended, so its continuations are not tried: a comma
+    among the first predictions does not cost K^n combinations. Chinese is segmented as a whole, so nothing is skipped.
     """
     if not pieces:
         yield start.replace("##", "")

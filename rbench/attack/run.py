@@ -1,4 +1,4 @@
-"""Attack examples, each under its own seed, and say what happened to each."""
+"""Attack examples, each with its own random seed, and return an outcome for each."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def run(
     oracle: Oracle | None = None,
     pooled: int = 1,
 ) -> Iterator[Outcome]:
-    """Attack `examples`; one outcome each, in the order in which they end.
+    """Attack `examples`, and yield one outcome for each, in the order in which they end.
 
-    An outcome depends on (seed, attack name, example id) and on nothing that runs before or beside it. An example on
-    which the attack raises, SystemExit too, gives an outcome `errored` with the traceback. One in which TextAttack sees
-    no word is skipped under a reason of its own, and the victim is not asked.
+    Random numbers depend only on (seed, attack name, example id), so an outcome does not depend on other examples. If
+    the attack raises an exception (also SystemExit), the outcome is `errored` and has the traceback. If TextAttack
+    finds no word in an example, the outcome is `skipped` with the reason `no words`, and the victim is not queried.
 
     Args:
-        build: makes the attack, as `rbench.attack.build` does; called once for each example under way at a time.
-        oracle: gives the true label of the texts of a task, or None.
-        pooled: examples under way at a time, their questions to a model answered in one batch.
+        build: makes the attack, as `rbench.attack.build` does; called at most `pooled` times.
+        oracle: returns the true label of a task's texts, or None if it cannot read them; None: there is no oracle.
+        pooled: number of examples attacked at once; their queries to a model share batches.
 
     Raises:
-        JobError: the victim is broken, or a label is no class of the task.
+        JobError: the victim is broken, or a label is not a class of the task.
     """
     idle: list[Attack] = []
 
@@ -73,7 +73,7 @@ def _attacked(
         outcome = _outcome(attack, example, label, task, oracle)
     except (RbenchError, KeyboardInterrupt, GreenletExit):
         raise
-    except BaseException:  # sys.exit too: an attack ends its example, not the run
+    except BaseException:  # also SystemExit: an attack may end its example, but not the run
         attack.clear_cache()
         outcome = Outcome(
             example_id=example.id,
@@ -86,7 +86,7 @@ def _attacked(
 
 
 def seed_all(seed: int, attack: str, example_id: str) -> None:
-    """Seed Python's, numpy's and torch's generators from (seed, attack, example), the same on every machine."""
+    """Seed the generators of Python, numpy and torch from (seed, attack, example id), equally on every machine."""
     digest = hashlib.sha256(f"{seed}\0{attack}\0{example_id}".encode()).digest()
     random.seed(digest)
     np.random.seed(int.from_bytes(digest[:4], "big"))
@@ -94,14 +94,14 @@ def seed_all(seed: int, attack: str, example_id: str) -> None:
 
 
 def as_input(texts: Sequence[str], task: TaskSpec) -> str | OrderedDict[str, str]:
-    """What TextAttack attacks: a plain string, or columns by name."""
+    """Return the texts in TextAttack's form: a string for one column, columns by name for several."""
     return texts[0] if len(task.columns) == 1 else OrderedDict(zip(task.columns, texts, strict=True))
 
 
 def _label(example: Example, task: TaskSpec) -> int:
     label = example.label
     if label is None or label not in range(len(task.labels)):
-        raise JobError(f"task {task.name}, example {example.id}: {label!r} is none of its {len(task.labels)} classes")
+        raise JobError(f"task {task.name}, example {example.id}: {label!r} is not one of {len(task.labels)} classes")
     return int(label)
 
 
@@ -159,5 +159,5 @@ def _status(result: Any) -> Status:
     if isinstance(result, FailedAttackResult):
         return "failed"
     raise JobError(
-        f"a {type(result).__name__} is neither success nor failure: the attack's goal is no misclassification"
+        f"a {type(result).__name__} is neither success nor failure: the attack's goal is not misclassification"
     )

@@ -1,4 +1,4 @@
-"""TextAttack's view of masked-LM candidates, and the control attack that takes them at random."""
+"""Wrap masked-LM candidates as a TextAttack transformation, and define the control attack that picks at random."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSION = 1
 
 
 def word_spans(text: AttackedText) -> list[Span]:
-    """Where each of TextAttack's words lies: (column, start, end) in the text of its column, in order."""
+    """Return the position of each of TextAttack's words, in order: (column, start, end) in the text of its column."""
     spans = []
     for column, (part, words) in enumerate(zip(text._text_input.values(), text.words_per_input, strict=True)):
         end = 0
@@ -35,7 +35,7 @@ def word_spans(text: AttackedText) -> list[Span]:
 class WordSwapMaskedWords(WordSwap):  # type: ignore[misc]
     """Replaces a word by each of its candidates (`rbench.substitution.candidates`).
 
-    The masked language model reads all columns as one text, as it does in TextAttack's own transformations.
+    The masked language model reads all columns as one text, as in TextAttack's own transformations.
     """
 
     def __init__(self, masked_words: MaskedWords) -> None:
@@ -43,7 +43,7 @@ class WordSwapMaskedWords(WordSwap):  # type: ignore[misc]
         self.masked_words = masked_words
 
     def replacements(self, wanted: Sequence[tuple[AttackedText, int]]) -> list[list[str]]:
-        """For each (text, index of a word) its candidates, most probable first; all in one batch."""
+        """Return the candidates for each pair (text, word index), most probable first, computed in one batch."""
         return self.masked_words([(text.text, *_place(text, index)) for text, index in wanted])
 
     def _get_transformations(self, current_text: AttackedText, indices_to_modify: set[int]) -> list[AttackedText]:
@@ -58,17 +58,17 @@ class WordSwapMaskedWords(WordSwap):  # type: ignore[misc]
 
 
 def _place(text: AttackedText, index: int) -> tuple[int, int]:
-    """First and last character (exclusive) of a word in the joined text."""
+    """Return the start and the end (exclusive) of a word in the joined text, in characters."""
     column, start, end = word_spans(text)[index]
     before = sum(len(part) + 1 for part in list(text._text_input.values())[:column])
     return before + start, before + end
 
 
 class RandomSubstitution(SearchMethod):  # type: ignore[misc]
-    """A control: words in random order, each replaced by a random candidate that is kept whatever the victim says.
+    """A control: replaces words in random order, each by a random candidate, and keeps every replacement.
 
-    Stops when the prediction flips, after `max_words` substitutions, or when the words or the query budget are spent.
-    Draws from numpy's global generator; one query a substitution.
+    The search stops when the prediction changes, after `max_words` replacements, when all words are tried, or when the
+    query budget is spent. A replacement costs one query. Random numbers come from numpy's global generator.
     """
 
     is_black_box = True
@@ -100,17 +100,17 @@ class RandomSubstitution(SearchMethod):  # type: ignore[misc]
 
 
 def substitution_attack(victim: Any, resources: Any, transformation: WordSwap, search: SearchMethod) -> Attack:
-    """Untargeted word substitution: no stop word and no word twice. More constraints may be added by the caller."""
+    """Return an untargeted attack that replaces no stop word, and no word twice. Callers may add constraints."""
     constraints = [RepeatModification(), StopwordModification(stopwords=resources.stopwords)]
     return Attack(UntargetedClassification(victim), constraints, transformation, search)
 
 
 def swaps(resources: Any, **options: Any) -> WordSwapMaskedWords:
-    """The transformation over a profile's masked language model and word vectors; `options` are MaskedWords'."""
+    """Return the transformation with a profile's masked LM and word vectors. `options` are those of `MaskedWords`."""
     vectors = resources.word_vectors
     return WordSwapMaskedWords(MaskedWords(resources.masked_lm, vectors.index, vectors.unit, **options))
 
 
 def build_random(victim: Any, resources: Any, *, max_words: int, **candidates: Any) -> Attack:
-    """The control attack of `attacks/random.py`; `candidates` are MaskedWords' options."""
+    """Build the control attack of `attacks/random.py`. `candidates` are options of `MaskedWords`."""
     return substitution_attack(victim, resources, swaps(resources, **candidates), RandomSubstitution(max_words))

@@ -1,9 +1,9 @@
-"""TextAttack's text with one word replaced, without reading all the others again.
+"""Replace a word in TextAttack's AttackedText without processing all other words again.
 
-Upstream rebuilds the whole text for each candidate: it searches for every word, and splits every word and the result
-into words. A replacement changes one place, so here the text, its words and their places are spliced there. What comes
-out is upstream's, attribute for attribute (`tests/attack/test_text.py`); texts for which that is not plain, such as
-Chinese, which is segmented as a whole, take upstream's way.
+For each candidate TextAttack rebuilds the whole text: it searches every word, and splits each word and the result into
+words again. A replacement changes one place, so here the text, its words and their positions are changed only there.
+The result has the same attributes as TextAttack's (`tests/attack/test_text.py`). Texts for which this is not certain
+use TextAttack's own code, for example Chinese, which is segmented as a whole.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from textattack.shared.utils import words_from_text
 from rbench.attack._textattack import swapped
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
-"""TextAttack's own test for text that has to be segmented."""
+"""TextAttack's own test for Chinese text, which has to be segmented."""
 
 _PRIVATE = range(0xE000, 0xF900)
-"""Characters without a meaning, which are in no word."""
+"""Unicode's private use area: characters without a meaning, which occur in no word."""
 
 
 @lru_cache(maxsize=1 << 16)
 def split(text: str) -> tuple[str, ...]:
-    """`words_from_text`, remembered."""
+    """Return the words of a text, as `words_from_text` does, and remember them."""
     return tuple(words_from_text(text))
 
 
 class LeanText(AttackedText):  # type: ignore[misc]
-    """An AttackedText that is cheap to derive others from."""
+    """An AttackedText from which texts with a replaced word are derived cheaply."""
 
     def __init__(
         self, text_input: Any, attack_attrs: dict[str, Any] | None = None, words: list[str] | None = None
@@ -59,23 +59,23 @@ class LeanText(AttackedText):  # type: ignore[misc]
         return self._joined
 
     def replace_word_at_index(self, index: int, new_word: str) -> AttackedText:
-        """A new text with the word at `index` replaced by any number of words."""
+        """Return a new text with the word at `index` replaced. `new_word` may have any number of words."""
         if isinstance(new_word, str) and 0 <= index < self.num_words and self._plain() and self._fits(new_word):
             return self._spliced(int(index), new_word)
         return super().replace_words_at_indices([index], [new_word])
 
     def replace_words_at_indices(self, indices: Sequence[int], new_words: Sequence[str]) -> AttackedText:
-        """A new text with several words replaced."""
+        """Return a new text with several words replaced."""
         if len(indices) == len(new_words) == 1:
             return self.replace_word_at_index(indices[0], new_words[0])
         return super().replace_words_at_indices(indices, new_words)
 
     def generate_new_attacked_text(self, new_words: Iterable[str]) -> LeanText:
-        """A new text with each word replaced by that of `new_words`, as upstream makes it.
+        """Return a new text with each word replaced by that of `new_words`, as TextAttack does.
 
-        Upstream joins the columns with a token and splits them there again, so a text that has the token in it, or
-        that gets it (`<film>` with SPLIT for a word), comes apart. The columns of a text with a `<` are joined with a
-        character that it has not.
+        TextAttack joins the columns with the token `<SPLIT>` and splits them there again. A text that contains the
+        token, or gets it by a replacement (`<film>` with SPLIT for a word), would be split in the wrong place. So if a
+        text or new word has a `<`, the columns are joined with a character that occurs in none of them.
         """
         words = list(new_words)
         parts = [*self._text_input.values(), *words]
@@ -87,7 +87,7 @@ class LeanText(AttackedText):  # type: ignore[misc]
         return LeanText(made._text_input, made.attack_attrs)
 
     def all_words_diff(self, other_attacked_text: AttackedText) -> set[int]:
-        """Indices at which the words of two texts differ."""
+        """Return the indices at which the words of two texts differ."""
         return {i for i, (a, b) in enumerate(zip(self.words, other_attacked_text.words, strict=False)) if a != b}
 
     def _text_index_of_word_index(self, i: int) -> int:
@@ -99,7 +99,7 @@ class LeanText(AttackedText):  # type: ignore[misc]
     # ----------------------------------------------------------------------------------------------------- splicing
 
     def _plain(self) -> bool:
-        """Whether words are where a search for them finds them, and stay what they are when taken alone."""
+        """Return whether each word is found by a search in the text, and stays one word if it is split alone."""
         if self._simple is None:
             self._simple = self.SPLIT_TOKEN not in self.text and all(map(self._fits, (self.text, *self.words)))
             self._simple = self._simple and all(split(word) == (word,) for word in self.words)
@@ -111,12 +111,12 @@ class LeanText(AttackedText):  # type: ignore[misc]
             not CHINESE.search(part)
             and len(part.lower()) == len(part)
             and "<" not in part
-            # Upstream joins columns with this token, and may find a word such as "I" in it.
+            # TextAttack joins columns with this token, and may find a word such as "I" in it.
             and not (several and any(word in self.SPLIT_TOKEN for word in split(part)))
         )
 
     def _places(self) -> list[tuple[int, int]]:
-        """First character and one past the last of each word, in `text`."""
+        """Return the start and the end (exclusive) of each word in `text`, in characters."""
         if self._spans is None:
             spans, end, text = [], 0, self.text
             for word in self.words:
@@ -130,7 +130,7 @@ class LeanText(AttackedText):  # type: ignore[misc]
         start, end = self._places()[index]
         fresh = split(new)
         text = self.text
-        if not fresh and end < len(text):  # a deleted word takes a space along
+        if not fresh and end < len(text):  # with a deleted word, a space is deleted too
             if index == 0:
                 end += text[end] == " "
             else:
@@ -150,7 +150,7 @@ class LeanText(AttackedText):  # type: ignore[misc]
         return columns
 
     def _attributes(self, index: int, new: str, fresh: tuple[str, ...]) -> dict[str, Any]:
-        """What upstream notes of a text that comes from another."""
+        """Return the attributes that TextAttack gives to a text derived from another."""
         old = self.words[index]
         modified, places = set(self.attack_attrs["modified_indices"]), self.attack_attrs["original_index_map"].copy()
         if longer := len(fresh) - 1:

@@ -1,4 +1,4 @@
-"""The victim as TextAttack sees it: texts in, logits out, with as little arithmetic as the same answer allows."""
+"""Wrap a classifier for TextAttack: texts in, logits out, each distinct text computed once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CACHE_BYTES = 512 << 20
 class Victim(ModelWrapper):  # type: ignore[misc]
     """A classifier under attack.
 
-    Texts are computed in batches of equal length, once for each distinct sequence of token ids (so that texts which the
-    tokenizer cannot tell apart get the very same logits), and remembered, within a bound, for as long as this object
-    lives: over examples and over attacks. Inside `rbench.inference.run` several attacks share a batch.
+    Texts are computed in batches of equal length. Each distinct sequence of token ids is computed once, so texts with
+    the same ids get identical logits. Answers are cached, up to CACHE_BYTES, as long as this object lives: over
+    examples and attacks. Inside `rbench.inference.run` several attacks share a batch.
 
     Args:
-        classifier: an `rbench.encoders.classifier.EncoderClassifier` (anything whose call gives `.logits`).
+        classifier: an `rbench.encoders.classifier.EncoderClassifier`, or any module whose output has `.logits`.
         name: for messages.
         max_length: longest input in tokens; longer ones are cut as TextAttack cuts them. None: the classifier's own.
         device: where the classifier is.
@@ -46,7 +46,7 @@ class Victim(ModelWrapper):  # type: ignore[misc]
         backend: str = "auto",
     ) -> None:
         self.classifier, self.name, self.device = classifier.eval(), name, device
-        self.model, self.tokenizer = classifier, classifier.tokenizer  # the names that TextAttack knows
+        self.model, self.tokenizer = classifier, classifier.tokenizer  # the names that TextAttack uses
         self.max_length = int(max_length or classifier.max_length)
         self.num_labels: int | None = getattr(classifier, "num_labels", None)
         self.by_text: Memo[Text, Tensor] = Memo(CACHE_BYTES // 2, lambda text, row: 300 + 2 * len(str(text)))
@@ -58,7 +58,7 @@ class Victim(ModelWrapper):  # type: ignore[misc]
             classifier, _logits, pad=pad, name=f"victim {name}", shown=self._shown, device=device, backend=backend
         )
         self.slopes: Batched[Labelled, Slope] = Batched(lambda wanted: slopes(self._steady, wanted))
-        """Gradients of the log-odds against a label, for attacks that follow them."""
+        """Gradients of the log-odds against a label, for attacks that use gradients."""
         self._texts: dict[Row, Text] = {}
 
     @cached_property
@@ -67,14 +67,15 @@ class Victim(ModelWrapper):  # type: ignore[misc]
 
     @property
     def forwards(self) -> int:
-        """Sequences that the network has seen: less than the queries counted, thanks to the caches."""
+        """Number of sequences that the network has read. It is below the number of queries, because of the caches."""
         return self.network.rows_read
 
     def __call__(self, text_input_list: Sequence[Text], **kwargs: Any) -> Tensor:
-        """Logits (n, labels), float32, on the CPU, for strings or tuples of columns.
+        """Return logits (n, labels), float32, on the CPU, for texts that are strings or tuples of columns.
 
         Raises:
-            JobError: the classifier gave NaN, half precision or another shape; names the victim and the text.
+            JobError: the classifier gave NaN or infinity, half precision or another shape; names the victim and the
+                text.
         """
         texts = list(text_input_list)
         rows = {text: self.by_text.get(text) for text in dict.fromkeys(texts)}
@@ -88,7 +89,7 @@ class Victim(ModelWrapper):  # type: ignore[misc]
         return torch.stack([row for text in texts if (row := rows[text]) is not None])
 
     def is_truncated(self, text: Text) -> bool:
-        """Whether the end of this text is cut off before the classifier sees it."""
+        """Return whether a text is longer than `max_length` tokens, so that its end is cut off."""
         ids = self.tokenizer([text], truncation=False, verbose=False)["input_ids"][0]
         return len(ids) > self.max_length
 
@@ -119,10 +120,10 @@ class Victim(ModelWrapper):  # type: ignore[misc]
         shown = text if isinstance(text, str) else " | ".join(text)
         return repr(shown if len(shown) <= 200 else shown[:200] + "...")
 
-    # -------------------------------------------------------------------- for recipes that look into the victim
+    # -------------------------------------------------------------------- for recipes that use gradients
 
     def get_grad(self, text_input: Text) -> dict[str, Any]:
-        """Token ids and the gradient (tokens, dim) of the loss of the predicted label at the token embeddings."""
+        """Return token ids, and the gradient (tokens, dim) of the predicted label's loss at the token embeddings."""
         inputs = self.tokenizer([text_input], truncation=True, max_length=self.max_length, return_tensors="pt")
         inputs = inputs.to(self.device)
         kept: list[Tensor] = []

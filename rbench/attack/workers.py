@@ -1,9 +1,9 @@
-"""A cell's examples, shared out among processes: on a CPU, one a core.
+"""Distribute the examples of a cell over processes; on a CPU, one process for each core.
 
-Several processes with one thread each beat one process with several threads, because what is not matrix arithmetic
-(TextAttack's Python, tokenisation, tagging) then has all the cores too. On two cores,
-TextFooler on 60 texts of MR took 0.28 s a text in one process with two threads and 0.14 s in two with one
-(`benchmarks/scaling.py --parts grid`). Each process holds its own victim and resources.
+Several processes with one thread each are faster than one process with several threads, because Python code
+(TextAttack's search, tokenisation, tagging) then uses all cores too. On two cores, TextFooler on 60 texts of MR took
+0.28 s a text in one process with two threads, and 0.14 s in two processes with one thread each
+(`benchmarks/scaling.py --parts grid`). Each process has its own victim and resources.
 """
 
 from __future__ import annotations
@@ -28,23 +28,28 @@ from rbench.tasks import Example
 log = logging.getLogger("rbench")
 
 MOST = 8
+"""Largest default number of processes."""
 MEMORY_EACH = 3 << 30
-"""A process with PyTorch, a base-sized victim, a masked LM and word vectors."""
+"""Bytes of memory of a process with PyTorch, a base-sized victim, a masked LM and word vectors."""
 FEW = 8
-"""So many examples are done before other processes have started."""
+"""Cells with at most this many examples start no processes: they end before processes would be ready."""
 AHEAD = 1
-"""Examples a process holds beside those under way, so that it does not wait for the next."""
+"""Examples that wait in a process beside those it attacks, so that it does not wait for the next."""
 ROUNDS = 4
-"""A process has no more examples under way than leave so many rounds, so that near the end all have something to do."""
+"""A process attacks at most 1 / (ROUNDS x processes) of a cell's examples at once, so that all processes still have
+work near the end."""
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def sensible(device: str) -> int:
-    """How many processes: one a core as far as memory goes, at most 8; one where a GPU does the arithmetic."""
+    """Return the default number of processes for a device.
+
+    On a CPU it is one for each core, at most MOST and as many as fit into memory; on a GPU it is 1.
+    """
     if not device.startswith("cpu"):
         return 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else MEMORY_EACH
@@ -52,20 +57,20 @@ def sensible(device: str) -> int:
 
 
 class Workers:
-    """Runs cells in `count` processes, which start with the first cell that is large enough, and stay.
+    """Runs cells in `count` processes, which start with the first large cell and stay.
 
-    An attack that is a user's own file never runs in this process, also where `count` is 1: what ends a process
-    (`os._exit`, a crash of native code) then ends one job, and the run goes on.
+    An attack from a user's own file never runs in the main process, even if `count` is 1. If it ends its process
+    (`os._exit`, a crash of native code), one job fails and the run goes on.
 
     Args:
-        count: processes; 1: this one, but for users' own attacks.
-        how: what each of them is to do.
+        count: number of processes. 1: the main process, except for users' own attacks.
+        how: the settings of each process.
     """
 
     def __init__(self, count: int, how: How) -> None:
         self.count, self.how = count, how
-        self._here = Engine(how)
-        self._others: list[_Worker] = []
+        self._engine = Engine(how)
+        self._workers: list[_Worker] = []
 
     def __enter__(self) -> Workers:
         return self
@@ -74,7 +79,10 @@ class Workers:
         self.close()
 
     def warm_up(self, largest: int) -> None:
-        """Begin, in the background, to import what processes need, if the `largest` cell's examples are worth them."""
+        """Start to import in the background what the processes need, if they will be used.
+
+        `largest` is the number of examples of the largest cell.
+        """
         if self.count > 1 and largest > FEW and (context := processes.context()).get_start_method() == "forkserver":
             from multiprocessing import forkserver
 
@@ -83,53 +91,53 @@ class Workers:
                 forkserver.ensure_running()
 
     def run(self, cell: Cell, examples: Iterable[Example]) -> Iterator[Outcome]:
-        """One outcome an example, in the order in which they end; several processes begin with the longest.
+        """Yield one outcome for each example, in the order in which they end. Several processes start with the longest.
 
         Raises:
-            JobError: a process died; the outcomes that were yielded stand. What an example raises is in its outcome,
-                what the victim or a resource raises is raised here.
+            JobError: a process died; the outcomes yielded before remain valid.
+            RbenchError: the victim or a resource raised it. An exception raised on an example is in its outcome.
         """
         todo = deque(examples)
         enough = self.count > 1 and len(todo) > FEW
-        if not self._others and not (todo and (enough or cell.foreign)):
-            yield from self._here.run(cell, todo)
+        if not self._workers and not (todo and (enough or cell.foreign)):
+            yield from self._engine.run(cell, todo)
             return
         try:
-            yield from self._shared_out(cell, todo)
+            yield from self._distribute(cell, todo)
         except BaseException:
-            self.close()  # what is under way in them belongs to a run that is over
+            self.close()  # the processes still work for a run that has ended
             raise
 
     @property
     def started(self) -> bool:
-        """Whether examples go to processes of their own by now."""
-        return bool(self._others)
+        """Whether worker processes are running."""
+        return bool(self._workers)
 
     def backend(self, cell: Cell) -> str:
-        """What computes the victim of a cell."""
-        return self._others[0].backend if self._others else self._here.backend(cell)
+        """Return the name of the back-end that computes the victim of a cell."""
+        return self._workers[0].backend if self._workers else self._engine.backend(cell)
 
     def close(self) -> None:
-        """End the processes."""
-        for worker in self._others:
+        """End the worker processes."""
+        for worker in self._workers:
             worker.end()
-        self._others = []
+        self._workers = []
 
-    def _shared_out(self, cell: Cell, todo: deque[Example]) -> Iterator[Outcome]:
-        self._here = Engine(self.how)  # what it held, the processes hold from now on
-        while len(self._others) < self.count:
-            self._others.append(_Worker.start(self.how, max(1, cores() // self.count)))
+    def _distribute(self, cell: Cell, todo: deque[Example]) -> Iterator[Outcome]:
+        self._engine = Engine(self.how)  # frees its victim and resources, which the processes load themselves
+        while len(self._workers) < self.count:
+            self._workers.append(_Worker.start(self.how, max(1, cores() // self.count)))
         at_once = self.how.pooled or POOLED["cpu" if self.count > 1 else self.how.device.split(":")[0]]
         pooled = max(1, min(at_once, len(todo) // (ROUNDS * self.count)))
-        todo = deque(sorted(todo, key=_length, reverse=True))  # the longest first: the last ones end together
-        for worker in self._others:
+        todo = deque(sorted(todo, key=_length, reverse=True))  # the longest first, so that processes end together
+        for worker in self._workers:
             worker.file = cell.path if cell.foreign else None
             worker.send((cell, pooled))
             worker.last_sent = False
         for _ in range(pooled + (AHEAD if len(todo) > ROUNDS * self.count else 0)):
-            for worker in self._others:
+            for worker in self._workers:
                 worker.give(todo)
-        busy = {worker.connection: worker for worker in self._others}
+        busy = {worker.connection: worker for worker in self._workers}
         while busy:
             for connection in wait(list(busy)):
                 worker = busy[connection]  # type: ignore[index]
@@ -151,7 +159,7 @@ class _Worker:
     backend: str = ""
     last_sent: bool = field(default=False)
     file: Path | None = None
-    """The user's own file behind the attack under way."""
+    """The user's own file of the current attack; None for other attacks."""
 
     @classmethod
     def start(cls, how: How, threads: int) -> _Worker:
@@ -160,7 +168,7 @@ class _Worker:
         process = context.Process(target=_serve, args=(theirs, how, threads), daemon=True, name="rbench worker")
         with processes.starting():
             process.start()
-        theirs.close()  # so that its end is noticed
+        theirs.close()  # so that `recv` notices when the process ends
         return cls(process, ours)
 
     def send(self, what: Any) -> None:
@@ -176,7 +184,7 @@ class _Worker:
             raise self._died() from error
 
     def give(self, todo: deque[Example]) -> None:
-        """The next example, or word that there is none."""
+        """Send the next example, or None once there is none."""
         if not self.last_sent:
             self.last_sent = not todo
             self.send(todo.popleft() if todo else None)
@@ -186,8 +194,8 @@ class _Worker:
         code = self.process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
         memory = " It may have run out of memory: use fewer --workers." if code == -signal.SIGKILL else ""
-        own = f" The attack's file {self.file} may have ended it: see that it does not." if self.file else ""
-        return JobError(f"a worker process ended {how}.{memory}{own} Run the command again to go on where it was.")
+        own = f" The attack's file {self.file} may have ended it: correct the file." if self.file else ""
+        return JobError(f"a worker process ended {how}.{memory}{own} Run the command again to continue the job.")
 
     def end(self) -> None:
         self.connection.close()
@@ -205,7 +213,7 @@ class _Done:
 
 
 class _ParentGone(Exception):
-    """The other end of the connection is closed: there is nobody to work for."""
+    """The parent has closed the connection, or has ended."""
 
 
 @dataclass
@@ -226,13 +234,16 @@ class _Parent:
 
 
 def _serve(connection: Connection, how: How, threads: int) -> None:
-    """The life of a worker: a cell, its examples up to None, the outcomes of each, and word that they are all."""
+    """Run in a worker process until the parent closes the connection.
+
+    For each cell the worker receives the cell, then examples up to None, and sends their outcomes and a `_Done`.
+    """
     import threadpoolctl
     import torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     torch.set_num_threads(threads)
-    threadpoolctl.threadpool_limits(threads)  # numpy's: its idle threads spin, on the other workers' cores
+    threadpoolctl.threadpool_limits(threads)  # numpy's idle threads would use the cores of the other workers
     engine, parent = Engine(how), _Parent(connection)
     try:
         while True:
@@ -243,10 +254,10 @@ def _serve(connection: Connection, how: How, threads: int) -> None:
                 parent.send(_Done(engine.backend(cell)))
             except _ParentGone:
                 raise
-            except BaseException as error:  # sys.exit in a user's file too
+            except BaseException as error:  # also SystemExit, from a user's file
                 said = isinstance(error, RbenchError)
                 parent.send(error if said else JobError(f"a worker process failed:\n{traceback.format_exc()}"))
                 while True:
-                    parent.recv()  # examples on their way here, and then that the parent has closed
+                    parent.recv()  # read the examples already sent, until the parent closes the connection
     except _ParentGone:
         return

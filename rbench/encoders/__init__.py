@@ -1,6 +1,7 @@
-"""Encoders: where their weights are (`locate`), the network with its pooling (`load`), and a classifier on top.
+"""Find the weights of encoders (`locate`) and load the network with its pooling (`load`).
 
-Importing this package does not import torch; `load` does when it is called.
+`classifier` adds a linear head, and `classify` predicts with it. Importing this package does not import torch; calling
+`load` does.
 """
 
 from __future__ import annotations

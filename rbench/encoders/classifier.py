@@ -1,4 +1,4 @@
-"""An encoder with a linear head: the victim that attacks are run against."""
+"""A classifier: an encoder with a linear head. It is the victim of attacks."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ABOUT = "rbench.json"
 class EncoderClassifier(nn.Module):
     """`encoder`, then dropout, then one linear layer (`head`) to `num_labels` logits.
 
-    Training changes the encoder's network and the head. A whitening or flow after pooling stays as it was fitted, and
-    gradients pass through it: the papers have it as a fixed step, and a linear map before a linear head would only be
-    the head written twice.
+    Training changes the encoder's network and the head. A whitening or flow after pooling stays fixed, as in the
+    papers, and gradients pass through it. (Training a linear map before the linear head would add nothing.)
 
     Args:
-        encoder: gives the vectors; shared, not copied.
+        encoder: computes the vectors; shared, not copied.
         num_labels: number of classes, at least 2.
-        dropout: before the head, in 0..1; None means the network's own hidden dropout, or 0.1.
-        max_length: longest input in tokens, for whoever tokenises; never more than the encoder's.
+        dropout: dropout before the head, in 0..1; None: the network's hidden dropout, or 0.1 if it has none.
+        max_length: longest input in tokens, for the caller that tokenises; None, or more than the encoder's: the
+            encoder's.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class EncoderClassifier(nn.Module):
         self.encoder = encoder
         self.dropout = nn.Dropout(_own_dropout(encoder) if dropout is None else dropout)
         self.head = nn.Linear(encoder.dim, num_labels, device=encoder.device)
-        # Small and centred, as transformers starts its heads: torch's default is wider for narrow encoders.
+        # Normal with a small deviation, as transformers initialises heads. Torch's default is wider for small `dim`.
         nn.init.normal_(self.head.weight, std=float(getattr(encoder.model.config, "initializer_range", 0.02)))
         nn.init.zeros_(self.head.bias)
         self.num_labels = num_labels
@@ -57,11 +57,11 @@ class EncoderClassifier(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.encoder.device
 
     def get_input_embeddings(self) -> nn.Module:
-        """The network's token embedding layer: attacks that follow gradients hook into it."""
+        """Return the network's token embedding layer. Attacks that use gradients put a hook on it."""
         return self.encoder.model.get_input_embeddings()  # type: ignore[no-any-return]
 
     def forward(
@@ -72,7 +72,10 @@ class EncoderClassifier(nn.Module):
         labels: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
     ) -> SequenceClassifierOutput:
-        """Logits (batch, num_labels), float32 whatever the network computes in; with `labels` (batch,) the loss."""
+        """Return logits (batch, num_labels), always in float32, and, if `labels` (batch,) are given, the cross-entropy.
+
+        Inputs are (batch, length); `inputs_embeds` is (batch, length, width) and replaces `input_ids`.
+        """
         given = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -85,7 +88,7 @@ class EncoderClassifier(nn.Module):
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
     def save(self, folder: Path, meta: dict[str, Any]) -> None:
-        """Write config, tokenizer, weights and `meta` (the caller's own JSON values): `folder` needs nothing else."""
+        """Write config, tokenizer, weights and `meta` (JSON values of the caller) to `folder`, for `load`."""
         folder.mkdir(parents=True, exist_ok=True)
         self.encoder.save(folder)
         save_file({name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}, folder / HEAD)
@@ -104,10 +107,12 @@ class EncoderClassifier(nn.Module):
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu", *, trust_remote_code: bool = False) -> tuple[Self, dict[str, Any]]:
-        """What `save` wrote, in eval mode on `device`, and its meta. Logits equal those before saving, bit for bit.
+        """Read what `save` wrote. Return the classifier, in eval mode on `device`, and its meta.
+
+        On the same device, logits equal those before saving bit for bit.
 
         Raises:
-            ResourceError: no such folder, not written by `save`, written by a later version, or damaged.
+            ResourceError: there is no such folder, `save` did not write it, its format differs, or it is damaged.
         """
         try:
             about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
@@ -134,5 +139,5 @@ def _own_dropout(encoder: SentenceEncoder) -> float:
     config = encoder.model.config
     value = getattr(config, "hidden_dropout_prob", None)
     if value is None:
-        value = getattr(config, "dropout", None)  # DistilBERT's name for it
+        value = getattr(config, "dropout", None)  # the name in DistilBERT's config
     return 0.1 if value is None else float(value)

@@ -1,6 +1,6 @@
-"""What a victim says of texts: plain classification, in batches of like length, as evaluations need it.
+"""Classify texts with a victim, for evaluations, in batches of similar length.
 
-Attacks have ways of their own (`rbench.inference`): they ask the same texts again, and ties must not depend on batches.
+Attacks use `rbench.inference` instead, because they query texts repeatedly and ties must not depend on batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BATCH = 64
 
 
 class Classified(NamedTuple):
-    """For each row the label id, whether the text was cut, and the token ids that were read."""
+    """For each row: the predicted label id, whether the text was cut, and the token ids that the victim read."""
 
     labels: NDArray[np.int64]
     cut: NDArray[np.bool_]
@@ -36,11 +36,11 @@ def classify(
     batch_size: int = BATCH,
     progress: Callable[[int], None] | None = None,
 ) -> Classified:
-    """The labels of `rows`, each a text or a pair of texts, cut to the victim's longest input as in its training.
+    """Classify `rows`, each a text or a pair of texts, cut at the victim's `max_length` as in its training.
 
     Args:
-        victim: in eval mode afterwards, whatever it was in before.
-        progress: called with the number of rows of each batch.
+        victim: put into eval mode, and left in it.
+        progress: called after each batch with its number of rows.
 
     Raises:
         JobError: the victim's logits are not finite.
@@ -58,9 +58,7 @@ def classify(
             batch = padded([encoded[i] for i in chosen]).to(victim.device)
             logits = victim(**batch).logits
             if not bool(torch.isfinite(logits).all()):
-                raise JobError(
-                    "the victim's logits are not finite numbers: its fine-tuning diverged; lower learning_rate"
-                )
+                raise JobError("the victim's logits are NaN or infinite: its fine-tuning diverged; lower learning_rate")
             labels[chosen] = logits.argmax(-1).cpu().numpy()
             if progress is not None:
                 progress(len(chosen))
@@ -68,7 +66,7 @@ def classify(
 
 
 def _encoded(victim: EncoderClassifier, rows: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
-    """The rows tokenised as for training, not padded."""
+    """Tokenise the rows as for training, without padding."""
     if not rows:
         return []
     columns = [list(column) for column in zip(*rows, strict=True)]

@@ -1,8 +1,8 @@
-"""Batches of a network in training without most of their padding: rows of like length go through it together.
+"""Split a training batch into groups of rows of similar length, to save most of its padding.
 
-A padded position costs as much as a word. Rows do not see each other inside a transformer, so that the batch may be
-split there and put together again; losses see all of it. What comes out is the same up to rounding, and for the draw of
-dropout masks. On a GPU a batch stays whole: it would rather pad than be asked often.
+A padded position costs as much as a token. Rows are independent inside a transformer, so the batch can be split before
+the network and joined after it; losses still see the whole batch. Results are equal up to rounding and the draws of
+dropout masks. On a GPU a batch stays whole, because there padding is cheaper than more calls.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 MOST = 4
-"""Groups that a batch is split into at most: more save little padding, and each asks the network once more."""
+"""Maximum number of groups of a batch. More groups save little padding, and each costs one more call."""
 LEAST = 256, 1024
-"""Tokens in a group, about: of a network like BERT, and of one so small that asking it takes most of the time."""
+"""Approximate number of tokens of a group: for a network like BERT, and for one so small that the overhead of a call
+dominates."""
 WORK = 3_000_000_000
-"""Weights times tokens that take about as long as asking a network once more."""
+"""Product of weights and tokens whose computation takes about as long as the overhead of one more call."""
 WORTH = 0.9
-"""A batch stays whole if its groups would have more than this share of its tokens."""
+"""A batch stays whole if its groups would have more than this share of its tokens (padding included)."""
 
 
 def linear_weights(network: nn.Module) -> int:
-    """Weights that each token of a network's input is multiplied with."""
+    """Return the number of weights in a network's linear layers, by which each token is multiplied."""
     return sum(part.weight.numel() for part in network.modules() if isinstance(part, nn.Linear))
 
 
 def in_groups(call: Callable[[dict[str, Tensor]], Tensor], inputs: dict[str, Tensor], weights: int) -> Tensor:
-    """What `call` gives for `inputs`, asked in groups of rows of like length, each without its padding on the right.
+    """Return `call(inputs)`, computed in groups of rows of similar length without their padding on the right.
 
     Args:
-        call: a network; its answer for a row does not depend on the other rows, nor on padding. It gives one vector a
-            row, (rows, dim), or one a token, (rows, length, dim): those of padding are then zero.
-        inputs: `attention_mask`, (rows, length), and others whose first two dimensions are these. Whatever else there
-            is, the batch stays whole, as it does on a GPU.
-        weights: `linear_weights` the network.
+        call: a network. Its output for a row must not depend on other rows or on padding. It returns one vector for
+            each row, (rows, dim), or for each token, (rows, length, dim); vectors of padding are then zero.
+        inputs: `attention_mask`, (rows, length), and others whose first two dimensions are the same. With any other
+            input, and on a GPU, the batch stays whole.
+        weights: `linear_weights` of the network.
     """
     mask = inputs.get("attention_mask")
     if mask is None or mask.device.type != "cpu" or any(x.shape[:2] != mask.shape for x in inputs.values()):
@@ -52,13 +53,16 @@ def in_groups(call: Callable[[dict[str, Tensor]], Tensor], inputs: dict[str, Ten
 
 
 def _lengths(mask: Tensor) -> Tensor:
-    """(rows,) How far each row reaches: up to its last token that is no padding, at least 1."""
+    """Return the length (rows,) of each row up to its last token that is not padding; at least 1."""
     last = mask.shape[1] - mask.bool().flip(1).int().argmax(1)
     return torch.where(mask.any(1), last, 1)
 
 
 def _groups(lengths: Tensor, least: int) -> list[tuple[Tensor, int]]:
-    """Places of rows and the length of the longest of them, group by group; one group where more are not worth it."""
+    """Return the groups: the indices of the rows, and the length of the longest row.
+
+    One group is returned if splitting would save too little.
+    """
     rows, longest = len(lengths), int(lengths.max())
     count = min(MOST, rows, int(lengths.sum()) // least)
     if count > 1:

@@ -1,4 +1,4 @@
-"""An encoder spec and the place of its weights, made into a network. Torch is imported when `load` is called."""
+"""Load an encoder from its spec and the place of its weights. Torch is imported when `load` is called."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu") -> SentenceEncoder:
-    """The encoder `spec` with the weights at `where`: a folder, `id@commit` (or `id`) on the hub, or word vectors.
+    """Load the encoder `spec` with the weights at `where`: a folder, `id@commit` (or `id`) on the hub, or word vectors.
 
-    Weights are float32 whatever they were stored in. `spec.layers` keeps the first so many transformer layers; a folder
-    that has no more than those is taken as it is. Of a sentence-transformers model the transformer is used, with the
-    pooling of `spec`, and a linear Dense module after it; vectors are not normalised.
+    Weights are converted to float32. If `spec.layers` is set, only that many transformer layers are kept, counted from
+    the first. Of a sentence-transformers model the transformer and a linear Dense module are used, with the pooling of
+    `spec`. Vectors are not normalised.
 
     Raises:
-        ResourceError: nothing there, weights damaged or incomplete, or no such layers or pooling in the network.
+        ResourceError: there are no weights, they are damaged or incomplete, or the network has fewer layers or does not
+            support the pooling.
     """
     from rbench.encoders.sentence import SentenceEncoder
 
@@ -30,7 +31,7 @@ def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu") -> Senten
         from rbench.encoders import static
 
         if spec.layers is not None:
-            raise ResourceError(f"encoder `{spec.name}`: word vectors have no layers to keep; leave out `layers`")
+            raise ResourceError(f"encoder `{spec.name}`: word vectors have no layers; leave out `layers`")
         network, tokenizer = static.read(str(where))
         return SentenceEncoder(network, tokenizer, spec.pooling, spec.max_length, spec.name).eval().to(device)
     try:
@@ -48,12 +49,12 @@ def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu") -> Senten
 
 
 def fetch(where: str, *, trust_remote_code: bool = False, revision: str | None = None) -> Path:
-    """The folder behind `where`: itself, or the hub's `id@commit` (or `id` at `revision`) in the hub cache.
+    """Return the folder at `where`, or download `id@commit` (or `id` at `revision`) from the hub into its cache.
 
-    From the hub come config, tokenizer and one set of weights; Python files only with `trust_remote_code`.
+    The download has config, tokenizer and one set of weights; it has Python files only with `trust_remote_code`.
 
     Raises:
-        ResourceError: no such folder, and neither the hub nor its cache has it.
+        ResourceError: there is no such folder, and neither the hub nor its cache has the model.
     """
     from huggingface_hub import HfApi, snapshot_download
 
@@ -80,7 +81,10 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _wanted(names: list[str], code: bool) -> list[str]:
-    """Safetensors where there are any, else PyTorch's; never the ONNX, OpenVINO, TensorFlow or Flax copies."""
+    """Return the files to download: safetensors weights if there are any, else PyTorch's, and config and tokenizer.
+
+    Weights in other formats (ONNX, OpenVINO, TensorFlow, Flax) are left out.
+    """
     ours = [name for name in names if not name.startswith(("onnx/", "openvino/", "coreml/"))]
     safe = any(name.endswith(".safetensors") for name in ours)
     return [

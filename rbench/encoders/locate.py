@@ -1,4 +1,4 @@
-"""Where an encoder's weights are: a folder on the model search path, or the hub. Imports no torch, loads no weights."""
+"""Find an encoder's weights: a folder on the model search path, or the hub. Imports no torch and loads no weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKENIZER_FILES = (
     "sentencepiece.bpe.model",
     "spm.model",
     "tokenizer.model",
-    # Of translation models, which train no encoder but make its positives.
+    # Files of translation models, which make positives by back-translation.
     "source.spm",
     "target.spm",
     "target_vocab.json",
@@ -34,25 +34,26 @@ TOKENIZER_FILES = (
 )
 
 TRANSFORM, TRANSFORM_ABOUT = "transform", "rbench.json"
-"""The folder beside a network with what follows pooling (`rbench.encoders.transform`), and the file that says what."""
+"""The folder beside a network that has its transform (`rbench.encoders.transform`), and the file that describes it."""
 EMBEDDED = "mini:word_vectors"
-"""The place of the embedded world's word vectors, which lie in no file."""
+"""Stands for the place of the embedded world's word vectors, which are in no file."""
 
 
 def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
-    """Find the weights of `spec`, which exist: no job trains it, and its base is no other encoder of the registry.
+    """Find the weights of `spec`, an encoder that no job trains and whose base is not an encoder of the registry.
 
-    In order: a folder `<name>`, then `<base>`, on the model search path; a base that is itself the path of a folder;
-    the hub (its cache counts, so does `HF_ENDPOINT`). A folder counts when it has a config.json, or the modules.json of
-    sentence-transformers. Word vectors have no hub: a file or folder `<name>`, then `<word_vectors>`, then that path.
+    The first of these is taken: a folder `<name>` on the model search path; a folder `<base>` there; `<base>` itself,
+    if it is the path of a folder; the hub id `<base>`, in the hub cache or at `HF_ENDPOINT`. A folder counts if it has
+    a config.json, or the modules.json of sentence-transformers. Word vectors are looked for as a file or folder
+    `<name>` on the search path, then `<word_vectors>` there, then as the path `<word_vectors>`; never on the hub.
 
-    The place is what `load` takes: a folder, or `id@commit` for the hub; for word vectors a file, a folder or
-    `EMBEDDED`. The fingerprint is the hash of the content, or the hub's commit, under which content does not change.
+    The place returned is what `load` takes: a folder, or `id@commit` for the hub; for word vectors a file, a folder or
+    `EMBEDDED`. Its fingerprint is the hash of the content, or the hub's commit.
 
     Raises:
         ResourceError: found nowhere; says where it looked and how to get it.
     """
-    assert spec.train is None, "its weights are where its pretrain job left them"
+    assert spec.train is None, "a pretrain job makes its weights"
     if spec.word_vectors is not None:
         return _locate_vectors(spec, spec.word_vectors, models_path)
     base = spec.base or spec.name
@@ -71,7 +72,10 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
 
 
 def fingerprint(where: Path | str) -> str:
-    """Hash of the weights, config and tokenizer in a folder: 64 hex digits, blind to where it lies and to dates."""
+    """Return the hash of the weights, config and tokenizer in a folder: 64 hex digits.
+
+    The folder's path and dates do not enter.
+    """
     folder = Path(where)
     transform = transform_folder(folder)
     more = [] if transform is None else sorted(path for path in transform.iterdir() if path.is_file())
@@ -83,7 +87,7 @@ def _commit(where: str) -> str:
 
 
 def transformer_folder(folder: Path) -> Path:
-    """The folder with config.json and weights: `folder`, or where modules.json (sentence-transformers) puts it.
+    """Return the folder with config.json and weights: `folder`, or the one that modules.json names.
 
     Raises:
         ResourceError: as `rbench.encoders.modules.modules`.
@@ -92,7 +96,9 @@ def transformer_folder(folder: Path) -> Path:
 
 
 def transform_folder(folder: Path) -> Path | None:
-    """The folder with what follows pooling: a linear Dense module where modules.json puts it, or `TRANSFORM`; or None.
+    """Return the folder of the transform after pooling, or None if there is none.
+
+    It is that of a linear Dense module in modules.json, or `TRANSFORM`.
 
     Raises:
         ResourceError: as `transformer_folder`.
@@ -104,14 +110,14 @@ def transform_folder(folder: Path) -> Path | None:
 
 
 def flow_missing() -> str:
-    """What to say where the package behind flows is not installed; empty where it is."""
+    """Return a message with the remedy if the package `normflows` is not installed; else the empty string."""
     if importlib.util.find_spec("normflows") is not None:
         return ""
     return "a flow needs the package normflows; `pip install 'rbench[flow]'` installs it"
 
 
 def is_vectors(where: str) -> bool:
-    """Whether a place names word vectors: `EMBEDDED`, a file, or a folder that is no model and has vectors."""
+    """Return whether `where` has word vectors: `EMBEDDED`, a file, or a folder with vectors that is not a model."""
     place = Path(where)
     return where == EMBEDDED or place.is_file() or (place.is_dir() and not _is_model(place) and _has_vectors(place))
 
@@ -167,7 +173,10 @@ def _is_model(folder: Path) -> bool:
 
 
 def _content(root: Path) -> Iterator[Path]:
-    """Config, weights (safetensors before pickled ones, as transformers prefers them) and tokenizer, by name."""
+    """Yield the files of config, weights and tokenizer, sorted by name.
+
+    If there are safetensors weights, pickled ones are left out, because transformers prefers the former.
+    """
     weights = sorted(root.glob("*.safetensors")) or sorted(root.glob("pytorch_model*.bin"))
     if not weights:
         raise ResourceError(f"{root} has no weights (*.safetensors or pytorch_model*.bin)")
@@ -179,11 +188,11 @@ def _not_found(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason
     names = f"{spec.name}" if base == spec.name else f"{spec.name} or {base}"
     looked = ", ".join(str(path) for path in models_path) or "the model search path, which is empty"
     at = f" --revision {spec.revision}" if spec.revision else ""
-    # The hub's names have an owner, but for a few of its first models: a bare name is most likely a folder.
+    # A hub id has an owner, except for a few old models. A name without owner is most likely a folder's.
     get = (
         f"Get it with `hf download {base}{at} --local-dir DIR/{spec.name}` where there is a network"
         if "/" in base or spec.revision
-        else f"Without an owner it is mostly a folder's name: put config.json, weights and tokenizer into DIR/{base}"
+        else f"A name without owner is mostly that of a folder: put config.json, weights and tokenizer into DIR/{base}"
     )
     return (
         f"encoder `{spec.name}`: no folder {names} in {looked}; {reason}. "

@@ -1,7 +1,7 @@
-"""What a folder of sentence-transformers is made of: the modules that its modules.json lists, and no others than known.
+"""Read the modules.json of a sentence-transformers folder, and refuse unknown modules.
 
-sentence-transformers imports whatever a module's type names, also Python files that lie in the folder. So a type counts
-by its whole name, and a folder with any other is not opened.
+sentence-transformers imports whatever class a module's type names, also from Python files in the folder. So rbench
+compares the full name of each type with a list, and does not open a folder with any other type.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ _MOVED = {
     "Pooling": "sentence_transformer.modules.pooling",
     "Normalize": "sentence_transformer.modules.normalize",
 }
-"""Where each kind of module lies since sentence-transformers 5.4."""
+"""The Python module of each kind of module since sentence-transformers 5.4."""
 KINDS = {f"sentence_transformers.{place}.{kind}": kind for kind, moved in _MOVED.items() for place in ("models", moved)}
-"""The kind of module by its type, as sentence-transformers 2 to 5 write it."""
+"""Maps a module's type to its kind, with the names that sentence-transformers 2 to 5 write."""
 LINEAR = frozenset({"torch.nn.modules.linear.Identity", "torch.nn.Identity"})
-"""Activations of a Dense that leave it linear. Versions before 5.5 import whatever name stands there."""
+"""Activations with which a Dense module is linear. Versions of sentence-transformers before 5.5 import any name."""
 
 
 def modules(folder: Path) -> list[tuple[str, str]]:
-    """Kind and path of what modules.json lists: a transformer, pooling, and what rbench can do after it.
+    """Return kind and path of each module in modules.json.
 
-    Empty where there is no modules.json: then `folder` is a transformers folder.
+    The kinds are a transformer, pooling, at most one linear Dense, and normalisation. The list is empty if there is no
+    modules.json; then `folder` is a transformers folder.
 
     Raises:
-        ResourceError: modules.json is damaged, leads out of the folder, or asks for anything else.
+        ResourceError: modules.json is damaged, names a path outside the folder, or lists any other module.
     """
     path = folder / "modules.json"
     if not path.is_file():
@@ -62,12 +63,12 @@ def _listed(path: Path) -> list[tuple[str, str]]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a string")
     return value
 
 
 def _inside(part: str, path: Path) -> str:
-    """`part`, which must stay in the folder of `path`."""
+    """Return `part`, a path relative to the folder of `path`. Raises ResourceError if it leads out of the folder."""
     if PurePosixPath(part).is_absolute() or ".." in PurePosixPath(part).parts:
         raise ResourceError(f"{path}: the path {part!r} leaves the model's folder")
     return part

@@ -1,4 +1,4 @@
-"""A transformer with pooling: token ids in, one vector a text out."""
+"""A sentence encoder: a transformer with pooling, which turns token ids into one vector for each text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from rbench.encoders import static as static  # its network is known to AutoModel from then on
+from rbench.encoders import static as static  # registers its network with AutoModel
 from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.locate import TRANSFORM, transform_folder, transformer_folder
 from rbench.encoders.transform import Transform
@@ -25,10 +25,10 @@ from rbench.spec import Pooling
 
 VERSION = 1
 USES = ()
-"""A transform, or a table of word vectors, is used by those encoders alone that have one."""
+"""Transforms and word vectors are not listed, because only encoders that have them use them."""
 
 LARGEST_REAL_LENGTH = 1_000_000
-"""Tokenizers saved without a limit say int(1e30)."""
+"""Larger limits of a tokenizer mean none: tokenizers saved without a limit have int(1e30)."""
 
 
 class SentenceEncoder(nn.Module):
@@ -37,13 +37,13 @@ class SentenceEncoder(nn.Module):
     Args:
         model: a bidirectional transformers model; its unused pooler is dropped.
         tokenizer: the tokenizer that belongs to it.
-        pooling: `cls`: the first token's last state. `cls+mlp`: BERT's pooler on it (dense layer, tanh), which is what
-            SimCSE trains. `mean`: the mean of the last states of all tokens that are no padding. `first-last-mean`:
-            the same mean over the average of hidden_states[0], the embedding layer's output, and hidden_states[-1]:
-            `avg_first_last` in SimCSE's code (Gao et al. 2021).
-        max_length: longest input in tokens; None, or more than the network can read, means as long as it can.
+        pooling: `cls`: the last hidden state of the first token. `cls+mlp`: the output of BERT's pooler (dense layer
+            and tanh on that state), which SimCSE trains. `mean`: the mean of the last hidden states of all tokens but
+            padding. `first-last-mean`: the same mean over the average of hidden_states[0] (the embedding layer's
+            output) and hidden_states[-1], which is `avg_first_last` in SimCSE's code (Gao et al. 2021).
+        max_length: longest input in tokens; None, or more than the network can read: the longest that it can read.
         name: for error messages.
-        transform: what is done to the pooled vectors; frozen, see `rbench.encoders.transform`.
+        transform: applied to the pooled vectors; frozen, see `rbench.encoders.transform`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SentenceEncoder(nn.Module):
             raise ResourceError(f"encoder `{name}`: static word vectors have pooling mean, not {pooling}")
         if pooling == "cls+mlp" and getattr(model, "pooler", None) is None:
             raise ResourceError(
-                f"encoder `{name}`: pooling cls+mlp needs a pooler and a {type(model).__name__} has none"
+                f"encoder `{name}`: pooling cls+mlp needs a pooler, and a {type(model).__name__} has none"
             )
         if pooling != "cls+mlp" and getattr(model, "pooler", None) is not None:
             model.pooler = None
@@ -91,14 +91,23 @@ class SentenceEncoder(nn.Module):
         trust_remote_code: bool = False,
         name: str = "encoder",
     ) -> Self:
-        """Read a transformers or sentence-transformers folder, in eval mode, on the CPU, in float32."""
+        """Read a transformers or sentence-transformers folder. The encoder is in eval mode, on the CPU, in float32.
+
+        Args:
+            folder: has config, weights and tokenizer.
+            layers: number of transformer layers to keep, counted from the first; None: all.
+            pooling, max_length, name: as for the class.
+
+        Raises:
+            ResourceError: the folder cannot be read, lacks weights, has fewer layers, or does not support the pooling.
+        """
         root = transformer_folder(folder)
         placed = transform_folder(folder)
         after = read_transform(placed, pooling, name) if placed is not None else None
         model, missing = _read(root, trust_remote_code, name)
         poolers = [key for key in missing if "pooler" in key]
         if pooling == "cls+mlp" and poolers:
-            raise ResourceError(f"encoder `{name}`: pooling cls+mlp needs a pooler and {root} has no weights for one")
+            raise ResourceError(f"encoder `{name}`: pooling cls+mlp needs a pooler, and {root} has no weights for one")
         if len(poolers) < len(missing):
             lost = sorted(set(missing) - set(poolers))
             raise ResourceError(f"encoder `{name}`: {root} lacks weights, {lost[0]} and {len(lost) - 1} more")
@@ -107,7 +116,7 @@ class SentenceEncoder(nn.Module):
             if after is not None and layers < config.num_hidden_layers:
                 raise ResourceError(
                     f"encoder `{name}`: its transform was fitted on vectors of {config.num_hidden_layers} layers; "
-                    "leave out `layers`, or fit one on a base that has so few"
+                    "leave out `layers`, or fit a transform on a base with fewer layers"
                 )
             keep_layers(model, layers, name)
         try:
@@ -117,7 +126,7 @@ class SentenceEncoder(nn.Module):
         return cls(model, tokenizer, pooling, max_length, name, after).eval()
 
     def save(self, folder: Path) -> None:
-        """Write what `open` reads: config, safetensors weights, tokenizer, and the transform in a folder of its own."""
+        """Write what `open` reads: config, safetensors weights, tokenizer, and the transform in its own subfolder."""
         self.model.save_pretrained(folder, safe_serialization=True)
         self.tokenizer.save_pretrained(folder)
         if self.transform is not None:
@@ -125,26 +134,26 @@ class SentenceEncoder(nn.Module):
 
     @property
     def dim(self) -> int:
-        """Width of the vectors: `width`, that of the network, or what the transform makes of it."""
+        """Length of the vectors: the transform's `dim` if there is one, else the network's `width`."""
         return self.width if self.transform is None else self.transform.dim
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.model.parameters()).device  # type: ignore[no-any-return]
 
     def forward(self, **inputs: Tensor) -> Tensor:
-        """Vectors (batch, dim) for what a tokenizer returns: input_ids (or inputs_embeds), attention_mask, ...
+        """Return vectors (batch, dim) for a tokenizer's output: input_ids (or inputs_embeds), attention_mask, ...
 
-        token_type_ids are left out for networks that know none (DistilBERT under BERT's tokenizer, for instance). In
-        training, rows of like length go through the network together (`rbench.encoders.lengths`).
+        token_type_ids are dropped for networks that do not take them (for example DistilBERT with BERT's tokenizer). In
+        training mode a batch is split into groups of similar length (`rbench.encoders.lengths`).
         """
         if not self._typed:
             inputs.pop("token_type_ids", None)
         vectors = in_groups(self._pooled, inputs, self._weights) if self.training else self._pooled(inputs)
         if self.transform is None:
             return vectors
-        # In full precision whatever the network computes in: whitening magnifies the smallest differences.
+        # In full precision even if the network is not: whitening magnifies small differences.
         with torch.autocast(vectors.device.type, enabled=False):
             transformed: Tensor = self.transform(vectors.to(torch.promote_types(vectors.dtype, torch.float32)))
             return transformed
@@ -168,10 +177,10 @@ class SentenceEncoder(nn.Module):
     def encode(
         self, texts: Sequence[str], batch_size: int = 64, progress: Callable[[int], object] | None = None
     ) -> NDArray[np.float32]:
-        """Vectors (len(texts), dim) in the order of `texts`, not normalised.
+        """Return vectors (len(texts), dim) in the order of `texts`, not normalised.
 
-        Texts are cut at `max_length` tokens, encoded longest first and padded to the longest of their batch.
-        `progress` is told after each batch how many texts it had.
+        Texts are cut at `max_length` tokens, encoded longest first, and padded to the longest of their batch.
+        `progress` is called after each batch with its number of texts.
         """
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
@@ -196,21 +205,21 @@ class SentenceEncoder(nn.Module):
 
 
 def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
-    """Mean (batch, dim) of `states` (batch, length, dim) over the positions where `mask` (batch, length) is 1."""
+    """Return the mean (batch, dim) of `states` (batch, length, dim) where `mask` (batch, length) is 1."""
     weights = mask.to(states.dtype).unsqueeze(-1)
     return (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
 
 
 def keep_layers(model: nn.Module, layers: int, name: str = "encoder") -> None:
-    """Cut `model` down to its first `layers` transformer layers, in place, its config too.
+    """Keep only the first `layers` transformer layers of `model`, in place, and change its config accordingly.
 
     Raises:
-        ResourceError: it has fewer, or its layers are not one list of modules (ALBERT shares one layer, for instance).
+        ResourceError: it has fewer layers, or they are not one list of modules (for example, ALBERT shares one layer).
     """
     config: Any = model.config
     total = int(config.num_hidden_layers)
     if layers > total:
-        raise ResourceError(f"encoder `{name}`: asks for {layers} layers and its base has {total}")
+        raise ResourceError(f"encoder `{name}`: asks for {layers} layers, but its base has {total}")
     stacks = [
         (path, module)
         for path, module in model.named_modules()
@@ -219,9 +228,7 @@ def keep_layers(model: nn.Module, layers: int, name: str = "encoder") -> None:
         and path.rsplit(".", 1)[-1] in ("layer", "layers", "block", "h")
     ]
     if len(stacks) != 1:
-        raise ResourceError(
-            f"encoder `{name}`: cannot tell the layers of a {type(model).__name__} apart; leave out `layers`"
-        )
+        raise ResourceError(f"encoder `{name}`: cannot find the layers of a {type(model).__name__}; leave out `layers`")
     path, stack = stacks[0]
     parent, _, attribute = path.rpartition(".")
     setattr(model.get_submodule(parent), attribute, nn.ModuleList(list(stack)[:layers]))
@@ -229,10 +236,10 @@ def keep_layers(model: nn.Module, layers: int, name: str = "encoder") -> None:
 
 
 def longest_input(model: nn.Module, tokenizer: Any) -> int:
-    """How many tokens the network can read: the tokenizer's limit or the position table's, whichever is smaller.
+    """Return how many tokens the network can read: the smaller of the tokenizer's limit and that of the position table.
 
-    RoBERTa and MPNet count positions from after the padding's, so their tables have that many rows more than texts may
-    have tokens. 512 where neither says anything.
+    It is 512 if neither has a limit. RoBERTa and MPNet number positions from padding_idx + 1, so the limit is that much
+    smaller than the number of rows of their position tables.
     """
     limits = [tokenizer.model_max_length] if tokenizer.model_max_length < LARGEST_REAL_LENGTH else []
     positions = getattr(model.config, "max_position_embeddings", None)
@@ -245,7 +252,7 @@ def longest_input(model: nn.Module, tokenizer: Any) -> int:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without transformers' warning about missing weights: `open` knows which of them matter."""
+    """Silence transformers' warning about missing weights inside the block: `open` checks which of them matter."""
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
     try:
@@ -255,7 +262,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _read(root: Path, trust_remote_code: bool, name: str) -> tuple[nn.Module, list[str]]:
-    """The network in float32 and the names of the weights that its files lack."""
+    """Return the network in float32, and the names of the weights that its files lack."""
     try:
         config = AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code)
         if getattr(config, "is_encoder_decoder", False):
@@ -266,7 +273,7 @@ def _read(root: Path, trust_remote_code: bool, name: str) -> tuple[nn.Module, li
             )
     except ResourceError:
         raise
-    except Exception as error:  # transformers, safetensors and json raise a dozen kinds for one fact: unreadable files
+    except Exception as error:  # for unreadable files transformers, safetensors and json raise many types
         raise ResourceError(f"encoder `{name}`: {root} cannot be read as a transformers model: {error}") from error
     if "attention_mask" not in inspect.signature(model.forward).parameters:
         raise ResourceError(f"encoder `{name}`: a {type(model).__name__} takes no attention_mask: not a text encoder")

@@ -1,8 +1,7 @@
-"""Averaged static word vectors as an encoder: a network that is one table of vectors, and the tokenizer of its words.
+"""An encoder that averages static word vectors: a network with one embedding table, and a tokenizer of its words.
 
-The network looks like any other of transformers, so that it is saved, fine-tuned, attacked and computed by back-ends
-as they are. A text is its known words: unknown ones are no tokens, so nothing of them enters the mean, and a text of
-unknown words alone has the vector 0.
+The network is a transformers model, so it is saved, fine-tuned, attacked and computed by back-ends like any other.
+Unknown words are not tokenised, so they do not enter the mean. A text without known words has the vector 0.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from rbench.errors import ResourceError
 VERSION = 1
 
 MARK = "▁"
-"""Stands before every word in the vocabulary, so that no word is ever a single letter of another (`tokenizer`)."""
+"""Prefix of every word in the vocabulary, so that no word equals a single letter of another word (`tokenizer`)."""
 SPECIAL = ("[PAD]", "[CLS]")
 MAX_LENGTH = 4096
-"""The network has no limit; this is the longest that fine-tuning allows."""
+"""Longest input in tokens. The network has no limit; this is the largest that `Training.max_length` allows."""
 _WORD = r"(?i)\w+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+|[^\w\s]"
-"""Runs of letters and digits, single other signs; contractions are cut as the Penn Treebank cuts them (do n't, it 's),
-which is how the corpora of published vectors were cut."""
+"""Matches a token: a run of letters and digits, or another single character. Contractions are split as in the Penn
+Treebank (do n't, it 's), because the corpora of published vectors were tokenised so."""
 
 
 class StaticConfig(PretrainedConfig):  # type: ignore[misc]
-    """The size of the table."""
+    """The configuration: the number of words and the length of the vectors."""
 
     model_type = "rbench-static"
 
@@ -45,11 +44,11 @@ class StaticConfig(PretrainedConfig):  # type: ignore[misc]
 
 
 class StaticModel(PreTrainedModel):  # type: ignore[misc]
-    """The states of a text are the vectors of its tokens: nothing passes between them."""
+    """A network whose hidden states are the vectors of the tokens, without interaction between tokens."""
 
     config_class = StaticConfig
     UNCOUNTED = 1
-    """The first token is [CLS], which is there so that no text is empty: pooling leaves it out."""
+    """Number of tokens at the start that pooling leaves out: [CLS], which keeps texts from being empty."""
 
     def __init__(self, config: StaticConfig) -> None:
         super().__init__(config)
@@ -57,7 +56,7 @@ class StaticModel(PreTrainedModel):  # type: ignore[misc]
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Weights are read from a file, never drawn."""
+        """Do nothing: weights are read from a file, not initialised."""
 
     def get_input_embeddings(self) -> nn.Module:
         return self.embeddings
@@ -73,7 +72,7 @@ class StaticModel(PreTrainedModel):  # type: ignore[misc]
         output_hidden_states: bool = False,
         return_dict: bool = True,
     ) -> BaseModelOutput:
-        """States (batch, tokens, dim)."""
+        """Return the hidden states (batch, tokens, dim)."""
         states = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         return BaseModelOutput(last_hidden_state=states)
 
@@ -83,10 +82,10 @@ AutoModel.register(StaticConfig, StaticModel, exist_ok=True)
 
 
 def read(where: str) -> tuple[StaticModel, PreTrainedTokenizerFast]:
-    """The network and its tokenizer for word vectors at `where`: a file, a folder, or `EMBEDDED`.
+    """Read word vectors at `where` (a file, a folder, or `EMBEDDED`). Return the network and its tokenizer.
 
     Raises:
-        ResourceError: there are none, or they cannot be read.
+        ResourceError: there are no word vectors, or they cannot be read.
     """
     if where == EMBEDDED:
         from rbench.mini.lexical import word_vectors
@@ -97,7 +96,13 @@ def read(where: str) -> tuple[StaticModel, PreTrainedTokenizerFast]:
 
 
 def build(words: Sequence[str], matrix: Floats) -> tuple[StaticModel, PreTrainedTokenizerFast]:
-    """The network over `matrix` (words, dim), float32, and its tokenizer. Of a word listed twice the first counts."""
+    """Return the network with the table `matrix` (words, dim), float32, and its tokenizer.
+
+    If a word is listed twice, its first row counts.
+
+    Raises:
+        ResourceError: there are no words.
+    """
     first: dict[str, int] = {}
     for row, word in enumerate(words):
         if word:
@@ -113,10 +118,10 @@ def build(words: Sequence[str], matrix: Floats) -> tuple[StaticModel, PreTrained
 
 
 def tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer whose tokens are [CLS] and the known words of a text; of a pair, those of both texts.
+    """Return a tokenizer whose tokens are [CLS] and the known words of a text, or of both texts of a pair.
 
-    Texts are lower-cased where no word has a capital letter. A model of byte pairs without pairs knows whole words
-    alone, and what it does not know it leaves out, which the library's word-level model cannot.
+    Texts are lower-cased if no word has a capital letter. The model is byte-pair encoding without merges: it knows
+    whole words only and drops unknown ones, which the library's word-level model cannot do.
     """
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 

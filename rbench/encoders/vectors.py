@@ -1,4 +1,7 @@
-"""Word vectors: reading them (TextAttack's cache, numpy + word list, word2vec text and binary) and asking them."""
+"""Read word vectors, and compute cosines and nearest neighbours.
+
+The formats are TextAttack's cache, numpy with a word list, and word2vec's text and binary formats.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,19 @@ VERSION = 1
 
 Floats = NDArray[np.float32]
 COUNTERFITTED = ("paragram.npy", "wordlist.pickle", "nn.npy")
-"""What is read of TextAttack's word_embeddings/paragramcf; its pickled tables of distances are not."""
+"""The files read from TextAttack's word_embeddings/paragramcf. Its pickled tables of distances are not read."""
 
 
 class WordVectors:
-    """Words with a vector each.
+    """Words and their vectors.
 
     Args:
-        words: N distinct words; where a file lists a word twice, the first counts.
-        matrix: (N, dim) float32, rows in the order of `words`; any length.
-        neighbours: (N, K) indices of the nearest words of each word, itself first, where they come ready-made.
+        words: N words; of a word that is listed twice, the first row counts.
+        matrix: (N, dim) float32, rows in the order of `words`; not necessarily of unit length.
+        neighbours: (N, K) indices of the nearest words of each word, itself first; None: they are computed.
+
+    Raises:
+        ResourceError: the numbers of words and rows differ, or the matrix has infinite values or NaN.
     """
 
     def __init__(self, words: Sequence[str], matrix: Floats, neighbours: NDArray[Any] | None = None) -> None:
@@ -48,21 +54,21 @@ class WordVectors:
         return word in self.index
 
     def cosine(self, a: str, b: str) -> float | None:
-        """Cosine of two words' vectors, in -1..1; None where one of them is unknown."""
+        """Return the cosine of two words' vectors, in -1..1; None if a word is unknown."""
         if a not in self.index or b not in self.index:
             return None
         return float(self.unit[self.index[a]] @ self.unit[self.index[b]])
 
     def nearest(self, word: str, k: int) -> list[str]:
-        """The `k` nearest other words, nearest first; empty for an unknown word."""
+        """Return the `k` nearest other words, nearest first; empty for an unknown word."""
         if word not in self.index:
             return []
         return [self.words[i] for i in self.nearest_ids(self.index[word], k)]
 
     def nearest_ids(self, i: int, k: int) -> NDArray[np.int64]:
-        """Indices of the `k` words nearest to word `i` by Euclidean distance, as TextAttack takes them, without `i`.
+        """Return the indices of the `k` words nearest to word `i`, without `i`, by Euclidean distance as in TextAttack.
 
-        Ties go to the smaller index. Where the vectors came with a table of neighbours, that is used as far as it goes.
+        Of equal distances the smaller index comes first. A given table of neighbours is used if it has `k` columns.
         """
         if self._ready is not None and k < self._ready.shape[1]:
             return np.asarray(self._ready[i, 1 : k + 1], dtype=np.int64)
@@ -72,7 +78,7 @@ class WordVectors:
         return known[:k]
 
     def _search(self, i: int, k: int) -> NDArray[np.int64]:
-        rough = self._squares - 2.0 * (self.matrix @ self.matrix[i])  # squared distance less a constant, in float32
+        rough = self._squares - 2.0 * (self.matrix @ self.matrix[i])  # squared distance minus a constant, in float32
         rough[i] = -np.inf
         pool = np.argpartition(rough, min(k + 32, len(rough) - 1))[: k + 33]
         pool = np.sort(pool[pool != i])
@@ -84,7 +90,7 @@ class WordVectors:
 
 
 def vector_files(place: Path) -> list[Path]:
-    """The files to read at `place` (a folder or a file). Raises ResourceError where it holds no word vectors."""
+    """Return the files to read at `place`, a folder or a file. Raises ResourceError if a folder has no word vectors."""
     if place.is_file():
         return [place]
     pair = [place / "vectors.npy", place / "words.txt"]
@@ -97,10 +103,10 @@ def vector_files(place: Path) -> list[Path]:
 
 
 def read_vectors(place: Path) -> WordVectors:
-    """Vectors from `vectors.npy` (any float type) with `words.txt` (one word a line), or from a word2vec file.
+    """Read vectors from `vectors.npy` (any float type) and `words.txt` (one word a line), or from a word2vec file.
 
     Raises:
-        ResourceError: no such files, or they are damaged; names the file and line.
+        ResourceError: there are no such files, or they are damaged; names the file and line.
     """
     files = vector_files(place)
     try:
@@ -140,10 +146,10 @@ def _read_binary(path: Path) -> WordVectors:
     with path.open("rb") as file:
         header = file.readline(100).split()
         if len(header) != 2 or not all(part.isdigit() for part in header):
-            raise ResourceError(f"{path}: a binary word2vec file starts with two numbers")
+            raise ResourceError(f"{path}: not a binary word2vec file, which starts with two numbers")
         count, width = int(header[0]), int(header[1])
         if count * (width * 4 + 2) > path.stat().st_size + 2:
-            raise ResourceError(f"{path}: is shorter than its header says ({count} words of {width} numbers)")
+            raise ResourceError(f"{path}: the file is shorter than its header says ({count} words of {width} numbers)")
         words, matrix = [], np.empty((count, width), dtype=np.float32)
         for row in range(count):
             word = bytearray()
@@ -151,21 +157,23 @@ def _read_binary(path: Path) -> WordVectors:
                 word += byte if byte != b"\n" else b""
             data = file.read(4 * width)
             if len(data) != 4 * width:
-                raise ResourceError(f"{path}: ends in the middle of word {row + 1} of {count}")
+                raise ResourceError(f"{path}: the file ends in the middle of word {row + 1} of {count}")
             words.append(word.decode("utf-8", errors="replace"))
             matrix[row] = np.frombuffer(data, dtype="<f4")
     return WordVectors(words, matrix)
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads a pickle made of dict, str and int only: any other type needs a lookup by name, and every lookup fails."""
+    """Reads pickles of dict, str and int only. Other types need a lookup by name, and every lookup is refused."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise pickle.UnpicklingError(f"it names {module}.{name}; only plain dict, str and int are read")
 
 
 def read_counterfitted(folder: Path) -> WordVectors:
-    """TextAttack's counter-fitted vectors. Its word list exists only as a pickle: it is read without running any of it.
+    """Read TextAttack's counter-fitted vectors.
+
+    The word list exists only as a pickle, and is read without executing code from it.
 
     Raises:
         ResourceError: a file is missing or damaged.

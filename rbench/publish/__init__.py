@@ -1,1 +1,1 @@
-"""Encoders for others to use: a folder that sentence-transformers loads (`export`), and its model card."""
+"""Publish encoders: write a folder that sentence-transformers loads (`export`), and its model card (`cards`)."""

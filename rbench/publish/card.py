@@ -1,4 +1,4 @@
-"""The model card: a README.md with the front matter that the Hugging Face Hub reads, and what the weights come from."""
+"""Render a model card: a README.md with the Hugging Face Hub's front matter and the origin of the weights."""
 
 from __future__ import annotations
 
@@ -37,39 +37,43 @@ LICENCES = frozenset(
         "mpl-2.0",
     ]
 )
-"""Identifiers that the hub knows; any other licence is `other` there, with its name beside it."""
+"""Licence identifiers of the hub. Any other licence is written as `other`, with its name as `license_name`."""
 
 
 @dataclass(frozen=True)
 class About:
-    """What a card is made of. Specs are those of jobs or of the registry; of paths they hold the last part alone."""
+    """The content of a card. Specs come from jobs or the registry, and have only the last part of each path."""
 
     encoder: EncoderSpec
-    """The encoder as it is loaded: its pooling, its name."""
+    """The encoder as it is loaded, with its name and pooling."""
     origin: EncoderSpec
-    """Where the weights come from: what is trained, or what lies in a folder or on the hub."""
+    """The entry whose weights the encoder has: trained by rbench, or from a folder or the hub."""
     base: EncoderSpec | None
-    """The registry entry that a trained one began with."""
+    """The registry entry that the training of `origin` started from; None if there is none."""
     hub_id: str | None
-    """The model on the hub at the bottom of it all."""
+    """The hub model that the weights descend from; None if there is none."""
     data: TaskSpec | None
+    """The registry entry of the training corpus; None if there is none."""
     record: Record | None
-    """Of the training."""
+    """The record of the training, if there is one."""
     version: str
+    """The version of rbench that writes the card."""
     objective: ObjectiveModule | None = None
-    """The module of the objective by which it was trained; None: what is installed under its name."""
+    """The module of the training objective; None: the installed module of its name."""
     dim: int | None = None
+    """Length of the vectors, if known."""
     max_length: int | None = None
+    """Longest input in tokens, if known."""
 
     @property
     def module(self) -> ObjectiveModule:
-        """The objective's module, of an encoder that was trained."""
+        """The module of the training objective. The encoder must be one that rbench trained."""
         assert self.origin.train is not None
         return self.objective or objectives.find(self.origin.train.objective)
 
 
 def render(about: About) -> str:
-    """The card as markdown. Whatever the entries say of themselves stays inside its YAML value or table cell."""
+    """Return the card as markdown. Texts of the entries are escaped, so they cannot leave their YAML value or cell."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
@@ -93,7 +97,7 @@ def render(about: About) -> str:
 
 
 def _front(about: About) -> dict[str, Any]:
-    """The metadata block; see the hub's documentation of model cards."""
+    """Return the metadata block; see the hub's documentation of model cards."""
     licence = _licence(about)
     identifier = licence.lower().replace(" ", "-")
     front: dict[str, Any] = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
@@ -110,14 +114,14 @@ def _front(about: About) -> dict[str, Any]:
 
 
 def _licence(about: About) -> str:
-    """The encoder's own, or else that of what its weights come from."""
+    """Return the licence of the encoder, or else of `origin`, or else of `base`."""
     base = about.base.licence if about.base is not None else ""
     return " ".join((about.encoder.licence or about.origin.licence or base).split())
 
 
 def _facts(about: About) -> list[tuple[str, str]]:
     encoder, origin = about.encoder, about.origin
-    size = f", {about.dim} numbers a vector" if about.dim else ""
+    size = f", vectors of {about.dim} numbers" if about.dim else ""
     cut = f"; texts are cut at {about.max_length} tokens" if about.max_length else ""
     facts = [
         ("made from", origin.name if origin.name != encoder.name else ""),
@@ -144,7 +148,7 @@ def _objective(about: About) -> str:
 def _base(about: About) -> str:
     origin, base = about.origin, about.base
     if origin.base is None:
-        return "none: an architecture with fresh weights"
+        return "none: an architecture with random weights"
     if base is None:
         return _weights(origin)
     how = "trained by rbench" if base.train is not None else _weights(base)
@@ -152,7 +156,7 @@ def _base(about: About) -> str:
 
 
 def _training(about: About) -> list[tuple[str, str]]:
-    """Data, steps and settings, as the record has them."""
+    """Return data, steps and settings of the training, from the record if there is one."""
     train, record = about.origin.train, about.record
     assert train is not None
     job = record.job.spec if record is not None else None
@@ -167,7 +171,7 @@ def _training(about: About) -> list[tuple[str, str]]:
         facts += [
             (
                 "steps",
-                f"{_steps(about, n)} planned, {_batches(train)} each, cut at {train.max_length} tokens",
+                f"{_steps(about, n)} planned, {_batches(train)} each, texts cut at {train.max_length} tokens",
             ),
             ("learning rate", rate),
             ("weight decay", f"{train.weight_decay:g}"),
@@ -207,14 +211,14 @@ def _data(about: About, n: int) -> str:
 
 
 def _said(title: str, licence: str, *more: str) -> str:
-    """What is known of a base or a corpus, in brackets behind its name."""
+    """Return title, licence and other facts of a base or corpus in brackets, or the empty string if there are none."""
     parts = (title, *more, f"licence: {licence}" if licence else "")
     known = "; ".join(part for part in parts if part)
     return f" ({known})" if known else ""
 
 
 def _options(about: About) -> list[tuple[str, str, str]]:
-    """All options of the objective with their values and defaults; those that differ in bold."""
+    """Return name, value and default of each option of the objective. Values that differ from the default are bold."""
     if about.origin.train is None:
         return []
     kind = about.module.Options
@@ -228,7 +232,7 @@ def _options(about: About) -> list[tuple[str, str, str]]:
 
 
 def _short(value: Any) -> Any:
-    """A model's name; of a path its last part."""
+    """Return a model's name; for a path, its last part."""
     text = str(value)
     return value if value is None or REPO_ID.fullmatch(text) else Path(text).name
 
@@ -243,7 +247,7 @@ def _scores(record: Record | None) -> list[tuple[str, str, str]]:
 
 
 def _cell(value: Any) -> str:
-    """Text for a table cell or a line of markdown: one line, without what would end the cell or begin HTML."""
+    """Return a value as one line of markdown, with all characters escaped that could end a table cell or begin HTML."""
     text = " ".join(str(value).split())
     for mark in "\\|`*[]#":
         text = text.replace(mark, "\\" + mark)

@@ -1,4 +1,4 @@
-"""Model cards of registry entries: who is behind an encoder, said in the README.md of its folder."""
+"""Write the model card of a registry entry into the encoder's folder, as README.md."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def write(
     record: Record | None = None,
     objective: Any = None,
 ) -> None:
-    """Write the card of encoder `name` into its `folder`, over what lies there.
+    """Write the card of encoder `name` into its `folder`, and replace one that is there.
 
     Args:
         folder: the encoder, in SentenceTransformer layout or as transformers saves it.
-        encoders, tasks: the entries that it stands on, by name.
-        record: of the training of its weights, where rbench trained them.
-        objective: the module of the objective by which it trained them; None: what is installed under its name.
+        encoders, tasks: the registry entries that it depends on, by name.
+        record: the record of the training, if rbench trained the weights.
+        objective: the module of the training objective; None: the installed module of its name.
     """
     from rbench.publish import card
 
@@ -52,7 +52,7 @@ def write(
 
 
 def hub_id(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:
-    """The model on the hub that an encoder began as, of those written `owner/name`; None where it began elsewhere."""
+    """Return the hub id (`owner/name`) of the model that an encoder's weights descend from; None if there is none."""
     seen: set[str] = set()
     while spec.base is not None and spec.base in encoders and spec.name not in seen:
         seen.add(spec.name)

@@ -1,4 +1,4 @@
-"""An encoder as a folder that plain `SentenceTransformer(path)` loads: safetensors, no pickle, with a model card."""
+"""Export an encoder as a folder that `SentenceTransformer(path)` loads: safetensors, no pickle, with a model card."""
 
 from __future__ import annotations
 
@@ -15,69 +15,69 @@ if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
 
 TOLERANCE = 1e-5
-"""What a number of a vector may differ by between rbench and sentence-transformers."""
+"""Largest allowed difference between vectors of rbench and of sentence-transformers, relative to the largest number
+(or absolute, if that is below 1)."""
 
 PROBES = ("a", "The film was good, and its ending better.", "Zwölf Boxkämpfer? 3 + 4 = 7. " * 40)
-"""A short text, a plain one, and one that is cut."""
+"""Texts for comparing the vectors: a short one, a usual one, and one that is cut."""
 
 
 def check_place(folder: Path, *, force: bool = False) -> None:
-    """Whether `folder` may be written to: it is new or empty, or with `force` an encoder's.
+    """Check that an encoder may be written to `folder`: it is new or empty, or, with `force`, has an encoder in it.
 
     Raises:
-        PlanError: it is a file, has something in it, or lies where nothing can be written. Even `force` replaces
-            nothing that is no encoder.
+        PlanError: `folder` is a file, is not empty, or is in a place that cannot be written. With `force`, it has files
+            in it but no encoder.
     """
     above = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
         with tempfile.TemporaryDirectory(prefix=".rbench-export-", dir=above):
             pass
     except OSError as error:
-        raise PlanError(
-            f"{folder}: nothing can be written in {above} ({error.strerror}); name another place"
-        ) from error
+        raise PlanError(f"{folder}: cannot write in {above} ({error.strerror}); name another folder") from error
     if folder.exists() and not folder.is_dir():
         raise PlanError(f"{folder} is a file; name a folder")
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not force:
-        raise PlanError(f"{folder} is not empty; name another folder, or say --force to replace the encoder in it")
+        raise PlanError(f"{folder} is not empty; name another folder, or add --force to replace the encoder in it")
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
-        raise PlanError(f"{folder} has files in it and is no encoder's folder; --force replaces encoders only")
+        raise PlanError(f"{folder} has files in it but no encoder; --force replaces encoders only")
 
 
 def check_spec(spec: EncoderSpec) -> None:
-    """Whether sentence-transformers can express the encoder, as `rbench.plan.lineage.effective` gives it.
+    """Check that sentence-transformers can express the encoder, given as `rbench.plan.lineage.effective` returns it.
 
     Raises:
-        PlanError: it cannot, with the reason.
+        PlanError: it cannot; gives the reason.
     """
     from rbench.train.layout import EXPRESSIBLE
 
     if spec.trust_remote_code:
         raise PlanError(
-            f"encoder {spec.name} brings Python code of its own, which plain SentenceTransformer(path) does not run: "
-            "it cannot be exported"
+            f"encoder {spec.name} cannot be exported: it needs its own Python code, which SentenceTransformer(path) "
+            "does not run"
         )
     if spec.pooling not in EXPRESSIBLE:
         raise PlanError(
-            f"encoder {spec.name} has pooling {spec.pooling}, and a SentenceTransformer of a transformer and a pooling "
-            f"has {' or '.join(EXPRESSIBLE)}: it cannot be exported. An encoder file of your own with `base: "
-            f"{spec.name}` and another `pooling` can."
+            f"encoder {spec.name} cannot be exported: it has pooling {spec.pooling}, and a SentenceTransformer can "
+            f"have {' or '.join(EXPRESSIBLE)}. To export it with another pooling, write an encoder file with `base: "
+            f"{spec.name}` and that `pooling`."
         )
 
 
 def write(
     spec: EncoderSpec, where: Path | str, folder: Path, card: Callable[[Path], None], *, force: bool = False
 ) -> int:
-    """Write the encoder with the weights at `where` to `folder`, and return the width of its vectors.
+    """Write the encoder with the weights at `where` to `folder`, and return the length of its vectors.
 
-    It is written beside its place, read again with sentence-transformers, compared, and then moved there.
+    The encoder is first written to a temporary folder beside `folder`, loaded from there with sentence-transformers,
+    and its vectors are compared; then it is moved to `folder`.
 
     Args:
         spec: the encoder as it is loaded.
-        where: what `encoders.load` takes.
-        card: writes the model card into the folder that it is given.
+        where: the place of the weights, as `encoders.load` takes it.
+        card: a function that writes the model card into a given folder.
 
     Raises:
         PlanError: as `check_place` and `check_spec`, or sentence-transformers gives other vectors.
@@ -110,7 +110,7 @@ def write(
 def _save(encoder: SentenceEncoder, folder: Path) -> None:
     from rbench.train import layout
 
-    # transformers would note where the weights came from, which is a path on this machine.
+    # transformers would write the place of the weights, a path on this machine, into the config.
     encoder.model.config._name_or_path = ""
     layout.save(folder, encoder)
 
@@ -124,6 +124,6 @@ def _compare(encoder: SentenceEncoder, folder: Path) -> None:
     apart = float(np.abs(ours - theirs).max()) if ours.shape == theirs.shape else float("inf")
     if not apart <= TOLERANCE * max(1.0, float(np.abs(ours).max())):
         raise PlanError(
-            f"sentence-transformers makes other vectors of what was exported (numbers differ by up to {apart:.2g}); "
+            f"sentence-transformers gives other vectors for the exported encoder (they differ by up to {apart:.2g}); "
             "nothing was written"
         )

@@ -1,18 +1,18 @@
-"""What stands behind attacks: word vectors, synonyms, a masked LM, a sentence encoder, a POS tagger and stop words.
+"""The resources of attacks: word vectors, synonyms, a masked LM, a sentence encoder, a POS tagger and stop words.
 
-A profile (`standard.yaml`, `standard-use.yaml`, `local.yaml`, `mini.yaml` beside this file) binds each of them to a
-`Source`: a `kind`, which is a loader below, and a `name`, which is what it loads. A folder is looked for by name on the
-model search path (--models, RBENCH_MODELS); a path with a separator in it is taken as it is.
+A profile (`standard.yaml`, `standard-use.yaml`, `local.yaml`, `mini.yaml` beside this file) gives a `Source` for each
+resource: a `kind`, which is a loader of the table, and a `name`, which says what to load. A folder is looked for by
+name on the model search path (--models, RBENCH_MODELS); a name with a separator may also be a path.
 
 | resource         | kind                       | name |
 |------------------|----------------------------|------|
 | word_vectors     | `textattack-counterfitted` | none: the counter-fitted PARAGRAM vectors in TextAttack's cache |
 |                  | `folder`                   | folder with `vectors.npy` + `words.txt`, or with a word2vec file |
 |                  | `mini`                     | none: the embedded world |
-| synonyms         | `wordnet`                  | none: one-word lemma names of all synsets of a word, as PWWS |
-|                  | `folder`                   | folder with `synonyms.txt`: two words a line, both ways |
+| synonyms         | `wordnet`                  | none: one-word lemma names of all synsets of a word, as in PWWS |
+|                  | `folder`                   | folder with `synonyms.txt`: two words a line, synonyms of each other |
 |                  | `mini`                     | none |
-| masked_lm        | `hub`                      | a hub id (a folder of that name on the search path wins) |
+| masked_lm        | `hub`                      | a hub id; a folder of that name on the search path is preferred |
 |                  | `folder`                   | a transformers folder with a masked-LM head |
 |                  | `encoder`                  | a registry encoder that a pretrain job of the same run makes |
 | sentence_encoder | `sentence-transformers`    | a hub id or a folder |
@@ -23,13 +23,14 @@ model search path (--models, RBENCH_MODELS); a path with a separator in it is ta
 | stopwords        | `nltk`                     | none: NLTK's English list |
 |                  | `mini`                     | none |
 
-Behind `synonyms` of the kinds `wordnet` and `mini` stands a thesaurus too: hypernyms, antonyms and inflections, by part
+If a suite gives a name to a kind that takes none, the name means a folder.
+
+`synonyms` of the kinds `wordnet` and `mini` also provide a thesaurus with hypernyms, antonyms and inflections by part
 of speech (`Resources.thesaurus`).
 
-Where a kind that takes no name is given one (a suite's override of one resource), the name means a folder.
-
-`locate` finds them and names everything that is missing at once; `checks` is the same for `rbench doctor`; `Resources`
-loads each on first use. Importing this package, `locate` and `checks` do not import torch.
+`locate` finds resources, and names everything that is missing in one error. `checks` does so for `rbench doctor`.
+`Resources` loads each resource on first use. Importing this package does not import torch, nor do `locate` and
+`checks`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Synonyms, part-of-speech tags and stop words: from NLTK's data, from a folder, from the embedded world."""
+"""Load synonyms, part-of-speech tags and stop words from NLTK's data, a folder or the embedded world."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ _read: dict[str, tuple[str, str]] = {}
 
 
 def corpus(package: str) -> Any:
-    """NLTK's reader of one of its corpora.
+    """Return NLTK's reader of one of its corpora.
 
-    NLTK opens each once in a process. It is opened anew where the package lies elsewhere, or holds something else, than
-    when it was last asked for here. ResourceError where it is missing.
+    NLTK opens a corpus once in a process. Here it is opened again if its place or content changed since the last call.
+
+    Raises:
+        ResourceError: the corpus is missing.
     """
     import nltk.corpus
 
@@ -36,7 +38,10 @@ def corpus(package: str) -> Any:
 
 
 def wordnet_synonyms() -> Callable[[str], list[str]]:
-    """All one-word lemma names of all synsets of a word, itself left out, sorted: what TextAttack's PWWS swaps in."""
+    """Return a function that gives the synonyms of a word, as TextAttack's PWWS uses them.
+
+    They are the one-word lemma names of all synsets of the word, without the word itself, sorted.
+    """
     wordnet = corpus("wordnet")
 
     @cache
@@ -48,16 +53,18 @@ def wordnet_synonyms() -> Callable[[str], list[str]]:
 
 
 def listed_synonyms(path: Path) -> Callable[[str], list[str]]:
-    """Synonyms from a text file with two words a line (space or tab between them), good in both directions.
+    """Return a function that gives the synonyms of a word, read from a text file.
+
+    A line has two words with a space or tab between them, which are synonyms of each other.
 
     Raises:
-        ResourceError: a line that is not two words; names the file and line.
+        ResourceError: a line does not have two words; names the file and line.
     """
     table: dict[str, set[str]] = defaultdict(set)
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         words = line.split()
         if len(words) != 2:
-            raise ResourceError(f"{path}:{number}: a line is two words, not {len(words)}")
+            raise ResourceError(f"{path}:{number}: a line must have two words, not {len(words)}")
         table[words[0]].add(words[1])
         table[words[1]].add(words[0])
     ordered = {word: sorted(others - {word}) for word, others in table.items()}
@@ -65,7 +72,7 @@ def listed_synonyms(path: Path) -> Callable[[str], list[str]]:
 
 
 def open_tagger(kind: str) -> Callable[[Sequence[str]], Tags]:
-    """The tagger of this kind: `nltk` or `mini`."""
+    """Return the tagger of a kind, `nltk` or `mini`. It takes words and returns (word, universal tag) for each."""
     if kind == "mini":
         from rbench.mini.lexical import pos_tags
 
@@ -74,10 +81,13 @@ def open_tagger(kind: str) -> Callable[[Sequence[str]], Tags]:
 
 
 class NltkTagger:
-    """NLTK's averaged perceptron with the universal tag set: `nltk.pos_tag(words, tagset="universal")`, loaded once."""
+    """NLTK's averaged perceptron with the universal tag set, loaded once.
+
+    It gives the tags of `nltk.pos_tag(words, tagset="universal")`.
+    """
 
     REACH = 2
-    """A word's tag depends on so many words after it, and on the tags before it."""
+    """Number of following words that a word's tag depends on; it also depends on the words and tags before it."""
 
     def __init__(self, tagger: Any = None) -> None:
         from nltk.tag import PerceptronTagger, map_tag
@@ -86,11 +96,14 @@ class NltkTagger:
         self._begun = lru_cache(maxsize=1 << 14)(self._begin)
 
     def __call__(self, words: Sequence[str]) -> Tags:
-        """(word, tag) for each word."""
+        """Return (word, tag) for each word."""
         return [(word, self._universal(tag)) for word, tag in self._tagger.tag(list(words))]
 
     def at(self, words: Sequence[str], place: int) -> str:
-        """The tag of one word. Attacks ask for many words in one context: what comes before is tagged once."""
+        """Return the tag of the word at index `place`.
+
+        The words before it are tagged once and remembered, because attacks try many words at one place.
+        """
         begun = max(0, place - self.REACH)
         tags = [*self._begun(tuple(words[:place]), begun)]
         self._go_on(tags, words, place + 1)
@@ -102,7 +115,7 @@ class NltkTagger:
         return tuple(tags)
 
     def _go_on(self, tags: list[str], words: Sequence[str], until: int) -> None:
-        """`PerceptronTagger.tag`, from where `tags` end to `until`."""
+        """Extend `tags` to the length `until`, as `PerceptronTagger.tag` does."""
         tagger = self._tagger
         context = [*tagger.START, *map(tagger.normalize, words), *tagger.END]
         for i in range(len(tags), until):
@@ -115,7 +128,7 @@ class NltkTagger:
 
     @staticmethod
     def _previous(before: list[str]) -> tuple[str, str]:
-        """The last tag and the one before it; at the start, as NLTK has it, the markers in the other order."""
+        """Return the last tag and the one before it. For the first word they are the start markers, in NLTK's order."""
         if len(before) == 2:
             return before[0], before[1]
         return before[-1], before[-2] if len(before) > 3 else before[0]
@@ -126,5 +139,5 @@ class NltkTagger:
 
 
 def nltk_stopwords() -> frozenset[str]:
-    """NLTK's English stop words."""
+    """Return NLTK's English stop words."""
     return frozenset(corpus("stopwords").words("english"))

@@ -1,4 +1,4 @@
-"""Where the resources of a profile are, and how to get those that are missing. Imports no torch, loads nothing."""
+"""Find the resources of a profile, and say how to get those that are missing. Imports no torch and loads nothing."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def locate(
     needs: Collection[ResourceKind] | Mapping[ResourceKind, Collection[str]],
     models_path: Sequence[Path] = (),
 ) -> dict[ResourceKind, Located]:
-    """Find all resources in `needs`; a mapping also says which attacks need each, for the message.
+    """Find all resources in `needs`. A mapping gives for each resource the attacks that need it, for the message.
 
     Raises:
         SuiteError: the profile names a kind of source that does not exist.
-        ResourceError: something is missing; one message names everything that is, who needs it and how to get it.
+        ResourceError: resources are missing; one message names all of them, who needs them, and how to get them.
     """
     found: dict[ResourceKind, Located] = {}
     problems = []
@@ -56,7 +56,7 @@ def locate(
 def checks(
     profile: ResourceProfile, models_path: Sequence[Path] = ()
 ) -> list[tuple[ResourceKind, str, bool, str, str]]:
-    """One line a resource of the profile for `rbench doctor`: (kind, name, ok, where, remedy). Raises nothing."""
+    """Return (kind, name, ok, where, remedy) for each resource of the profile, for `rbench doctor`. Raises nothing."""
     lines: list[tuple[ResourceKind, str, bool, str, str]] = []
     kinds: tuple[ResourceKind, ...] = get_args(ResourceKind)
     for kind in kinds:
@@ -75,7 +75,7 @@ def _locate(kind: ResourceKind, profile: ResourceProfile, models_path: Sequence[
     source: Source | None = getattr(profile, kind)
     if source is None:
         raise ResourceError(
-            f"the profile has none; choose one that has, or name one under `resources: {{{kind}: ...}}`"
+            f"the profile has none; choose another profile, or name one under `resources: {{{kind}: ...}}`"
         )
     finders = _FINDERS[kind]
     if source.kind not in finders:
@@ -84,16 +84,16 @@ def _locate(kind: ResourceKind, profile: ResourceProfile, models_path: Sequence[
 
 
 def loader(kind: ResourceKind, source: Source) -> str:
-    """The kind of loader for `source`: its own kind, or a folder's where a kind without names was given one.
+    """Return the loader of `source`: its kind, or the loader of folders if a kind that takes no name has one.
 
     Raises:
-        SuiteError: it was given a name, and this resource cannot come from a folder.
+        SuiteError: the source has a name, and this resource cannot come from a folder.
     """
     if source.name is None or source.kind not in ("textattack-counterfitted", "wordnet", "mini", "nltk"):
         return source.kind
     named = {"word_vectors": "folder", "synonyms": "folder", "sentence_encoder": "sentence-transformers"}
     if kind not in named:
-        raise SuiteError(f"{kind}: the kind {source.kind} takes no name, and was given {source.name}")
+        raise SuiteError(f"{kind}: the kind {source.kind} takes no name, but has the name {source.name}")
     return named[kind]
 
 
@@ -126,7 +126,7 @@ def _counterfitted(source: Source, models_path: Sequence[Path]) -> Located:
     if not all(path.is_file() for path in files):
         raise ResourceError(
             f"TextAttack's counter-fitted word vectors are not in {folder}; run `python -c 'from textattack.shared "
-            "import WordEmbedding; WordEmbedding.counterfitted_GLOVE_embedding()'` where there is a network (481 MB), "
+            "import WordEmbedding; WordEmbedding.counterfitted_GLOVE_embedding()'` with a network connection (481 MB), "
             "or choose the profile `local` with word vectors of your own"
         )
     return _found(str(folder), _of_counterfitted)
@@ -142,7 +142,7 @@ def _vectors(source: Source, models_path: Sequence[Path]) -> Located:
     if place is None:
         raise ResourceError(
             f"there is no {name} in {places.searched(models_path)}; make a folder DIR/{name} with vectors.npy and "
-            "words.txt, or with one word2vec file, and pass --models DIR (or set RBENCH_MODELS=DIR)"
+            "words.txt, or with one word2vec file, then pass --models DIR (or set RBENCH_MODELS=DIR)"
         )
     return _found(str(place), _of_vectors)
 
@@ -157,8 +157,8 @@ def _synonym_list(source: Source, models_path: Sequence[Path]) -> Located:
     path = place / "synonyms.txt" if place is not None and place.is_dir() else place
     if path is None or not path.is_file():
         raise ResourceError(
-            f"there is no {name}/synonyms.txt in {places.searched(models_path)}; write one (two words a line) and pass "
-            "its folder's parent as --models DIR (or RBENCH_MODELS=DIR)"
+            f"there is no {name}/synonyms.txt in {places.searched(models_path)}; write this file below a folder DIR, "
+            "two words a line, then pass --models DIR (or set RBENCH_MODELS=DIR)"
         )
     return _found(str(path), _of_file)
 
@@ -196,13 +196,16 @@ def _model(what: str) -> Finder:
 
 
 def _of_model(where: str) -> str:
-    """The encoder's fingerprint, and of a sentence-transformers folder how it is pooled."""
+    """Return the hash of an encoder's weights, config and tokenizer, and of the module configs in its subfolders.
+
+    A sentence-transformers folder has its pooling in such a config.
+    """
     mark, pooled = encoder_fingerprint(where), sorted(Path(where).glob("*/config.json"))
     return hashlib.sha256(f"{mark}{digests.of_files(pooled)}".encode()).hexdigest() if pooled else mark
 
 
 def _model_spec(source: Source, what: str) -> EncoderSpec:
-    """A model of this profile, as the encoder machinery looks for it: by its own name, then as a hub id."""
+    """Return the spec by which `rbench.encoders.locate` finds a model: as a folder of its name, then as a hub id."""
     name = _named(source, what)
     return EncoderSpec(name=name.rsplit("/", 1)[-1], base=name, revision=source.revision)
 
@@ -213,14 +216,14 @@ def _trained(source: Source, models_path: Sequence[Path]) -> Located:
 
 
 def _not_yet(where: str) -> str:
-    raise ResourceError("no job has made it yet")
+    raise ResourceError("its pretrain job has not run yet")
 
 
 def _use(source: Source, models_path: Sequence[Path]) -> Located:
     if not _installed("tensorflow_hub") or not _installed("tensorflow"):
         raise ResourceError(
             "the Universal Sentence Encoder needs TensorFlow; run `pip install 'rbench[use]'`, "
-            "or choose the profile `standard`, which compares with sentence-transformers"
+            "or choose the profile `standard`, which uses sentence-transformers instead"
         )
     place = places.on_path(source.name or "universal-sentence-encoder", models_path)
     if place is None:

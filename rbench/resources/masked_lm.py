@@ -1,4 +1,4 @@
-"""The masked language model that proposes words: the most probable ones at a place of a text."""
+"""A masked language model that gives the most probable words at a position of a text."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from rbench.inference import Batched, Memo, Network, Row, backends, rows_of
 VERSION = 1
 
 CACHE_BYTES = 256 << 20
-"""What a model may remember of its answers, and of its states."""
+"""Size limit of the cache of answers, and of the cache of hidden states."""
 HEADS = {"bert": "cls", "roberta": "lm_head"}
-"""Where a network keeps the layer that turns states into vocabulary logits: it then runs on the states asked for."""
+"""The attribute with the masked-LM head, by type of model. A known head runs only on the states that are needed."""
 HEAD_ROWS = 256
-"""States that become vocabulary logits at once: 30,000 numbers each."""
+"""Number of states that are turned into vocabulary logits at once; each gives some 30,000 numbers."""
 
 
 class Question(NamedTuple):
-    """What is most probable at one place of a row?
+    """Asks for the `k` most probable tokens at position `place` of a row.
 
-    `by` says what is ranked: `logits` or `probabilities` of all tokens, or the logits of `words`, tokens that stand for
-    one whole alphabetic word. (Distinct logits may have equal probabilities: ties are then cut differently.)
+    `by` says what is ranked: `logits` or `probabilities` of all tokens, or the logits of `words`, the tokens that are
+    one whole alphabetic word. Ranking by logits and by probabilities may differ, because distinct logits may round to
+    equal probabilities.
     """
 
     row: Row
@@ -38,21 +39,29 @@ class Question(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """The `k` best, best first: token ids (for `words` places in `MaskedLM.whole_words`) and what was ranked."""
+    """The `k` best tokens, best first."""
 
     ids: list[int]
+    """Token ids; for `words`, indices into `MaskedLM.whole_words`."""
     values: list[float]
+    """The logits or probabilities that were ranked."""
 
 
 class MaskedLM:
     """A masked language model: `model` (in eval mode, float32, on its device) with its `tokenizer`.
 
-    `memo` is for whoever asks it the same again: answers by any key that tells questions apart.
+    Callers may cache their own results in `memo`, under a key that identifies the question.
 
     Args:
+        model: a transformers model with a masked-LM head.
+        tokenizer: its tokenizer, which must have a mask token.
+        name: for messages.
         device: where `model` is.
         backend: what computes it, one of `rbench.inference.BACKENDS` or "auto".
-        step: as `rbench.inference.Network`.
+        step: as in `rbench.inference.Network`.
+
+    Raises:
+        ResourceError: the tokenizer has no mask token.
     """
 
     def __init__(
@@ -71,7 +80,7 @@ class MaskedLM:
         self.device, self._backend, self._step = device, backend, step
         self.memo: Memo[tuple[Any, ...], Any] = Memo(CACHE_BYTES, _bytes)
         self.ranked: Batched[Question, Ranked] = Batched(self._rank)
-        """The answers to questions; several attacks share a batch."""
+        """Answers questions. Several attacks share a batch."""
         self._states: Memo[Row, Tensor] = Memo(CACHE_BYTES, lambda row, states: 400 + 4 * states.numel())
         self._head: Any = getattr(model, HEADS.get(model.config.model_type, ""), None)
         self._body: Any = model if self._head is None else model.base_model
@@ -82,7 +91,7 @@ class MaskedLM:
         """Read a transformers folder with a masked-LM head.
 
         Raises:
-            ResourceError: it cannot be read, or has no head (a random one would propose random words).
+            ResourceError: it cannot be read, or lacks weights of the head (transformers would make them random).
         """
         from transformers import AutoModelForMaskedLM, AutoTokenizer
 
@@ -91,27 +100,27 @@ class MaskedLM:
                 folder, output_loading_info=True, trust_remote_code=False
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        except Exception as error:  # transformers, safetensors and json raise a dozen kinds for one fact
+        except Exception as error:  # for unreadable files transformers, safetensors and json raise many types
             raise ResourceError(f"masked LM {folder.name}: {folder} cannot be read: {error}") from error
         lost = sorted(set(info["missing_keys"]) - set(getattr(model, "_tied_weights_keys", None) or ()))
         if lost:
             raise ResourceError(
                 f"masked LM {folder.name}: {folder} lacks the weights {', '.join(lost[:3])}"
-                f"{' ...' if len(lost) > 3 else ''}; it is no masked language model"
+                f"{' ...' if len(lost) > 3 else ''}; it is not a masked language model"
             )
         return cls(model.float().eval().to(device), tokenizer, folder.name, device=device, backend=backend)
 
     def padded(self, step: int) -> MaskedLM:
-        """The same model, read in batches whose lengths are rounded up to a multiple of `step`."""
+        """Return the same model with batches whose lengths are rounded up to a multiple of `step`."""
         return MaskedLM(self.model, self.tokenizer, self.name, device=self.device, backend=self._backend, step=step)
 
     def rows(self, texts: Sequence[str], max_length: int) -> list[Row]:
-        """Token ids of texts, cut at `max_length`."""
+        """Return the token ids of each text, cut at `max_length` tokens."""
         return rows_of(self.tokenizer(list(texts), max_length=max_length, truncation=True)) if texts else []
 
     @cached_property
     def network(self) -> Network:
-        """Rows -> the last states (tokens, dim) of each, or logits where it is unknown which layer makes them."""
+        """Maps rows to their last hidden states (tokens, dim), or to logits if HEADS does not list the model's type."""
         pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
         return Network(
             self._body,
@@ -125,7 +134,7 @@ class MaskedLM:
 
     @cached_property
     def whole_words(self) -> tuple[list[int], list[str]]:
-        """Token ids that stand for one whole alphabetic word, in order of id, and the words."""
+        """The token ids that are one whole alphabetic word, in order of id, and their words."""
         vocabulary: dict[str, int] = self.tokenizer.get_vocab()
         marker = next((m for m in ("Ġ", "▁") if any(t.startswith(m) and len(t) > 1 for t in vocabulary)), "")
         special = set(self.tokenizer.all_special_ids)
@@ -145,7 +154,7 @@ class MaskedLM:
 
     @cached_property
     def _to_logits(self) -> Callable[[Tensor], Tensor]:
-        """States (n, dim) -> vocabulary logits (n, words), with the linear layers of the network's back-end."""
+        """Maps states (n, dim) to vocabulary logits (n, vocabulary), with the linear layers of the back-end."""
         if self._head is None:
             return lambda states: states
         device = torch.device(self.device)
@@ -175,7 +184,10 @@ class MaskedLM:
         return [Ranked(*pair) for pair in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
 
     def _read(self, questions: list[Question]) -> dict[tuple[Row, int], Tensor]:
-        """States at the places asked. Rows that are asked word by word (`logits`, BERT-Attack) are remembered."""
+        """Return the state of each question, by row and place.
+
+        Rows that are asked word by word (`logits`, BERT-Attack) keep their states in a cache.
+        """
         rows = {q.row: self._states.get(q.row) for q in questions if q.place < len(q.row[0])}
         new = [row for row, states in rows.items() if states is None]
         rows |= dict(zip(new, self.network(new), strict=True))
@@ -190,7 +202,7 @@ class MaskedLM:
         return found
 
     def _padded(self, question: Question) -> Tensor:
-        """States of a row with as much padding as the place asked needs, which lies in it."""
+        """Return the states of a row with so much padding that it includes the question's place."""
         ids, types = question.row
         width = question.place + 1
         pad, pad_type = self.network.pad
@@ -204,12 +216,12 @@ class MaskedLM:
             return self._first(self._body, **{name: tensor.to(self.device) for name, tensor in inputs.items()})[0]
 
     def _first(self, body: Any, **inputs: Tensor) -> Tensor:
-        if not self._takes_types:  # DistilBERT's kin
+        if not self._takes_types:  # for example DistilBERT
             inputs.pop("token_type_ids", None)
         states: Tensor = body(**inputs)[0]
         return states
 
 
 def _bytes(key: tuple[Any, ...], value: Any) -> int:
-    """Roughly what a remembered answer takes: lists of words, or of numbers."""
+    """Estimate the bytes of a cached answer, which is a list of words or numbers."""
     return 400 + 8 * sum(len(part) if isinstance(part, str) else 10 for part in key) + 60 * len(value)

@@ -1,4 +1,4 @@
-"""Where files lie: on the model search path, in NLTK's data folders, in TextAttack's cache."""
+"""Find files on the model search path, in NLTK's data folders and in TextAttack's cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NLTK_FILES = {
 
 
 def on_path(name: str, models_path: Sequence[Path]) -> Path | None:
-    """The file or folder `name` on the search path, first hit; a name with a separator may also be a path itself."""
+    """Return the first file or folder `name` on the search path; a name with a separator may also be a path itself."""
     part = PurePosixPath(name)
     if not part.is_absolute() and ".." not in part.parts and "\\" not in name:
         for root in models_path:
@@ -38,20 +38,21 @@ def on_path(name: str, models_path: Sequence[Path]) -> Path | None:
 
 
 def searched(models_path: Sequence[Path]) -> str:
-    """The search path, for messages."""
+    """Return the search path as text, for messages."""
     return ", ".join(map(str, models_path)) or "the model search path, which is empty"
 
 
 def textattack_cache() -> Path:
-    """TextAttack's cache folder, by its own rule: `TA_CACHE_DIR`, or ~/.cache/textattack."""
+    """Return TextAttack's cache folder: `TA_CACHE_DIR`, or ~/.cache/textattack."""
     return Path(os.environ.get("TA_CACHE_DIR") or Path.home() / ".cache" / "textattack")
 
 
 def nltk_package(package: str) -> tuple[str, str]:
-    """Where an NLTK package lies and the hash of what attacks read of it (unpacked or in its zip file).
+    """Return the place of an NLTK package, unpacked or zipped, and the hash of its files that attacks read.
 
     Raises:
-        ResourceError: it is missing, or NLTK refuses it because others may write to it; the message is the remedy.
+        ResourceError: the package is missing, or NLTK refuses it because other accounts may write to it; gives the
+            remedy.
     """
     import nltk
 
@@ -67,7 +68,7 @@ def nltk_package(package: str) -> tuple[str, str]:
 
 
 def _content_of(pointer: Any, name: str) -> str:
-    """Hash of what one of NLTK's pointers leads to: a file, or an entry of a zip file, which is the file then."""
+    """Return the hash of the file, or entry of a zip file, of one of NLTK's pointers."""
 
     def read() -> str:
         with pointer.open() as file:
@@ -82,7 +83,7 @@ def _nltk_remedy(package: str, error: Exception) -> str:
     if refused:
         return (
             f"NLTK refuses its {package} data because other accounts may write to {', '.join(map(str, refused))}; "
-            f"run `chmod go-w` on it"
+            f"run `chmod go-w` on them"
         )
     return (
         f"NLTK's {package} data is missing; run `python -m nltk.downloader {package}`, "

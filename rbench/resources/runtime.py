@@ -1,4 +1,4 @@
-"""The resources of a profile, each loaded when it is first asked for and then kept."""
+"""Load the resources of a profile, each on first use, and keep them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from rbench.system.located import Located, Watch, folder
 
 
 class Resources:
-    """What stands behind attacks, from one profile.
+    """The resources of one profile.
 
     Args:
-        profile: which source stands behind what.
-        models_path: where folders are looked for, where no `places` are given.
-        places: where planning found them; others are refused. None: each is looked for when it is first asked for.
-        device: where the models go.
-        trained: folder by encoder name, for a masked LM that a pretrain job made.
-        backend: what computes them, one of `rbench.inference.BACKENDS` or "auto".
+        profile: the source of each resource.
+        models_path: folders that are searched if `places` is None.
+        places: where planning found the resources; others are refused. None: each is looked for on first use.
+        device: where the models run.
+        trained: folders by encoder name, for a masked LM that a pretrain job made.
+        backend: what computes the models, one of `rbench.inference.BACKENDS` or "auto".
 
-    Every attribute raises ResourceError where its source is missing or damaged, and JobError where it is no longer what
-    it was when it was found.
+    Every attribute raises ResourceError if its source is missing or damaged, and JobError if its content changed since
+    it was found.
     """
 
     def __init__(
@@ -54,31 +54,31 @@ class Resources:
         self._watch = Watch()
 
     def load(self, kinds: Iterable[ResourceKind]) -> None:
-        """Load these now, so that what is damaged says so before the work starts."""
+        """Load these resources now, so that a damaged one raises its error before the work starts."""
         for kind in kinds:
             getattr(self, {"synonyms": "_synonyms", "pos_tagger": "_tagger"}.get(kind, kind))
 
     def check(self) -> None:
-        """JobError where something that was opened is no longer what it was."""
+        """Raise JobError if a resource that was loaded has changed since."""
         self._watch.check()
 
     def located(self, kind: ResourceKind) -> Located:
-        """Where a resource lies. ResourceError where it is missing, or was not planned for."""
+        """Return the place of a resource. Raises ResourceError if it is missing, or was not part of the plan."""
         source: Source | None = getattr(self.profile, kind)
         if kind not in self._places:
             if source is not None and source.kind == "encoder":
                 raise ResourceError(f"{kind}: no pretrain job of this run made the encoder {source.name}")
             if self._planned:
                 raise ResourceError(
-                    f"{kind} of resource profile {self.profile.name} was not looked for, because nothing said that it "
-                    "is needed; the attack, strategy or objective that asks for it must name it among its NEEDS"
+                    f"{kind} of resource profile {self.profile.name} was not looked for, because nothing declared that "
+                    "it is needed; the attack, strategy or objective that uses it must list it in its NEEDS"
                 )
             self._places[kind] = locate(self.profile, {kind}, self.models_path)[kind]
         return self._places[kind]
 
     @contextmanager
     def _open(self, kind: ResourceKind) -> Iterator[tuple[Source, str]]:
-        """The source of a resource, its kind that of its loader, and where it lies: to be read inside."""
+        """Yield the source of a resource, with its loader as kind, and its place, to be read inside the block."""
         found = self.located(kind)
         source: Source | None = getattr(self.profile, kind)
         assert source is not None  # `located` refuses that
@@ -87,7 +87,7 @@ class Resources:
 
     @cached_property
     def word_vectors(self) -> WordVectors:
-        """Words, their vectors (N, dim), cosines and nearest neighbours."""
+        """The word vectors (N, dim), with cosines and nearest neighbours."""
         with self._open("word_vectors") as (source, where):
             if source.kind == "mini":
                 from rbench.mini.lexical import word_vectors
@@ -105,14 +105,14 @@ class Resources:
             return lexical.wordnet_synonyms() if source.kind == "wordnet" else lexical.listed_synonyms(Path(where))
 
     def synonyms(self, word: str) -> list[str]:
-        """One-word synonyms of `word` without itself, in a fixed order; empty where there are none."""
+        """Return the one-word synonyms of `word`, without the word itself, in a fixed order."""
         return self._synonyms(word)
 
     @cached_property
     def thesaurus(self) -> Thesaurus:
-        """What is known of a word under a part of speech, antonyms too: `rbench.resources.thesaurus`.
+        """The thesaurus of the resource `synonyms`, see `rbench.resources.thesaurus`.
 
-        It stands behind the resource `synonyms`; ResourceError where that is a list of synonyms alone.
+        Raises ResourceError if the resource is a mere list of synonyms.
         """
         with self._open("synonyms") as (source, _):
             return open_thesaurus(source.kind)
@@ -125,7 +125,7 @@ class Resources:
 
     @cached_property
     def sentence_encoder(self) -> Sentences:
-        """The sentence encoder: `encode` and `vectors` (remembered) give float32 tensors (n, dim)."""
+        """The sentence encoder. Its `encode`, and `vectors` (which caches), return float32 tensors (n, dim)."""
         with self._open("sentence_encoder") as (source, where):
             if source.kind == "mini":
                 from rbench.mini.lexical import encode
@@ -141,7 +141,7 @@ class Resources:
             return lexical.open_tagger(source.kind)
 
     def pos_tags(self, words: Sequence[str]) -> lexical.Tags:
-        """(word, universal tag) for each word, in context; remembered."""
+        """Return (word, universal tag) for each word, tagged in context. Results are cached."""
         key = tuple(words)
         tags = self._tags.get(key)
         if tags is None:
@@ -150,7 +150,7 @@ class Resources:
         return tags
 
     def pos_tag(self, words: Sequence[str], place: int) -> str:
-        """The universal tag of one word, in context; remembered."""
+        """Return the universal tag of the word at index `place`, tagged in context. Results are cached."""
         tagger = self._tagger
         if not isinstance(tagger, lexical.NltkTagger):
             return self.pos_tags(words)[place][1]
@@ -171,7 +171,7 @@ class Resources:
 
     @cached_property
     def stopwords(self) -> frozenset[str]:
-        """Lower-case words that attacks leave alone."""
+        """Lower-case words that attacks do not replace."""
         with self._open("stopwords") as (source, _):
             if source.kind == "mini":
                 from rbench.mini.lexical import stopwords

@@ -1,4 +1,4 @@
-"""The sentence encoder that compares texts."""
+"""The sentence encoder with which attacks compare texts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rbench.inference import Batched, Memo, Network, Row, rows_of
 VERSION = 1
 
 CACHE_BYTES = 256 << 20
-"""What each model may remember of its answers."""
+"""Size limit of each model's caches."""
 
 
 class Sentences:
-    """A sentence encoder: `encode` asks the model each time, `vectors` remembers texts and asks for each once.
+    """A sentence encoder. `encode` always runs the model; `vectors` runs it once for each text and caches the vectors.
 
     Args:
-        model: texts to float32 vectors, an array or tensor of shape (n, dim).
+        model: maps texts to vectors, an array or tensor of shape (n, dim).
         name: for messages.
-        tokenize: texts to rows of token ids, and
-        network: rows to their vectors, where the model is a network that can be asked so. Then `vectors` asks in that
-            way: many texts of several attacks in batches of equal length.
+        tokenize: maps texts to rows of token ids. Given together with `network`, or None.
+        network: maps rows to their vectors. If given, `vectors` uses it, in batches of equal length that several
+            attacks share.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Sentences:
         )
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Vectors (n, dim), float32, on the CPU."""
+        """Return vectors (n, dim), float32, on the CPU."""
         return torch.as_tensor(self._model(list(texts)), dtype=torch.float32).cpu()
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
-        """The same, with every distinct text encoded once and remembered; at least one text."""
+        """Return the same as `encode`, but encode every distinct text once and cache it. Needs at least one text."""
         rows = {text: self.memo.get(text) for text in dict.fromkeys(texts)}
         new = [text for text, row in rows.items() if row is None]
         if new:
@@ -69,18 +69,18 @@ class Sentences:
 
 
 def sentence_transformer(folder: Path, device: str, backend: str = "auto") -> Sentences:
-    """A sentence-transformers (or plain transformers) folder; its own pooling and normalisation hold.
+    """Load a sentence-transformers (or plain transformers) folder, with its own pooling and normalisation.
 
     Raises:
-        ResourceError: it cannot be read, or its modules.json asks for code that rbench does not know.
+        ResourceError: it cannot be read, or its modules.json lists a module that rbench does not know.
     """
     from sentence_transformers import SentenceTransformer
 
-    modules(folder)  # sentence-transformers would import what it does not know from the folder
+    modules(folder)  # refuses unknown modules, which sentence-transformers would import from the folder
     try:
         model = SentenceTransformer(str(folder), device=device, local_files_only=True, trust_remote_code=False)
         model = model.float().eval()
-    except Exception as error:  # a dozen kinds for one fact: the folder cannot be read
+    except Exception as error:  # for unreadable files sentence-transformers raises many types
         raise ResourceError(f"sentence encoder {folder.name}: {folder} cannot be read: {error}") from error
 
     def encode(texts: list[str]) -> Any:
@@ -88,9 +88,9 @@ def sentence_transformer(folder: Path, device: str, backend: str = "auto") -> Se
 
     tokenizer = getattr(model, "tokenizer", None)
     if not isinstance(tokenizer, PreTrainedTokenizerBase) or not hasattr(model[0], "auto_model"):
-        return Sentences(encode, folder.name)  # averaged word vectors, for instance
+        return Sentences(encode, folder.name)  # for example averaged word vectors
     if model.default_prompt_name is not None or getattr(model[0], "do_lower_case", False):
-        return Sentences(encode, folder.name)  # what it does to texts first is its own affair
+        return Sentences(encode, folder.name)  # it changes texts before tokenising them
 
     def tokenize(texts: list[str]) -> list[Row]:
         return rows_of(tokenizer([text.strip() for text in texts], truncation=True, max_length=model.max_seq_length))
@@ -112,7 +112,7 @@ def _sentence_embedding(model: Any, **inputs: Tensor) -> Tensor:
 
 
 def universal_sentence_encoder(where: str) -> Sentences:
-    """The Universal Sentence Encoder through TensorFlow Hub, from a folder or TensorFlow Hub's cache."""
+    """Load the Universal Sentence Encoder with TensorFlow Hub, from the folder or handle `where`."""
     import tensorflow_hub
 
     model = tensorflow_hub.load(where)

@@ -1,9 +1,9 @@
-"""What a thesaurus knows of a word: synonyms, hypernyms, antonyms and other inflections.
+"""Look up the synonyms, hypernyms, antonyms and other inflections of a word.
 
-In WordNet synonymy holds between the words of a synset, hypernymy between synsets, and antonymy between two words in
-one sense each; nothing else is taken for an antonym here, not the opposite of a similar word either. WordNet lists base
-forms: lemminflect's dictionary takes a word to its base form, and what was found there to the word's inflection. Its
-guesses at words that the dictionary lacks are not asked for (they come from a pickle). Imports no torch.
+In WordNet, synonymy relates the words of a synset, hypernymy relates synsets, and antonymy relates two words in one
+sense each. Only WordNet's direct antonyms count here, not the antonyms of similar words. WordNet lists base forms:
+lemminflect's dictionary maps a word to its base form, and the words found back to the word's inflection. Its model for
+words outside its dictionary is not used, because it is a pickle. Imports no torch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rbench.resources.lexical import corpus
 VERSION = 1
 
 TAGS = ("NOUN", "VERB", "ADJ", "ADV")
-"""The universal parts of speech that a thesaurus lists."""
+"""The universal part-of-speech tags whose words a thesaurus lists."""
 _POS = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
 _FORMS = {
     "NOUN": ("NN", "NNS"),
@@ -28,18 +28,18 @@ _FORMS = {
     "ADJ": ("JJ", "JJR", "JJS"),
     "ADV": ("RB", "RBR", "RBS"),
 }
-"""Penn tags of a part of speech, the base form first."""
+"""The Penn Treebank tags of each part of speech, with that of the base form first."""
 _WORD = re.compile(r"[a-z]+(?:[-'][a-z]+)*")
 
 
 @dataclass(frozen=True)
 class Related:
-    """Single lower-case words, none of them the word itself, those of its more frequent senses first."""
+    """The words related to a word: single, in lower case, without the word itself, more frequent senses first."""
 
     synonyms: tuple[str, ...] = ()
-    """In the inflection of the word; none of them is among the antonyms."""
+    """In the inflection of the word, and without the antonyms."""
     hypernyms: tuple[str, ...] = ()
-    """More general words, one step up; in the inflection of the word."""
+    """More general words, one level up, in the inflection of the word."""
     antonyms: tuple[str, ...] = ()
     """In the inflection of the word."""
     forms: tuple[str, ...] = ()
@@ -47,12 +47,12 @@ class Related:
 
     @property
     def all(self) -> frozenset[str]:
-        """All of them together."""
+        """The words of all four relations."""
         return frozenset((*self.synonyms, *self.hypernyms, *self.antonyms, *self.forms))
 
 
 Thesaurus = Callable[[str, str], Related]
-"""What is known of a word (any case) under a universal part-of-speech tag; nothing of unknown words and other tags."""
+"""Maps a word (any case) and its universal part-of-speech tag to the related words; unknown words have none."""
 
 
 def related(
@@ -63,7 +63,8 @@ def related(
     antonyms: Iterable[str] = (),
     forms: Iterable[str] = (),
 ) -> Related:
-    """As given, less the word itself, repetitions, names and what is more than one word."""
+    """Return the related words without the word itself, repetitions, capitalised words and expressions of several
+    words."""
 
     def kept(words: Iterable[str], without: Iterable[str] = ()) -> tuple[str, ...]:
         left_out = {word.lower(), *without}
@@ -75,22 +76,22 @@ def related(
 
 
 def check(kind: str) -> None:
-    """ResourceError where a source of synonyms of this kind lists synonyms alone."""
+    """Raise ResourceError if a source of synonyms of this kind has synonyms only."""
     if kind not in ("wordnet", "mini"):
         raise ResourceError(
-            "synonyms: antonyms are asked for, and a list of synonyms has none; take a profile whose synonyms are "
-            "WordNet's (`synonyms: {kind: wordnet}`), or the embedded world's on its own corpora"
+            "synonyms: antonyms are asked for, and a list of synonyms has none; choose a profile whose synonyms are "
+            "WordNet's (`synonyms: {kind: wordnet}`), or the embedded world's for its own corpora"
         )
 
 
 def open_thesaurus(kind: str) -> Thesaurus:
-    """The thesaurus behind a source of synonyms of this kind, `wordnet` or `mini`; ResourceError as `check`."""
+    """Return the thesaurus of a source of synonyms, `wordnet` or `mini`. Raises ResourceError as `check`."""
     check(kind)
     return wordnet_thesaurus() if kind == "wordnet" else mini_thesaurus()
 
 
 def mini_thesaurus() -> Thesaurus:
-    """The embedded world's lexicon, where a word has one part of speech and one meaning."""
+    """Return the embedded world's thesaurus, where a word has one part of speech and one meaning."""
     from rbench.mini import lexical, thesaurus
 
     def look_up(word: str, tag: str) -> Related:
@@ -108,13 +109,13 @@ def mini_thesaurus() -> Thesaurus:
 
 
 def wordnet_thesaurus(reader: Any = None) -> Thesaurus:
-    """WordNet's answers, all senses of a word in WordNet's order, which is that of their frequency.
+    """Return WordNet's thesaurus. It uses all senses of a word, in WordNet's order, which is by frequency.
 
-    A past tense that may also be a participle is taken for a past tense ("opened"); what cannot be inflected like the
-    word is left out.
+    A form that may be a past tense or a participle ("opened") is taken for a past tense. Words that have no form in the
+    inflection of the word are left out.
 
     Args:
-        reader: in place of NLTK's corpus reader, one with the same methods.
+        reader: an object with the methods of NLTK's corpus reader; None: that reader.
     """
     if reader is None:
         reader = corpus("wordnet")
@@ -144,9 +145,9 @@ def wordnet_thesaurus(reader: Any = None) -> Thesaurus:
 
 
 def _senses(reader: Any, word: str, tag: str) -> tuple[list[Any], str, str]:
-    """WordNet's lemma objects of the base form, the base form, and the Penn tag of the word among its forms.
+    """Return WordNet's lemma objects of the base form, the base form, and the Penn Treebank tag of the word.
 
-    A comparative for which WordNet has an opposite is a base form itself: more and less, better and worse.
+    A comparative for which WordNet has an antonym counts as a base form: more and less, better and worse.
     """
     bases = _bases(word, tag)
     compared = tag in ("ADJ", "ADV") and any(one.antonyms() for one in reader.lemmas(word, _POS[tag]))
@@ -160,7 +161,7 @@ def _senses(reader: Any, word: str, tag: str) -> tuple[list[Any], str, str]:
 
 
 def _bases(word: str, tag: str) -> tuple[str, ...]:
-    """The base forms that a word may have, as lemminflect's dictionary lists them."""
+    """Return the base forms that lemminflect's dictionary lists for a word."""
     import lemminflect
 
     found: tuple[str, ...] = lemminflect.getAllLemmas(word, tag).get(tag, ())
@@ -168,12 +169,15 @@ def _bases(word: str, tag: str) -> tuple[str, ...]:
 
 
 def _above(synset: Any) -> list[Any]:
-    """A synset's hypernyms by name: NLTK has them in an order that differs from run to run."""
+    """Return a synset's hypernyms sorted by name, because NLTK's order differs from run to run."""
     return sorted((*synset.hypernyms(), *synset.instance_hypernyms()), key=lambda up: str(up.name()))
 
 
 def _inflect(lemma: str, tag: str, form: str) -> str | None:
-    """A base form, or what lemminflect lists for it under a Penn tag: of two past forms that are one it lists one."""
+    """Return the form of `lemma` with the Penn Treebank tag `form`, or None if lemminflect lists none.
+
+    If past tense and participle are equal, lemminflect lists only one of them, so each stands in for the other.
+    """
     if form == _FORMS[tag][0]:
         return lemma
     spellings = _spellings(lemma, tag)
@@ -183,7 +187,7 @@ def _inflect(lemma: str, tag: str, form: str) -> str | None:
 
 @lru_cache(maxsize=1 << 16)
 def _spellings(lemma: str, tag: str) -> dict[str, tuple[str, ...]]:
-    """The forms of a base form by Penn tag, as lemminflect's dictionary lists them."""
+    """Return the forms that lemminflect's dictionary lists for a base form, by Penn Treebank tag."""
     import lemminflect
 
     found: dict[str, tuple[str, ...]] = lemminflect.getAllInflections(lemma, tag)

@@ -1,4 +1,4 @@
-"""Numbers from outcomes: pure arithmetic, no torch, nothing read or written."""
+"""Compute scores from outcomes and predictions. Pure arithmetic: no torch, no files."""
 
 from __future__ import annotations
 

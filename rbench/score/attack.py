@@ -1,6 +1,6 @@
-"""What an attack did, in numbers: from outcomes to the metrics of the field.
+"""Compute the metrics of an attack from its outcomes.
 
-| metric     | here                                                                              |
+| metric     | definition                                                                        |
 |------------|-----------------------------------------------------------------------------------|
 | clean      | (total - skipped) / total                                                         |
 | aua        | failed / total                                                                    |
@@ -8,13 +8,14 @@
 | oracle_asr | successes after which the true label still holds / (succeeded + failed)           |
 | queries    | mean number of queries over succeeded and failed                                  |
 | perturbed  | mean share of words changed over successes with more than 0 changes               |
-| seconds    | mean seconds of one process over succeeded and failed; of the machine, not of the victim alone |
+| seconds    | mean seconds of one process over succeeded and failed; they depend on the machine |
 
-These are TextAttack's definitions (textattack/metrics/attack_metrics), on unrounded counts: aua = clean x (1 - asr)
-holds exactly. An example on which the attack raised is `errored`; one in which TextAttack sees no word, so that nothing
-can be replaced, is `wordless`, whatever the victim says of it. Both leave every denominator: `total` is without them.
-A metric whose denominator is 0 has the value None (TextAttack says 0 or nan). Shares have Wilson 95% intervals, means
-have Student's t 95% intervals. oracle_asr is None where the task has no oracle.
+The definitions are TextAttack's (textattack/metrics/attack_metrics), on unrounded counts, so aua = clean x (1 - asr)
+holds exactly. `total` counts all examples except two kinds, which enter no denominator. An example is `errored` if the
+attack raised an exception. It is `wordless` if TextAttack finds no word to replace in it, whatever the victim predicts.
+
+A metric whose denominator is 0 has the value None (TextAttack gives 0 or nan). Shares have Wilson 95% intervals, means
+have Student's t 95% intervals. oracle_asr is None if the task has no oracle.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from rbench.spec import AttackJob, AttackMetric, Outcome, Record, Score
 
 METRICS: tuple[AttackMetric, ...] = get_args(AttackMetric)
 SHARES: frozenset[AttackMetric] = frozenset({"asr", "aua", "clean", "oracle_asr"})
-"""Metrics that are counts over counts; the others are means."""
+"""Metrics that are shares (a count over a count); the others are means."""
 
 _NONE = Sample(0)
 _COUNTS = ("succeeded", "failed", "skipped", "errored", "truncated")
@@ -38,28 +39,32 @@ _COUNTS = ("succeeded", "failed", "skipped", "errored", "truncated")
 
 @dataclass(frozen=True)
 class Tally:
-    """The sufficient statistics of one or several attacked samples: all metrics and intervals follow from them."""
+    """Counts and samples of one or several attacked samples, from which all metrics and intervals are computed."""
 
     succeeded: int = 0
     failed: int = 0
     skipped: int = 0
     errored: int = 0
     wordless: int = 0
-    """Examples in which TextAttack sees no word."""
+    """Examples in which TextAttack finds no word."""
     truncated: int = 0
-    """Examples cut to the victim's maximal length, of any status."""
+    """Examples of any status that were cut to the victim's maximum length."""
     oracle_valid: int | None = None
-    """Successes after which the oracle still gives the example's label; None where there is no oracle."""
+    """Successes for which the oracle still gives the example's label; None if the task has no oracle."""
     queries: Sample = _NONE
     perturbed: Sample = _NONE
     seconds: Sample = _NONE
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome], oracle: bool | None = None) -> Tally:
-        """Count outcomes, each example once.
+        """Count outcomes, one for each example.
 
-        `oracle` says whether the task has an oracle; None finds out by looking whether any success has an oracle label
-        (which cannot be seen where there is no success). A success whose text the oracle cannot read is not valid.
+        Args:
+            outcomes: of one attacked sample.
+            oracle: whether the task has an oracle. None: it has one if any success has an oracle label, so without a
+                success it counts as having none.
+
+        A success whose text the oracle cannot read does not count as valid.
         """
         seen = list(outcomes)
         status = Counter(outcome.status for outcome in seen)
@@ -82,7 +87,11 @@ class Tally:
 
     @classmethod
     def of_record(cls, record: Record) -> Tally:
-        """What `counts` and `scores` stored, so that tables need no outcomes; StoreError where they are missing."""
+        """Read the tally from a record's `counts` and `scores`, so that tables need no outcomes.
+
+        Raises:
+            StoreError: the record lacks one of the numbers.
+        """
         scores = {score.name: score for score in record.scores}
         try:
             counts = {name: record.counts[name] for name in _COUNTS}
@@ -96,13 +105,13 @@ class Tally:
             oracle_valid=valid,
             queries=Sample(*means["queries"]),
             perturbed=Sample(*means["perturbed"]),
-            # Records made before this metric have no time.
+            # Records made before this metric existed have no time.
             seconds=Sample(time.n, time.value, time.sd) if (time := scores.get("seconds")) is not None else _NONE,
         )
 
     @classmethod
     def pooled(cls, tallies: Sequence[Tally]) -> Tally:
-        """All samples thrown together, for instance the seeds of a cell."""
+        """Pool several samples into one, for example those of several seeds."""
         valid = [tally.oracle_valid for tally in tallies if tally.attacked]
         return cls(
             succeeded=sum(tally.succeeded for tally in tallies),
@@ -119,16 +128,16 @@ class Tally:
 
     @property
     def attacked(self) -> int:
-        """Examples that the victim read rightly, so that there was something to attack."""
+        """Number of examples that the victim classified correctly and that were attacked."""
         return self.succeeded + self.failed
 
     @property
     def total(self) -> int:
-        """All examples but the errored and the wordless ones."""
+        """Number of examples without the errored and the wordless ones."""
         return self.attacked + self.skipped
 
     def share(self, metric: AttackMetric) -> tuple[int, int]:
-        """Numerator and denominator of a metric in SHARES; (0, 0) for oracle_asr without an oracle."""
+        """Return numerator and denominator of a metric in SHARES; (0, 0) for oracle_asr without an oracle."""
         if metric == "oracle_asr":
             return (0, 0) if self.oracle_valid is None else (self.oracle_valid, self.attacked)
         return {
@@ -138,7 +147,7 @@ class Tally:
         }[metric]
 
     def score(self, metric: AttackMetric) -> Score:
-        """The metric with its n (the denominator) and its 95% interval; shares are in 0..1."""
+        """Return the metric with its n (the denominator) and its 95% interval. Shares are in 0..1."""
         if metric in SHARES:
             count, n = self.share(metric)
             value, interval, sd = (count / n if n else None), wilson(count, n), None
@@ -149,16 +158,20 @@ class Tally:
         return Score(name=metric, value=value, n=n, low=low, high=high, sd=sd)
 
     def scores(self) -> dict[AttackMetric, Score]:
-        """Every metric, in the order of `spec.AttackMetric`."""
+        """Return every metric, in the order of `spec.AttackMetric`."""
         return {metric: self.score(metric) for metric in METRICS}
 
     def counts(self) -> dict[str, int]:
-        """What a record keeps beside its scores; `wordless` only where there are any, as in records made before it."""
+        """Return the counts that a record stores beside its scores. `wordless` is left out if it is 0."""
         return {name: getattr(self, name) for name in _COUNTS} | ({"wordless": self.wordless} if self.wordless else {})
 
 
 def _oracle_valid(record: Record, score: Score) -> int | None:
-    """The numerator of a stored oracle_asr. A generated task has an oracle, so there None means that none was valid."""
+    """Return the numerator of a stored oracle_asr; None if the task has no oracle.
+
+    A score without a value does not say whether there is an oracle. Generated tasks have one, so for them the numerator
+    is 0.
+    """
     if score.value is not None:
         return round(score.value * score.n)
     spec = record.job.spec
@@ -166,10 +179,10 @@ def _oracle_valid(record: Record, score: Score) -> int | None:
 
 
 def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[AttackMetric, Score]:
-    """All metrics of one attacked sample; see the head of this module. For `oracle` see `Tally.of`."""
+    """Return all metrics of one attacked sample, defined at the head of this module. For `oracle` see `Tally.of`."""
     return Tally.of(outcomes, oracle).scores()
 
 
 def attack_counts(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[str, int]:
-    """How many examples succeeded, failed, were skipped, errored, truncated, wordless; see `Tally.counts`."""
+    """Return how many examples succeeded, failed, were skipped, errored, truncated or wordless; see `Tally.counts`."""
     return Tally.of(outcomes, oracle).counts()

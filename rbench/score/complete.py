@@ -1,4 +1,4 @@
-"""Whether a record has the numbers that tables are made of."""
+"""Check that a record has the numbers that tables show."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ CORRELATIONS = ("spearman", "pearson")
 
 
 def lacking(record: Record) -> str | None:
-    """What keeps a complete record of an attack or evaluation out of tables: a number that it lacks, or numbers that
-    cannot be; None where there is nothing of the kind."""
+    """Return why a complete record of an attack or evaluation cannot enter a table, or None if it can.
+
+    The reason is a number that it lacks, or numbers that contradict each other.
+    """
     spec = record.job.spec
     if record.status != "complete":
         return None
@@ -25,7 +27,7 @@ def lacking(record: Record) -> str | None:
 
 
 def _untallied(record: Record) -> str | None:
-    impossible = f"the numbers in the record of {record.job.name} cannot be."
+    impossible = f"the numbers in the record of {record.job.name} are impossible."
     if min(record.counts.values(), default=0) < 0:
         return impossible
     try:
@@ -37,5 +39,5 @@ def _untallied(record: Record) -> str | None:
         return impossible
     n = tally.total + tally.errored + tally.wordless
     if record.outcomes is not None and record.outcomes.n != n:
-        return f"the record of {record.job.name} counts {n} examples and is of {record.outcomes.n} outcomes."
+        return f"the record of {record.job.name} counts {n} examples, but its file has {record.outcomes.n} outcomes."
     return None

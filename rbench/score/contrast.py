@@ -1,22 +1,22 @@
-"""Contrast sets: how often a victim is right on originals, on their edits, and on a whole bundle.
+"""Compute accuracy and consistency of a victim on a contrast set.
 
-| score       | here                                                              | of                                |
+| score       | numerator                                                         | denominator                       |
 |-------------|-------------------------------------------------------------------|-----------------------------------|
-| ori         | originals that are right                                          | bundles                           |
-| rev         | edits that are right                                              | edits                             |
-| con         | bundles of which the original and every edit are right            | bundles                           |
-| rev_changed | edits with another label than their original's that are right     | such edits                        |
-| rev_kept    | edits with their original's label that are right                  | such edits                        |
-| con_pairs   | edits that are right together with their original                 | edits                             |
+| ori         | originals classified correctly                                    | bundles                           |
+| rev         | edits classified correctly                                        | edits                             |
+| con         | bundles whose original and edits are all classified correctly     | bundles                           |
+| rev_changed | correct edits whose label differs from their original's           | such edits                        |
+| rev_kept    | correct edits with their original's label                         | such edits                        |
+| con_pairs   | edits that are correct and whose original is correct              | edits                             |
 
-`con` is the contrast consistency of Gardner et al. (2020, section 2), over all edits, those that keep the label
-included. Where each bundle has one edit, `con_pairs` is the same number; where it has several, `con` is the stricter.
+`con` is the contrast consistency of Gardner et al. (2020, section 2). It covers all edits, also those that keep the
+label. If each bundle has one edit, `con_pairs` equals `con`; if a bundle has several, `con` is the stricter score.
 
-Intervals are Wilson's, 95%, and cover the choice of clusters, which are taken to be drawn independently. A cluster is
-a bundle, or all bundles of one cluster where the set names them (PERSPECTRUM's 217 are made from 33 claims). What
-stands in one cluster is not independent: Wilson's interval is computed with `units` in place of n, the number of
-independent texts or bundles that would say as much (Kish 1965; Korn and Graubard 1998: p (1 - p) over the variance of
-the share between clusters). It is at most n, and the number of clusters where all are right or all are wrong.
+Intervals are Wilson's 95% intervals. They cover the random choice of clusters, which are assumed to be independent. A
+cluster is a bundle, or, if the set names clusters, all bundles of one cluster (PERSPECTRUM's 217 bundles come from 33
+claims). Texts of one cluster are not independent, so Wilson's interval uses the effective sample size `units` in place
+of n: p (1 - p) over the variance of the share between clusters (Kish 1965; Korn and Graubard 1998). `units` is at most
+n. It is the number of clusters if all texts are correct or all are wrong.
 """
 
 from __future__ import annotations
@@ -35,21 +35,27 @@ SCORES = ("ori", "rev", "con", "rev_changed", "rev_kept", "con_pairs")
 
 @dataclass(frozen=True)
 class Judged:
-    """What a victim made of one bundle: of the original whether it is right, of each edit (right, label changed)."""
+    """The correctness of a victim on one bundle."""
 
     original: bool
+    """Whether the original is classified correctly."""
     edits: tuple[tuple[bool, bool], ...]
+    """For each edit: whether it is classified correctly, and whether its label differs from the original's."""
     cluster: str | None = None
-    """Which bundles it is not independent of: those of the same name. None is independent of all."""
+    """Name of the bundle's cluster. Bundles of one cluster are not independent. None: the bundle is a cluster."""
 
     @property
     def consistent(self) -> bool:
-        """Whether the original and all edits are right."""
+        """Whether the original and all edits are classified correctly."""
         return self.original and all(right for right, _ in self.edits)
 
 
 def judged(predictions: Iterable[Prediction]) -> list[Judged]:
-    """Bundles in order of their first prediction. Raises ValueError for a bundle without an original, or with two."""
+    """Group predictions into bundles, in the order of their first prediction.
+
+    Raises:
+        ValueError: a bundle has no original, or more than one.
+    """
     bundles: dict[str, list[Prediction]] = {}
     for prediction in predictions:
         bundles.setdefault(prediction.bundle, []).append(prediction)
@@ -65,7 +71,10 @@ def judged(predictions: Iterable[Prediction]) -> list[Judged]:
 
 
 def contrast_scores(bundles: Sequence[Judged]) -> tuple[Score, ...]:
-    """All of SCORES, shares in 0..1; without a value where there is nothing to divide by. See the module's head."""
+    """Return all SCORES, which are shares in 0..1 and are defined at the head of this module.
+
+    A score whose denominator is 0 has the value None.
+    """
 
     def share(name: str, counted: Callable[[Judged], tuple[int, int]]) -> Score:
         return _share(name, _clustered((bundle.cluster, counted(bundle)) for bundle in bundles))
@@ -81,14 +90,17 @@ def contrast_scores(bundles: Sequence[Judged]) -> tuple[Score, ...]:
 
 
 def mean_score(scores: Sequence[Score]) -> tuple[Score, float | None]:
-    """The mean of a share over victims that saw the same bundles, and its standard deviation between them.
+    """Return the mean of a share over victims of the same bundles, and its standard deviation between victims.
 
-    n is that of one victim, for the bundles are the same; the interval is Wilson's with the smallest of the victims'
-    `units`: it covers the choice of bundles, as if the victims agreed on each, and not differences between victims.
-    Raises ValueError where names or n differ, or there is no score.
+    n is that of one victim, because all have the same bundles. The interval is Wilson's, with the smallest `units` of
+    the victims. It covers the choice of bundles, as if the victims agreed on each bundle, and not the differences
+    between victims.
+
+    Raises:
+        ValueError: names or n differ, or there is no score.
     """
     if len({(score.name, score.n) for score in scores}) != 1:
-        raise ValueError("a mean is of the same share of the same bundles")
+        raise ValueError("a mean needs scores with the same name and n")
     values = [score.value for score in scores if score.value is not None]
     if not values:
         return scores[0], None
@@ -100,12 +112,12 @@ def mean_score(scores: Sequence[Score]) -> tuple[Score, float | None]:
 
 
 def _right(edits: Sequence[tuple[bool, bool]], original: bool = True) -> tuple[int, int]:
-    """How many edits are right, and how many there are."""
+    """Return how many edits are correct (0 if `original` is False), and how many there are."""
     return sum(right and original for right, _ in edits), len(edits)
 
 
 def _clustered(counts: Iterable[tuple[str | None, tuple[int, int]]]) -> list[tuple[int, int]]:
-    """(right, all) by cluster, of (cluster, (right, all)) by bundle; a bundle without a cluster is one."""
+    """Sum the pairs (correct, all) of bundles by cluster. A bundle whose cluster is None is a cluster of its own."""
     found: list[tuple[int, int]] = []
     at: dict[str, int] = {}
     for cluster, (right, n) in counts:
@@ -120,7 +132,7 @@ def _clustered(counts: Iterable[tuple[str | None, tuple[int, int]]]) -> list[tup
 
 
 def _share(name: str, clusters: Sequence[tuple[int, int]]) -> Score:
-    """The share of right ones among all, of (right, all) by cluster."""
+    """Return the share of correct ones, from the pairs (correct, all) of clusters."""
     right, n = (sum(column) for column in zip(*clusters, strict=True)) if clusters else (0, 0)
     if n == 0:
         return Score(name=name, value=None, n=0)
@@ -130,13 +142,16 @@ def _share(name: str, clusters: Sequence[tuple[int, int]]) -> Score:
 
 
 def effective(clusters: Sequence[tuple[int, int]]) -> float:
-    """How many independent observations say as much as these (right, all) by cluster do; 0 where there is none."""
+    """Return the effective sample size of a share, from the pairs (correct, all) of clusters; 0 without observations.
+
+    See the head of this module for the formula.
+    """
     counted = [(right, n) for right, n in clusters if n]
     total = sum(n for _, n in counted)
     share = sum(right for right, _ in counted) / total if total else 0.0
     if max((n for _, n in counted), default=0) <= 1:
         return float(total)
     squares = math.fsum((right - share * n) ** 2 for right, n in counted)
-    if squares == 0:  # all right, all wrong, or the same share in each cluster
+    if squares == 0:  # all correct, all wrong, or the same share in each cluster
         return float(total if 0 < share < 1 else len(counted))
     return min(float(total), share * (1 - share) * total**2 / squares)

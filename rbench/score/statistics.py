@@ -1,7 +1,7 @@
-"""Intervals and spreads, from counts and sums alone.
+"""Compute means, standard deviations and confidence intervals from counts and sums.
 
-The two formulas are written out rather than imported: `rbench table` must answer in under a second, and importing
-statsmodels or scipy.stats takes most of one. The tests hold them equal to both.
+The two interval formulas are written out here, because `rbench table` must answer in under a second and importing
+statsmodels or scipy.stats takes most of that. Tests compare them with both libraries.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ CONFIDENCE = 0.95
 
 
 class Sample(NamedTuple):
-    """A sample of numbers, as far as a mean with its interval needs it.
+    """Size, mean and standard deviation of a sample of numbers.
 
-    `deviation` is the sample standard deviation (divisor n - 1); None where n < 2. `mean` is None where n = 0.
+    `deviation` is the sample standard deviation (divisor n - 1), or None if n < 2. `mean` is None if n = 0.
     """
 
     n: int
@@ -27,7 +27,7 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Sample:
-        """Summed exactly, so that the order of the values does not move the last digit."""
+        """Compute the statistics of `values`. Sums are exact, so the order of the values does not matter."""
         numbers = list(values)
         n = len(numbers)
         if n == 0:
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
     @classmethod
     def pooled(cls, samples: Iterable[Sample]) -> Sample:
-        """The sample that one gets by throwing all members of `samples` together."""
+        """Return the statistics of the union of several samples."""
         kept = [(s.n, s.mean, s.deviation or 0.0) for s in samples if s.mean is not None]
         n = sum(size for size, _, _ in kept)
         if n == 0:
@@ -51,7 +51,7 @@ class Sample(NamedTuple):
         return cls(n, mean, math.sqrt(squares / (n - 1)))
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-        """Student's t interval of the mean; None where n < 2. Not clipped to the range of the values."""
+        """Return Student's t interval of the mean, or None if n < 2. It is not clipped to the range of the values."""
         if self.mean is None or self.deviation is None:
             return None
         half = float(stdtrit(self.n - 1, (1 + confidence) / 2)) * self.deviation / math.sqrt(self.n)
@@ -59,9 +59,9 @@ class Sample(NamedTuple):
 
 
 def wilson(count: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Wilson's score interval (Wilson 1927) of the share `count / n`, within 0..1; None where n = 0.
+    """Return Wilson's score interval (Wilson 1927) of the share `count / n`, within 0..1, or None if n = 0.
 
-    Neither need be whole: observations in clusters count for fewer than there are.
+    Neither number need be whole: an effective sample size (of observations in clusters) is not.
     """
     if n == 0:
         return None
@@ -73,5 +73,5 @@ def wilson(count: float, n: float, confidence: float = CONFIDENCE) -> tuple[floa
 
 
 def spread(values: Iterable[float | None]) -> float | None:
-    """Sample standard deviation of what is there, for instance between seeds; None for fewer than two values."""
+    """Return the sample standard deviation of the values that are not None; None if there are fewer than two."""
     return Sample.of(value for value in values if value is not None).deviation

@@ -1,4 +1,4 @@
-"""Registry entries: tasks, encoders, attacks and resource profiles, as their YAML files say them."""
+"""Registry entries, with the keys of their YAML files: tasks, contrast sets, encoders, attacks, resource profiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rbench.spec.words import Count, Pooling, Positive, Rate, ResourceKind, Shar
 
 
 class Named(Strict):
-    """What every registry file may say about itself. These keys never enter a job's key: rewording is not a new run."""
+    """Keys that every registry file has. Those in COSMETIC do not enter a job's key: a new title makes no new job."""
 
     COSMETIC: ClassVar[frozenset[str]] = frozenset({"title", "reference", "licence", "notes"})
 
@@ -23,7 +23,7 @@ class Named(Strict):
 
 
 class Training(Strict):
-    """How a classifier is fine-tuned. A task gives defaults, a suite overrides single values."""
+    """How a classifier is fine-tuned. A task gives defaults; a suite overrides single values."""
 
     epochs: Annotated[int, Field(ge=1, le=1000)] = 3
     batch_size: Positive = 32
@@ -32,28 +32,29 @@ class Training(Strict):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     max_length: Annotated[int, Field(ge=8, le=4096)] = 128
     max_train: Positive | None = None
-    """Use at most this many training rows (a seeded sample); None means all."""
+    """Maximum number of training rows (a seeded sample); None: all."""
     train_share: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Use this share of the training rows (a seeded sample, at least one row), and at most `max_train` of them."""
+    """Share of the training rows to use, in 0..1 (a seeded sample of at least one row); `max_train` limits it too."""
     max_validation: Positive | None = 2000
-    """Choose the best epoch on at most this many validation rows."""
+    """Maximum number of validation rows that select the best epoch; None: all."""
     group_by_length: bool = False
-    """Batches of texts of like length, shuffled: on a CPU, padding is what short texts spend their time on."""
+    """Whether a batch holds texts of similar length. Batches are shuffled. On a CPU this saves the time of padding."""
 
     def idle(self) -> frozenset[str]:
         unused = {"group_by_length": self.group_by_length, "train_share": self.train_share}
         return frozenset(name for name, value in unused.items() if not value)
 
     def train_rows(self, rows: int) -> int:
-        """How many of a task's training rows are used."""
+        """Return how many of a task's `rows` training rows are used."""
         wanted = rows if self.train_share is None else max(1, round(self.train_share * rows))
         return min(wanted, self.max_train or wanted)
 
 
 class HubData(Strict):
-    """Where a task lies on the Hugging Face Hub. `columns` maps rbench's column name to the hub's.
+    """A task's data on the Hugging Face Hub.
 
-    A split is one of the data set's, or a file of the repository that ends in `.txt` (one text a line) or `.jsonl`.
+    `splits` maps a split of rbench to a split of the data set, or to a file of the repository: `.txt` (one text a
+    line) or `.jsonl`. `columns` maps a column of rbench to a column of the data set.
     """
 
     id: str
@@ -62,15 +63,16 @@ class HubData(Strict):
     splits: dict[str, str]
     columns: dict[str, str]
     label_map: dict[str, int] | None = None
-    """Hub label (as text) to rbench's label id; None where they are equal. Other labels are dropped and counted."""
+    """Maps a hub label (as text) to rbench's label id; None: they are equal. Rows with other labels are dropped and
+    counted."""
 
 
 class Unsplit(Strict):
-    """The seeded rule by which a task published without splits is divided.
+    """The seeded rule that divides a task published without splits.
 
-    Row numbers are permuted by numpy's PCG64 with `seed`. Rows listed in `test_rows` (a JSON list of zero-based row
-    numbers beside the task's folder), where that file exists, are the test split and nothing else; otherwise the first
-    `test` share of the permutation is. The next `validation` share of what is left is validation, the rest train.
+    Row numbers are permuted by numpy's PCG64 with `seed`. If the file `test_rows` exists (a JSON list of zero-based
+    row numbers, beside the task's folder), the test split is the rows that it lists; otherwise it is the first `test`
+    share of the permutation. Of the remaining rows, the first `validation` share is validation and the rest is train.
     """
 
     source: str
@@ -81,21 +83,21 @@ class Unsplit(Strict):
 
 
 class LocalData(Strict):
-    """How a local copy is laid out under a data folder: each split is a list of `<folder>/<file stem>` sources."""
+    """The layout of a local copy under a data folder. Each split is a list of sources, `<folder>/<file stem>`."""
 
     splits: dict[str, tuple[str, ...]] = {}
     unsplit: Unsplit | None = None
     file: str | None = None
-    """The one file that is all of a corpus: a `.txt` (one text a line) or `.jsonl`, a path or below a data folder."""
+    """The single file of a corpus, `.txt` (one text a line) or `.jsonl`: a path, or a name below a data folder."""
     columns: dict[str, str] = {}
-    """rbench's column name to the file's, where they differ."""
+    """Maps a column of rbench to a column of the file, where the names differ."""
 
 
 class TaskSpec(Named):
-    """A data set with a prediction target. `columns` are the text columns in the order in which they are encoded."""
+    """A data set with a prediction target. `columns` names the text columns, in the order in which they are encoded."""
 
     COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"hub", "local", "training", "contrast"}
-    # Where the rows came from does not matter to a job: their content does, and its hash is part of the job.
+    # A job's key holds the hash of the rows, so it does not need to hold where they came from.
 
     kind: TaskKind
     columns: tuple[str, ...]
@@ -104,7 +106,7 @@ class TaskSpec(Named):
     hub: HubData | None = None
     local: LocalData | None = None
     generator: str | None = None
-    """Name of a generator in rbench.mini; such a task needs neither hub nor folder."""
+    """Name of a generator in rbench.mini. Such a task needs neither the hub nor a folder."""
     training: Training = Training()
     contrast: str | None = None
     """The contrast set of this task that `evaluate: [contrast]` means."""
@@ -113,31 +115,34 @@ class TaskSpec(Named):
 class ContrastSpec(Named):
     """A contrast set (Gardner et al. 2020): test examples of a task, with small edits that mostly change the label.
 
-    Its file has a row for each pair of an original and an edit. `original` and `perturbed` say, for each column of
-    the task and for `label`, which of the file's columns that is, or a text with columns in braces
-    (`{title} -- {passage}`). Rows of one original are one bundle.
+    Its file has one row for each pair of an original and an edit. `original` and `perturbed` map each column of the
+    task, and `label`, to a column of the file or to a text with columns in braces (`{title} -- {passage}`). Rows with
+    the same original form one bundle.
     """
 
     COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {
         *("local", "source", "original", "perturbed", "id", "shares", "cluster")
     }
-    # As of a task: what the columns hold is in the fingerprint of the data, wherever it came from.
+    # A job's key holds the fingerprint of the rows, so it does not need to hold where they came from.
 
     task: str
     source: str = ""
-    """Where the rows were published, for those who have to get them."""
+    """Where the rows were published, for users who have to download them."""
     local: str | None = None
     """`<folder>/<file stem>` below a data folder."""
     generator: str | None = None
-    """Name of a generator in rbench.mini whose test rows are edited; such a set needs no file."""
+    """Name of a generator in rbench.mini whose test rows are edited. Such a set needs no file."""
     original: dict[str, str]
     perturbed: dict[str, str]
     id: str = "pair_id"
-    """The file's column with a pair's name, no two alike; a row without one has its number for it."""
+    """The file's column with the unique name of each pair. A row without a name is named by its number."""
     cluster: str | None = None
-    """The file's column whose value rows share that are not independent, such as the source of several originals."""
+    """The file's column that names clusters: rows with the same value are not independent, for example because their
+    originals have the same source."""
     shares: dict[str, tuple[str, ...]] = {}
-    """Rows are not trained on whose column has one of these texts of the set; without it, rows that are in the set."""
+    """Which training and validation rows to leave out because they overlap with the set. Maps a column of the task to
+    columns (or texts with columns in braces) of the file: a row is left out if its text in the former is one of the
+    latter. If empty, a row is left out if all its texts match a text of the set."""
 
     @model_validator(mode="after")
     def _has_an_origin(self) -> ContrastSpec:
@@ -147,7 +152,7 @@ class ContrastSpec(Named):
 
 
 class TrainSpec(Strict):
-    """How an encoder of our own is trained: an objective (a module in rbench/train/objectives) with its options."""
+    """How rbench trains an encoder: an objective (a module in rbench/train/objectives) with its options."""
 
     objective: str
     options: dict[str, Any] = {}
@@ -157,36 +162,38 @@ class TrainSpec(Strict):
     """Optimiser steps."""
     batch_size: Positive = 64
     gradient_accumulation: Positive = 1
-    """Batches whose mean gradient makes one step, fewer in the last step of an epoch. The negatives of a sentence are
-    those of its own batch."""
+    """Batches whose mean gradient makes one optimiser step; the last step of an epoch may have fewer. In-batch
+    negatives of a sentence come from its own batch only."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """What the network computes in. bf16 is mixed precision, with weights in fp32; auto is bf16 on a GPU that can."""
+    """The network's arithmetic. bf16: mixed precision, with weights in fp32. auto: bf16 on a GPU that supports it, else
+    fp32."""
     learning_rate: Rate = 3e-5
     warmup: Share = 0.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_length: Positive = 32
     select_by: str | tuple[str, ...] | None = None
-    """An STS task, or several: the step is kept whose encoder has the best Spearman correlation, or mean of them. None
-    keeps the last."""
+    """An STS task, or several. The step with the highest Spearman correlation (the mean over several tasks) is kept.
+    None: the last step is kept."""
     select_split: Literal["validation", "test"] = "validation"
-    """Of each of these tasks. `test` is how the RobustSentEmbed paper selects: by the average that its tables show."""
+    """The split of the `select_by` tasks that is scored. The RobustSentEmbed paper selects on `test`, by the average
+    that its tables show."""
     select_every: Positive = 125
-    """Steps between two such scores; the last step is scored too. SimCSE has 250 (Gao et al. 2021, appendix A), its
-    scripts 125."""
+    """Steps between two scores; the last step is scored too. The SimCSE paper has 250 (Gao et al. 2021, appendix A),
+    its scripts 125."""
     patience: Positive | None = None
-    """Stop after so many scores without a better one; None goes on to the end."""
+    """Stop after this many scores in a row without a better one; None: train to the end."""
     seed: Count = 0
 
     @property
     def selecting(self) -> tuple[str, ...]:
-        """The tasks of `select_by`."""
+        """The tasks of `select_by`, as a tuple; empty if it is None."""
         return (self.select_by,) if isinstance(self.select_by, str) else self.select_by or ()
 
     @field_validator("select_by")
     @classmethod
     def _names_tasks(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
         if isinstance(value, tuple) and (not value or len(set(value)) < len(value)):
-            raise ValueError("select_by names a task, or a list of different ones")
+            raise ValueError("select_by must be a task, or a list of different tasks")
         return value
 
     def idle(self) -> frozenset[str]:
@@ -196,20 +203,21 @@ class TrainSpec(Strict):
 
 
 class EncoderSpec(Named):
-    """Something that turns text into a vector.
+    """An encoder, which turns a text into a vector. It has exactly one of three origins.
 
-    `base` is the name of another encoder, of a folder on the model search path, or a hub id; an encoder made from
-    nothing has an `architecture` (keys of a transformers BertConfig) instead, one that averages static word vectors
-    has `word_vectors`.
+    `base` is the name of another encoder, the name of a folder on the model search path, or a hub id. `architecture`
+    (keys of a transformers BertConfig) describes an encoder that is trained from random weights. `word_vectors` makes
+    an encoder that averages static word vectors.
     """
 
     base: str | None = None
     revision: str | None = None
     architecture: dict[str, int | float | str] | None = None
     word_vectors: str | None = None
-    """A file or folder on the model search path (GloVe or word2vec format, vectors.npy with words.txt), or `mini`."""
+    """A file or folder on the model search path (GloVe or word2vec format, or vectors.npy with words.txt), or `mini`
+    for the embedded world's vectors."""
     layers: Positive | None = None
-    """Keep only the first so many transformer layers."""
+    """Number of transformer layers to keep, counted from the first; None: all."""
     pooling: Pooling = "cls"
     train: TrainSpec | None = None
     max_length: Positive | None = None
@@ -218,14 +226,14 @@ class EncoderSpec(Named):
     @model_validator(mode="after")
     def _has_an_origin(self) -> EncoderSpec:
         if sum(origin is not None for origin in (self.base, self.architecture, self.word_vectors)) != 1:
-            raise ValueError("an encoder has either a `base` or an `architecture` or `word_vectors`")
+            raise ValueError("an encoder must have exactly one of `base`, `architecture` and `word_vectors`")
         if self.architecture is not None and self.train is None:
-            raise ValueError("an encoder with an `architecture` of its own needs `train`")
+            raise ValueError("an encoder with an `architecture` has no weights yet: it needs `train`")
         if self.word_vectors is not None and (self.pooling != "mean" or self.layers is not None):
-            raise ValueError("an encoder of `word_vectors` is their mean: write `pooling: mean`, and no `layers`")
+            raise ValueError("an encoder of `word_vectors` averages them: write `pooling: mean` and leave out `layers`")
         if self.word_vectors is not None and self.train is not None:
             raise ValueError(
-                "`word_vectors` are there already: to fit something on them, train an encoder whose `base` is this one"
+                "`word_vectors` are not trained; to fit a transform on them, train an encoder whose `base` is this one"
             )
         return self
 
@@ -234,28 +242,28 @@ class EncoderSpec(Named):
 
 
 class AttackSpec(Named):
-    """How to perturb: a TextAttack recipe by class name with parameters, or a module of our own with options."""
+    """An attack: a TextAttack recipe (a class name with parameters) or a Python file with options."""
 
     COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"queries_per_word"}
 
     recipe: str | None = None
-    """Class name in textattack.attack_recipes; None for an attack that is a Python file."""
+    """Class name in textattack.attack_recipes; None: the attack is a Python file."""
     needs: tuple[ResourceKind, ...] = ()
     protect: dict[TaskKind, tuple[str, ...]] = {"nli": ("premise",)}
-    """Columns that the attack must leave alone, by kind of task."""
+    """Columns that the attack must not change, by kind of task."""
     max_words: Positive | None = None
-    """At most so many words changed in one text; None leaves the recipe as published."""
+    """Maximum number of words changed in one text; None: the recipe as published."""
     query_budget: Positive | None = None
     parameters: dict[str, Any] = {}
-    """For a recipe `Component.attribute: value`; for a module the fields of its Options."""
+    """For a recipe, `Component.parameter: value`; for a Python file, the fields of its Options."""
     queries_per_word: Annotated[float, Field(gt=0)] = 5.0
-    """Rule of thumb for the cost estimate of `rbench plan`: model queries per word of an attacked text."""
+    """Rough number of model queries per word of an attacked text, for the cost estimate of `rbench plan`."""
     source: str = ""
-    """Content hash of the module, for an attack that is a Python file of a user's: editing it makes new jobs."""
+    """Content hash of the Python file, for a user's own attack. Editing the file makes new jobs."""
 
 
 class Source(Strict):
-    """One resource behind an attack: a loader and what it loads (a folder on the model search path, a hub id)."""
+    """The source of one resource: `kind` names a loader, `name` what it loads (for example a folder or a hub id)."""
 
     kind: str
     name: str | None = None
@@ -263,7 +271,7 @@ class Source(Strict):
 
 
 class ResourceProfile(Named):
-    """Which word vectors, synonyms, masked LM, sentence encoder, POS tagger and stop words stand behind attacks."""
+    """The word vectors, synonyms, masked LM, sentence encoder, POS tagger and stop words that attacks use."""
 
     word_vectors: Source | None = None
     synonyms: Source | None = None
@@ -273,5 +281,6 @@ class ResourceProfile(Named):
     stopwords: Source | None = None
 
     def only(self, kinds: Collection[ResourceKind]) -> ResourceProfile:
-        """The profile with these kinds alone: what the others are makes no difference to who does not ask for them."""
+        """Return the profile with these kinds of resources only, so that a job's key holds nothing that it does not
+        use."""
         return ResourceProfile(name=self.name, **{kind: getattr(self, kind) for kind in kinds})

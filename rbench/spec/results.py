@@ -1,4 +1,4 @@
-"""What jobs leave behind: outcomes, scores, records and where they come from."""
+"""The results of jobs: outcomes, predictions, scores and records, with their provenance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TRACEBACK = "Traceback (most recent call last):\n"
 
 
 def error_kind(error: str) -> str:
-    """The exception's type in a traceback or in `Type: message`, and nothing of its message; else `error`.
+    """Return the exception's type in a traceback or in `Type: message`, without its message; else the word `error`.
 
     >>> error_kind("ValueError: no word in 'a fine film'")
     'ValueError'
@@ -25,57 +25,59 @@ def error_kind(error: str) -> str:
 
 
 class Outcome(Strict):
-    """What happened to one example under one attack. Texts are column values in the task's column order."""
+    """The result of one attack on one example. Texts are column values, in the task's column order."""
 
     example_id: str
     status: Status
     original: tuple[str, ...] | None
-    """None where the RUN keeps no texts."""
+    """None if the RUN keeps no texts."""
     perturbed: tuple[str, ...] | None = None
-    """None, too, where nothing was changed."""
+    """None if the RUN keeps no texts, or nothing was changed."""
     label: int
     original_prediction: int | None = None
     perturbed_prediction: int | None = None
     num_queries: Count = 0
-    """Counted as TextAttack counts: before any cache, the first look included."""
+    """Counted as TextAttack counts: before any cache, and with the query for the original text."""
     num_words: Count = 0
     num_words_changed: Count = 0
     perturbed_share: Share | None = None
-    """TextAttack's perturbed-word share of this example in 0..1 (successes only)."""
+    """TextAttack's share of perturbed words, in 0..1; successes only."""
     similarity: float | None = None
-    """The semantic constraint's score of the final text, where the recipe has one."""
+    """The score of the final text by the recipe's semantic constraint, if it has one."""
     oracle_label: int | None = None
-    """True label of the perturbed text, where the task has an oracle (the embedded world)."""
+    """True label of the perturbed text, if the task has an oracle (the embedded world)."""
     truncated: bool = False
+    """Whether the original text was cut to the victim's maximum length."""
     seconds: float = 0.0
-    """What the example took one process: its own steps, and its share of the batches that it was in."""
+    """Time that one process spent on the example: its own steps, and its share of the batches that it was in."""
     error: str | None = None
-    """The traceback of what the attack raised; where the RUN keeps no texts, the exception's type alone."""
+    """The traceback of the exception that the attack raised; if the RUN keeps no texts, only the exception's type."""
     skip_reason: Literal["no words"] | None = None
-    """Why an example was skipped that has nothing to attack, whatever the victim says of it; None: it was misread."""
+    """`no words`: skipped because the text has no word to attack. None: not skipped, or the victim misclassified the
+    original."""
 
     def without_texts(self) -> Self:
-        """The same without a word of the example: a traceback may quote it."""
+        """Return the outcome without texts. Of the error only the type stays, because a traceback may quote a text."""
         error = None if self.error is None else error_kind(self.error)
         return self.model_copy(update={"original": None, "perturbed": None, "error": error})
 
 
 class Prediction(Strict):
-    """What a victim said of one text of an evaluation. Ids alone: many texts may not be passed on."""
+    """A victim's prediction for one text of an evaluation. It holds ids and no texts: many may not be passed on."""
 
     bundle: str
-    """Id of the bundle that the text is in."""
+    """Id of the bundle that the text belongs to."""
     example_id: str
     original: bool
-    """Whether it is the bundle's original, not an edit of it."""
+    """Whether the text is the bundle's original (True) or an edit (False)."""
     label: int
     prediction: int
     cluster: str | None = None
-    """Id of the first of the bundles that this one is not independent of, where the contrast set names them."""
+    """Id of the first bundle of this bundle's cluster; None if the contrast set names no clusters."""
 
 
 class Score(Strict):
-    """A number with its n and its 95% interval."""
+    """A number with its sample size `n` and its 95% interval from `low` to `high`."""
 
     name: str
     value: float | None
@@ -83,13 +85,13 @@ class Score(Strict):
     low: float | None = None
     high: float | None = None
     sd: float | None = None
-    """Sample standard deviation of the values behind a mean, so that means can be pooled; None for a share."""
+    """Sample standard deviation of the values of a mean, so that means can be pooled; None for a share."""
     units: float | None = None
-    """How many independent observations say as much as the n of a share, which may come in clusters."""
+    """Effective sample size of a share whose observations come in clusters; at most `n`."""
 
 
 class Provenance(Strict):
-    """Where a record comes from: enough to repeat it and to doubt it."""
+    """Where a record comes from: software versions, machine, and fingerprints of data, weights and resources."""
 
     rbench: str
     commit: str | None = None
@@ -100,7 +102,7 @@ class Provenance(Strict):
     device: str = ""
     precision: str = "fp32"
     backend: str | None = None
-    """What computed the victim of an attack: one of `rbench.inference.BACKENDS`."""
+    """The back-end that computed the victim of an attack, one of `rbench.inference.BACKENDS`."""
     dataset_fingerprint: str | None = None
     weights_hash: str | None = None
     resources: dict[str, str] = {}
@@ -109,18 +111,18 @@ class Provenance(Strict):
 
 
 class Digest(Strict):
-    """What stands in a file of lines beside a record, so that a changed file is noticed without reading its lines."""
+    """Digest of a file of lines beside a record. It shows that a file has changed without parsing its lines."""
 
     n: Count
-    """How many lines."""
+    """Number of lines."""
     sha256: str
-    """Of the file's bytes, 64 hex digits."""
+    """Hash of the file's bytes, 64 hex digits."""
     texts: bool
     """Whether the lines hold texts."""
 
 
 class Record(Strict):
-    """What a job left behind. `status` is complete or failed; a job under way has outcomes but no record."""
+    """The result of a job that has ended. A job under way has outcomes but no record."""
 
     schema_version: int = SCHEMA_VERSION
     job: Job
@@ -130,12 +132,13 @@ class Record(Strict):
     provenance: Provenance
     error: str | None = None
     outcomes: Digest | None = None
-    """Of outcomes.jsonl; None where there is none, for a failed job, and in records of before there were digests."""
+    """Digest of outcomes.jsonl; None if there is no such file, if the job failed, and in records made before digests
+    existed."""
     predictions: Digest | None = None
-    """Of predictions.jsonl; None as for `outcomes`."""
+    """Digest of predictions.jsonl; None in the same cases as `outcomes`."""
 
     def without_texts(self) -> Self:
-        """The same without what a traceback may quote."""
+        """Return the record without texts. Of a traceback only the exception's type stays, because it may quote one."""
         if self.error is None or _TRACEBACK not in self.error:
             return self
         return self.model_copy(update={"error": error_kind(self.error)})

@@ -1,4 +1,4 @@
-"""A suite: what to run, as its YAML file says it."""
+"""A suite, with the keys of its YAML file: what to run."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Choice(Strict):
 
     @property
     def label(self) -> str:
-        """The name under which this choice stands in tables and folders: `bertattack`, `bertattack[max_words=10]`."""
+        """The choice's name in tables and folders, for example `bertattack` or `bertattack[max_words=10]`."""
         if not self.options:
             return self.name
         return self.name + "[" + ",".join(f"{k}={_written(v)}" for k, v in sorted(self.options.items())) + "]"
 
 
 def _written(value: Any) -> str:
-    """An option's value as one writes it in YAML, on one line and without blanks: `true`, `[a,b]`, `{k:v}`."""
+    """Write an option's value as YAML on one line and without spaces: `true`, `[a,b]`, `{k:v}`."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{k}:{_written(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -46,17 +46,18 @@ def _written(value: Any) -> str:
 
 
 class StrategyNeeds(Strict):
-    """What a fine-tuning strategy asks for, by what its module and its options say."""
+    """What a fine-tuning strategy needs, according to its module and its options."""
 
     resources: tuple[ResourceKind, ...] = ()
     attack: str | None = None
-    """Label of the attack whose adversarial texts of the training split it trains on."""
+    """Label of the attack whose adversarial texts (of the training split) the strategy trains on; None: no attack."""
     training: dict[str, Any] = {}
-    """What its options say of training, over what the task and the suite say."""
+    """Values of `Training` set by the strategy's options; they override those of the task and the suite."""
 
 
 def _label(value: Any) -> Any:
-    """The label of plain data that is a name with options; anything else as it is, for pydantic to judge."""
+    """Return the label of a mapping that is a name with options. Other values are returned as they are, for pydantic
+    to validate."""
     try:
         return Choice.model_validate(value).label if isinstance(value, Mapping) else value
     except ValidationError:
@@ -64,45 +65,48 @@ def _label(value: Any) -> Any:
 
 
 def _names(entries: Any) -> set[str]:
-    """The names in plain data that is a list of names with options; what is neither is for pydantic to judge."""
+    """Return the names in a list of names with options. Other entries are ignored; pydantic reports them."""
     labels = (_label(entry) for entry in entries) if isinstance(entries, list | tuple) else ()
     return {label.partition("[")[0] for label in labels if isinstance(label, str)}
 
 
 CLEAN = "clean"
-"""The strategy of a suite that names none, and of the victims whose adversarial texts another trains on."""
+"""The strategy of a suite that names none. It also makes the victims of the attacks whose adversarial texts other
+strategies train on."""
 CONTRAST: Literal["contrast"] = "contrast"
-"""Under `evaluate` not a task, but the contrast sets of the suite's tasks."""
+"""Entry under `evaluate` that means the contrast sets of the suite's tasks, not an STS task."""
 
 
 class EvaluationOptions(Strict):
-    """What may be said of an entry under `evaluate`."""
+    """Options of an STS task under `evaluate`."""
 
     split: Split = "test"
     """The split that is scored."""
 
 
 class Evaluation(EvaluationOptions):
-    """One entry under `evaluate`, read: an STS task and what is scored of it."""
+    """An STS task under `evaluate`, with its options."""
 
     task: str
 
     @property
     def label(self) -> str:
-        """The name under which it stands in tables and folders: `stsb`, `stsb[split=validation]`."""
+        """The evaluation's name in tables and folders, for example `stsb` or `stsb[split=validation]`."""
         said = self.model_dump(exclude={"task"}, exclude_defaults=True)
         return Choice(name=self.task, options=said).label
 
 
 class ContrastOptions(Strict):
-    """What may be said of `contrast` under `evaluate`."""
+    """Options of `contrast` under `evaluate`."""
 
     set: str | None = None
-    """A contrast set by name, evaluated on its task alone; None: of every task of the suite the set that it names."""
+    """Name of one contrast set, which is evaluated on its task only. None: for each task of the suite, the contrast
+    set that the task names."""
 
 
 class ResourceChoice(Strict):
-    """A resource profile by name, with single resources replaced by a folder on the model search path or a hub id."""
+    """A resource profile, with single resources replaced. A replacement is a folder on the model search path or a hub
+    id."""
 
     profile: str
     word_vectors: str | None = None
@@ -119,24 +123,25 @@ class ResourceChoice(Strict):
 
 
 class TableSpec(Strict):
-    """A table that a suite prints when it is done."""
+    """A table that is printed at the end of a run."""
 
     metric: Metric = "asr"
     layout: Literal["paper", "by-task", "full"] = "paper"
     pick: Pick | None = None
-    """Of contrast sets: of strategies that differ in their learning rate alone, show the best, chosen by this."""
+    """For tables of contrast sets: of strategies that differ only in their learning rate, show the best by this score.
+    None: show all."""
 
     @model_validator(mode="after")
     def _picks_what_can_be_picked(self) -> TableSpec:
         if self.pick is not None and (self.metric != "contrast" or self.layout != "paper"):
-            raise ValueError("`pick` is of tables of contrast sets in the layout paper")
+            raise ValueError("`pick` needs `metric: contrast` and `layout: paper`")
         return self
 
 
 class Suite(Strict):
-    """What to run: the cells are encoders x finetune x tasks x attacks x seeds, and encoders x evaluate.
+    """What to run: attacks for encoders x finetune x tasks x attacks x seeds, evaluations for encoders x evaluate.
 
-    A suite that only evaluates has no `tasks`.
+    A suite that only evaluates on STS has no `tasks`.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -147,21 +152,22 @@ class Suite(Strict):
     tasks: tuple[str, ...] = ()
     attacks: tuple[Choice, ...] = ()
     evaluate: tuple[Choice, ...] = ()
-    """STS tasks on which the encoders are scored as they are, each with `EvaluationOptions`; `contrast`, with
-    `ContrastOptions`, for contrast sets on which the victims are."""
+    """STS tasks (with `EvaluationOptions`) that score the encoders without fine-tuning, and `contrast` (with
+    `ContrastOptions`) for contrast sets that score the victims."""
     build: tuple[Choice, ...] = ()
-    """What is made of each encoder on each task, to be looked at: modules of `rbench.build`, with their Options."""
+    """Modules of `rbench.build` (with their Options) that make examples for inspection, from each encoder and task."""
     finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name=CLEAN),)
     seeds: Annotated[tuple[Count, ...], Field(min_length=1)] = (0,)
     num_examples: NumExamples | dict[str, NumExamples] = 1000
-    """How many test examples are attacked: a number, `all`, or a map by task (with `default` for the others)."""
+    """Number of test examples to attack: a number, `all`, or a mapping by task (with `default` for the others)."""
     resources: ResourceChoice = ResourceChoice(profile="standard")
     training: dict[str, Any] = {}
-    """Overrides of the tasks' Training, for all tasks or, one level down, by task name."""
+    """Overrides of the tasks' `Training`: for all tasks, or by task name one level down."""
     tables: tuple[TableSpec, ...] = ()
-    """What is printed at the end; where the file says nothing, ASR of attacks, correlations of evaluations."""
+    """The tables printed at the end. The default is one for each measure: ASR of attacks, correlations of STS tasks,
+    accuracies and consistency on contrast sets, and what `build` made."""
     profiles: dict[str, dict[str, Any]] = {}
-    """Named sets of overrides, chosen with --profile."""
+    """Named sets of overrides; --profile selects one."""
 
     @model_validator(mode="before")
     @classmethod
@@ -169,7 +175,7 @@ class Suite(Strict):
         if not isinstance(value, Mapping):
             return value
         value = dict(value)
-        if value.get("claims") in ([], ()):  # plans that were stored when there was such a field
+        if value.get("claims") in ([], ()):  # a field of earlier versions, in stored plans
             del value["claims"]
         for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds", "tables", "notes"):
             if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):
@@ -185,12 +191,12 @@ class Suite(Strict):
 
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
-        """The STS tasks under `evaluate`. Raises ValueError where options are wrong, which loading has ruled out."""
+        """The STS tasks under `evaluate`. Raises ValueError for wrong options, which loading a suite refuses before."""
         scored = (choice for choice in self.evaluate if choice.name != CONTRAST)
         return tuple(Evaluation.model_validate({**choice.options, "task": choice.name}) for choice in scored)
 
     def examples_for(self, task: str) -> int | Literal["all"]:
-        """How many examples of `task` are attacked."""
+        """Return how many examples of `task` are attacked: a number, or `all`."""
         if isinstance(self.num_examples, dict):
             return self.num_examples.get(task, self.num_examples.get("default", 1000))
         return self.num_examples

@@ -1,4 +1,4 @@
-"""The words that several types share: stages, kinds, metrics, numbers with their ranges, and the strict base model."""
+"""Types that several modules share: names of stages, kinds and metrics, numbers with ranges, and the base model."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 IN_DOMAIN = "in-domain"
-"""In the place of a corpus: the training texts of the task that the encoder is going to be fine-tuned on."""
+"""Stands in place of a corpus and means the training texts of the task that the encoder will be fine-tuned on."""
 TEXT_FILES = (".txt", ".jsonl")
 
 
 def is_text_file(name: str) -> bool:
-    """Whether the name of a corpus is that of a file: `.txt`, one text a line, or `.jsonl`, with a column `text`."""
+    """Return whether the name of a corpus is a file name: `.txt` (one text a line) or `.jsonl` (column `text`)."""
     return name.endswith(TEXT_FILES)
 
 
 class Strict(BaseModel):
-    """A frozen record that refuses unknown keys."""
+    """Base class of all models: frozen, and refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def idle(self) -> frozenset[str]:
-        """Fields that decide nothing as the others stand. They never enter a job's key, so a field that is added later
-        leaves the jobs alone that make no use of it."""
+        """Return the fields without effect, given the values of the others. They do not enter a job's key, so a new
+        field does not change the keys of jobs that do not use it."""
         return frozenset()

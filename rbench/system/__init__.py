@@ -1,1 +1,1 @@
-"""What rbench asks of the operating system: hashes of files, places that are watched, processes, temporary folders."""
+"""Services of the operating system: hashes of files, watched places, processes and temporary folders."""

@@ -1,7 +1,7 @@
-"""Hashes of files, each read once: a file is known again by what the file system says of it.
+"""Compute hashes of files, and remember them while the file system says that the files are unchanged.
 
-Size and date of change alone would not do: archives with fixed dates and `cp -p` keep both. The inode and the time of
-its own change (ctime) are kept by no ordinary exchange.
+A file counts as unchanged while its device, inode, size, mtime and ctime stay the same. Size and mtime alone would not
+do: `cp -p` and archives with fixed dates keep both. Replacing a file changes its inode or its ctime.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextvars import ContextVar
 from pathlib import Path
 
 SETTLED = 2_000_000_000
-"""Nanoseconds that a file must have stayed as it is before its hash is remembered: clocks of file systems tick, and two
-changes within one tick look like one."""
+"""Nanoseconds (2 s) since the last change of a file before its hash is remembered. The clock of a file system ticks:
+two changes within one tick have the same time."""
 
 Stamp = tuple[int, ...]
 _known: dict[tuple[tuple[Stamp, ...], str], str] = {}
@@ -24,7 +24,7 @@ _noted: ContextVar[dict[Path, Stamp | None] | None] = ContextVar("noted", defaul
 
 
 def of_file(path: Path) -> str:
-    """sha256 of a file's content, 64 hex digits. Raises OSError where it cannot be read."""
+    """Return the sha256 of a file's content, 64 hex digits. Raises OSError if the file cannot be read."""
 
     def read() -> str:
         with path.open("rb") as file:
@@ -34,7 +34,10 @@ def of_file(path: Path) -> str:
 
 
 def of_files(files: Iterable[Path]) -> str:
-    """Hash of the files' names and contents in the order given: 64 hex digits, blind to folders and dates."""
+    """Return the sha256 of the names and contents of `files`, in this order: 64 hex digits.
+
+    Folders and dates do not enter.
+    """
     whole = hashlib.sha256()
     for path in files:
         whole.update(f"{path.name}\0{of_file(path)}\n".encode())
@@ -42,7 +45,10 @@ def of_files(files: Iterable[Path]) -> str:
 
 
 def of_folder(folder: Path) -> str:
-    """Hash of all files in a folder and below it, by relative path: 64 hex digits, blind to dates."""
+    """Return the sha256 of the relative paths and contents of all files below a folder: 64 hex digits.
+
+    Dates do not enter.
+    """
     whole = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         whole.update(f"{path.relative_to(folder).as_posix()}\0{of_file(path)}\n".encode())
@@ -50,7 +56,7 @@ def of_folder(folder: Path) -> str:
 
 
 def remembered(paths: Sequence[Path], part: str, read: Callable[[], str]) -> str:
-    """`read()`, the hash of some `part` of files, remembered until one of them changes."""
+    """Return `read()`, the hash of some `part` of the files at `paths`, and remember it until one of them changes."""
     stamps, now = tuple(map(_stamp, paths)), time.time_ns()
     found = _known.get((stamps, part))
     settled = found is not None
@@ -66,7 +72,11 @@ def remembered(paths: Sequence[Path], part: str, read: Callable[[], str]) -> str
 
 @contextmanager
 def noted() -> Iterator[dict[Path, Stamp | None]]:
-    """The files that are hashed inside, and what the file system says of those whose hash is remembered."""
+    """Collect the files that are hashed inside the block.
+
+    The dictionary maps each file to its stamp (device, inode, size, mtime, ctime), or to None if its hash is not
+    remembered yet.
+    """
     files: dict[Path, Stamp | None] = {}
     token = _noted.set(files)
     try:
@@ -76,7 +86,10 @@ def noted() -> Iterator[dict[Path, Stamp | None]]:
 
 
 def touched(files: Mapping[Path, Stamp | None]) -> bool:
-    """Whether one of `noted` files may have another content now. It costs microseconds a file, and nothing is read."""
+    """Return whether the content of one of `files` (from `noted`) may have changed.
+
+    This asks the file system and reads nothing, so it takes microseconds a file.
+    """
     try:
         return any(stamp is None or _stamp(path) != stamp for path, stamp in files.items())
     except OSError:
@@ -85,6 +98,6 @@ def touched(files: Mapping[Path, Stamp | None]) -> bool:
 
 def _stamp(path: Path) -> Stamp:
     found = path.stat()
-    if not stat.S_ISREG(found.st_mode):  # a pipe, say, at which a reader would wait for ever
+    if not stat.S_ISREG(found.st_mode):  # reading a pipe, for example, would never end
         raise OSError(0, "no regular file", str(path))
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

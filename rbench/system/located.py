@@ -1,4 +1,4 @@
-"""A place together with what was found there: planning makes such pairs, jobs check them when they open the place."""
+"""Places with the fingerprint of their content. Planning makes them; jobs check them when they open a place."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rbench.system import digests
 
 @dataclass(frozen=True)
 class Located:
-    """Where something lies, and the hash of what it contained when it was found.
+    """A place and the hash of its content at planning time.
 
-    `where` is what opens it: the path of a file or folder, `id@commit` for the hub, or words. `mark` gives the hash of
-    what lies at `where` now; it is a function of a module, so that a place reaches other processes.
+    `where` is the path of a file or folder, `id@commit` for the hub, or a description in words. `mark(where)` computes
+    the hash of the present content. It is a module-level function, so that it can be pickled for other processes.
     """
 
     where: str
@@ -25,30 +25,30 @@ class Located:
     mark: Callable[[str], str] = field(repr=False)
 
     def check(self) -> str:
-        """The fingerprint, computed anew.
+        """Compute the fingerprint again and return it.
 
         Raises:
-            JobError: it is another one than when the place was found, or the place cannot be read any more.
+            JobError: the fingerprint differs from the planned one, or the place cannot be read any more.
         """
         try:
             now = self.mark(self.where)
         except (OSError, ResourceError) as error:
             raise JobError(
                 f"{self.where} changed after the run was planned: its fingerprint was {self.fingerprint}, and now it "
-                f"cannot be read ({error}). Put it back or name another, then run the command again."
+                f"cannot be read ({error}). Restore it or name another, then run the command again."
             ) from error
         if now != self.fingerprint:
             raise JobError(
-                f"{self.where} changed after the run was planned: its fingerprint was {self.fingerprint} and is {now}. "
-                "To go on with what is there now, run the command again: it plans anew."
+                f"{self.where} changed after the run was planned: its fingerprint was {self.fingerprint} and is now "
+                f"{now}. To use the new content, run the command again: it makes a new plan."
             )
         return now
 
 
 class Watch:
-    """Places that are in use: each is checked before and after it is read, and as often as somebody asks.
+    """Checks places while they are in use: before and after they are read, and on each call of `check`.
 
-    What is in memory may follow its file: networks are mapped from theirs, WordNet is read while it is used.
+    A file that was opened must stay unchanged: networks are memory-mapped, and WordNet is read while it is used.
     """
 
     def __init__(self) -> None:
@@ -56,29 +56,33 @@ class Watch:
 
     @contextmanager
     def reading(self, place: Located) -> Iterator[str]:
-        """Where it lies, to be read inside. JobError where it is not, or is no longer, what was planned."""
+        """Yield the place's path, to be read inside the block. Raises JobError if its content is not the planned one.
+
+        The content is checked before and after the block.
+        """
         self.open(place)
         try:
             yield place.where
-        finally:  # an exchange may also be why it could not be read
+        finally:  # also after an error: a change of the file may be its cause
             self.open(place)
 
     def open(self, place: Located) -> str:
-        """Where it lies, once it is clear that it is what was planned; JobError where it is not."""
+        """Check a place, watch it from now on and return its path. Raises JobError if its content is not the planned
+        one."""
         with digests.noted() as files:
             place.check()
         self._files[place] = files
         return place.where
 
     def check(self) -> None:
-        """JobError where one of the places changed. It costs microseconds while nothing was touched."""
+        """Raise JobError if one of the watched places changed. This takes microseconds while no file was touched."""
         for place, files in self._files.items():
             if digests.touched(files):
                 self.open(place)
 
 
 def folder(path: Path) -> Located:
-    """A folder with all that is in it."""
+    """Return the place of a folder, with the hash of all files in it."""
     return Located(str(path), _of_folder(str(path)), _of_folder)
 
 
@@ -88,11 +92,11 @@ def _of_folder(where: str) -> str:
 
 @dataclass(frozen=True)
 class Places:
-    """What preparation found for the jobs of a plan, so that none of them searches again."""
+    """The places that preparation found for the jobs of a plan, so that no job searches again."""
 
     weights: Mapping[str, Located]
-    """By encoder: its weights where no job makes them, else its base's. By any other name: further models."""
+    """Weights by encoder: its own, or its base's if a job trains it. Further models are listed by their own name."""
     resources: Mapping[ResourceKind, Located]
-    """Of the suite's profile, those that attacks and strategies need."""
+    """The resources of the suite's profile that attacks and strategies need."""
     training: Mapping[str, Mapping[ResourceKind, Located]]
-    """What encoders' objectives ask of resource profiles of their own, by encoder."""
+    """The resources that encoders' objectives need, by encoder; each objective names a profile of its own."""

@@ -1,7 +1,7 @@
-"""Other processes of Python: how they start, and what they may import.
+"""Start other Python processes without the current folder on their import path.
 
-A process that Python starts looks for modules in the current folder first: a file such as tabulate.py that happens to
-lie beside a suite would be run in the place of the library. So other processes start as `python -P` does.
+By default a new Python process looks for modules in the current folder first: a file tabulate.py beside a suite would
+be imported in place of the library. So processes start with PYTHONSAFEPATH set, which has the effect of `python -P`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ _SAFE = "PYTHONSAFEPATH"
 
 
 def context() -> Any:
-    """A server process that has imported everything forks others in no time; where there is none, a fresh start."""
+    """Return the multiprocessing context: `forkserver` on Linux, `spawn` elsewhere.
+
+    A fork server imports the modules once, and each process that it forks starts at once.
+    """
     return multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
 
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """Start processes inside this: none that begins in it imports from the current folder."""
+    """Start processes inside this block: they do not import from the current folder."""
     before = os.environ.get(_SAFE)
     os.environ[_SAFE] = "1"
     try:

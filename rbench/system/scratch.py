@@ -1,11 +1,11 @@
-"""Folders that last no longer than the process that works in them, in the cache folder.
+"""Temporary folders in the cache folder, each removed when the process that works in it ends.
 
     CACHE/tmp/<name>-<random>/      the folder
     CACHE/tmp/<name>-<random>.lock  held by the process that works in it; made before the folder, removed after it
 
-A process that is killed removes nothing, but the system lets go of its locks, however it died: a folder whose lock
-nobody holds is swept (`rbench.storage.weights.leftovers`). A process number would not do: on another host that shares
-the cache it means nothing.
+A killed process leaves its folder, but the operating system releases its locks. So a folder whose lock nobody holds is
+removed by the next run (`rbench.storage.weights.leftovers`). Locks are used instead of process numbers because other
+hosts may share the cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rbench.errors import ResourceError
 
 
 def default_cache() -> Path:
-    """`RBENCH_CACHE`, or `rbench` under the user's cache folder; an empty value counts as unset."""
+    """Return `RBENCH_CACHE`, or `rbench` in the user's cache folder. An empty value counts as unset."""
     named = os.environ.get("RBENCH_CACHE", "")
     if named:
         return Path(named)
@@ -32,7 +32,7 @@ def default_cache() -> Path:
 
 @contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """Say of an error of the system that the cache folder `root` cannot be written."""
+    """Turn an OSError inside the block into a ResourceError: the cache folder `root` cannot be written."""
     try:
         yield
     except OSError as error:
@@ -43,9 +43,10 @@ def writing(root: Path) -> Iterator[None]:
 
 @contextmanager
 def folder(name: str, root: Path | None = None) -> Iterator[Path]:
-    """A new folder below the cache folder `root` (None: the default one), gone when the block ends.
+    """Make a new folder below the cache folder `root` (None: the default one) and remove it when the block ends.
 
-    Raises ResourceError where the cache folder cannot be written.
+    Raises:
+        ResourceError: the cache folder cannot be written.
     """
     root = root or default_cache()
     with writing(root):
@@ -58,19 +59,22 @@ def folder(name: str, root: Path | None = None) -> Iterator[Path]:
 
 
 def _claim(parent: Path, name: str) -> FileLock:
-    """A lock on a name that nobody has. It is there before the folder, so that no sweep meets the folder alone."""
+    """Lock a new, unused name. The lock is made before the folder, so that no sweep finds a folder without a lock."""
     parent.mkdir(parents=True, exist_ok=True)
     while True:
         lock = FileLock(parent / f"{name}-{secrets.token_hex(4)}.lock", timeout=0, thread_local=False)
-        with suppress(Timeout):  # a sweep took it, which met it between its making and its locking
+        with suppress(Timeout):  # a sweep locked the file before we did
             lock.acquire()
             if Path(lock.lock_file).exists():
                 return lock
-            lock.release()  # a sweep removed it in that moment: it guards nothing
+            lock.release()  # a sweep removed the file in the meantime: the lock protects nothing
 
 
 def remove(lock: FileLock) -> None:
-    """Remove the folder of a lock that is held, then the lock, which stays where its folder does: for a sweep."""
+    """Remove the folder of a held lock, then the lock file. If the folder cannot be removed, the lock file stays too.
+
+    A later sweep then removes both.
+    """
     file = Path(lock.lock_file)
     try:
         shutil.rmtree(folder_of(file), ignore_errors=True)
@@ -82,21 +86,21 @@ def remove(lock: FileLock) -> None:
 
 
 def folder_of(file: Path) -> Path:
-    """The folder that a lock file stands for."""
+    """Return the folder that a lock file belongs to."""
     return file.with_suffix("")
 
 
 def locks(root: Path) -> list[Path]:
-    """The lock files of all folders here, held or not."""
+    """Return the lock files of all temporary folders below the cache folder `root`, held or not."""
     return sorted((root / "tmp").glob("*.lock"))
 
 
 def is_held(file: Path) -> bool:
-    """Whether a process, this one or another, holds a lock file. Makes none where there is none."""
+    """Return whether any process holds a lock file. A file that does not exist is not made."""
     if not file.exists():
         return False
     try:
         with FileLock(file, timeout=0):
             return False
-    except (Timeout, OSError):  # an OSError: it is another user's
+    except (Timeout, OSError):  # OSError: the file belongs to another user
         return True

@@ -1,8 +1,8 @@
-"""Tasks: examples with labels, from a local folder, the Hugging Face Hub or the embedded world; and contrast sets.
+"""Read the examples of tasks and contrast sets from local folders, the Hugging Face Hub or the embedded world.
 
-`open_task` finds the data, divides and cleans it; `locate_task` only says where it is. Each step is a module: `local`
-and `online` read rows, `split` holds the seeded rules, `clean` turns rows into examples. `open_contrast` and
-`locate_contrast` do the same for a contrast set. Imports no torch.
+`open_task` finds a task's data, divides it into splits and cleans it; `locate_task` only finds it. Each step has a
+module: `local` and `online` read rows, `split` has the seeded rules of division, `clean` turns rows into examples.
+`open_contrast` and `locate_contrast` do the same for a contrast set. Imports no torch.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Rows into examples: what is kept, what is left out, and why. The same rules for every task and every origin.
+"""Turn rows into examples, and leave out unusable rows. The rules are the same for every task and every source.
 
-- White space around a text is cut. A row with an empty text is left out.
-- A label is an id (0..n-1), a label's name, or, on the hub, a key of the task's label map. A row whose label is none of
-  these (SNLI's -1, "no gold label") is left out. A score (kind `sts`) is any finite number.
-- A training row whose normalised text also occurs in the test split is left out: "also in test". Normalised means lower
-  case, letters and digits only; all text columns count, in either order for paraphrase and sts.
-- A training or validation row that also occurs in a contrast set on which the victim will be evaluated is left out:
-  "also in contrast_imdb". Of some sets a row occurs where it shares one column, a passage for instance, with any of
-  theirs. A row that is in several sets is counted for each: what a set says of itself does not depend on the others.
-- Texts that occur with several labels in one split are counted as conflicts and left alone.
+- Surrounding white space is removed from texts. A row with an empty text is left out.
+- A label is an id (0..n-1), a label's name, or, on the hub, a key of the task's label map. A row with any other label
+  (SNLI's -1, "no gold label") is left out. A score (kind `sts`) is any finite number.
+- A training row that is also in the test split is left out ("also in test"). Rows are equal if all their normalised
+  texts are; normalised texts are lower case and have letters and digits only. For paraphrase and sts the two texts may
+  be in either order.
+- A training or validation row that is also in a contrast set on which the victim will be evaluated is left out ("also
+  in contrast_imdb"). For some sets it is enough that one column matches, for example the passage. A row that is in
+  several sets is counted for each, so that the count of a set does not depend on the others.
+- A text that has several labels in one split is counted as a conflict, and its rows are kept.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from rbench.errors import ResourceError
 from rbench.spec import TaskSpec
 
 EXAMPLES_OF_WHERE = 5
-"""So many places are remembered for each reason for which rows are left out."""
+"""Number of places that are kept for each reason."""
 
 EMPTY = "text is empty"
 NO_LABEL = "label outside the map"
 IN_TEST = "also in test"
 IN_SET = "also in {}"
-"""Of a contrast set by name."""
+"""The reason for rows of a contrast set; the set's name is filled in."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_WORD = re.compile(r"[\W_]+")
@@ -41,7 +42,7 @@ _NOT_WORD_ASCII = bytes(byte for byte in range(256) if not chr(byte).isalnum() o
 
 
 class Row(NamedTuple):
-    """A row as read: its id, where it is for a person to find (`file:line`), and its values by column."""
+    """A row as it was read: its id, its place for messages (`file:line`), and its values by column."""
 
     id: str
     where: str
@@ -49,7 +50,10 @@ class Row(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One example: a stable id, its texts in the order of the task's columns, and its label id, score or None."""
+    """One example: a stable id, its texts in the order of the task's columns, and its label id or score.
+
+    The label is None if the task has no labels.
+    """
 
     id: str
     texts: tuple[str, ...]
@@ -58,9 +62,10 @@ class Example(NamedTuple):
 
 @dataclass
 class Left:
-    """What was left out: rows by reason (`train: also in test`), the first few places of each, conflicts by split.
+    """The rows that were left out, and the conflicts that were found.
 
-    A row may have several reasons.
+    `counts` has the number of rows by reason (`train: also in test`), `places` the first few places by reason, and
+    `conflicts` the number of texts with several labels by split. A row may have several reasons.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -68,7 +73,7 @@ class Left:
     conflicts: dict[str, int] = field(default_factory=dict)
 
     def add(self, reason: str, where: str) -> None:
-        """Count one row."""
+        """Count one row, and keep its place if there are few yet."""
         self.counts[reason] += 1
         places = self.places.setdefault(reason, [])
         if len(places) < EXAMPLES_OF_WHERE:
@@ -77,21 +82,21 @@ class Left:
 
 @dataclass(frozen=True)
 class Reserved:
-    """What a contrast set keeps from being trained on, and from choosing an epoch."""
+    """The rows that a contrast set keeps out of training and validation."""
 
     name: str
     keys: frozenset[bytes]
-    """`key` of whole rows."""
+    """The `key` of each row of the set."""
     shared: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    """Normalised texts, by position of the column that may not have one of them."""
+    """Normalised texts that may not occur in a column, by the column's position."""
 
     def has(self, example: Example, key: bytes) -> bool:
-        """Whether an example is one that may not be trained on; `key` is its own."""
+        """Return whether an example, whose key is `key`, is kept out of training."""
         return key in self.keys or any(normalised(example.texts[i]) in texts for i, texts in self.shared.items())
 
 
 class Columns(NamedTuple):
-    """Which columns of a source hold the texts and the label, and which labels it uses."""
+    """The columns of a source that hold the texts and the label, and its label map."""
 
     texts: tuple[str, ...]
     label: str | None
@@ -99,7 +104,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, spec: TaskSpec, renamed: Mapping[str, str], label_map: Mapping[str, int] | None = None) -> Columns:
-        """The columns of `spec` under a source's own names."""
+        """Return the columns of `spec` under the source's names, which `renamed` gives where they differ."""
         label = {"unlabelled": None, "sts": "score"}.get(spec.kind, "label")
         texts = tuple(renamed.get(column, column) for column in spec.columns)
         return cls(texts, label and renamed.get(label, label), label_map)
@@ -108,10 +113,16 @@ class Columns(NamedTuple):
 def clean(
     spec: TaskSpec, columns: Columns, rows: Mapping[str, Sequence[Row]], reserved: Sequence[Reserved] = ()
 ) -> tuple[dict[str, list[Example]], Left]:
-    """Examples by split, and what was left out; `reserved` is what contrast sets keep out of training and validation.
+    """Turn the rows of each split into examples, by the rules at the head of this module.
+
+    Args:
+        reserved: the rows that contrast sets keep out of training and validation.
+
+    Returns:
+        The examples by split, and the rows that were left out.
 
     Raises:
-        ResourceError: a row lacks a column, has a text that is no text, or nothing is left of a split.
+        ResourceError: a row lacks a column, a text is not a string, or no example of a split is left.
     """
     left = Left()
     found = {split: _examples(spec, columns, split, rows[split], left) for split in rows}
@@ -136,7 +147,7 @@ def clean(
 
 
 def example(spec: TaskSpec, columns: Columns, row: Row) -> Example | str:
-    """The row as an example, or the reason for which it is none; ResourceError where it lacks a column."""
+    """Return the row as an example, or the reason why it is left out. Raises ResourceError if it lacks a column."""
     texts = tuple(_text(spec, row, column) for column in columns.texts)
     if not all(texts):
         return EMPTY
@@ -145,9 +156,10 @@ def example(spec: TaskSpec, columns: Columns, row: Row) -> Example | str:
 
 
 def key(spec: TaskSpec, texts: Sequence[str]) -> bytes:
-    """What rows of the same text share: a hash of the normalised texts, sorted where their order means nothing.
+    """Return a hash (16 bytes) of the normalised texts of a row. Rows with equal keys are duplicates.
 
-    Sixteen bytes: keys of half a million long reviews are held at once.
+    The texts are sorted for paraphrase and sts, where their order has no meaning. A hash is used because the keys of
+    half a million long reviews are in memory at once.
     """
     normal = [normalised(text) for text in texts]
     text = "\0".join(sorted(normal) if spec.kind in ("paraphrase", "sts") else normal)
@@ -155,21 +167,21 @@ def key(spec: TaskSpec, texts: Sequence[str]) -> bytes:
 
 
 def check_unicode(text: str, what: str) -> None:
-    """ResourceError, beginning with `what`, where JSON's escapes made a text that no file can hold."""
+    """Raise ResourceError, with `what` at its head, if JSON's escapes made a text that cannot be encoded as UTF-8."""
     if not text.isascii() and _SURROGATE.search(text):
-        raise ResourceError(f"{what} has half a character (a lone surrogate): not Unicode text")
+        raise ResourceError(f"{what} has half a character (a lone surrogate), which is not valid Unicode")
 
 
 def normalised(text: str) -> str:
-    """Lower case, letters and digits only; a text without any of them stays as it is."""
+    """Return the text in lower case with letters and digits only. A text without any keeps its other characters."""
     lower = text.lower()
-    if lower.isascii():  # the common case, twenty times faster than the regular expression
+    if lower.isascii():  # the common case; twenty times faster than the regular expression
         return lower.encode().translate(None, _NOT_WORD_ASCII).decode() or lower
     return _NOT_WORD.sub("", lower) or lower
 
 
 def label_id(spec: TaskSpec, columns: Columns, value: Any) -> int | float | None:
-    """The label id or score that `value` stands for; None where it stands for none."""
+    """Return the label id or score that `value` stands for, or None if it is neither."""
     if columns.label_map is not None:
         return columns.label_map.get(str(value))
     if spec.kind == "sts":
@@ -187,7 +199,7 @@ def _finite(value: Any) -> float | None:
         return None
     try:
         number = float(value)
-    except (ValueError, OverflowError):  # JSON's integers may be larger than any float
+    except (ValueError, OverflowError):  # OverflowError: an integer in JSON may be larger than any float
         return None
     return number if math.isfinite(number) else None
 
@@ -219,7 +231,7 @@ def _text(spec: TaskSpec, row: Row, column: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ResourceError(f"{row.where}: `{column}` is {reprlib.repr(value)}, not a text")
+        raise ResourceError(f"{row.where}: `{column}` is {reprlib.repr(value)}, not a string")
     check_unicode(value, f"{row.where}: `{column}`")
     return value.strip()
 
@@ -227,7 +239,7 @@ def _text(spec: TaskSpec, row: Row, column: str) -> str:
 def _without(
     leaks: Mapping[str, Sequence[bool]], examples: list[Example], rows: Sequence[Row], left: Left
 ) -> list[Example]:
-    """The examples that are no leaks, whatever the reason; the others are counted under each of theirs."""
+    """Return the examples without the leaks, which `leaks` flags by reason. A leak is counted once for each reason."""
     out: set[str] = set()
     for reason, flags in leaks.items():
         ids = {example.id for example, leak in zip(examples, flags, strict=True) if leak}
@@ -239,7 +251,7 @@ def _without(
 
 
 def _conflicts(spec: TaskSpec, examples: Sequence[Example], keys: Sequence[bytes]) -> int:
-    """How many normalised texts have more than one label; scores never conflict."""
+    """Return how many normalised texts have more than one label; 0 for tasks with scores or without labels."""
     if spec.kind in ("sts", "unlabelled"):
         return 0
     first: dict[bytes, Any] = {}

@@ -1,4 +1,4 @@
-"""Rows from files with one row a line: JSON Lines (`.jsonl`), and plain text (`.txt`), one text a line."""
+"""Read rows from files with one row a line: JSON Lines (`.jsonl`) and plain text (`.txt`)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rbench.tasks.clean import Row
 
 
 def read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The line number (from 1) and the values by column of each row; blank lines are passed over.
+    """Yield the line number (from 1) and the values by column of each row. Blank lines are skipped.
 
-    A line of a `.txt` file is a row with the column `text`.
+    A line of a `.txt` file is a row with the single column `text`.
 
     Raises:
-        ResourceError: a line that is not UTF-8, or in a `.jsonl` file not JSON or not an object, with `file:line`.
+        ResourceError: a line is not UTF-8, or a line of a `.jsonl` file is not a JSON object; names `file:line`.
     """
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -36,18 +36,18 @@ def _object(text: str, place: str) -> dict[str, Any]:
         value = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ResourceError(f"{place}: not JSON ({error})") from error
-    except ValueError as error:  # Python reads numbers of up to some thousand digits only
-        raise ResourceError(f"{place}: not JSON (a number of too many digits: {error})") from error
+    except ValueError as error:  # Python refuses integers of more than a few thousand digits
+        raise ResourceError(f"{place}: not JSON (a number has too many digits: {error})") from error
     if not isinstance(value, dict):
-        raise ResourceError(f'{place}: a JSON object is wanted, like {{"text": ..., "label": ...}}')
+        raise ResourceError(f'{place}: expected a JSON object, like {{"text": ..., "label": ...}}')
     return value
 
 
 def corpus(path: Path) -> list[Row]:
-    """The rows of a file that is a corpus by itself. Their ids are their numbers: a file's name is no content.
+    """Read the rows of a file that is a whole corpus. Ids are row numbers, so that renaming the file changes no id.
 
     Raises:
-        ResourceError: as `read`, and where there is no row.
+        ResourceError: as `read`, or the file has no row.
     """
     rows = [Row(f"train:{i}", f"{path}:{line}", values) for i, (line, values) in enumerate(read(path))]
     if not rows:
@@ -58,10 +58,10 @@ def corpus(path: Path) -> list[Row]:
 
 
 def find(name: str, data_path: Sequence[Path]) -> Path:
-    """The corpus file of this name: a path, or one below a data folder.
+    """Find the corpus file `name`: a path, or a path below a data folder.
 
     Raises:
-        ResourceError: there is none; names files in its place that look like it.
+        ResourceError: there is no such file; names files in its folder with similar names.
     """
     path = Path(name).expanduser()
     inside = not path.is_absolute() and ".." not in PurePosixPath(name).parts

@@ -1,4 +1,4 @@
-"""A task's data from the Hugging Face Hub, through the `datasets` client and its cache."""
+"""Read a task's data from the Hugging Face Hub, through the `datasets` client and its cache."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from rbench.tasks.clean import Row
 
 
 def read(source: HubData) -> tuple[str, dict[str, list[Row]]]:
-    """Where the data comes from, for people, and the rows of each split, with ids `<hub split>:<row>`.
+    """Return the origin of the data (a description) and the rows of each split, with ids `<hub split>:<row>`.
 
-    A pinned commit that is cached is read without asking the hub. Otherwise the hub resolves the revision to a commit;
-    where it cannot be reached, a revision that is no commit (`main`) is what was cached last. The origin says which.
+    If `source.revision` is a commit that is in the cache, the hub is not asked. Otherwise the hub resolves the revision
+    to a commit. If the hub cannot be reached, a revision that is not a commit (`main`) means the commit that was cached
+    last. The origin names the commit.
 
     Raises:
-        ResourceError: no network and no cache, no such data set, revision, config or split, or one that needs code.
+        ResourceError: there is no network and no cache; or no such data set, revision, config or split; or the data
+            set needs code from the hub.
     """
     import datasets
 
@@ -43,10 +45,10 @@ def read(source: HubData) -> tuple[str, dict[str, list[Row]]]:
 
 
 def locate(source: HubData) -> str:
-    """Where `read` would take the data from, for people, without downloading it.
+    """Describe where `read` would take the data from, without downloading it.
 
     Raises:
-        ResourceError: no network and no cache, or no such data set or revision.
+        ResourceError: there is no network and no cache, or no such data set or revision.
     """
     if _is_files(source):
         return _locate_files(source)
@@ -58,7 +60,10 @@ def locate(source: HubData) -> str:
 
 
 def _is_files(source: HubData) -> bool:
-    """Whether splits are files of the repository: `datasets` reads repositories with files of one kind only."""
+    """Return whether the splits are files of the repository.
+
+    rbench reads such files itself, because `datasets` only reads repositories whose files have one format.
+    """
     return any(map(is_text_file, source.splits.values()))
 
 
@@ -95,7 +100,7 @@ def _locate_files(source: HubData) -> str:
 
 
 def _snapshot(path: str) -> str:
-    """The commit in the path of a file in the hub cache: `.../snapshots/<commit>/...`."""
+    """Return the commit in the path of a file in the hub cache, `.../snapshots/<commit>/...`."""
     parts = Path(path).parts
     return parts[len(parts) - parts[::-1].index("snapshots")]
 
@@ -108,7 +113,7 @@ def _origin(source: HubData, commit: str) -> str:
 
 
 def _wanted(source: HubData) -> tuple[Any | None, str]:
-    """The commit to read, and the `datasets` builder that has it in the cache, if one has."""
+    """Return the `datasets` builder that has the wanted commit in the cache, or None, and that commit."""
     pinned = hub.COMMIT.fullmatch(source.revision) is not None
     cached = _cached_builder(source)
     held = str(cached.hash) if cached is not None else ""
@@ -126,7 +131,7 @@ def _wanted(source: HubData) -> tuple[Any | None, str]:
 
 
 def _cached_builder(source: HubData) -> Any | None:
-    """What `datasets` has prepared before, at whatever commit (its attribute `hash`); None where there is nothing."""
+    """Return the builder of the data that `datasets` has in its cache, or None. Its attribute `hash` is the commit."""
     import datasets
 
     try:
@@ -137,7 +142,10 @@ def _cached_builder(source: HubData) -> Any | None:
 
 
 def _no_code() -> dict[str, bool]:
-    """Before version 4 `datasets` could run code from the hub, and asks on the terminal whether it may unless told."""
+    """Return the arguments that forbid `datasets` to run code from the hub.
+
+    Versions before 4 can run such code, and ask for permission on the terminal unless they are told.
+    """
     import datasets
 
     known = inspect.signature(datasets.load_dataset_builder).parameters
@@ -146,7 +154,7 @@ def _no_code() -> dict[str, bool]:
 
 @contextmanager
 def _offline() -> Iterator[None]:
-    """`datasets` without the network and without its warning that it has none."""
+    """Keep `datasets` from using the network inside the block, and silence its warning about that."""
     import datasets
 
     before, verbosity = datasets.config.HF_HUB_OFFLINE, datasets.logging.get_verbosity()
@@ -179,5 +187,5 @@ def _rows(builder: Any, source: HubData) -> dict[str, list[Row]]:
 def _explain(error: Exception) -> str:
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     if "scripts are no longer supported" in text or "trust_remote_code" in text:
-        return "it is made by a script, and rbench runs no code from the hub"
+        return "its rows are made by a script, and rbench runs no code from the hub"
     return text

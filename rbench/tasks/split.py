@@ -1,6 +1,6 @@
-"""The seeded rules that divide data which comes undivided. They are written down here, and changing them changes data.
+"""The seeded rules that divide unsplit data. Changing a rule changes the data of every task that it divides.
 
-A permutation is numpy's `Generator(PCG64(seed)).permutation(n)` of the row numbers 0..n-1 of a source as published,
+A permutation is numpy's `Generator(PCG64(seed)).permutation(n)` of the row numbers 0..n-1 of a source, as published,
 before any row is left out. Within a split rows keep the order of their source.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Collection
 import numpy as np
 
 HOLDOUT = "[holdout]"
-"""Suffix of a split's source: `train[holdout]` is the seeded part of `train` that is kept out of it."""
+"""Suffix of a split's source: `train[holdout]` is the seeded part of `train` that is held out for validation."""
 
 HOLDOUT_SHARE = 0.1
 HOLDOUT_MOST = 5000
@@ -19,20 +19,21 @@ HOLDOUT_SEED = 0
 
 
 def permutation(rows: int, seed: int) -> list[int]:
-    """The row numbers 0..rows-1 in seeded order."""
+    """Return the row numbers 0..rows-1 in seeded random order."""
     return [int(i) for i in np.random.Generator(np.random.PCG64(seed)).permutation(rows)]
 
 
 def three_way(
     rows: int, *, seed: int, validation: float, test: float, test_rows: Collection[int] | None = None
 ) -> dict[str, list[int]]:
-    """Row numbers by split for `spec.Unsplit`: each row is in exactly one of train, validation and test.
+    """Return row numbers by split for `spec.Unsplit`. Each row is in exactly one of train, validation and test.
 
-    Test is `test_rows` where they are given, otherwise the first floor(test * rows) of the permutation. Validation is
-    the first floor(validation * rest) of what is left of the permutation, train is what then remains.
+    The test split is `test_rows` if given, otherwise the first floor(test * rows) numbers of the permutation. Of the
+    remaining numbers, in the permutation's order, the first floor(validation * remaining) are validation and the
+    others are train.
 
     Raises:
-        ValueError: a test row that is no row number, or is listed twice.
+        ValueError: a test row is not a row number, or is listed twice.
     """
     order = permutation(rows, seed)
     if test_rows is None:
@@ -43,27 +44,30 @@ def three_way(
             raise ValueError("a row is listed twice")
         beyond = [row for row in tested if not 0 <= row < rows]
         if beyond:
-            raise ValueError(f"row {beyond[0]} is listed and there are {rows} rows, counted from 0")
+            raise ValueError(f"row {beyond[0]} is listed, but there are {rows} rows, counted from 0")
     rest = [row for row in order if row not in tested]
     cut = int(validation * len(rest))
     return {"train": sorted(rest[cut:]), "validation": sorted(rest[:cut]), "test": sorted(tested)}
 
 
 def holdout(rows: int) -> list[int]:
-    """The rows of a training source that serve as validation: the first tenth of the permutation, at most 5,000."""
+    """Return the rows of a training source that are held out for validation.
+
+    They are the first tenth of the permutation with seed 0, at most 5,000 rows.
+    """
     return sorted(permutation(rows, HOLDOUT_SEED)[: min(int(HOLDOUT_SHARE * rows), HOLDOUT_MOST)])
 
 
 def source_of(name: str) -> tuple[str, bool]:
-    """A split's source without the holdout suffix, and whether it had one."""
+    """Return a split's source without the suffix `[holdout]`, and whether it had the suffix."""
     return (name.removesuffix(HOLDOUT), True) if name.endswith(HOLDOUT) else (name, False)
 
 
 def kept(name: str, named: Collection[str], rows: int) -> range | list[int]:
-    """The row numbers that the split source `name` stands for, where `named` are all sources that the task names.
+    """Return the row numbers of the split source `name`, which has `rows` rows.
 
-    `train[holdout]` is the held-out rows; `train` is all rows, or, where the task also names `train[holdout]`, the
-    others.
+    `train[holdout]` means the held-out rows. `train` means all rows, or the other rows if the task also names
+    `train[holdout]`. `named` holds all sources that the task names.
     """
     source, held = source_of(name)
     if held:

@@ -47,10 +47,10 @@ def part(built: Any, name: str) -> Any:
         (recipe("TextFoolerJin2019", WordSwapEmbedding__embedding="mine"), "unknown parameter"),
         (recipe("BERTAttackLi2020", MaxWordsPerturbed__max_percent=1.5), "max perc must be between 0 and 1"),
         (recipe("InputReductionFeng2018"), "the goal of InputReductionFeng2018 is InputReduction"),
-        (recipe("Kuleshov2017"), "wants to fetch 'gpt2', and no resource of rbench"),
+        (recipe("Kuleshov2017"), "tries to download 'gpt2', and no resource of rbench"),
         (recipe("HotFlipEbrahimi2017"), "cannot be built"),
         (recipe("CLARE2020"), "tags words with flair (WordMergeMaskedLM)"),
-        (recipe("FrenchRecipe"), "synonyms are English here"),
+        (recipe("FrenchRecipe"), "rbench has English synonyms"),
         (recipe("PWWSRen2019"), "uses stopwords, synonyms; add to its `needs`"),
     ],
 )

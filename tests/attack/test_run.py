@@ -145,7 +145,7 @@ def test_an_interrupt_is_no_outcome(
 
 @pytest.mark.parametrize("label", [0.5, 7, -1, None, math.nan])
 def test_a_label_that_is_no_class_fails_the_job(label: Any, single: attack.Victim, resources: Resources) -> None:
-    with pytest.raises(JobError, match="none of its 2 classes"):
+    with pytest.raises(JobError, match="not one of 2 classes"):
         run("pwws", single, resources, [Example("x", ("the story",), label)])
 
 

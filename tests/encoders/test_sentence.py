@@ -140,7 +140,7 @@ def test_the_first_layers_are_kept(kind: str, bert: Path, tmp_path: Path) -> Non
 
 
 def test_more_layers_than_there_are_is_an_error(bert: Path) -> None:
-    with pytest.raises(ResourceError, match="asks for 3 layers and its base has 2"):
+    with pytest.raises(ResourceError, match="asks for 3 layers, but its base has 2"):
         encoders.load(spec(layers=3), bert)
 
 
@@ -152,7 +152,7 @@ def test_shared_layers_cannot_be_cut(bert: Path, tmp_path: Path) -> None:
     finally:
         del MODELS["albert"]
     assert encoders.load(spec(pooling="cls+mlp"), where).dim == 8
-    with pytest.raises(ResourceError, match="cannot tell the layers"):
+    with pytest.raises(ResourceError, match="cannot find the layers"):
         encoders.load(spec(layers=2), where)
 
 

@@ -194,8 +194,8 @@ def test_damaged_vectors_are_named(tmp_path: Path) -> None:
     ("wrong", "why"),
     [
         ({"pooling": "cls"}, "pooling: mean"),
-        ({"layers": 2}, "no `layers`"),
-        ({"base": "bert-base"}, "either a `base`"),
+        ({"layers": 2}, "leave out `layers`"),
+        ({"base": "bert-base"}, "exactly one of `base`"),
         ({"train": {"objective": "whitening", "data": "mini-corpus"}}, "`base` is this one"),
     ],
 )

@@ -417,7 +417,7 @@ def test_everything_wrong_is_told_at_once(world: World) -> None:
         (
             "encoders/plain.yaml",
             "pooling: mean\n",
-            "an encoder has either a `base` or an `architecture` or `word_vectors`",
+            "an encoder must have exactly one of `base`, `architecture` and `word_vectors`",
         ),
         (
             "encoders/plain.yaml",

@@ -174,7 +174,7 @@ def test_listed_synonyms_go_both_ways(tmp_path: Path) -> None:
     assert bound.synonyms("good") == ["fine", "great"]
     assert bound.synonyms("great") == ["good"] and bound.synonyms("x") == []
     (tmp_path / "mine" / "synonyms.txt").write_text("good fine\ngood as gold\n")
-    with pytest.raises(ResourceError, match=r"synonyms.txt:2: a line is two words, not 3"):
+    with pytest.raises(ResourceError, match=r"synonyms.txt:2: a line must have two words, not 3"):
         resources.Resources(one("synonyms", kind="folder", name="mine"), [tmp_path]).synonyms("good")
 
 

@@ -30,7 +30,7 @@ def test_a_masked_lm_is_in_float32_and_at_rest(lm: Path) -> None:
 
 def test_a_model_without_a_head_is_no_masked_lm(tmp_path: Path) -> None:
     folder = world.write_bert(tmp_path / "plain", 0, head=False)
-    with pytest.raises(ResourceError, match=r"lacks the weights cls\.predictions.*it is no masked language model"):
+    with pytest.raises(ResourceError, match=r"lacks the weights cls\.predictions.*it is not a masked language model"):
         MaskedLM.open(folder, "cpu")
     with pytest.raises(ResourceError, match="cannot be read"):
         MaskedLM.open(tmp_path, "cpu")

@@ -231,5 +231,5 @@ def test_seeds_are_averaged_and_their_interval_is_as_wide_as_ones() -> None:
 def test_a_mean_of_what_is_not_defined_is_not_either() -> None:
     nothing = Score(name="rev_kept", value=None, n=0)
     assert mean_score([nothing, nothing]) == (nothing, None)
-    with pytest.raises(ValueError, match="same share of the same bundles"):
+    with pytest.raises(ValueError, match="same name and n"):
         mean_score([nothing, Score(name="rev_kept", value=0.5, n=2)])

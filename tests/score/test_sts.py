@@ -111,7 +111,7 @@ def test_what_is_not_defined_has_no_value(predicted: list[float], wanted: list[f
 def test_bad_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="finite"):
         sts_scores([0.1, float("nan"), 0.2, 0.3], [1, 2, 3, 4])
-    with pytest.raises(ValueError, match="one number a pair"):
+    with pytest.raises(ValueError, match="must both have the shape"):
         sts_scores([0.1, 0.2], [1, 2, 3])
     with pytest.raises(JobError, match="not finite"):
         cosines(np.array([[1.0, np.nan]]), np.array([[1.0, 1.0]]))

@@ -76,7 +76,7 @@ DAMAGE: dict[str, tuple[Callable[[World], object], str]] = {
         lambda w: rewrite(w.file(PWWS, "record.json"), lambda r: r["job"].update(seed=1)),
         "its key is not that of its content",
     ),
-    "a count is wrong": (stale_record, "cannot be."),
+    "a count is wrong": (stale_record, "are impossible."),
     "a count is lacking": (
         lambda w: rewrite(w.file(PWWS, "record.json"), lambda r: r["counts"].pop("failed")),
         "has no 'failed'",
@@ -86,11 +86,11 @@ DAMAGE: dict[str, tuple[Callable[[World], object], str]] = {
             w.file(PWWS, "record.json"),
             lambda r: r["counts"].update(skipped=r["counts"]["skipped"] + 1, errored=r["counts"]["errored"] - 1),
         ),
-        "cannot be.",
+        "are impossible.",
     ),
     "an example too many is counted": (
         lambda w: rewrite(w.file(PWWS, "record.json"), lambda r: r["counts"].update(errored=1)),
-        "counts 13 examples and is of 12 outcomes",
+        "counts 13 examples, but its file has 12 outcomes",
     ),
     "a count is wrong by itself": (
         lambda w: rewrite(w.file(PWWS, "record.json"), lambda r: r["counts"].update(truncated=3)),

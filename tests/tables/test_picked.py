@@ -171,7 +171,7 @@ def test_what_cannot_be_picked_is_refused(tmp_path: Path) -> None:
     for metric, layout in (("asr", "paper"), ("contrast", "full")):
         with pytest.raises(StoreError, match="--metric contrast"):
             build(store, metric, layout, "validation")  # type: ignore[arg-type]
-        with pytest.raises(ValidationError, match="`pick` is of tables of contrast sets"):
+        with pytest.raises(ValidationError, match="`pick` needs `metric: contrast`"):
             TableSpec.model_validate({"metric": metric, "layout": layout, "pick": "validation"})
     plan = make_plan(["clean", {"clean": {"learning_rate": 1e-5}}])
     store.write_plan(plan)
