@@ -9,8 +9,9 @@ from types import ModuleType
 
 from rbench.errors import SuiteError
 from rbench.load.code import find
+from rbench.load.files import Files
 from rbench.load.modules import checked
-from rbench.load.places import Problems, read, shown
+from rbench.load.places import Problems, shown
 from rbench.load.registry import Kind, Registry
 
 
@@ -28,13 +29,15 @@ class Listed:
 
 def catalogue(kind: Kind, registry: Registry) -> list[Listed]:
     """Everything of a kind, by name. A file that cannot be read is listed with what is wrong in place of its title."""
-    return [_listed(kind, name, registry) for name in registry.names(kind)]
+    files = Files(registry, Problems())
+    return [_listed(kind, name, files) for name in registry.names(kind)]
 
 
-def _listed(kind: Kind, name: str, registry: Registry) -> Listed:
+def _listed(kind: Kind, name: str, files: Files) -> Listed:
+    registry = files.registry
     path = registry.path(kind, name)
     try:
-        said = _said(checked(find(kind, name, registry))) if path.suffix == ".py" else read(path, Problems()).data
+        said = _said(checked(find(kind, name, registry))) if path.suffix == ".py" else files.content(kind, name).data
     except SuiteError as error:
         said = {"title": f"cannot be read: {error}"}
     profiles = said.get("profiles") if kind == "suites" else None

@@ -566,10 +566,10 @@ def test_a_resource_is_replaced_by_one_word(world: World, kind: str, name: str, 
 
 
 def test_the_kinds_of_source_are_those_that_resources_can_load() -> None:
-    from rbench.load.entries import _LOADERS
+    from rbench.load.resources import LOADERS
     from rbench.resources.locate import _FINDERS
 
-    for kind, (alone, named) in _LOADERS.items():
+    for kind, (alone, named) in LOADERS.items():
         assert {*alone, *([named] if named else [])} <= set(_FINDERS[kind])
 
 
