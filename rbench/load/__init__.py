@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from rbench.load.catalogue import Listed, catalogue
+from rbench.load.catalogue import Listed, as_yaml, catalogue, content
 from rbench.load.entries import Entries
 from rbench.load.modules import checked
 from rbench.load.places import Located, Problems
@@ -18,8 +18,10 @@ from rbench.spec import AttackSpec, Choice, ContrastSpec, EncoderSpec, ResourceC
 __all__ = [
     "Listed",
     "Loaded",
+    "as_yaml",
     "catalogue",
     "checked",
+    "content",
     "find_suite",
     "load",
     "load_attack",
