@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rbench.errors import SuiteError
-from rbench.load import fragments
+from rbench.load.fragments import Fragments
 from rbench.load.places import Located, Problems, read
 from rbench.load.registry import Kind, Registry
 
@@ -16,7 +16,7 @@ class Files:
     def __init__(self, registry: Registry, problems: Problems) -> None:
         self.registry, self.problems = registry, problems
         self._seen: set[tuple[Kind, str]] = set()
-        self._read: dict[Path, Located] = {}
+        self._fragments = Fragments(registry, lambda path: read(path, problems))
 
     def path(self, kind: Kind, name: str, place: str) -> Path | None:
         """The file behind a name that stands at `place`; None where there is none, which is then a problem."""
@@ -37,7 +37,7 @@ class Files:
 
         Raises SuiteError where there is no such file, or one of these cannot be read.
         """
-        return fragments.assemble(kind, self.registry.path(kind, name), self.registry, self._once)
+        return self._fragments.content(kind, self.registry.path(kind, name))
 
     def named(self, kind: Kind, name: str) -> Located | None:
         """`content` with its name, which is the file's own: a `name` key may repeat it, not change it.
@@ -53,8 +53,3 @@ class Files:
             message = f"`name` differs from the file's name; remove it or write `name: {name}`"
             self.problems.add(located.at(("name",)), message)
         return located.put(("name",), Located(name, {(): located.at()}))
-
-    def _once(self, path: Path) -> Located:
-        if path not in self._read:
-            self._read[path] = read(path, self.problems)
-        return self._read[path]

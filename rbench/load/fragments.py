@@ -1,10 +1,10 @@
-"""What several files of a kind say alike stands once, in a fragment: `include: [_simcse, _on-bert-base]`.
+"""Fragments hold what several files of a kind have in common: `include: [_simcse, _on-bert-base]`.
 
-A fragment is a YAML file in a folder of the kind whose name starts with `_`. Fragments are merged in the order in which
-they are named, each over those before it, and the file itself over them all: mappings key by key, at any depth;
-anything else, lists too, as a whole. A fragment may include fragments. Each value keeps the place where it stands.
+A fragment is a YAML file whose name starts with `_`, in a folder of the kind. A file and the fragments that it includes
+are merged in the order of the list, the file last. Mappings are merged key by key, at any depth. Anything else, a list
+too, is replaced whole. A fragment may include fragments. Each value keeps the place where it stands.
 
-This is the `include` of lm-evaluation-harness's task files, which take one path and merge the top level alone.
+lm-evaluation-harness has `include` in its task files: one path, merged at the top level alone.
 """
 
 from __future__ import annotations
@@ -20,36 +20,41 @@ from rbench.load.registry import FRAGMENT, Kind, Registry, nearest, unknown
 
 INCLUDE = "include"
 
-Read = Callable[[Path], Located]
 
+class Fragments:
+    """Merges files with all that they include, each file once."""
 
-def assemble(kind: Kind, path: Path, registry: Registry, read: Read) -> Located:
-    """The content of a file of this kind under all that it includes, without `include`.
+    def __init__(self, registry: Registry, read: Callable[[Path], Located]) -> None:
+        self._registry, self._read = registry, read
+        self._merged: dict[Path, Located] = {}
 
-    Raises SuiteError, with the place of the name, for an unknown fragment, for what is no name, and where fragments
-    include each other in a circle; and as `read` does.
-    """
-    return _assemble(kind, path, registry, read, ())
+    def content(self, kind: Kind, path: Path, above: tuple[Path, ...] = ()) -> Located:
+        """The content of a file of this kind, merged over all that it includes, without the key `include`.
 
+        `above` are the files through which this one is included.
 
-def _assemble(kind: Kind, path: Path, registry: Registry, read: Read, above: tuple[Path, ...]) -> Located:
-    located = read(path)
-    if INCLUDE not in located.data:
-        return located
-    below = []
-    for fragment, place in _included(kind, path, located, registry):
-        if fragment in (*above, path):
-            names = [file.stem for file in (*above, path, fragment)]
-            raise SuiteError(f"{place}: fragments include each other in a circle: {' -> '.join(names)}")
-        below.append(_assemble(kind, fragment, registry, read, (*above, path)))
-    own = located.only(located.data.keys() - {INCLUDE})
-    return reduce(merge, [*below, own])
+        Raises SuiteError, with the place of the name, where a name is no fragment's or fragments include each other in
+        a circle. Raises what `read` raises.
+        """
+        if path not in self._merged:
+            located = self._read(path)
+            below = []
+            for fragment, place in _included(kind, path, located, self._registry):
+                if fragment in (*above, path):
+                    circle = " -> ".join(file.stem for file in (*above, path, fragment))
+                    raise SuiteError(f"{place}: fragments include each other in a circle: {circle}")
+                below.append(self.content(kind, fragment, (*above, path)))
+            self._merged[path] = reduce(merge, [*below, located.only(located.data.keys() - {INCLUDE})])
+        return self._merged[path]
 
 
 def _included(kind: Kind, path: Path, located: Located, registry: Registry) -> list[tuple[Path, str]]:
     """The fragments that a file names, each with the place of its name."""
+    if INCLUDE not in located.data:
+        return []
     found, problems = [], Problems()
-    for item in [located.sub(INCLUDE)] if located.data[INCLUDE] in (None, []) else items(located, INCLUDE):
+    nothing = located.data[INCLUDE] in (None, [])
+    for item in [located.sub(INCLUDE)] if nothing else items(located, INCLUDE):
         if not isinstance(item.data, str):
             problems.add(item.at(), f"`{INCLUDE}`: expected names of fragments, found {describe(item.data)}")
         elif (fragment := registry.fragment(kind, item.data, beside=path)) is None:
@@ -69,7 +74,7 @@ def _unknown(name: str, valid: list[str]) -> str:
 
 
 def merge(below: Located, above: Located) -> Located:
-    """`above` over `below`, with the places of both: mappings key by key, anything else of `above` as a whole."""
+    """`above` over `below`, with the places of both. Mappings are merged key by key, anything else is replaced."""
     if not (isinstance(below.data, dict) and isinstance(above.data, dict)):
         return above
     merged = Located({}, {(): above.at()})

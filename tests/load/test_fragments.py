@@ -239,3 +239,12 @@ def test_a_variant_of_an_encoder_stands_on_its_fragments(mine: World) -> None:
     (spec,) = (spec for name, spec in mine.load().encoders.items() if name.startswith("mine["))
     assert spec.train is not None
     assert (spec.train.options, spec.train.batch_size) == ({"temperature": 0.7, "dropout": 0.3}, 2)
+
+
+def test_a_fragment_is_merged_once(world: World) -> None:
+    """However many ways lead to it: thirty levels that include the next one twice are a billion ways."""
+    for level in range(30):
+        world.write(f"encoders/_level{level}.yaml", f"include: [_level{level + 1}, _level{level + 1}]\n")
+    world.write("encoders/_level30.yaml", "base: bottom\n")
+    world.write("encoders/mine.yaml", "include: _level0\n")
+    assert content(world).data == {"base": "bottom"}
