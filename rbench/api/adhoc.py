@@ -12,7 +12,8 @@ from typing import Any
 from rbench.errors import SuiteError
 from rbench.load import checked, load_encoder
 from rbench.load.code import find
-from rbench.load.places import Located, Problems, parse, read
+from rbench.load.files import Files
+from rbench.load.places import Located, Problems, parse
 from rbench.load.registry import NAME, Registry, unknown
 from rbench.spec import IN_DOMAIN, TrainSpec, is_text_file
 
@@ -76,7 +77,7 @@ def _in_domain(what: str, given: Given, registry: Registry) -> Located | None:
     problems = Problems()
     data = _corpus(str(given.data), registry, problems)
     name = f"{what}-{Path(data).stem}"
-    located = read(registry.path("encoders", what), problems)
+    located = Files(registry, problems).content("encoders", what)
     problems.raise_any()
     return located.put(("name",), Located(name, {(): "--data"})).put(("train", "data"), Located(data, {(): "--data"}))
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rbench import load as loading
 from rbench.api import adhoc
 from rbench.api.run import run_prepared
@@ -99,7 +97,7 @@ def train(
     if out is not None:
         exported = Path(out)
         _export(chosen, prepared, weights, record, exported)
-    text = yaml.safe_dump(own.data, sort_keys=False, allow_unicode=True) if own is not None else ""
+    text = loading.as_yaml(own.data) if own is not None else ""
     return Trained(chosen, root, record, weights, text, exported)
 
 

@@ -305,18 +305,24 @@ def list_(
             help=f"{', '.join(KINDS)}; without one, how many there are of each.",
         ),
     ] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Print what the file of this one says, with all it includes.")
+    ] = None,
     include: a.IncludeOption = None,
 ) -> None:
     """List what can be named in a suite, or on the command line.
 
-    Prints names with titles, references or licences, and where each comes from.
+    Prints names with titles, references or licences, and where each comes from. With a NAME: what its file says.
     """
     from rbench import api
     from rbench.cli import show
-    from rbench.load import catalogue, recipes
+    from rbench.load import catalogue, content, recipes
     from rbench.load.registry import Registry
 
     registry = Registry(search_path(include or (), "RBENCH_INCLUDE"))
+    if kind is not None and name is not None:
+        say(content(kind, name, registry).rstrip("\n"))
+        return
     if kind is None:
         show.kinds({kind: registry.names(kind) for kind in KINDS})
     elif kind == "objectives":

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from rbench.load.catalogue import Listed, catalogue
+from rbench.load.catalogue import Listed, as_yaml, catalogue, content
 from rbench.load.entries import Entries
 from rbench.load.modules import checked
 from rbench.load.places import Located, Problems
@@ -18,8 +18,10 @@ from rbench.spec import AttackSpec, Choice, ContrastSpec, EncoderSpec, ResourceC
 __all__ = [
     "Listed",
     "Loaded",
+    "as_yaml",
     "catalogue",
     "checked",
+    "content",
     "find_suite",
     "load",
     "load_attack",
@@ -35,32 +37,32 @@ __all__ = [
 def load_task(name: str, registry: Registry, *, place: str = "task") -> TaskSpec:
     """The task of this name; SuiteError where it is unknown or its file is wrong. `place`: where the name stands."""
     entries = Entries(registry, Problems())
-    entries.task(name, place)
+    entries.tasks.load(name, place)
     entries.problems.raise_any()
-    return entries.tasks[name]
+    return entries.tasks.found[name]
 
 
 def load_contrast(name: str, registry: Registry, *, place: str = "contrast set") -> ContrastSpec:
     """The contrast set of this name; SuiteError as for `load_task`."""
     entries = Entries(registry, Problems())
-    entries.contrast_set(name, place)
+    entries.contrast.load(name, place)
     entries.problems.raise_any()
-    return entries.contrast[name]
+    return entries.contrast.found[name]
 
 
 def load_encoder(name: str, registry: Registry, *, place: str = "encoder") -> EncoderSpec:
     """The encoder of this name, where all that it stands on is well formed too; SuiteError as for `load_task`."""
     entries = Entries(registry, Problems())
-    entries.encoder(name, place)
+    entries.encoders.load(name, place)
     entries.problems.raise_any()
-    return entries.encoders[name]
+    return entries.encoders.found[name]
 
 
 def load_resources(choice: ResourceChoice | str, registry: Registry, *, place: str = "resources") -> ResourceProfile:
     """The profile of this name or choice, single resources replaced; SuiteError as for `load_task`."""
     entries = Entries(registry, Problems())
     choice = ResourceChoice(profile=choice) if isinstance(choice, str) else choice
-    profile = entries.resources(choice, Located({}, {(): place}))
+    profile = entries.encoders.resources(choice, Located({}, {(): place}))
     entries.problems.raise_any()
     assert profile is not None
     return profile
@@ -70,6 +72,6 @@ def load_attack(choice: Choice | str, registry: Registry, *, place: str = "attac
     """The attack of this name or choice, a registry file or a TextAttack recipe; SuiteError as for `load_task`."""
     entries = Entries(registry, Problems())
     choice = Choice(name=choice) if isinstance(choice, str) else choice
-    entries.attack(choice.name, Located(dict(choice.options), {(): place}), choice.label, place)
+    entries.attacks.load(choice.name, Located(dict(choice.options), {(): place}), choice.label, place)
     entries.problems.raise_any()
-    return entries.attacks[choice.label]
+    return entries.attacks.found[choice.label]

@@ -9,9 +9,9 @@ from rbench.load.check import check
 from rbench.load.code import Module
 from rbench.load.files import Files
 from rbench.load.modules import Modules
-from rbench.load.places import Located, Problems, shown
+from rbench.load.places import Located, shown
 from rbench.load.recipes import recipes
-from rbench.load.registry import Registry, nearest, unknown
+from rbench.load.registry import nearest, unknown
 from rbench.spec import AttackSpec
 
 _ATTACK_FIELDS = ("max_words", "query_budget")
@@ -26,21 +26,26 @@ _BEFORE_VERSIONS = {
 at that time, so that results of that time are found again. Later versions stand in keys as numbers alone."""
 
 
-class Attacks(Files):
-    """Loads attacks; `modules` are those that are Python files."""
+class Attacks:
+    """Loads attacks into `found`, by label; `modules` are those that are Python files."""
 
-    def __init__(self, registry: Registry, problems: Problems, modules: Modules) -> None:
-        super().__init__(registry, problems)
-        self.modules = modules
+    def __init__(self, files: Files, modules: Modules) -> None:
+        self.files, self.problems, self.modules = files, files.problems, modules
+        self.found: dict[str, AttackSpec] = {}
 
-    def load(self, name: str, options: Located, place: str) -> AttackSpec | None:
-        """The attack of this name under a suite's options; None where something is wrong."""
-        names = self.registry.names("attacks")
-        if name in names:
-            path = self._path("attacks", name, place)
+    def load(self, name: str, options: Located, label: str, place: str) -> None:
+        """Load the attack of this name with a suite's options, under `label`. `place`: where the name stands."""
+        spec = self._spec(name, options, place)
+        if spec is not None:
+            self.found[label] = spec
+
+    def _spec(self, name: str, options: Located, place: str) -> AttackSpec | None:
+        names = self.files.registry.names("attacks")
+        if name in (*names, *self.files.registry.fragments("attacks")):
+            path = self.files.path("attacks", name, place)
             if path is None:
                 return None
-            return self._module(name, path, options, place) if path.suffix == ".py" else self._recipe(path, options)
+            return self._module(name, path, options, place) if path.suffix == ".py" else self._recipe(name, options)
         if name in recipes():
             data = {"name": name, "recipe": name, "title": f"TextAttack's {name}"}
             return self._with_options(Located(data, {(): place}), options)
@@ -51,8 +56,8 @@ class Attacks(Files):
         self.problems.add(place, message)
         return None
 
-    def _recipe(self, path: Path, options: Located) -> AttackSpec | None:
-        located = self._named(path, path.stem)
+    def _recipe(self, name: str, options: Located) -> AttackSpec | None:
+        located = self.files.named("attacks", name)
         if located is None:
             return None
         recipe = located.data.get("recipe")

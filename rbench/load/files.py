@@ -5,34 +5,47 @@ from __future__ import annotations
 from pathlib import Path
 
 from rbench.errors import SuiteError
+from rbench.load.fragments import Fragments
 from rbench.load.places import Located, Problems, read
 from rbench.load.registry import Kind, Registry
 
 
 class Files:
-    """Reads files of a registry; everything wrong goes to `problems`."""
+    """Reads YAML files of a registry, each of them once; everything wrong goes to `problems`."""
 
     def __init__(self, registry: Registry, problems: Problems) -> None:
         self.registry, self.problems = registry, problems
-        self._seen: set[tuple[str, str]] = set()
+        self._seen: set[tuple[Kind, str]] = set()
+        self._fragments = Fragments(registry, lambda path: read(path, problems))
 
-    def _path(self, kind: Kind, name: str, place: str) -> Path | None:
+    def path(self, kind: Kind, name: str, place: str) -> Path | None:
+        """The file behind a name that stands at `place`; None where there is none, which is then a problem."""
         try:
             return self.registry.path(kind, name)
         except SuiteError as error:
             self.problems.add(place, str(error))
             return None
 
-    def _first(self, kind: str, name: str) -> bool:
-        """Whether this is the first time that `name` is loaded; a file is read, and its faults told, once."""
+    def first(self, kind: Kind, name: str) -> bool:
+        """Whether this is the first time that `name` is loaded; its faults are told once."""
         new = (kind, name) not in self._seen
         self._seen.add((kind, name))
         return new
 
-    def _named(self, path: Path, name: str) -> Located | None:
-        """The file's content with its name, which is the file's own: a `name` key may repeat it, not change it."""
+    def content(self, kind: Kind, name: str) -> Located:
+        """The content of a YAML file, with the fragments that it includes.
+
+        Raises SuiteError where there is no such file, or one of these cannot be read.
+        """
+        return self._fragments.content(kind, self.registry.path(kind, name))
+
+    def named(self, kind: Kind, name: str) -> Located | None:
+        """`content` with its name, which is the file's own: a `name` key may repeat it, not change it.
+
+        None where it cannot be read, which is then a problem.
+        """
         try:
-            located = read(path, self.problems)
+            located = self.content(kind, name)
         except SuiteError as error:
             self.problems.take(error)
             return None

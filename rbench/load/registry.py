@@ -32,11 +32,13 @@ class Sort(NamedTuple):
     suffixes: tuple[str, ...] = (".yaml",)
     bundled: str = ""
     """Where rbench's own lie, below its package; empty: at the top of a checkout, and in `bundled` in a wheel."""
+    includes: bool = True
+    """Whether their YAML files may include fragments."""
 
 
 YAML, PYTHON = ".yaml", ".py"
 KINDS: dict[Kind, Sort] = {
-    "suites": Sort("suite"),
+    "suites": Sort("suite", includes=False),
     "attacks": Sort("attack", (YAML, PYTHON)),
     "tasks": Sort("task", bundled="tasks"),
     "encoders": Sort("encoder", bundled="encoders"),
@@ -50,6 +52,9 @@ KINDS: dict[Kind, Sort] = {
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*", re.ASCII)
 """No separators and no leading dot or underscore: a name cannot leave its folder, nor mean `__init__`."""
+
+FRAGMENT = re.compile(rf"_{NAME.pattern}", re.ASCII)
+"""What YAML files include (rbench.load.fragments); never the name of an entry."""
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -80,6 +85,7 @@ class Registry:
     def __init__(self, include: Sequence[Path | str] = ()) -> None:
         self.include = tuple(_included(Path(folder)) for folder in include)
         self._indices: dict[Kind, dict[str, _Found]] = {}
+        self._fragments: dict[Kind, dict[str, list[Path]]] = {}
 
     @cached_property
     def roots(self) -> tuple[Root, ...]:
@@ -111,8 +117,37 @@ class Registry:
         """Whether the file behind a name is rbench's own. Raises as `path` does."""
         return self.path(kind, name).parent == _bundled(kind)
 
+    def fragments(self, kind: Kind) -> list[str]:
+        """The names of all files that files of `kind` can include, sorted."""
+        return sorted(self._fragment_index(kind))
+
+    def fragment(self, kind: Kind, name: str, beside: Path) -> Path | None:
+        """The fragment that a file of `kind` means by a name; None where there is none.
+
+        That in the folder of the file `beside` comes first: a user's folder changes nothing that rbench's files say.
+        """
+        found = self._fragment_index(kind).get(name, [])
+        own = [path for path in found if path.parent == beside.parent]
+        return next(iter(own + found), None)
+
+    def _fragment_index(self, kind: Kind) -> dict[str, list[Path]]:
+        """The fragments of a kind by name, in order of precedence."""
+        if kind not in self._fragments:
+            index: dict[str, list[Path]] = {}
+            for root in self.folders(kind) if KINDS[kind].includes else ():
+                for path in root.folder.glob(f"_*{YAML}"):
+                    if FRAGMENT.fullmatch(path.stem) and path.is_file():
+                        index.setdefault(path.stem, []).append(path)
+            self._fragments[kind] = index
+        return self._fragments[kind]
+
     def _find(self, kind: Kind, name: str) -> tuple[Path, str]:
         found = self._index(kind).get(name)
+        if found is None and name in self._fragment_index(kind):
+            raise SuiteError(
+                f"{name} is a fragment, which is no {KINDS[kind].one} by itself. "
+                f"Name one whose file says `include: [{name}]`, or write such a file"
+            )
         if found is None:
             raise SuiteError(unknown(KINDS[kind].one, name, self.names(kind)))
         if len(found.files) > 1:

@@ -35,6 +35,7 @@ from rbench.spec import (
     Suite,
     TaskSpec,
     Training,
+    bases,
 )
 
 
@@ -135,22 +136,22 @@ def _load(
     suite = check(Suite, merged, problems)
     entries = Entries(registry, problems, own)
     for choice in choices(merged, "encoders"):
-        entries.encoder(choice.name, choice.place)
+        entries.encoders.load(choice.name, choice.place)
         if choice.options.data:
-            entries.variant(choice.name, choice.options, choice.label, choice.place)
+            entries.encoders.variant(choice.name, choice.options, choice.label, choice.place)
     for place, name in names(merged, "tasks"):
-        entries.task(name, place)
-        task = entries.tasks.get(name)
+        entries.tasks.load(name, place)
+        task = entries.tasks.found.get(name)
         if task is not None and not task.labels:
             problems.add(place, f"task {name} has no labels (its kind is {task.kind}): there is nothing to classify")
     for choice in choices(merged, "attacks"):
-        entries.attack(choice.name, choice.options, choice.label, choice.place)
+        entries.attacks.load(choice.name, choice.options, choice.label, choice.place)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
     if "finetune" not in merged.data:
         entries.modules.open("finetune", CLEAN, merged.at())
     for choice in choices(merged, "evaluate"):
         if choice.name != CONTRAST:
-            entries.evaluation(choice.name, choice.place)
+            entries.tasks.scored(choice.name, choice.place)
             check(EvaluationOptions, choice.options, problems)
     contrast = _contrast(merged, entries, problems)
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
@@ -163,13 +164,13 @@ def _load(
     return Loaded(
         suite=suite,
         path=path,
-        encoders=entries.encoders,
-        tasks=entries.tasks,
-        attacks=entries.attacks,
+        encoders=entries.encoders.found,
+        tasks=entries.tasks.found,
+        attacks=entries.attacks.found,
         resources=resources,
         modules=entries.modules.found,
-        models=entries.models,
-        training_resources=entries.training_resources,
+        models=entries.encoders.models,
+        training_resources=entries.encoders.training_resources,
         strategies=strategies,
         building={label: choice for label, choice in building.items() if choice is not None},
         contrast=contrast,
@@ -188,7 +189,7 @@ def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyN
     attack: Choice | None = getattr(made, "attack", None)
     if attack is not None:
         place = choice.options.at(("attack",)) if "attack" in choice.options.data else choice.place
-        entries.attack(attack.name, Located(attack.options, {(): place}), attack.label, place)
+        entries.attacks.load(attack.name, Located(attack.options, {(): place}), attack.label, place)
         entries.modules.open("finetune", CLEAN, place)  # which makes the victim of that attack
     needs = entries.modules.needs("finetune", choice.name)
     return StrategyNeeds(resources=needs, attack=attack.label if attack else None, training=training.data)
@@ -220,7 +221,7 @@ def _contrast(merged: Located, entries: Entries, problems: Problems) -> dict[str
         else:
             named = [(options.set, choice.options.at(("set",)), tuple(tasks))]
         for name, place, meant in named:
-            spec = entries.contrast_set(name, place)
+            spec = entries.contrast.load(name, place)
             if spec is not None and spec.task not in meant:
                 where = (
                     "not among the suite's `tasks`" if options.set is not None else f"not {meant[0]}, which names it"
@@ -235,11 +236,12 @@ def _named_sets(
     choice: Chosen, entries: Entries, tasks: Mapping[str, str], problems: Problems
 ) -> list[tuple[str, str, tuple[str, ...]]]:
     """The contrast sets that the suite's tasks name, with each task's place and name; a task without is a problem."""
-    loaded = {name: entries.tasks[name].contrast for name in tasks if name in entries.tasks}
+    loaded = {name: entries.tasks.found[name].contrast for name in tasks if name in entries.tasks.found}
     if without := [name for name, named in loaded.items() if named is None]:
+        there = ", ".join(entries.tasks.names_with_contrast())
         problems.add(
             choice.place,
-            f"there is no contrast set of {', '.join(without)}; there is of {', '.join(entries.tasks_with_contrast())}."
+            f"there is no contrast set of {', '.join(without)}; there is of {there}."
             " To evaluate some of the suite's tasks alone, name their sets: {contrast: {set: NAME}}",
         )
     return [(named, tasks[name], (name,)) for name, named in loaded.items() if named is not None]
@@ -253,11 +255,11 @@ def _building(merged: Located, choice: Chosen, entries: Entries, problems: Probl
         return None
     objectives = module.OBJECTIVES
     for encoder in choices(merged, "encoders"):
-        spec = entries.encoders.get(encoder.label)
-        while spec is not None and spec.train is None:
-            spec = entries.encoders.get(spec.base or "") if spec.base != spec.name else None
-        objective = spec.train.objective if spec is not None and spec.train is not None else None
-        if objective not in objectives and encoder.label in entries.encoders:
+        spec = entries.encoders.found.get(encoder.label)
+        if spec is None:
+            continue  # which has been told
+        trained = next((below.train for below in bases(spec, entries.encoders.found) if below.train is not None), None)
+        if trained is None or trained.objective not in objectives:
             message = f"`build: {choice.name}` is of encoders that are trained by {' or '.join(objectives)}"
             problems.add(encoder.place, f"{message}; {encoder.label} is not")
     return Choice(name=choice.name, options=made.model_dump(mode="json"))
@@ -265,13 +267,15 @@ def _building(merged: Located, choice: Chosen, entries: Entries, problems: Probl
 
 def _resources(merged: Located, entries: Entries, strategies: Iterable[StrategyNeeds]) -> ResourceProfile | None:
     """The suite's resource profile; None where it is wrong, which is then among the problems."""
-    needed = {kind for spec in entries.attacks.values() for kind in spec.needs}
+    needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs}
     needed |= {kind for strategy in strategies for kind in strategy.resources}
     if "resources" not in merged.data:
-        return entries.resources(Suite.model_fields["resources"].default, Located({}, {(): merged.at()}), needed)
+        return entries.encoders.resources(
+            Suite.model_fields["resources"].default, Located({}, {(): merged.at()}), needed
+        )
     located = merged.sub("resources")
     if isinstance(located.data, str):
-        return entries.resources(ResourceChoice(profile=located.data), located, needed)
+        return entries.encoders.resources(ResourceChoice(profile=located.data), located, needed)
     quiet = Problems()  # the suite's own check has told what is wrong here
     choice = check(ResourceChoice, located, quiet)
-    return entries.resources(choice, located, needed) if choice is not None else None
+    return entries.encoders.resources(choice, located, needed) if choice is not None else None

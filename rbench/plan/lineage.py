@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rbench.errors import PlanError
-from rbench.spec import IN_DOMAIN, EncoderSpec, is_text_file
+from rbench.spec import IN_DOMAIN, EncoderSpec, base_of, bases, is_text_file
 
 
 def chain(name: str, encoders: Mapping[str, EncoderSpec]) -> list[EncoderSpec]:
@@ -15,13 +15,14 @@ def chain(name: str, encoders: Mapping[str, EncoderSpec]) -> list[EncoderSpec]:
     The last member is where the weights come from: a pretrain job if it has `train`, else a folder or a hub id.
     Raises PlanError where the bases go round in a circle.
     """
-    specs = [encoders[name]]
-    while (base := specs[-1].base) is not None and specs[-1].train is None and base in encoders:
-        if base in (seen := [spec.name for spec in specs]):
-            if base == seen[-1]:  # an encoder may be named like the folder or hub id that it loads
-                break
-            raise PlanError(f"encoder {name}: its bases go round in a circle: {' -> '.join([*seen, base])}")
-        specs.append(encoders[base])
+    specs = []
+    for spec in bases(encoders[name], encoders):
+        specs.append(spec)
+        if spec.train is not None:
+            return specs
+    if (again := base_of(specs[-1], encoders)) is not None:
+        circle = " -> ".join(spec.name for spec in (*specs, again))
+        raise PlanError(f"encoder {name}: its bases go round in a circle: {circle}")
     return specs
 
 
@@ -109,5 +110,5 @@ def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpe
 
 
 def registered_base(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:
-    """The base of an encoder where that is an encoder of the registry; not one named like the folder that it loads."""
-    return spec.base if spec.base in encoders and spec.base != spec.name else None
+    """The name of the base of an encoder where that is another encoder of the registry, as `base_of` finds it."""
+    return spec.base if base_of(spec, encoders) is not None else None

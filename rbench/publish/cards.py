@@ -10,7 +10,7 @@ from typing import Any
 import rbench
 from rbench.hub import REPO_ID
 from rbench.plan.lineage import chain, portable
-from rbench.spec import EncoderSpec, Record, TaskSpec
+from rbench.spec import EncoderSpec, Record, TaskSpec, base_of, bases
 
 CARD = "README.md"
 
@@ -34,12 +34,12 @@ def write(
     from rbench.publish import card
 
     origin = chain(name, encoders)[-1]
-    base = encoders.get(origin.base) if origin.base is not None and origin.train is not None else None
+    base = base_of(origin, encoders) if origin.train is not None else None
     pooling = _json(folder / "1_Pooling" / "config.json")
     about = card.About(
         encoder=portable(encoders[name]),
         origin=portable(origin),
-        base=portable(base) if base is not None and base is not origin else None,
+        base=portable(base) if base is not None else None,
         hub_id=hub_id(origin, encoders),
         data=tasks.get(origin.train.data) if origin.train is not None else None,
         record=record,
@@ -53,12 +53,9 @@ def write(
 
 def hub_id(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:
     """Return the hub id (`owner/name`) of the model that an encoder's weights descend from; None if there is none."""
-    seen: set[str] = set()
-    while spec.base is not None and spec.base in encoders and spec.name not in seen:
-        seen.add(spec.name)
-        spec = encoders[spec.base]
-    base = portable(spec).base
-    return base if base is not None and base == spec.base and "/" in base and REPO_ID.fullmatch(base) else None
+    *_, first = bases(spec, encoders)
+    base = portable(first).base
+    return base if base is not None and base == first.base and "/" in base and REPO_ID.fullmatch(base) else None
 
 
 def _json(path: Path) -> dict[str, Any]:

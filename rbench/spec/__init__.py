@@ -6,6 +6,7 @@ read, planned and tabulated in a fraction of a second.
 
 from __future__ import annotations
 
+from rbench.spec.bases import base_of, bases
 from rbench.spec.entries import (
     AttackSpec,
     ContrastSpec,
@@ -127,6 +128,8 @@ __all__ = [
     "TrainSpec",
     "Training",
     "Unsplit",
+    "base_of",
+    "bases",
     "content_key",
     "error_kind",
     "is_text_file",

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 import rbench
 from rbench import api
@@ -402,6 +403,29 @@ def test_list_includes_a_folder_of_ones_own(shell: Shell, tmp_path: Path) -> Non
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("mine"))
     assert re.split(r"  +", line)[1:4] == ["Mine", "Me 2026", "MIT"]
     assert line.endswith(f"--include {tmp_path}")
+
+
+def test_list_prints_what_a_file_says_with_all_that_it_includes(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "encoders").mkdir()
+    (tmp_path / "encoders" / "_half.yaml").write_text("layers: 3\ntrain: {data: x, steps: 4}\n")
+    (tmp_path / "encoders" / "mine.yaml").write_text("include: _half\nbase: y\ntrain: {steps: 5}\ntitle: Mine\n")
+    result = shell("list", "encoders", "mine", "--include", tmp_path)
+    path, said = result.stdout.split("\n", 1)
+    assert path == f"# {tmp_path / 'encoders' / 'mine.yaml'}" and said.startswith("title: Mine\n")
+    expected = {"title": "Mine", "layers": 3, "train": {"data": "x", "steps": 5}, "base": "y"}
+    assert yaml.safe_load(said) == expected
+
+
+@pytest.mark.parametrize(("kind", "name"), [("suites", "quickstart"), ("objectives", "simcse"), ("attacks", "random")])
+def test_list_prints_a_file_that_includes_nothing_as_it_is(shell: Shell, kind: str, name: str) -> None:
+    text = Registry().path(kind, name).read_text(encoding="utf-8")
+    assert shell("list", kind, name).stdout.split("\n", 1)[1] == text
+
+
+def test_list_refuses_an_unknown_name_and_a_fragment(shell: Shell) -> None:
+    result = shell("list", "encoders", "simcse-mni")
+    assert result.exit_code == 2 and 'unknown encoder "simcse-mni"; did you mean simcse-mini' in result.stderr
+    assert "_simcse is a fragment" in shell("list", "encoders", "_simcse").stderr
 
 
 def test_doctor_says_what_is_there_and_how_to_get_the_rest(shell: Shell, mock: Api) -> None:

@@ -5,26 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
-import rbench.encoders
 from rbench.encoders import locate
 from rbench.hub import COMMIT, REPO_ID
-from rbench.spec import EncoderSpec
+from rbench.load import load_encoder
+from rbench.load.registry import Registry
 from tests.train.bases import masked_bert
 
-FOLDER = Path(rbench.encoders.__file__).parent
+REGISTRY = Registry()
+SPECS = {name: load_encoder(name, REGISTRY) for name in REGISTRY.names("encoders")}
 
 
-def made_here(path: Path) -> bool:
+def made_here(name: str) -> bool:
     """Whether rbench makes it, from word vectors or from another of its encoders: then it comes from no hub."""
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return "train" in data or "word_vectors" in data or (FOLDER / f"{data.get('base')}.yaml").is_file()
+    spec = SPECS[name]
+    on_another = spec.base in SPECS and spec.base != name
+    return spec.train is not None or spec.word_vectors is not None or on_another
 
 
 LOCAL = {"minilm-mlm"}
 """Folders on the model search path that no hub has."""
-FILES = sorted(path for path in FOLDER.glob("*.yaml") if not made_here(path) and path.stem not in LOCAL)
+ONLINE = [name for name in SPECS if not made_here(name) and name not in LOCAL]
 PLAIN = {"bert-base", "bert-large", "roberta-base", "roberta-large", "distilbert", "minilm", "mpnet"}
 
 
@@ -35,7 +36,7 @@ def test_the_encoders_of_the_papers_are_there() -> None:
         for base in ("bert", "roberta")
         for size in ("base", "large")
     }
-    assert {path.stem for path in FILES} >= PLAIN | simcse
+    assert {*ONLINE} >= PLAIN | simcse
 
 
 @pytest.mark.parametrize("base", ["mini-bert", "bert-base", "roberta-base"])
@@ -43,7 +44,7 @@ def test_a_base_comes_with_its_poolings(base: str) -> None:
     """The untrained baselines of the papers' tables: first token, mean, mean of first and last layer."""
     poolings = {}
     for name in (base, f"{base}-mean", f"{base}-first-last"):
-        spec = EncoderSpec.model_validate(yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))
+        spec = SPECS[name]
         assert spec.name == name and spec.licence and (name == base or (spec.base, spec.train) == (base, None))
         poolings[name] = spec.pooling
     assert list(poolings.values()) == ["cls", "mean", "first-last-mean"]
@@ -51,14 +52,14 @@ def test_a_base_comes_with_its_poolings(base: str) -> None:
 
 @pytest.mark.parametrize("name", ["glove", "mini-static"])
 def test_word_vectors_are_averaged(name: str) -> None:
-    spec = EncoderSpec.model_validate(yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))
+    spec = SPECS[name]
     assert spec.word_vectors and spec.pooling == "mean" and spec.title and spec.licence
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_file_is_an_encoder_that_says_where_it_comes_from(path: Path) -> None:
-    spec = EncoderSpec.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    assert spec.name == path.stem
+@pytest.mark.parametrize("name", ONLINE)
+def test_file_is_an_encoder_that_says_where_it_comes_from(name: str) -> None:
+    spec = SPECS[name]
+    assert spec.name == name
     assert spec.title and spec.reference and spec.licence
     assert spec.base is not None and REPO_ID.fullmatch(spec.base)
     assert not spec.trust_remote_code
@@ -66,16 +67,16 @@ def test_file_is_an_encoder_that_says_where_it_comes_from(path: Path) -> None:
         assert any("main" in note for note in spec.notes)
     else:
         assert COMMIT.fullmatch(spec.revision)
-    if path.stem not in PLAIN:
-        objective, _, base = path.stem.partition("-")
-        assert objective and (FOLDER / f"{base}.yaml").is_file()
-    if path.stem.startswith("supsimcse"):
+    if name not in PLAIN:
+        objective, _, base = name.partition("-")
+        assert objective and base in SPECS
+    if name.startswith("supsimcse"):
         assert spec.pooling == "cls+mlp"
 
 
 @pytest.mark.parametrize("name", sorted(LOCAL))
 def test_a_local_encoder_says_what_its_folder_holds(name: str, tmp_path: Path) -> None:
-    spec = EncoderSpec.model_validate(yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))
+    spec = SPECS[name]
     assert spec.name == spec.base == name and spec.title and spec.licence and spec.notes
     masked_bert(tmp_path / name)
     assert locate(spec, [tmp_path]).where == str(tmp_path / name)

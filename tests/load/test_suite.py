@@ -566,10 +566,10 @@ def test_a_resource_is_replaced_by_one_word(world: World, kind: str, name: str, 
 
 
 def test_the_kinds_of_source_are_those_that_resources_can_load() -> None:
-    from rbench.load.entries import _LOADERS
+    from rbench.load.resources import LOADERS
     from rbench.resources.locate import _FINDERS
 
-    for kind, (alone, named) in _LOADERS.items():
+    for kind, (alone, named) in LOADERS.items():
         assert {*alone, *([named] if named else [])} <= set(_FINDERS[kind])
 
 
@@ -682,3 +682,14 @@ def test_a_suite_has_the_modules_of_all_that_it_names_or_implies(world: World) -
     world.change("attacks:", "finetune: [{pregenerated: {attack: code}}]\nattacks:")
     found = world.load().modules
     assert {name for kind, name in found if kind == "finetune"} == {"pregenerated", "clean"}, "whose victim is attacked"
+
+
+def test_a_circle_of_bases_is_told_where_something_is_built_of_it_too(world: World) -> None:
+    """The search for what trained an encoder ends in a circle."""
+    world.write("encoders/plain.yaml", "base: round\n")
+    world.write("encoders/round.yaml", "base: plain\n")
+    world.change("[plain, trained]", "[plain]")
+    world.suite((world.folder / "my.yaml").read_text() + "build: [positives]\n")
+    lines = world.errors()
+    assert any("round in a circle: plain -> round -> plain" in line for line in lines)
+    assert any("`build: positives` is of encoders that are trained by" in line for line in lines)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import yaml
 
-import rbench.encoders
 from rbench.load import load_encoder
 from rbench.load.registry import Registry
 from rbench.spec import EncoderSpec
 from rbench.train import objectives
 
-FOLDER = Path(rbench.encoders.__file__).parent
 CONTRASTIVE = ["atcl", "consert", "robustembed", "robustsentembed", "simcse", "uscal", "vadvcse"]
 LARGE = ["bert-base", "roberta-base", "roberta-large"]
 SMALL = ["minilm", "minilm-mlm"]
@@ -29,7 +25,7 @@ def name_of(objective: str, base: str) -> str:
 
 
 def read(name: str) -> EncoderSpec:
-    return EncoderSpec.model_validate(yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))
+    return load_encoder(name, Registry())
 
 
 def test_what_is_published_is_not_what_is_trained_here() -> None:

@@ -42,7 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_its_encoder_file_has_every_key_of_train_that_it_should(place: Path) -> None:
-    text, _suite = blocks("yaml")
+    text, *_ = blocks("yaml")
     name = re.match(r"# DIR/(encoders/\S+\.yaml)\n", text)
     assert name is not None
     (place / "DIR" / name.group(1)).write_text(text)
@@ -62,8 +62,22 @@ def test_its_encoder_file_has_every_key_of_train_that_it_should(place: Path) -> 
     assert "simcse-films: loss" in result.stdout
 
 
+def test_its_encoder_of_fragments_is_made_of_all_of_them(place: Path) -> None:
+    _, *made, _ = blocks("yaml")
+    for text in made:
+        name = re.match(r"# DIR/(encoders/\S+\.yaml)\n", text)
+        assert name is not None
+        (place / "DIR" / name.group(1)).write_text(text)
+    spec = load.load_encoder("uscal-films", Registry([Path("DIR")]))
+    assert spec.train is not None and (spec.base, spec.pooling, spec.licence) == ("mini-bert", "cls", "Apache-2.0")
+    assert (spec.train.objective, spec.train.data, spec.train.steps) == ("uscal", "films.txt", 20)
+    assert spec.train.options == {"dropout": 0.1} and spec.title == "USCAL on film reviews"
+    for fragment in set(re.findall(r"`(_[a-z0-9-]+)`", GUIDE)):
+        assert fragment in Registry().fragments("encoders")
+
+
 def test_its_suite_has_the_encoders_that_it_names(tmp_path: Path) -> None:
-    _file, text = blocks("yaml")
+    *_, text = blocks("yaml")
     (tmp_path / "temperatures.yaml").write_text(text)
     loaded = load.load(tmp_path / "temperatures.yaml", registry=Registry())
     assert loaded.suite.encoders == (

@@ -1,0 +1,172 @@
+"""Encoders, with all that they stand on: bases, corpora, the models and resources of their training."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from pydantic import BaseModel
+
+from rbench.load.check import check
+from rbench.load.files import Files
+from rbench.load.modules import Modules
+from rbench.load.places import Located, Where
+from rbench.load.registry import unknown
+from rbench.load.resources import Resources
+from rbench.load.tasks import Tasks
+from rbench.spec import (
+    IN_DOMAIN,
+    RESOURCE_KINDS,
+    EncoderSpec,
+    ResourceChoice,
+    ResourceKind,
+    ResourceProfile,
+    TrainSpec,
+    bases,
+)
+
+_CHANGEABLE = ("pooling", "layers", "max_length")
+"""What a suite may change of an encoder that is not ours to train."""
+_STEPS_AND_EPOCHS = "steps and epochs exclude each other; take out one of them"
+
+
+class Encoders:
+    """Loads encoders into `found`, by label; `place` is always where the name stands.
+
+    `own` are encoders by name that no file holds. `models` are the further models that an encoder's objective names,
+    by encoder and option; `training_resources` what it asks of a resource profile, by encoder, and which kinds.
+    """
+
+    def __init__(self, files: Files, modules: Modules, tasks: Tasks, own: Mapping[str, Located]) -> None:
+        self.files, self.modules, self.tasks, self.own = files, modules, tasks, own
+        self.found: dict[str, EncoderSpec] = {}
+        self.models: dict[str, dict[str, str]] = {}
+        self.training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]] = {}
+        self._resources = Resources(files)
+
+    def load(self, name: str, place: str, above: tuple[str, ...] = ()) -> None:
+        """Load an encoder, then the registry encoder that is its base, and all that it trains with.
+
+        `above` are the encoders that stand on it.
+        """
+        located = self.own.get(name)
+        if located is None and self.files.path("encoders", name, place) is None:
+            return
+        if name in above:
+            self.files.problems.add(place, f"the bases go round in a circle: {' -> '.join([*above, name])}")
+        elif self.files.first("encoders", name):
+            located = located or self.files.named("encoders", name)
+            spec = check(EncoderSpec, located, self.files.problems) if located else None
+            if spec is None or located is None:
+                return
+            if spec.train is not None and None not in (spec.train.steps, spec.train.epochs):
+                self.files.problems.add(located.key_at(("train", "epochs")), _STEPS_AND_EPOCHS)
+            self._keep(name, spec, located, above)
+
+    def variant(self, name: str, options: Located, label: str, place: str) -> None:
+        """Load the encoder `name` with a suite's options over its own, under `label`.
+
+        Options are those of its training objective, other keys of its `train`, or, for an encoder that is not ours to
+        train, its pooling, layers and longest input.
+        """
+        own = self.found.get(name)
+        located = self.files.named("encoders", name) if name in self.files.registry.names("encoders") else None
+        ways = self._ways(own) if own is not None else None
+        if located is None or ways is None:
+            return  # which has been told
+        located = located.put(("name",), Located(label, {(): place}))
+        if ways.get("epochs") == ("train", "epochs") and "epochs" in options.data:
+            if "steps" in options.data:
+                self.files.problems.add(options.key_at(("epochs",)), _STEPS_AND_EPOCHS)
+            # Steps go before epochs where an encoder has both: those of its file are not to outdo a suite's epochs.
+            located = located.put(("train", "steps"), Located(None, {(): place}))
+        for key in options.data:
+            if key in ways:
+                located = located.put(ways[key], options.sub(key), options.key_at((key,)))
+            else:
+                self.files.problems.add(options.key_at((key,)), unknown(f"option of {name}", key, ways))
+        spec = check(EncoderSpec, located, self.files.problems)
+        if spec is not None:
+            self._keep(label, spec, located, ())
+
+    def resources(
+        self,
+        choice: ResourceChoice,
+        chosen: Located,
+        needed: Collection[str] = RESOURCE_KINDS,
+        above: tuple[str, ...] = (),
+    ) -> ResourceProfile | None:
+        """The profile with single resources replaced; an encoder of ours that serves as one that is `needed` is loaded.
+
+        `chosen` is where the choice stands, `above` the encoders whose training asks for it.
+        """
+        found = self._resources.load(choice, chosen)
+        if found is None:
+            return None
+        for name, place in found.encoders(needed):
+            self.load(name, place, above)
+        return found.profile
+
+    def _ways(self, spec: EncoderSpec) -> dict[str, Where] | None:
+        """Where in an encoder's file each option of a variant goes; None where its objective cannot be opened."""
+        if spec.train is None:
+            return {key: (key,) for key in _CHANGEABLE}
+        known = self.modules.options_of("objectives", spec.train.objective)
+        if known is None:
+            return None
+        training = {key: ("train", key) for key in TrainSpec.model_fields if key not in ("objective", "options")}
+        return {**training, **{key: ("train", "options", key) for key in known.model_fields}}
+
+    def _keep(self, name: str, spec: EncoderSpec, located: Located, above: tuple[str, ...]) -> None:
+        """Keep an encoder, and load what it stands on."""
+        self.found[name] = spec
+        # An encoder may be named like the folder or hub id that it loads: then its base is that, not itself.
+        if spec.base is not None and spec.base != name and spec.base in self.files.registry.names("encoders"):
+            self.load(spec.base, located.at(("base",)), (*above, name))
+        if spec.train is not None:
+            self._training(spec, spec.train, located, (*above, name))
+
+    def _training(self, spec: EncoderSpec, train: TrainSpec, located: Located, above: tuple[str, ...]) -> None:
+        """The objective's options, the corpus, what steps are selected by, and the further models that options name."""
+        options = located.sub("train", "options") if "options" in located.data["train"] else Located({})
+        place = located.at(("train", "objective"))
+        made = self.modules.check("objectives", train.objective, place, options)
+        if train.data != IN_DOMAIN:
+            self.tasks.corpus(train.data, located.at(("train", "data")))
+        for task in train.selecting:
+            self.tasks.scored(task, located.at(("train", "select_by")), "task to select by")
+        self._training_resources(spec.name, train, made, options, above)
+        self.models[spec.name] = {}
+        for option in getattr(made, "MODELS", ()):
+            model = getattr(made, option)
+            if model is None:
+                continue
+            self.models[spec.name][option] = model
+            if model in self.files.registry.names("encoders"):
+                place = located.at(("train", "options", option))
+                self.load(model, place, above)
+                self._whole(model, place)
+
+    def _training_resources(
+        self, name: str, train: TrainSpec, made: BaseModel | None, options: Located, above: tuple[str, ...]
+    ) -> None:
+        """What an objective that edits words asks: its `resources`, as far as its module says that it NEEDS them."""
+        needs = self.modules.needs("objectives", train.objective)
+        choice: ResourceChoice | None = getattr(made, "resources", None)
+        if not needs or choice is None:
+            return
+        chosen = options.sub("resources") if "resources" in options.data else options
+        profile = self.resources(choice, chosen, needs, above)
+        if profile is not None:
+            self.training_resources[name] = profile.only(needs), needs
+
+    def _whole(self, name: str, place: str) -> None:
+        """A model that serves with all of its layers cannot be an encoder that leaves some out as it is loaded."""
+        if name not in self.found:
+            return  # which has been told
+        for spec in bases(self.found[name], self.found):
+            if spec.train is not None:
+                return
+            if spec.layers is not None:
+                message = f"encoder {name} keeps {spec.layers} layers; name one that keeps them all"
+                self.files.problems.add(place, message)
+                return

@@ -1,0 +1,84 @@
+"""Fragments hold what several files of a kind have in common: `include: [_simcse, _on-bert-base]`.
+
+A fragment is a YAML file whose name starts with `_`, in a folder of the kind. A file and the fragments that it includes
+are merged in the order of the list, the file last. Mappings are merged key by key, at any depth. Anything else, a list
+too, is replaced whole. A fragment may include fragments. Each value keeps the place where it stands.
+
+lm-evaluation-harness has `include` in its task files: one path, merged at the top level alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+
+from rbench.errors import SuiteError
+from rbench.load.choices import items
+from rbench.load.places import Located, Problems, describe
+from rbench.load.registry import FRAGMENT, Kind, Registry, nearest, unknown
+
+INCLUDE = "include"
+
+
+class Fragments:
+    """Merges files with all that they include, each file once."""
+
+    def __init__(self, registry: Registry, read: Callable[[Path], Located]) -> None:
+        self._registry, self._read = registry, read
+        self._merged: dict[Path, Located] = {}
+
+    def content(self, kind: Kind, path: Path, above: tuple[Path, ...] = ()) -> Located:
+        """The content of a file of this kind, merged over all that it includes, without the key `include`.
+
+        `above` are the files through which this one is included.
+
+        Raises SuiteError, with the place of the name, where a name is no fragment's or fragments include each other in
+        a circle. Raises what `read` raises.
+        """
+        if path not in self._merged:
+            located = self._read(path)
+            below = []
+            for fragment, place in _included(kind, path, located, self._registry):
+                if fragment in (*above, path):
+                    circle = " -> ".join(file.stem for file in (*above, path, fragment))
+                    raise SuiteError(f"{place}: fragments include each other in a circle: {circle}")
+                below.append(self.content(kind, fragment, (*above, path)))
+            self._merged[path] = reduce(merge, [*below, located.only(located.data.keys() - {INCLUDE})])
+        return self._merged[path]
+
+
+def _included(kind: Kind, path: Path, located: Located, registry: Registry) -> list[tuple[Path, str]]:
+    """The fragments that a file names, each with the place of its name."""
+    if INCLUDE not in located.data:
+        return []
+    found, problems = [], Problems()
+    nothing = located.data[INCLUDE] in (None, [])
+    for item in [located.sub(INCLUDE)] if nothing else items(located, INCLUDE):
+        if not isinstance(item.data, str):
+            problems.add(item.at(), f"`{INCLUDE}`: expected names of fragments, found {describe(item.data)}")
+        elif (fragment := registry.fragment(kind, item.data, beside=path)) is None:
+            problems.add(item.at(), _unknown(item.data, registry.fragments(kind)))
+        else:
+            found.append((fragment, item.at()))
+    problems.raise_any()
+    return found
+
+
+def _unknown(name: str, valid: list[str]) -> str:
+    if FRAGMENT.fullmatch(name):
+        return unknown("fragment", name, valid)
+    close = nearest(name, valid)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    return f"{describe(name)} is no fragment's name, which starts with `_` and has neither folder nor `.yaml`{hint}"
+
+
+def merge(below: Located, above: Located) -> Located:
+    """`above` over `below`, with the places of both. Mappings are merged key by key, anything else is replaced."""
+    if not (isinstance(below.data, dict) and isinstance(above.data, dict)):
+        return above
+    merged = Located({}, {(): above.at()})
+    for key in {**below.data, **above.data}:
+        both = [part for part in (below, above) if key in part.data]
+        merged = merged.put((key,), reduce(merge, [part.sub(key) for part in both]), both[-1].key_at((key,)))
+    return merged

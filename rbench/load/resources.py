@@ -1,0 +1,74 @@
+"""Resource profiles: what stands behind attacks and trainings, with single resources replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from rbench.load.check import check
+from rbench.load.files import Files
+from rbench.load.places import Located
+from rbench.load.registry import unknown
+from rbench.spec import RESOURCE_KINDS, ResourceChoice, ResourceKind, ResourceProfile, Source
+
+LOADERS: dict[ResourceKind, tuple[tuple[str, ...], str | None]] = {
+    "word_vectors": (("textattack-counterfitted", "mini"), "folder"),
+    "synonyms": (("wordnet", "mini"), "folder"),
+    "masked_lm": ((), "hub"),
+    "sentence_encoder": (("use", "mini"), "sentence-transformers"),
+    "pos_tagger": (("nltk", "mini"), None),
+    "stopwords": (("nltk", "mini"), None),
+}
+"""The kinds of source (rbench.resources) that need no name, and the one that loads a folder or hub id by name."""
+
+
+@dataclass(frozen=True)
+class ChosenProfile:
+    """A profile as it was chosen, and the place where each of its sources stands."""
+
+    profile: ResourceProfile
+    places: dict[ResourceKind, str]
+
+    def encoders(self, needed: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Name and place of each encoder of the registry that serves as a resource, of those kinds alone."""
+        for kind in RESOURCE_KINDS:
+            source: Source | None = getattr(self.profile, kind)
+            if kind in needed and source is not None and source.kind == "encoder" and source.name is not None:
+                yield source.name, self.places[kind]
+
+
+class Resources:
+    """Loads resource profiles."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+
+    def load(self, choice: ResourceChoice, chosen: Located) -> ChosenProfile | None:
+        """The profile with single resources replaced; None where something is wrong. `chosen`: where it is chosen."""
+        if self.files.path("resources", choice.profile, chosen.at(("profile",))) is None:
+            return None
+        located = self.files.named("resources", choice.profile)
+        profile = check(ResourceProfile, located, self.files.problems) if located else None
+        if profile is None or located is None:
+            return None
+        places = {kind: located.at((kind, "name")) for kind in RESOURCE_KINDS}
+        replaced: dict[str, Source | None] = {}
+        for kind in RESOURCE_KINDS:
+            if (name := getattr(choice, kind)) is not None:
+                places[kind] = chosen.at((kind,))
+                replaced[kind] = self._source(kind, name, places[kind])
+        return ChosenProfile(profile.model_copy(update=replaced), places)
+
+    def _source(self, kind: ResourceKind, name: str, place: str) -> Source | None:
+        """What a suite means by one word: a loader that needs no name, an encoder of ours, a folder, a hub id."""
+        alone, named = LOADERS[kind]
+        if name in alone:
+            return Source(kind=name)
+        if kind == "masked_lm" and name in self.files.registry.names("encoders"):
+            located = self.files.named("encoders", name)
+            if located is not None and "train" in located.data:
+                return Source(kind="encoder", name=name)
+        if named is not None:
+            return Source(kind=named, name=name)
+        self.files.problems.add(place, unknown(f"source of {kind}", name, alone))
+        return None

@@ -1,0 +1,70 @@
+"""Tasks: what encoders are fine-tuned on, trained on and scored on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rbench.errors import SuiteError
+from rbench.load.check import check
+from rbench.load.files import Files
+from rbench.load.places import Problems
+from rbench.load.registry import unknown
+from rbench.spec import CONTRAST, LocalData, TaskSpec, is_text_file
+
+
+class Tasks:
+    """Loads tasks into `found`, by name. `place` is always where the name stands."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.found: dict[str, TaskSpec] = {}
+
+    def load(self, name: str, place: str) -> TaskSpec | None:
+        """The task of this name; None where something is wrong."""
+        if self.files.path("tasks", name, place) is not None and self.files.first("tasks", name):
+            located = self.files.named("tasks", name)
+            spec = check(TaskSpec, located, self.files.problems) if located else None
+            if spec is not None:
+                self.found[name] = spec
+        return self.found.get(name)
+
+    def corpus(self, name: str, place: str) -> None:
+        """Load what an encoder is trained on: a task, or a file of texts, which needs no YAML file."""
+        if is_text_file(name):
+            self.found[name] = TaskSpec(
+                name=name, kind="unlabelled", columns=("text",), local=LocalData(file=name), title="a file of texts"
+            )
+        else:
+            self.load(name, place)
+
+    def scored(self, name: str, place: str, what: str = "evaluation") -> None:
+        """Load an STS task, on whose scores encoders are evaluated; `what` it is called where there is none."""
+        if name not in self.files.registry.names("tasks"):
+            known = [*self._scored_names(), *([CONTRAST] if what == "evaluation" else [])]
+            self.files.problems.add(place, unknown(what, name, known))
+            return
+        task = self.load(name, place)
+        if task is not None and task.kind != "sts":
+            valid = ", ".join(self._scored_names())
+            message = f"task {name} (its kind is {task.kind}) has no similarity scores; {valid} have"
+            self.files.problems.add(place, message)
+
+    def names_with_contrast(self) -> list[str]:
+        """The names of tasks that name a contrast set; files with faults are passed over."""
+        return self._names_where(lambda data: data.get("contrast") is not None)
+
+    def _scored_names(self) -> list[str]:
+        """The names of tasks that have scores; files with faults are passed over, they are told where they are used."""
+        return self._names_where(lambda data: data.get("kind") == "sts")
+
+    def _names_where(self, asked: Callable[[Mapping[str, Any]], bool]) -> list[str]:
+        quiet = Files(self.files.registry, Problems())
+        found = []
+        for name in quiet.registry.names("tasks"):
+            try:
+                data = quiet.content("tasks", name).data
+            except SuiteError:
+                continue
+            found += [name] if asked(data) else []
+        return found
