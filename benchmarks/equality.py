@@ -27,6 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
+from machine import processor
 from stock import build_stock, stock
 
 from rbench import attack, load
@@ -244,14 +245,6 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 def near_tie(record: dict[str, Any]) -> bool:
     return record.get("score_gap") is not None and record["score_gap"] < NEAR_TIE and "status" not in record["differs"]
-
-
-def processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
-    )
 
 
 def report(args: argparse.Namespace, records: dict[str, dict[str, Any]]) -> int:

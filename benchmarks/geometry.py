@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 import transformers
 from algorithm1 import Plain
-from equality import processor
+from machine import processor
 from scaling import matmul
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode

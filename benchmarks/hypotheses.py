@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 import torch
-from equality import processor
+from machine import processor
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import bootstrap

@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import numpy as np
 import torch
-from equality import RECIPES, processor, versions
+from equality import RECIPES, versions
+from machine import processor
 from throughput import limited, measured
 
 from rbench import attack, load

@@ -35,7 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import numpy as np
 import psutil
 import torch
-from equality import RECIPES, StockAttack, processor, versions
+from equality import RECIPES, StockAttack, versions
+from machine import processor
 from stock import build_stock, stock
 
 from rbench import attack, load

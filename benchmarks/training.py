@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 import transformers
-from equality import processor
+from machine import processor
 
 from rbench import mini
 from rbench.attack.workers import cores

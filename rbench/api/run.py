@@ -91,8 +91,8 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
                 report_to=options.report_to,
             )
             failed, skipped = _finished(todo, context)
-        tables = _write_tables(prepared)
-    found = standing(store, prepared.plan)
+        found = standing(store, prepared.plan)
+        tables = _write_tables(prepared, store, found)
     done = sum(job.key in found.done for job in jobs)
     return RunResult(prepared.run, done, failed, skipped, tables, errored(store, found, jobs))
 
@@ -145,7 +145,7 @@ def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache)
         yield workers
 
 
-def _write_tables(prepared: Prepared) -> list[str]:
+def _write_tables(prepared: Prepared, store: Store, found: Standing) -> list[str]:
     """The suite's tables in every format under RUN/tables; returned as markdown."""
     suite = prepared.plan.suite
     asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.contrast, "positives": suite.build}
@@ -154,14 +154,14 @@ def _write_tables(prepared: Prepared) -> list[str]:
         wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]
     if not wanted_tables:
         return []
-    from rbench.tables import build
+    from rbench.tables import Results, build
     from rbench.tables.formats import render
 
-    store, shown = Store(prepared.run), []
+    results, shown = Results(store, prepared.plan, found), []
     for wanted in wanted_tables:
         name = wanted.metric if wanted.layout == "paper" else f"{wanted.metric}-{wanted.layout}"
         name += f"-picked-by-{wanted.pick}" if wanted.pick is not None else ""
-        made = build(store, wanted.metric, wanted.layout, wanted.pick)
+        made = build(results, wanted.metric, wanted.layout, wanted.pick)
         for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
             text = render(made, fmt)
             store.write_table(f"{name}.{ending}", text)

@@ -9,7 +9,7 @@ from rbench.score import METRICS
 from rbench.spec import AttackMetric, EvaluationMetric, Metric, Pick
 from rbench.storage.runs import Store
 from rbench.tables import contrast, evaluations, layouts, positives
-from rbench.tables.aggregate import grid
+from rbench.tables.aggregate import Results, grid
 from rbench.tables.by_task import by_task
 from rbench.tables.formats import unknown
 from rbench.tables.frame import results_frame
@@ -17,8 +17,10 @@ from rbench.tables.picked import picked
 from rbench.tables.table import Layout, Table
 
 
-def build(store: Store, metric: Metric = "asr", layout: str = "paper", pick: Pick | None = None) -> Table:
+def build(source: Store | Results, metric: Metric = "asr", layout: str = "paper", pick: Pick | None = None) -> Table:
     """The table of one metric, of attacks or of evaluations, from the records of a RUN and from nothing else.
+
+    `source` is the RUN. Whoever makes several tables of one reads it once, `Results.of(store)`, and passes that.
 
     `pick`, for contrast sets in the layout paper: of strategies that differ in their learning rate alone, the best.
 
@@ -28,38 +30,43 @@ def build(store: Store, metric: Metric = "asr", layout: str = "paper", pick: Pic
     if metric not in get_args(Metric):
         raise unknown("metric", metric, get_args(Metric))
     if pick is not None:
-        return _picked(store, metric, layout, pick)
+        return _picked(source, metric, layout, pick)
     if metric == "sts" or metric == "contrast" or metric == "positives":
-        return evaluation_table(store, metric, layout)
-    return attack_table(store, metric, layout)
+        return evaluation_table(source, metric, layout)
+    return attack_table(source, metric, layout)
 
 
-def attack_table(store: Store, metric: AttackMetric = "asr", layout: str = "paper") -> Table:
+def attack_table(source: Store | Results, metric: AttackMetric = "asr", layout: str = "paper") -> Table:
     """The table of an attack metric; StoreError as for `build`."""
     if metric not in METRICS:
         raise unknown("metric", metric, METRICS)
     _check_layout(layout)
-    return {"paper": layouts.paper, "by-task": by_task, "full": layouts.full}[layout](grid(store), metric)
+    return {"paper": layouts.paper, "by-task": by_task, "full": layouts.full}[layout](grid(_read(source)), metric)
 
 
-def evaluation_table(store: Store, metric: EvaluationMetric = "sts", layout: str = "paper") -> Table:
+def evaluation_table(source: Store | Results, metric: EvaluationMetric = "sts", layout: str = "paper") -> Table:
     """The table of an evaluation metric; StoreError as for `build`."""
     _check_layout(layout)
     if layout == "by-task":
         raise StoreError("the layout by-task shows attacks; evaluations have the layouts paper and full")
+    results = _read(source)
     if metric == "positives":
-        return {"paper": positives.paper, "full": positives.full}[layout](store)
+        return {"paper": positives.paper, "full": positives.full}[layout](results)
     if metric == "contrast":
-        return {"paper": contrast.paper, "full": contrast.full}[layout](contrast.contrasts(store))
-    return {"paper": evaluations.paper, "full": evaluations.full}[layout](evaluations.evaluated(store), metric)
+        return {"paper": contrast.paper, "full": contrast.full}[layout](contrast.contrasts(results))
+    return {"paper": evaluations.paper, "full": evaluations.full}[layout](evaluations.evaluated(results), metric)
 
 
-def _picked(store: Store, metric: Metric, layout: str, pick: Pick) -> Table:
+def _picked(source: Store | Results, metric: Metric, layout: str, pick: Pick) -> Table:
     if pick not in get_args(Pick):
         raise unknown("way to pick", pick, get_args(Pick))
     if metric != "contrast" or layout != "paper":
         raise StoreError("learning rates are picked in tables of contrast sets in the layout paper: --metric contrast")
-    return contrast.paper(picked(contrast.contrasts(store), pick))
+    return contrast.paper(picked(contrast.contrasts(_read(source)), pick))
+
+
+def _read(source: Store | Results) -> Results:
+    return source if isinstance(source, Results) else Results.of(source)
 
 
 def _check_layout(layout: str) -> None:
@@ -67,4 +74,4 @@ def _check_layout(layout: str) -> None:
         raise unknown("layout", layout, get_args(Layout))
 
 
-__all__ = ["Table", "attack_table", "build", "evaluation_table", "results_frame"]
+__all__ = ["Results", "Table", "attack_table", "build", "evaluation_table", "results_frame"]

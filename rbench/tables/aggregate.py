@@ -8,12 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 from rbench.errors import StoreError
 from rbench.score import Tally, spread
 from rbench.spec import CONTRAST, AttackJob, AttackMetric, ContrastJob, Job, Plan, Record, Score
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, standing
+
+
+@dataclass(frozen=True)
+class Results:
+    """What tables are made of: the plan of a RUN, and how its jobs stand. Read once, it serves any number of tables."""
+
+    store: Store
+    plan: Plan
+    standing: Standing
+
+    @classmethod
+    def of(cls, store: Store) -> Self:
+        """Read them. Raises StoreError where there is no plan, or a damaged one."""
+        plan = plan_of(store)
+        return cls(store, plan, standing(store, plan))
+
+    @property
+    def root(self) -> Path:
+        """The RUN's folder."""
+        return self.store.root
 
 
 @dataclass(frozen=True)
@@ -108,10 +130,9 @@ def plan_of(store: Store) -> Plan:
     return plan
 
 
-def grid(store: Store) -> Grid:
-    """The cells of the plan in `store`. Raises StoreError where there is no plan, or no attack in it."""
-    plan = plan_of(store)
-    found = standing(store, plan)
+def grid(results: Results) -> Grid:
+    """The cells of a RUN's plan. Raises StoreError where there is no attack in it."""
+    plan, found = results.plan, results.standing
     runs: dict[tuple[str, str, str, str], list[Run]] = {}
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob) and job.spec.split == "test":
@@ -124,7 +145,7 @@ def grid(store: Store) -> Grid:
         there = {"sts": plan.suite.evaluations, CONTRAST: contrast, "positives": plan.suite.build}
         named = " and ".join(metric for metric, asked in there.items() if asked)
         hint = f" What it has is in the table --metric {named}." if named else ""
-        raise StoreError(f"{store.root} has no attack table: suite {plan.suite.name} asks for no attacks.{hint}")
+        raise StoreError(f"{results.root} has no attack table: suite {plan.suite.name} asks for no attacks.{hint}")
     suite = plan.suite
     orders = (
         in_order((choice.label for choice in suite.attacks), (key[0] for key in runs)),

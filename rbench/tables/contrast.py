@@ -17,9 +17,8 @@ from typing import Any
 from rbench.errors import StoreError
 from rbench.score import mean_score
 from rbench.spec import ContrastJob, EvaluationMetric, Job, Plan, Record, Score
-from rbench.storage.runs import Store
-from rbench.storage.standing import Standing, standing
-from rbench.tables.aggregate import in_order, plan_of
+from rbench.storage.standing import Standing
+from rbench.tables.aggregate import Results, in_order
 from rbench.tables.columns import mark_best
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
 from rbench.tables.table import MEANING, Entry, Number, Table
@@ -94,10 +93,9 @@ class Contrasts:
     """What is to be said of what was left out of the plan's cells."""
 
 
-def contrasts(store: Store) -> Contrasts:
-    """The evaluations on contrast sets in `store`. Raises StoreError where there is no plan, or none of them in it."""
-    plan = plan_of(store)
-    found = standing(store, plan)
+def contrasts(results: Results) -> Contrasts:
+    """The evaluations on contrast sets in a RUN. Raises StoreError where its plan has none of them."""
+    plan, found = results.plan, results.standing
     jobs: dict[tuple[tuple[str, str], tuple[str, str]], list[Job]] = {}
     for job in plan.jobs:
         if isinstance(job.spec, ContrastJob):
@@ -105,7 +103,7 @@ def contrasts(store: Store) -> Contrasts:
             jobs.setdefault(((encoder, finetune), (task, contrast)), []).append(job)
     if not jobs:
         raise StoreError(
-            f"{store.root} has no table of contrast sets: suite {plan.suite.name} has no `evaluate: [contrast]`."
+            f"{results.root} has no table of contrast sets: suite {plan.suite.name} has no `evaluate: [contrast]`."
         )
     encoders = in_order(plan.suite.encoders, (victim[0] for victim, _ in jobs))
     finetunes = in_order((choice.label for choice in plan.suite.finetune), (victim[1] for victim, _ in jobs))
@@ -138,19 +136,9 @@ def score_of(record: Record, name: str) -> Score:
 def paper(found: Contrasts) -> Table:
     """Victims down, Ori, Rev and Con of each contrast set across."""
     several = len({finetune for _, finetune in found.victims}) > 1
-    of_column = [of for of in found.sets for _ in _PAPER]
-    rows: list[list[Number | None]] = []
-    for victim in found.victims:
-        cells = [found.cells.get((victim, of)) for of in found.sets]
-        rows.append([cell.number(name) if cell is not None else None for cell in cells for name in _PAPER])
-    undecided = {of for (_, of), cell in found.cells.items() if cell.provisional}
-    marked = [
-        [replace(n, best=n.best and of not in undecided) if n else n for n, of in zip(row, of_column, strict=True)]
-        for row in mark_best(rows, [METRIC] * len(of_column))
-    ]
     shown: list[tuple[Entry, ...]] = [
-        (encoder, *([finetune] if several else []), *row)
-        for (encoder, finetune), row in zip(found.victims, marked, strict=True)
+        (encoder, *([finetune] if several else []), *entries)
+        for (encoder, finetune), entries in zip(found.victims, _marked(found), strict=True)
     ]
     starts = {i for i in range(1, len(shown)) if several and shown[i][0] != shown[i - 1][0]}
     header = [f"{_column(found, of)} {title}" for of in found.sets for title in _PAPER.values()]
@@ -164,6 +152,24 @@ def paper(found: Contrasts) -> Table:
         notes=_notes(found),
         interval=INTERVAL,
     )
+
+
+def _marked(found: Contrasts) -> list[list[Number | None]]:
+    """The entries of each victim, of which the best are marked; none in the columns of a set with a provisional one."""
+    rows: list[list[Number | None]] = []
+    for victim in found.victims:
+        cells = [found.cells.get((victim, of)) for of in found.sets]
+        rows.append([cell.number(name) if cell is not None else None for cell in cells for name in _PAPER])
+    marked = mark_best(rows, [METRIC] * (len(found.sets) * len(_PAPER)))
+    undecided = {of for (_, of), cell in found.cells.items() if cell.provisional}
+    decided = [of not in undecided for of in found.sets for _ in _PAPER]
+    return [
+        [
+            replace(entry, best=entry.best and is_decided) if entry else entry
+            for entry, is_decided in zip(row, decided, strict=True)
+        ]
+        for row in marked
+    ]
 
 
 def full(found: Contrasts) -> Table:

@@ -15,9 +15,8 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.spec import EvaluateJob, EvaluationMetric, Job, Plan, Score
-from rbench.storage.runs import Store
-from rbench.storage.standing import Standing, standing
-from rbench.tables.aggregate import in_order, plan_of
+from rbench.storage.standing import Standing
+from rbench.tables.aggregate import Results, in_order
 from rbench.tables.columns import average, mark_best
 from rbench.tables.notes import missing, selected_steps
 from rbench.tables.table import MEANING, Entry, Number, Table
@@ -53,9 +52,9 @@ class Evaluated:
         return found
 
 
-def evaluated(store: Store) -> Evaluated:
-    """The evaluations of the plan in `store`. Raises StoreError where there is no plan, or no evaluation in it."""
-    plan = plan_of(store)
+def evaluated(results: Results) -> Evaluated:
+    """The evaluations of a RUN's plan. Raises StoreError where there is none in it."""
+    plan = results.plan
     jobs = {
         (encoder, evaluation): job
         for job in plan.jobs
@@ -64,14 +63,14 @@ def evaluated(store: Store) -> Evaluated:
     }
     if not jobs:
         raise StoreError(
-            f"{store.root} has no table of evaluations: suite {plan.suite.name} has no STS task under `evaluate`."
+            f"{results.root} has no table of evaluations: suite {plan.suite.name} has no STS task under `evaluate`."
         )
     return Evaluated(
         plan,
         in_order(plan.suite.encoders, (encoder for encoder, _ in jobs)),
         in_order((evaluation.label for evaluation in plan.suite.evaluations), (label for _, label in jobs)),
         jobs,
-        standing(store, plan),
+        results.standing,
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rbench.spec import AttackJob, Outcome
+from rbench.spec import AttackJob, Job, Outcome
 from rbench.storage.runs import Store
 from rbench.tables.aggregate import plan_of
 
@@ -52,32 +53,39 @@ def results_frame(store: Store) -> pd.DataFrame:
     types of the columns do not depend on what is there; a RUN without outcomes gives an empty frame with all columns,
     one without texts has none in theirs. Of a job whose outcomes are not those that its record is of, or are damaged,
     the sound ones are there, and a warning in the log says so. Raises StoreError where the folder is not a RUN.
+
+    Each job's outcomes become columns before the next job's are read: memory is that of the frame and of one job.
     """
     import pandas as pd  # a third of a second, which `rbench table` need not pay
 
-    rows = []
-    for job in plan_of(store).jobs:
-        if isinstance(job.spec, AttackJob) and job.spec.split == "test":
-            read = store.read(job)
-            if (wrong := store.look(job).problem or read.damage) is not None:
-                log.warning("%s", wrong)
-            attack, finetune = job.parts[-1], job.parts[2]
-            rows += [_row(job.spec, attack, finetune, job.seed, outcome) for outcome in read.outcomes]
-    return pd.DataFrame(rows, columns=list(_DTYPES)).astype(_DTYPES)
+    jobs = [job for job in plan_of(store).jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
+    found = (_rows(store, job) for job in jobs)
+    return pd.concat([_frame({}), *(rows for rows in found if len(rows))], ignore_index=True)
 
 
-def _row(spec: AttackJob, attack: str, finetune: str, seed: int, outcome: Outcome) -> dict[str, Any]:
-    row = {
-        "encoder": spec.encoder,
-        "finetune": finetune,
-        "task": spec.task.name,
-        "attack": attack,
-        "seed": seed,
-        **outcome.model_dump(),
-    }
-    for field in _TEXTS:
-        texts = row[field]
-        named = None if texts is None else dict(zip(spec.task.columns, texts, strict=True))
-        row[field] = None if texts is None else "\n".join(texts)
-        row[f"{field}_columns"] = None if named is None else json.dumps(named, ensure_ascii=False)
-    return row
+def _rows(store: Store, job: Job) -> pd.DataFrame:
+    """The rows of one attack job; what is wrong with its outcomes goes to the log."""
+    read = store.read(job)
+    if (wrong := store.look(job).problem or read.damage) is not None:
+        log.warning("%s", wrong)
+    outcomes, spec = read.outcomes, job.spec
+    assert isinstance(spec, AttackJob)
+    columns: dict[str, list[Any]] = {name: [getattr(one, name) for one in outcomes] for name in Outcome.model_fields}
+    for name in _TEXTS:
+        texts = columns[name]
+        columns[name] = [None if one is None else "\n".join(one) for one in texts]
+        columns[f"{name}_columns"] = [None if one is None else _named(spec.task.columns, one) for one in texts]
+    _, _, finetune, attack = job.parts
+    names = {"encoder": spec.encoder, "finetune": finetune, "task": spec.task.name, "attack": attack, "seed": job.seed}
+    return _frame(columns | {name: [value] * len(outcomes) for name, value in names.items()})
+
+
+def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
+    """Values by column as a frame with its types; a column that is not there is empty."""
+    import pandas as pd
+
+    return pd.DataFrame({name: pd.Series(columns.get(name, []), dtype=dtype) for name, dtype in _DTYPES.items()})
+
+
+def _named(columns: Sequence[str], texts: Sequence[str]) -> str:
+    return json.dumps(dict(zip(columns, texts, strict=True)), ensure_ascii=False)

@@ -35,29 +35,14 @@ _SHORT: dict[AttackMetric, str] = {
 def paper(grid: Grid, metric: AttackMetric) -> Table:
     """The papers' layout of one metric. Raises StoreError for oracle_asr where no task has an oracle."""
     tasks = _tasks(grid, metric)
-    columns: list[tuple[str, AttackMetric]] = []
-    for task in tasks:
-        columns.append((task, metric))
-        if metric == "asr" and grid.has_oracle(task):
-            columns.append((task, "oracle_asr"))
+    columns = _columns(grid, tasks, metric)
     several = len(grid.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
     groups = []
     for attack in grid.attacks:
-        group = [
-            (encoder, finetune, _numbers(grid, (attack, encoder, finetune), columns))
-            for encoder in grid.encoders
-            for finetune in grid.finetunes
-            if any((attack, encoder, finetune, task) in grid.cells for task in tasks)
-        ]
-        for_all = [
-            numbers + average([n for n, (_, kind) in zip(numbers, columns, strict=True) if kind == metric], metric)
-            for _, _, numbers in group
-        ]
-        marked = mark_best(for_all, [kind for _, kind in columns] + [metric])
+        group = _group(grid, attack, columns, metric)
         groups += [len(rows)] if group else []
-        for (encoder, finetune, _), numbers in zip(group, marked, strict=True):
-            rows.append((attack, encoder, *([finetune] if several else []), *numbers))
+        rows += [(attack, name, *([finetune] if several else []), *numbers) for (name, finetune), numbers in group]
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else [])]
     header += [task if kind == metric else "oracle-valid" for task, kind in columns]
     return Table(
@@ -112,6 +97,35 @@ def _tasks(grid: Grid, metric: AttackMetric) -> tuple[str, ...]:
     if not tasks:
         raise StoreError("no task of this suite has an oracle, so there is no oracle-valid attack success rate.")
     return tasks
+
+
+def _columns(grid: Grid, tasks: Sequence[str], metric: AttackMetric) -> list[tuple[str, AttackMetric]]:
+    """Task and metric of each column but the average: beside ASR stands the oracle-valid ASR where there is one."""
+    columns: list[tuple[str, AttackMetric]] = []
+    for task in tasks:
+        columns.append((task, metric))
+        if metric == "asr" and grid.has_oracle(task):
+            columns.append((task, "oracle_asr"))
+    return columns
+
+
+def _group(
+    grid: Grid, attack: str, columns: Sequence[tuple[str, AttackMetric]], metric: AttackMetric
+) -> list[tuple[tuple[str, str], list[Number | None]]]:
+    """The rows of one attack: encoder and strategy, and their entries with the average; the best are marked."""
+    victims = [
+        (encoder, finetune)
+        for encoder in grid.encoders
+        for finetune in grid.finetunes
+        if any((attack, encoder, finetune, task) in grid.cells for task, _ in columns)
+    ]
+    rows = []
+    for victim in victims:
+        numbers = _numbers(grid, (attack, *victim), columns)
+        of_metric = [number for number, (_, kind) in zip(numbers, columns, strict=True) if kind == metric]
+        rows.append(numbers + average(of_metric, metric))
+    marked = mark_best(rows, [*(kind for _, kind in columns), metric])
+    return list(zip(victims, marked, strict=True))
 
 
 def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str, AttackMetric]]) -> list[Number | None]:

@@ -8,28 +8,26 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.spec import BuildJob, Job, Outcome, Plan
-from rbench.storage.runs import Store
-from rbench.storage.standing import Standing, standing
-from rbench.tables.aggregate import plan_of
+from rbench.storage.standing import Standing
+from rbench.tables.aggregate import Results
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Marked, Number, Table
 
 
-def paper(store: Store) -> Table:
-    """Two rows an example. Raises StoreError where there is no plan, or no hard positives in it, or no texts."""
-    plan, jobs = _jobs(store)
+def paper(results: Results) -> Table:
+    """Two rows an example. Raises StoreError where the plan has no hard positives, or the RUN no texts."""
+    plan, jobs = results.plan, _jobs(results)
     if not plan.texts:
         raise StoreError(
-            f"{store.root} keeps no texts, and this table is made of them: --layout full has its numbers, and a RUN "
+            f"{results.root} keeps no texts, and this table is made of them: --layout full has its numbers, and a RUN "
             "that is run without --no-texts has the texts."
         )
-    found = standing(store, plan)
     rows: list[tuple[Entry, ...]] = []
     groups: list[int] = []
     cells: list[dict[str, Any]] = []
     for job in jobs:
         encoder, task, _ = job.parts
-        for outcome in store.outcomes(job):
+        for outcome in results.store.outcomes(job):
             groups.append(len(rows))
             before = outcome.original or ()
             original, made = (" / ".join(texts) for texts in (before, outcome.perturbed or before))
@@ -43,15 +41,14 @@ def paper(store: Store) -> Table:
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
         cells=tuple(cells),
-        notes=_notes(plan, jobs, found),
+        notes=_notes(plan, jobs, results.standing),
         interval="",
     )
 
 
-def full(store: Store) -> Table:
-    """One row a job: how far the loss rose and how many words were replaced, on average."""
-    plan, jobs = _jobs(store)
-    found = standing(store, plan)
+def full(results: Results) -> Table:
+    """One row a job: how far the loss rose and how many words were replaced, on average. StoreError as for `paper`."""
+    plan, jobs, found = results.plan, _jobs(results), results.standing
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
     for job in jobs:
@@ -95,12 +92,12 @@ def compared(old: str, new: str) -> tuple[Marked, Marked]:
     return Marked(tuple(left), "red"), Marked(tuple(right), "blue")
 
 
-def _jobs(store: Store) -> tuple[Plan, list[Job]]:
-    plan = plan_of(store)
+def _jobs(results: Results) -> list[Job]:
+    plan = results.plan
     jobs = [job for job in plan.jobs if isinstance(job.spec, BuildJob) and job.spec.what.name == "positives"]
     if not jobs:
-        raise StoreError(f"{store.root} has no hard positives: suite {plan.suite.name} has no `build: [positives]`.")
-    return plan, jobs
+        raise StoreError(f"{results.root} has no hard positives: suite {plan.suite.name} has no `build: [positives]`.")
+    return jobs
 
 
 def _described(job: Job, outcome: Outcome, original: str, made: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,24 @@ def finish(store: Store, job: Job, *, texts: bool = False, **provenance: object)
     for outcome in outcomes if texts else ():
         store.append(job, outcome)
     store.write_record(make_record(job, outcomes, **provenance))
+
+
+def count(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
+    """How often these methods of a store are called from now on."""
+    calls: Counter[str] = Counter()
+
+    def counted(name: str) -> Callable[..., Any]:
+        method = getattr(Store, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            calls[name] += 1
+            return method(*args, **kwargs)
+
+        return call
+
+    for name in names:
+        monkeypatch.setattr(Store, name, counted(name))
+    return calls
 
 
 @pytest.fixture

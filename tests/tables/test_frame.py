@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from rbench.errors import StoreError
-from rbench.spec import Outcome
+from rbench.spec import AttackJob, Outcome
 from rbench.storage.runs import Store
 from rbench.tables import attack_table, results_frame
 from tests.tables.conftest import make_outcomes
@@ -71,3 +73,88 @@ def test_an_attack_under_way_is_there_too(make_run: MakeRun) -> None:
     assert plan is not None
     store.append(plan.jobs[0], make_outcomes(plan.jobs[0])[0])
     assert len(results_frame(store)) == 1
+
+
+def straightforward(store: Store, dtypes: dict[str, Any]) -> pd.DataFrame:
+    """The same frame from all outcomes at once, a dictionary each."""
+    rows = []
+    plan = store.plan()
+    assert plan is not None
+    for job in plan.jobs:
+        assert isinstance(job.spec, AttackJob)
+        for outcome in store.outcomes(job):
+            row = outcome.model_dump()
+            for field in ("original", "perturbed"):
+                texts = row[field]
+                row[field] = texts and "\n".join(texts)
+                row[f"{field}_columns"] = texts and json.dumps(
+                    dict(zip(job.spec.task.columns, texts, strict=True)), ensure_ascii=False
+                )
+            encoder, task, finetune, attack = job.parts
+            names = {"encoder": encoder, "finetune": finetune, "task": task, "attack": attack, "seed": job.seed}
+            rows.append(names | row)
+    return pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes)
+
+
+def odd_outcomes(number: int) -> list[Outcome]:
+    """Letters of many kinds, numbers that are there or not, and in every other job no prediction at all."""
+    said = None if number % 2 else number % 3
+    texts = ("naïve “quotes”\tand \\ 語", "two\nlines")[: 1 + (number // 2) % 2]
+    common: dict[str, Any] = {"original": texts, "label": -number, "original_prediction": said}
+    return [
+        Outcome(example_id="a", status="errored", error="Traceback\n  line", **common),
+        Outcome(example_id="b", status="succeeded", perturbed=texts, perturbed_share=1 / 3, oracle_label=1, **common),
+        Outcome(example_id="c", status="skipped", skip_reason="no words", truncated=True, seconds=1e-9, **common),
+        Outcome(
+            example_id="d", status="failed", similarity=0.1 + 0.2, perturbed_prediction=said, num_words=7, **common
+        ),
+    ]
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_the_frame_is_that_of_all_outcomes_at_once(make_run: MakeRun, texts: bool) -> None:
+    store = make_run(done=lambda job: False)
+    store.texts = texts
+    plan = store.plan()
+    assert plan is not None
+    for i, job in enumerate(plan.jobs[:-1]):  # of the last there is nothing
+        assert isinstance(job.spec, AttackJob)
+        columns = len(job.spec.task.columns)
+        for outcome in odd_outcomes(2 * columns - 2 + i % 2):
+            store.append(job, outcome)
+    frame = results_frame(store)
+    pd.testing.assert_frame_equal(frame, straightforward(store, dict(frame.dtypes)))
+    assert len(frame) == 4 * (len(plan.jobs) - 1)
+    assert frame.original.isna().all() == (not texts)
+
+
+def test_columns_have_these_types_in_this_order(make_run: MakeRun) -> None:
+    strings = {"string": ["encoder", "finetune", "task", "attack", "example_id", "status", "skip_reason", "error"]}
+    strings["string"] += ["original", "perturbed", "original_columns", "perturbed_columns"]
+    numbers = {
+        "int64": ["seed", "label", "num_queries", "num_words", "num_words_changed"],
+        "Int64": ["original_prediction", "perturbed_prediction", "oracle_label"],
+        "float64": ["perturbed_share", "similarity", "seconds"],
+        "bool": ["truncated"],
+    }
+    expected = {name: dtype for dtype, names in (strings | numbers).items() for name in names}
+    frame = results_frame(make_run(texts=True))
+    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == expected
+    assert list(frame.columns[-4:]) == ["oracle_label", "truncated", "seconds", "error"]
+    assert list(frame.index) == list(range(len(frame)))
+
+
+def test_outcomes_of_one_job_at_a_time_are_in_memory(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_run(texts=True)
+    held = []
+    read = Store.read
+
+    def counted(self: Store, job: Any) -> Any:
+        held.append(sum(isinstance(thing, Outcome) for thing in gc.get_objects()))
+        return read(self, job)
+
+    monkeypatch.setattr(Store, "read", counted)
+    gc.collect()
+    results_frame(store)
+    assert len(held) > 2
+    assert set(held) == {held[0]}

@@ -1,0 +1,162 @@
+"""RUNs without a model: plans as rbench makes them, with records and outcomes that are made up.
+
+Written with whichever rbench is imported, also older ones: what has moved since is looked for in both places.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rbench import api
+from rbench.score import attack_counts, attack_scores
+from rbench.spec import AttackJob, Job, Outcome, Provenance, Record
+
+try:
+    from rbench.storage.runs import Store
+except ImportError:
+    from rbench.store import Store  # type: ignore[import-not-found,no-redef]
+Options = api.Options  # older versions offer it there too
+
+TASKS, ATTACKS = ("mini-sentiment", "mini-nli"), ("textfooler", "textbugger", "pwws", "bae", "bertattack")
+WORDS = 18
+"""In a column of an example: with this many a text of movie reviews (MR) is as long on average."""
+
+
+def suite(folder: Path, seeds: int) -> Path:
+    """The file of a suite with ten attack jobs a seed."""
+    path = folder / "growth.yaml"
+    content = {
+        "name": "growth",
+        "encoders": ["mini-bert"],
+        "tasks": list(TASKS),
+        "attacks": list(ATTACKS),
+        "seeds": list(range(seeds)),
+        "num_examples": 20,
+        "resources": "mini",
+        "tables": [{"metric": metric} for metric in ("asr", "queries", "aua")],
+    }
+    path.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
+    return path
+
+
+def planned(folder: Path, jobs: int) -> Any:
+    """The plan of a suite with so many attack jobs, a multiple of ten, and the jobs that they need."""
+    return api.plan(suite(folder, jobs // (len(TASKS) * len(ATTACKS))), Options(out=folder / "run")).plan
+
+
+def outcomes(job: Job, n: int) -> tuple[Outcome, ...]:
+    """So many outcomes of an attack job; those of one task are all alike, which no measure can tell."""
+    assert isinstance(job.spec, AttackJob)
+    return _drawn(n, len(job.spec.task.columns))
+
+
+@cache
+def _drawn(n: int, columns: int) -> tuple[Outcome, ...]:
+    rng = random.Random(columns)
+    return tuple(_outcome(rng, i, columns) for i in range(n))
+
+
+def _outcome(rng: random.Random, number: int, columns: int) -> Outcome:
+    status = rng.choices(["succeeded", "failed", "skipped"], weights=(5, 4, 1))[0]
+    texts = tuple(" ".join(rng.choices(_VOCABULARY, k=WORDS // columns)) for _ in range(columns))
+    changed = tuple(text.replace(text.split(" ", 1)[0], "changed") for text in texts)
+    attacked = status != "skipped"
+    return Outcome(
+        example_id=f"test:{number}",
+        status=status,
+        original=texts,
+        perturbed=changed if attacked else None,
+        label=rng.randrange(2),
+        original_prediction=rng.randrange(2),
+        perturbed_prediction=rng.randrange(2) if attacked else None,
+        num_queries=rng.randrange(2, 300) if attacked else 1,
+        num_words=WORDS,
+        num_words_changed=columns if attacked else 0,
+        perturbed_share=rng.random() if status == "succeeded" else None,
+        similarity=rng.random() if attacked else None,
+        seconds=rng.random(),
+    )
+
+
+def record(job: Job, made: Sequence[Outcome], **more: Any) -> Record:
+    """The record of a complete job; `more` are fields of it that older versions lack."""
+    return Record(
+        job=job,
+        status="complete",
+        scores=tuple(attack_scores(made).values()) if made else (),
+        counts=attack_counts(made) if made else {},
+        provenance=Provenance(rbench="0"),
+        **more,
+    )
+
+
+def write(store: Store, job: Job, n: int) -> None:
+    """A job's record and, of an attack, its outcomes, all at once."""
+    if not isinstance(job.spec, AttackJob):
+        store.write_record(record(job, ()))
+        return
+    made = outcomes(job, n)
+    if hasattr(store, "write_outcomes"):
+        store.write_record(record(job, made, outcomes=store.write_outcomes(job, made)))
+        return
+    lines = (f'{{"job":{json.dumps(job.key)},"outcome":{outcome.model_dump_json()}}}\n' for outcome in made)
+    store.write_record(record(job, made))
+    (store.folder(job) / "outcomes.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def write_run(folder: Path, jobs: int, n: int) -> Path:
+    """A finished RUN of so many attack jobs of so many outcomes each."""
+    plan = planned(folder, jobs)
+    store = Store(folder / "run")
+    store.write_plan(plan)
+    for job in plan.jobs:
+        write(store, job, n)
+    return store.root
+
+
+def append(store: Store, job: Job, n: int) -> None:
+    """A job's record and, of an attack, its outcomes, one after the other as a run leaves them."""
+    made = outcomes(job, n) if isinstance(job.spec, AttackJob) else ()
+    for outcome in made:
+        store.append(job, outcome)
+    more = {"outcomes": store.seal(job, made)} if made and hasattr(store, "seal") else {}
+    store.write_record(record(job, made, **more))
+
+
+def done(store: Store, plan: Any) -> frozenset[str]:
+    """Keys of the jobs that need not run again."""
+    try:
+        from rbench.storage.standing import standing
+    except ImportError:
+        return frozenset(store.done(plan))
+    return standing(store, plan).done
+
+
+def write_encoders(folder: Path, n: int) -> Path:
+    """So many files of encoders, every other of which is trained; the file of a suite that names them."""
+    (folder / "encoders").mkdir()
+    names = [f"grown-{i}" for i in range(n)]
+    for i, name in enumerate(names):
+        content: dict[str, Any] = {"name": name, "title": name, "base": "mini-bert", "pooling": "mean"}
+        if i % 2:
+            content["train"] = {"objective": "simcse", "data": "mini-corpus", "steps": i}
+        (folder / "encoders" / f"{name}.yaml").write_text(json.dumps(content), encoding="utf-8")
+    path = folder / "encoders.yaml"
+    content = {
+        "name": "encoders",
+        "encoders": names,
+        "tasks": ["mini-sentiment"],
+        "attacks": ["pwws"],
+        "num_examples": 20,
+        "resources": "mini",
+    }
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+_VOCABULARY = tuple("".join(random.Random(i).choices("abcdefghijklmnopqrstuvwxyz", k=2 + i % 8)) for i in range(5000))

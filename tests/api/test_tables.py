@@ -1,0 +1,58 @@
+"""The tables that end a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rbench import api
+from rbench.plan.prepare import Options
+from rbench.spec import AttackJob, Job, Provenance, Record
+from rbench.storage.runs import Store
+from tests.tables.conftest import count, make_outcomes, make_record
+
+SUITE = """\
+name: mine
+encoders: [mini-bert]
+tasks: [mini-sentiment]
+attacks: [pwws, textfooler]
+num_examples: 20
+resources: mini
+tables:
+  - metric: asr
+  - metric: queries
+  - {metric: aua, layout: full}
+"""
+
+
+def made_up(job: Job) -> Record:
+    if isinstance(job.spec, AttackJob):
+        return make_record(job, make_outcomes(job))
+    return Record(job=job, status="complete", provenance=Provenance(rbench="0"))
+
+
+def test_a_finished_run_is_read_once_before_and_once_for_all_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite, options = tmp_path / "mine.yaml", Options(out=tmp_path / "run")
+    suite.write_text(SUITE)
+    plan = api.plan(suite, options).plan
+    store = Store(tmp_path / "run")
+    store.write_plan(plan)
+    for job in plan.jobs:
+        store.write_record(made_up(job))
+
+    calls = count(monkeypatch, "plan", "look")
+    result = api.run(suite, options)
+    assert calls["plan"] == 1  # whether it keeps texts
+    assert calls["look"] == 2 * len(plan.jobs)
+
+    assert result.complete == len(plan.jobs)
+    names = ["asr", "queries", "aua-full"]
+    kept = {path.name for path in (tmp_path / "run" / "tables").iterdir()}
+    assert kept == {f"{name}.{ending}" for name in names for ending in ("md", "tex", "csv", "json")}
+    for text, (metric, layout) in zip(
+        result.tables, [("asr", "paper"), ("queries", "paper"), ("aua", "full")], strict=True
+    ):
+        assert text == api.table(tmp_path / "run", metric=metric, layout=layout)  # type: ignore[arg-type]

@@ -1,0 +1,37 @@
+"""A RUN is read once, whatever number of tables is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rbench.storage.runs import Store
+from rbench.tables import Results, build
+from tests.tables.conftest import count, make_suite
+
+MakeRun = Callable[..., Store]
+WANTED = [(metric, layout) for metric in ("asr", "queries", "clean") for layout in ("paper", "by-task", "full")]
+
+
+def test_tables_of_one_reading_are_those_of_the_store(make_run: MakeRun) -> None:
+    store = make_run(done=lambda job: job.seed == 1)
+    results = Results.of(store)
+    for metric, layout in WANTED:
+        assert build(results, metric, layout) == build(store, metric, layout)  # type: ignore[arg-type]
+
+
+def test_the_plan_and_each_record_are_read_once(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_run(make_suite(finetune=("clean", "probe")))
+    calls = count(monkeypatch, "plan", "look", "read")
+    results = Results.of(store)
+    for metric, layout in WANTED:
+        build(results, metric, layout)  # type: ignore[arg-type]
+    assert calls == {"plan": 1, "look": len(results.plan.jobs)}
+
+
+def test_one_table_reads_them_once_too(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_run()
+    calls = count(monkeypatch, "plan", "look", "read")
+    build(store)
+    assert calls == {"plan": 1, "look": 16}
