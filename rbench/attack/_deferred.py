@@ -42,7 +42,7 @@ class _Name:
         return getattr(getattr(_library(self._module), self._name), name)
 
 
-class _Tokenizer(ABC):
+class _Tokenizer(ABC):  # noqa: B024 (an ABC because flair's is: Python exchanges a base for one of the same layout)
     """Stands for flair's class of this name, also an ABC, until TextAttack's subclass of it is first instantiated."""
 
     def __new__(cls) -> Any:
