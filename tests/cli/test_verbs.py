@@ -316,6 +316,13 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(shell: Shell, mock: Api, pla
     assert [name for name, *_ in mock.calls] == ["plan", "plan"]
 
 
+def test_plan_says_whose_weights_are_in_the_cache(shell: Shell, mock: Api, planned: api.Planned) -> None:
+    mock.answers["plan"] = dataclasses.replace(planned, cached=frozenset(job.key for job in planned.jobs[1:3]))
+    result = shell("plan", "demo")
+    assert "1/3, 2 cached" in result.stdout
+    assert "6 jobs, 1 done; to do: 2 finetune (2 in the cache), 3 attack\n" in result.stdout
+
+
 def test_a_finished_plan_says_so(shell: Shell, mock: Api, planned: api.Planned) -> None:
 
     mock.answers["plan"] = dataclasses.replace(planned, done=frozenset(job.key for job in planned.jobs))
