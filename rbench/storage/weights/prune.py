@@ -30,7 +30,7 @@ class Wanted:
     runs: frozenset[str] | None = None
     """Keys of jobs: what none of them made stays."""
     keep: frozenset[str] | None = None
-    """Keys of jobs: what one of them made stays, and what no job made (edits, translations)."""
+    """Keys of jobs: what one of them made stays, and what no job made (edits, translations, rows)."""
 
     @property
     def any(self) -> bool:
