@@ -129,6 +129,9 @@ def verify() -> None:
 
     with tracking("reading weights") as track:
         found = housekeeping.verify(track)
+    if not found.checked:
+        say(f"there are no encoders and victims in {found.root}")
+        return
     for item, wrong in found.bad:
         say(f"{item.kind} {item.name} ({item.path}): {wrong}")
     say(f"{len(found.checked) - len(found.bad)} of {len(found.checked)} encoders and victims in {found.root} are whole")

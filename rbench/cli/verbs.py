@@ -181,7 +181,8 @@ def plan(
     """Show the jobs of a suite and what they will cost.
 
     Says which jobs are done, which remain, how many examples they attack and about how many times a model will be
-    asked (queries). Trains and attacks nothing.
+    asked (queries). A job whose weights are in the cache costs next to nothing and is marked. Trains and attacks
+    nothing.
     """
     from rbench import api
     from rbench.cli import show

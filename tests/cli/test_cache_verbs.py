@@ -221,6 +221,10 @@ def test_ages(seconds: float, shown: str) -> None:
     assert cache_verbs.age(seconds) == shown
 
 
+def test_verify_says_when_there_is_nothing_to_read(shell: Shell, root: Path) -> None:
+    assert shell("cache", "verify").stdout == f"there are no encoders and victims in {root}\n"
+
+
 @pytest.mark.parametrize(("words", "count"), [(("verify",), 3), (("prune",), 4)])
 def test_reading_all_weights_shows_how_far_it_is(
     shell: Shell, root: Path, cache: WeightCache, monkeypatch: pytest.MonkeyPatch, words: tuple[str], count: int
