@@ -18,7 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "progress": {"spec"},
     "hub": {"spec"},
     "inference": set(),
-    "mini": {"spec"},
+    "mini": {"spec", "system"},
     "system": {"spec"},
     "load": {"spec"},
     "score": {"spec"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,9 @@ from rbench.storage.runs import Store
 from rbench.storage.weights import default_cache
 from rbench.storage.weights.inventory import Item, items
 from rbench.storage.weights.prune import Wanted, chosen, problem, remove
+
+Track = Callable[[Sequence[Item]], Iterable[Item]]
+"""Yields the items that it is given, and shows meanwhile how many were taken."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ def prune(
     runs: Iterable[Path] = (),
     keep: Iterable[Path] = (),
     delete: bool = False,
+    track: Track = iter,
 ) -> Pruned:
     """Choose what of the cache is to go, and with `delete` remove it.
 
@@ -61,6 +65,7 @@ def prune(
         older_than: seconds for which it was not used.
         runs: folders of RUNs: the weights that one of their plans names.
         keep: folders of RUNs: the weights that none of their plans names.
+        track: shows how far the choice is; it takes long without a condition, when all weights are read.
 
     Raises:
         StoreError: a folder of `runs` or `keep` is not a RUN, or its plan is damaged.
@@ -68,15 +73,18 @@ def prune(
     """
     wanted = Wanted(older_than, _keys(list(runs)), _keys(list(keep)))
     root = default_cache()
-    found = chosen(items(root), wanted)
+    found = chosen(items(root), wanted, track=track)
     return Pruned(root, found, remove(root, found) if delete and found else [])
 
 
-def verify() -> Verified:
-    """Read all files of all weights. Raises ResourceError where the cache cannot be read."""
+def verify(track: Track = iter) -> Verified:
+    """Read all files of all weights; `track` shows how far that is.
+
+    Raises ResourceError where the cache cannot be read.
+    """
     root = default_cache()
     weights = [item for item in items(root) if item.kind in ("encoder", "victim", "damaged")]
-    bad = [(item, wrong) for item in weights if (wrong := problem(item)) is not None]
+    bad = [(item, wrong) for item in track(weights) if (wrong := problem(item)) is not None]
     return Verified(root, weights, bad)
 
 

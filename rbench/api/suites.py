@@ -18,12 +18,17 @@ from rbench.progress import Progress, Silent
 from rbench.spec import Job, Outcome, Plan
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, standing
+from rbench.storage.weights import WeightCache, default_cache
 from rbench.system import scratch
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A suite, planned: its jobs, where they go, which are done, what the rest costs, and what a user should know."""
+    """A suite, planned: its jobs, where they go, which are done, what the rest costs, and what a user should know.
+
+    `done` and `cached` are keys of jobs. A job of `cached` is not done, but costs next to nothing: the weights that it
+    would make are in the cache.
+    """
 
     plan: Plan
     jobs: tuple[Job, ...]
@@ -32,6 +37,7 @@ class Planned:
     done: frozenset[str]
     estimates: Mapping[str, Estimate]
     notes: list[str]
+    cached: frozenset[str] = frozenset()
 
 
 def plan(suite: str | Path, options: Options | None = None) -> Planned:
@@ -41,6 +47,7 @@ def plan(suite: str | Path, options: Options | None = None) -> Planned:
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
     found = Standing({}, {}) if options.fresh else standing(store, prepared.plan)
+    cache = WeightCache(default_cache())
     return Planned(
         plan=prepared.plan,
         jobs=jobs,
@@ -48,6 +55,7 @@ def plan(suite: str | Path, options: Options | None = None) -> Planned:
         done=found.done,
         estimates={job.key: cost for job in jobs if (cost := estimate(job, prepared)) is not None},
         notes=[*prepared.notes, *(found.problems[job.key] for job in jobs if job.key in found.problems)],
+        cached=frozenset(job.key for job in jobs if job.key not in found.done and cache.seems_to_have(job.key)),
     )
 
 

@@ -9,6 +9,7 @@ Left alone, `import textattack` (0.3.11)
 - switches off every logger that exists already (`dictConfig` with its default) and sets TOKENIZERS_PARALLELISM. Here
   both are put back; its own logger speaks up for errors only. Tokenizers stay on one thread unless the user says
   otherwise: batches are small, and processes fork.
+- imports flair and bert_score, which takes as long as all the rest. Here they wait for their first use (`_deferred`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from rbench.attack._deferred import deferred
 from rbench.errors import ResourceError
 
 CHECK_FILE = "post_install_check_3"
@@ -101,6 +103,7 @@ def _prepared_import() -> Any:
             _environment_kept("TOKENIZERS_PARALLELISM", "false"),
             _no_post_install(),
             _stopwords_or_none(),
+            deferred(),
         ):
             import textattack
     except OSError as error:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +16,8 @@ from rich.text import Text
 
 from rbench.cli.console import console, harmless, is_terminal, tell
 from rbench.progress import Progress
+
+Thing = TypeVar("Thing")
 
 EVERY = 30.0
 """Seconds between two lines of one job."""
@@ -30,6 +34,30 @@ def watching(quiet: bool) -> Iterator[Progress | None]:
             yield bars
     else:
         yield Lines()
+
+
+@contextlib.contextmanager
+def tracking(name: str) -> Iterator[Callable[[Sequence[Thing]], Iterable[Thing]]]:
+    """How the user sees work on many things that are no jobs: `for thing in track(things)` with what this yields.
+
+    On a terminal it is a bar that goes when the work ends, elsewhere a line at most every `EVERY` seconds. All on
+    standard error.
+    """
+    if is_terminal(stderr=True):
+        bars = Bars(console(stderr=True))
+        bars.start(name, 1, 1)
+        with bars.display:
+            yield functools.partial(_counted, bars.update)
+    else:
+        lines = Lines()
+        lines.begin(name)
+        yield functools.partial(_counted, lines.update)
+
+
+def _counted(update: Callable[[int, int], None], things: Sequence[Thing]) -> Iterator[Thing]:
+    for done, thing in enumerate(things):
+        update(done, len(things))
+        yield thing
 
 
 class Bars:
@@ -74,14 +102,18 @@ class Lines:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self.place, self.name, self.text = "", "", ""
+        self.name, self.text = "", ""
         self.started = self.told = 0.0
         self.first: tuple[int, float] | None = None
 
     def start(self, name: str, index: int, count: int) -> None:
-        self.place, self.name, self.text, self.first = f"[{index}/{count}]", name, "", None
+        self.begin(f"[{index}/{count}] {name}")
+        tell(f"{self.name}: started")
+
+    def begin(self, name: str) -> None:
+        """What the next lines are about; prints nothing."""
+        self.name, self.text, self.first = name, "", None
         self.started = self.told = self.clock()
-        tell(f"{self.place} {name}: started")
 
     def update(self, done: int, total: int, text: str = "") -> None:
         now = self.clock()
@@ -94,10 +126,10 @@ class Lines:
         steps, seconds = done - self.first[0], now - self.first[1]
         left = f", {duration(seconds / steps * (total - done))} left" if steps > 0 else ""
         said = f", {self.text}" if self.text else ""
-        tell(f"{self.place} {self.name}: {done}/{total}{left}{said}")
+        tell(f"{self.name}: {done}/{total}{left}{said}")
 
     def finish(self, status: str) -> None:
-        tell(f"{self.place} {_ending(self.name, status, self.clock() - self.started, self.text)}")
+        tell(_ending(self.name, status, self.clock() - self.started, self.text))
 
     def note(self, text: str) -> None:
         tell(text)

@@ -32,7 +32,7 @@ app.add_typer(
 
 
 @cache.command("list", epilog="Example: [bold]rbench cache list[/bold]")
-@verb()
+@verb("Listing the cache")
 def list_() -> None:
     """List what is in the cache, with sizes.
 
@@ -67,7 +67,7 @@ def _duration(text: str | None) -> float | None:
     epilog="Example: [bold]rbench cache prune --older-than 30d --keep results/runs/table1[/bold] shows what was not "
     "used for thirty days and is not needed by that run; with [bold]--yes[/bold] it is removed."
 )
-@verb("What was removed so far is gone; the rest is as it was.")
+@verb("Looking for what may go from the cache", "What was removed so far is gone; the rest is as it was.")
 def prune(
     older_than: Annotated[
         str | None,
@@ -96,10 +96,13 @@ def prune(
     What a living process works with stays, and so does everything outside the cache folder.
     """
     from rbench.api import housekeeping
+    from rbench.cli.bars import tracking
 
     if yes and dry_run:
         raise typer.BadParameter("say one of --yes and --dry-run, not both", param_hint="--yes")
-    pruned = housekeeping.prune(older_than=_duration(older_than), runs=runs or (), keep=keep or (), delete=yes)
+    unused = _duration(older_than)
+    with tracking("reading the cache") as track:
+        pruned = housekeeping.prune(older_than=unused, runs=runs or (), keep=keep or (), delete=yes, track=track)
     if not pruned.chosen:
         say(f"nothing to remove in {pruned.root}")
         return
@@ -114,7 +117,7 @@ def prune(
 
 
 @cache.command(epilog="Example: [bold]rbench cache verify[/bold]")
-@verb()
+@verb("Reading all weights in the cache")
 def verify() -> None:
     """Read all weights and say which are damaged.
 
@@ -122,8 +125,13 @@ def verify() -> None:
     trusted. A run checks the weights that it uses by itself.
     """
     from rbench.api import housekeeping
+    from rbench.cli.bars import tracking
 
-    found = housekeeping.verify()
+    with tracking("reading weights") as track:
+        found = housekeeping.verify(track)
+    if not found.checked:
+        say(f"there are no encoders and victims in {found.root}")
+        return
     for item, wrong in found.bad:
         say(f"{item.kind} {item.name} ({item.path}): {wrong}")
     say(f"{len(found.checked) - len(found.bad)} of {len(found.checked)} encoders and victims in {found.root} are whole")

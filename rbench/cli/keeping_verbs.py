@@ -15,7 +15,7 @@ KEEP = "Keep"
 
 
 @app.command(rich_help_panel=KEEP, epilog="Example: [bold]rbench verify results/runs/quickstart[/bold]")
-@verb()
+@verb("Verifying {run}")
 def verify(run: a.RunArgument) -> None:
     """Re-read a run and say what is damaged.
 
@@ -35,7 +35,7 @@ def verify(run: a.RunArgument) -> None:
 
 
 @app.command(rich_help_panel=KEEP, epilog="Example: [bold]rbench strip results/runs/table1 --out to-publish[/bold]")
-@verb()
+@verb("Copying {run} without its texts")
 def strip(
     run: a.RunArgument,
     out: Annotated[

@@ -28,11 +28,7 @@ def plan(planned: Planned) -> None:
     say()
     done = sum(job.key in planned.done for job in planned.jobs)
     left = [job for job in planned.jobs if job.key not in planned.done]
-    stages: dict[str, int] = {}
-    for job in left:
-        stages[job.stage] = stages.get(job.stage, 0) + 1
-    remaining = ", ".join(f"{n} {stage}" for stage, n in stages.items()) or "nothing"
-    say(f"{len(planned.jobs)} jobs, {done} done; to do: {remaining}")
+    say(f"{len(planned.jobs)} jobs, {done} done; to do: {_remaining(left, planned)}")
     costs = [(job.spec, planned.estimates[job.key]) for job in left if job.key in planned.estimates]
     pairs, texts, examples = (
         sum(cost.examples for spec, cost in costs if isinstance(spec, kind))
@@ -49,6 +45,21 @@ def plan(planned: Planned) -> None:
     say(f"results go to {planned.run}")
 
 
+def _remaining(left: Sequence[Job], planned: Planned) -> str:
+    """`3 pretrain (2 in the cache), 6 finetune`: how many jobs of each stage remain."""
+    stages: dict[str, list[Job]] = {}
+    for job in left:
+        stages.setdefault(job.stage, []).append(job)
+    said = [f"{len(jobs)} {stage}{_cached(jobs, planned, ' ({} in the cache)')}" for stage, jobs in stages.items()]
+    return ", ".join(said) or "nothing"
+
+
+def _cached(jobs: Sequence[Job], planned: Planned, text: str) -> str:
+    """`text` with how many of the jobs find their weights in the cache; empty where none does."""
+    count = sum(job.key in planned.cached for job in jobs)
+    return text.format(count) if count else ""
+
+
 def _seeds(jobs: Sequence[Job]) -> str:
     seeds = sorted(job.seed for job in jobs)
     if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds))):
@@ -57,7 +68,7 @@ def _seeds(jobs: Sequence[Job]) -> str:
 
 
 def _cost(jobs: Sequence[Job], planned: Planned) -> list[str]:
-    done = f"{sum(job.key in planned.done for job in jobs)}/{len(jobs)}"
+    done = f"{sum(job.key in planned.done for job in jobs)}/{len(jobs)}{_cached(jobs, planned, ', {} cached')}"
     estimates = [planned.estimates[job.key] for job in jobs if job.key in planned.estimates]
     if not estimates:
         return [done, "", ""]

@@ -24,7 +24,7 @@ TRAIN, ADHOC = "Train", "An encoder of your own"
     epilog="Example: [bold]rbench train simcse-mini[/bold]; of your own: [bold]rbench train simcse --base minilm "
     "--data my.txt --set temperature=0.1 --steps 200 --out my-encoder[/bold]",
 )
-@verb("What is trained so far is kept: the same command goes on from the last checkpoint.")
+@verb("Preparing to train {what}", "What is trained so far is kept: the same command goes on from the last checkpoint.")
 def train(
     what: Annotated[
         str,
@@ -134,7 +134,10 @@ def train(
     rich_help_panel=TRAIN,
     epilog="Example: [bold]rbench export simcse-mini my-encoder[/bold]",
 )
-@verb("The same command goes on from the last checkpoint, where an encoder was being trained.")
+@verb(
+    "Preparing to export {encoder}",
+    "The same command goes on from the last checkpoint, where an encoder was being trained.",
+)
 def export(
     encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="An encoder's name: rbench list encoders.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],

@@ -64,13 +64,24 @@ def rbench_(
     """Options of rbench itself; what it says of itself is HELP."""
 
 
-def verb(resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Errors that a user can mend become one message and exit code 2; Ctrl-C a line on how to go on, and 130."""
+def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """What all verbs have in common: the first line, errors and Ctrl-C.
+
+    The first line says what is being done, unless the user wants --quiet. It comes before the verb imports anything, so
+    that it is there at once. Errors that a user can mend become one message and exit code 2; Ctrl-C a line on how to go
+    on, and 130.
+
+    Args:
+        doing: the first line, with the verb's arguments in braces: `Planning {suite}`.
+        resume: how to go on after Ctrl-C.
+    """
 
     def decorate(function: Callable[P, None]) -> Callable[P, None]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> None:
             log_to_stderr(bool(kwargs.get("quiet")))
+            if not kwargs.get("quiet"):
+                tell(doing.format_map(kwargs))
             # The libraries below are told to keep to warnings that matter, unless the user told them otherwise.
             os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -97,7 +108,9 @@ def verb(resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
     epilog="Example: [bold]rbench run table1 --profile local --data ~/data --models ~/models --limit 20[/bold]",
 )
 @verb(
-    "What is done is kept: run the same command again, without --fresh, to go on from here; a fine-tuning begins again."
+    "Planning {suite}",
+    "What is done is kept: run the same command again, without --fresh, to go on from here; a fine-tuning begins "
+    "again.",
 )
 def run(
     suite: a.SuiteArgument,
@@ -153,7 +166,7 @@ def run(
 
 
 @app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench plan table1 --profile local[/bold]")
-@verb()
+@verb("Planning {suite}")
 def plan(
     suite: a.SuiteArgument,
     profile: a.ProfileOption = None,
@@ -168,7 +181,8 @@ def plan(
     """Show the jobs of a suite and what they will cost.
 
     Says which jobs are done, which remain, how many examples they attack and about how many times a model will be
-    asked (queries). Trains and attacks nothing.
+    asked (queries). A job whose weights are in the cache costs next to nothing and is marked. Trains and attacks
+    nothing.
     """
     from rbench import api
     from rbench.cli import show
@@ -181,7 +195,7 @@ def plan(
     rich_help_panel=MEASURE,
     epilog="Example: [bold]rbench table results/runs/quickstart --metric queries --format latex[/bold]",
 )
-@verb()
+@verb("Reading {run}")
 def table(
     run: a.RunArgument,
     metric: Annotated[
@@ -250,7 +264,10 @@ def table(
     rich_help_panel=EXPLORE,
     epilog="Example: [bold]rbench attack --encoder mini-bert --task mini-sentiment --attack pwws -n 3[/bold]",
 )
-@verb("Run the same command again; a victim that was fine-tuned is kept.")
+@verb(
+    "Preparing to attack {encoder} on {task} with {attack}",
+    "Run the same command again; a victim that was fine-tuned is kept.",
+)
 def attack(
     encoder: Annotated[str, typer.Option("--encoder", "-e", metavar="NAME", help="rbench list encoders")],
     task: Annotated[str, typer.Option("--task", "-t", metavar="NAME", help="rbench list tasks")],
@@ -295,7 +312,7 @@ def attack(
 
 
 @app.command("list", rich_help_panel=EXPLORE, epilog="Example: [bold]rbench list attacks[/bold]")
-@verb()
+@verb("Listing names that suites and commands know")
 def list_(
     kind: Annotated[
         str | None,
@@ -334,7 +351,7 @@ def list_(
 
 
 @app.command(rich_help_panel=EXPLORE, epilog="Example: [bold]rbench doctor --data ~/data --models ~/models[/bold]")
-@verb()
+@verb("Looking for resources, data and encoders")
 def doctor(
     data: a.DataOption = None,
     models: a.ModelsOption = None,

@@ -1,6 +1,7 @@
 """The embedded world: a small English-like language of our own, with tasks, an oracle, and lexical resources.
 
-See docs/mini-world.md. The package imports quickly, and needs no network and no files outside of itself.
+See docs/mini-world.md. The package imports quickly, and needs no network and no files outside of itself. Rows that were
+made once are kept in the cache folder (`rbench.mini.kept`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from rbench.errors import ResourceError
 from rbench.mini.contrast import EDITED
 from rbench.mini.contrast import contrast_rows as _contrast
 from rbench.mini.generators import SIZES, Row, generate
+from rbench.mini.kept import keep
 from rbench.mini.oracle import oracle
 
 __all__ = ["EDITED", "GENERATORS", "Row", "contrast_rows", "fingerprint", "oracle", "rows", "splits"]
@@ -50,12 +52,12 @@ def contrast_rows(generator: str) -> list[Row]:
 
 @cache
 def _edited(generator: str) -> list[Row]:
-    return _contrast(generator, _generated(generator))
+    return keep(f"{generator}-contrast", lambda: _contrast(generator, _generated(generator)))
 
 
 @cache
 def _generated(generator: str) -> dict[str, list[Row]]:
-    return generate(generator)
+    return keep(generator, lambda: generate(generator))
 
 
 @cache

@@ -13,9 +13,10 @@ from rbench import api
 from rbench.api.run import _todo
 from rbench.errors import PlanError, ResourceError
 from rbench.plan.prepare import Options, prepare
-from rbench.spec import Job
+from rbench.spec import Job, Provenance, Record
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache
+from tests.storage.weights.entries import fill
 
 SUITE = """\
 name: mine
@@ -57,6 +58,27 @@ def test_a_plan_shows_jobs_costs_and_where_results_go(write) -> None:  # type: i
     assert {e.examples for e in planned.estimates.values()} == {5}
     assert all(e.queries > 5 for e in planned.estimates.values())
     assert not Path("results").exists()  # planning writes nothing
+
+
+def test_a_plan_marks_jobs_whose_weights_are_in_the_cache_and_reads_none_of_them(  # type: ignore[no-untyped-def]
+    write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
+    before = api.plan(write())
+    assert before.cached == frozenset() and not list((tmp_path / "cache").glob("weights"))
+    pretrain, finetune, *_ = before.jobs
+    cache = WeightCache(tmp_path / "cache")
+    fill(cache, finetune)
+    fill(cache, pretrain)
+    (cache.place(pretrain.key) / "manifest.json").unlink()  # of a version without lists: it is made again
+    cache.place(finetune.key).joinpath("model.safetensors").write_bytes(b"")  # its run will say so
+    planned = api.plan(write())
+    assert (planned.cached, planned.done) == (frozenset([finetune.key]), frozenset())
+    store = Store(planned.run)
+    store.write_record(Record(job=finetune, status="complete", provenance=Provenance(rbench="0", weights_hash="w")))
+    finished = api.plan(write())
+    assert (finished.cached, finished.done) == (frozenset(), frozenset([finetune.key]))
+    assert api.plan(write(), Options(fresh=True)).cached == frozenset([finetune.key]), "--fresh keeps weights"
 
 
 def test_limit_cuts_every_task_and_never_raises_a_number(write) -> None:  # type: ignore[no-untyped-def]

@@ -1,4 +1,7 @@
-"""TextAttack is imported without network, NLTK data or side effects: in a process of its own, with an empty home."""
+"""TextAttack is imported without network, NLTK data or side effects: in a process of its own, with an empty home.
+
+What it imports and rbench does not use is imported when an attack of a user's own uses it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from rbench.attack import _deferred
 
 SCRIPT = """
 import logging, os, socket, sys
@@ -34,6 +42,28 @@ try:
     nltk.corpus.stopwords.words("english")
 except LookupError:
     print("stop words are as missing as before")
+assert not {"flair", "flair.data", "flair.models", "bert_score"} & set(sys.modules), "they wait for their first use"
+
+# A user's attack in which TextAttack tags words: it gets flair itself, only the tagger's weights are ours here.
+from textattack.shared import AttackedText
+from textattack.constraints.grammaticality import part_of_speech
+from textattack.constraints.semantics import bert_score as constraint
+
+class Tagger:
+    def predict(self, sentence, **options):
+        for token, tag in zip(sentence.tokens, ("DET", "ADJ", "NOUN"), strict=True):
+            token.add_label("upos", tag)
+
+text = AttackedText("a fine film")
+tokenizer = textattack.shared.utils.TextAttackFlairTokenizer()
+import flair
+assert isinstance(tokenizer, flair.data.Tokenizer) and tokenizer.name == "TextAttackFlairTokenizer"
+assert flair.device == textattack.shared.utils.device
+flair.models.SequenceTagger.load = lambda name: Tagger()
+assert [text.pos_of_word_index(i) for i in range(3)] == ["DET", "ADJ", "NOUN"]
+assert isinstance(part_of_speech.Sentence("a fine film"), flair.data.Sentence)
+assert isinstance(part_of_speech.SequenceTagger.load("upos-fast"), Tagger)
+assert constraint.bert_score.BERTScorer.__module__ == "bert_score.scorer" and "bert_score" in sys.modules
 """
 
 
@@ -45,3 +75,24 @@ def test_importing_textattack_needs_and_changes_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "still heard" in done.stdout and "stop words are as missing as before" in done.stdout
     assert "textattack:" not in done.stderr
+
+
+def test_a_library_that_was_imported_before_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = ModuleType("flair")
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("flair", "bert_score")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "flair", own)
+    with _deferred.deferred():
+        assert sys.modules["flair"] is own and "flair.data" not in sys.modules
+        assert sys.modules["bert_score"] is _deferred._made["bert_score"]
+        with pytest.raises(ImportError, match="bert_score was asked for something while TextAttack was being imported"):
+            _ = sys.modules["bert_score"].BERTScorer
+    assert sys.modules["flair"] is own and "bert_score" not in sys.modules
+
+
+def test_the_stand_ins_go_when_the_import_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("flair", "bert_score")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(OSError), _deferred.deferred():
+        raise OSError
+    assert not _deferred._made.keys() & sys.modules.keys()

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from rbench.cli import bars
-from rbench.cli.bars import Bars, Lines, duration, watching
+from rbench.cli.bars import Bars, Lines, duration, tracking, watching
 
 
 class Clock:
@@ -53,6 +53,24 @@ def test_each_job_starts_its_own_half_minute(capsys: pytest.CaptureFixture[str])
         "[2/2] job2: failed in 20 s",
         "a note",
     ]
+
+
+def test_tracking_yields_everything_and_says_little(capsys: pytest.CaptureFixture[str]) -> None:
+    with tracking("reading") as track:
+        assert list(track(["a", "b"])) == ["a", "b"]
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "")
+
+
+def test_tracking_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.StringIO()
+    monkeypatch.setattr(bars, "is_terminal", lambda stderr=False: True)
+    monkeypatch.setattr(
+        bars, "console", lambda stderr=False: Console(file=file, force_terminal=True, width=140, color_system=None)
+    )
+    with tracking("reading") as track:
+        assert list(track(range(3))) == [0, 1, 2]
+    assert "reading" in file.getvalue() and "2/3" in file.getvalue() and "\n" not in file.getvalue().rstrip()[-1:]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rbench.cli import cache_verbs
+from rbench.cli import bars, cache_verbs
 from rbench.spec import Plan
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache
@@ -104,7 +104,8 @@ def test_a_cache_that_is_a_file_is_an_error_with_a_remedy(shell: Shell, root: Pa
     root.touch()
     result = shell("cache", verb)
     assert result.exit_code == 2
-    assert result.stderr == f"error: the cache folder {root} is no folder; RBENCH_CACHE=DIR names another\n"
+    _, after = result.stderr.split("\n", 1)  # below the first line, which says what is being done
+    assert after == f"error: the cache folder {root} is no folder; RBENCH_CACHE=DIR names another\n"
 
 
 def test_prune_shows_what_would_go_and_removes_it_with_yes_alone(
@@ -159,7 +160,7 @@ def test_prune_says_what_it_kept_because_someone_works_with_it(
     from rbench.api import housekeeping
 
     # As if the run had begun between the choice and the removal.
-    monkeypatch.setattr(housekeeping, "chosen", lambda items, wanted: [i for i in items if i.key == JOB.key])
+    monkeypatch.setattr(housekeeping, "chosen", lambda items, wanted, track: [i for i in items if i.key == JOB.key])
     with cache.using([JOB.key]):
         result = shell("cache", "prune", "--older-than", "0d", "--yes")
     assert f"kept, for it is in use or cannot be removed: victim {JOB.name}\n" in result.stderr
@@ -188,6 +189,7 @@ def test_verify_reads_everything_and_names_what_is_damaged(shell: Shell, root: P
     result = shell("cache", "verify")
     assert result.exit_code == 0
     assert result.stdout == f"3 of 3 encoders and victims in {root} are whole\n"
+    assert result.stderr == "Reading all weights in the cache\n", "it took less than half a minute"
     swap_two_words(cache.place(JOB.key))
     (cache.place(OTHER.key) / "record.json").write_text("{")
     result = shell("cache", "verify")
@@ -217,3 +219,22 @@ def test_sizes(count: float, shown: str) -> None:
 )
 def test_ages(seconds: float, shown: str) -> None:
     assert cache_verbs.age(seconds) == shown
+
+
+def test_verify_says_when_there_is_nothing_to_read(shell: Shell, root: Path) -> None:
+    assert shell("cache", "verify").stdout == f"there are no encoders and victims in {root}\n"
+
+
+@pytest.mark.parametrize(("words", "count"), [(("verify",), 3), (("prune",), 4)])
+def test_reading_all_weights_shows_how_far_it_is(
+    shell: Shell, root: Path, cache: WeightCache, monkeypatch: pytest.MonkeyPatch, words: tuple[str], count: int
+) -> None:
+    (root / "backends.json").write_text("{}")
+    monkeypatch.setattr(bars, "EVERY", -1.0)  # every step is worth a line
+    first, *lines = shell("cache", *words).stderr.splitlines()
+    assert (
+        first
+        == {"verify": "Reading all weights in the cache", "prune": "Looking for what may go from the cache"}[words[0]]
+    )
+    shown = [re.fullmatch(rf"reading (?:weights|the cache): (\d)/{count}(?:, \d+ s left)?", line) for line in lines]
+    assert [int(line[1]) if line else None for line in shown] == list(range(count))

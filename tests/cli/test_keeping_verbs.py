@@ -53,7 +53,7 @@ def test_strip_says_where_the_copy_is(shell: Shell, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(api, "strip", refuse)
     result = shell("strip", "a/r", "--out", "b")
-    assert (result.exit_code, result.stderr) == (2, "error: b is there already\n")
+    assert (result.exit_code, result.stderr) == (2, "Copying a/r without its texts\nerror: b is there already\n")
 
 
 @pytest.mark.parametrize("verb", ["verify", "strip", "table"])

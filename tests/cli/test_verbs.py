@@ -152,7 +152,8 @@ def test_what_a_user_can_mend_is_one_message_and_ends_with_2(
     result = shell(verb, *(["x"] if verb != "doctor" else []))
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr == 'error: my.yaml:3:5: unknown task "mrr"; did you mean mr?\nmy.yaml:4:1: [odd]\n'
+    _, after = result.stderr.split("\n", 1)  # below the first line, which says what is being done
+    assert after == 'error: my.yaml:3:5: unknown task "mrr"; did you mean mr?\nmy.yaml:4:1: [odd]\n'
 
 
 def test_ctrl_c_says_how_to_go_on_and_ends_with_130(shell: Shell, mock: Api) -> None:
@@ -179,6 +180,7 @@ def test_a_signal_ends_the_real_command_with_130(tmp_path: Path) -> None:
     )
     command = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert command.stderr is not None
+    assert command.stderr.readline() == "Planning quickstart\n"
     assert command.stderr.readline() == "[1/1] attack/x: started\n"
     command.send_signal(signal.SIGINT)
     out, err = command.communicate(timeout=30)
@@ -197,7 +199,10 @@ def test_a_bug_keeps_its_traceback(shell: Shell, mock: Api) -> None:
 def test_what_the_system_refuses_is_one_message_with_the_file(shell: Shell, mock: Api, number: int) -> None:
     mock.answers["plan"] = OSError(number, os.strerror(number), "/some/file")
     result = shell("plan", "quickstart")
-    assert (result.exit_code, result.stderr) == (2, f"error: /some/file: {os.strerror(number)}\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Planning quickstart\nerror: /some/file: {os.strerror(number)}\n",
+    )
 
 
 COMMAND = [sys.executable, "-c", "import sys; from rbench.cli import main; main()"]
@@ -208,7 +213,8 @@ COMMAND = [sys.executable, "-c", "import sys; from rbench.cli import main; main(
 def test_output_that_cannot_be_written_is_one_message(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert ended.stderr == "error: standard output cannot be written: No space left on device\n"
+    assert ended.stderr.splitlines()[-1] == "error: standard output cannot be written: No space left on device"
+    assert len(ended.stderr.splitlines()) == 1 + (arguments[0] == "list"), "a verb says first what it does"
     assert ended.returncode == 2
 
 
@@ -223,7 +229,7 @@ def test_a_reader_that_has_enough_ends_nothing_with_an_error() -> None:
     os.close(read)
     ended = subprocess.run([*COMMAND, "list", "attacks"], stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (ended.returncode, ended.stderr) == (0, "Listing names that suites and commands know\n")
 
 
 def test_where_results_are_is_said_also_when_the_tables_cannot_be_printed(
@@ -309,6 +315,13 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(shell: Shell, mock: Api, pla
     dry, plan = shell("run", "demo", "--dry-run"), shell("plan", "demo")
     assert (dry.exit_code, dry.stdout) == (0, plan.stdout)
     assert [name for name, *_ in mock.calls] == ["plan", "plan"]
+
+
+def test_plan_says_whose_weights_are_in_the_cache(shell: Shell, mock: Api, planned: api.Planned) -> None:
+    mock.answers["plan"] = dataclasses.replace(planned, cached=frozenset(job.key for job in planned.jobs[1:3]))
+    result = shell("plan", "demo")
+    assert "1/3, 2 cached" in result.stdout
+    assert "6 jobs, 1 done; to do: 2 finetune (2 in the cache), 3 attack\n" in result.stdout
 
 
 def test_a_finished_plan_says_so(shell: Shell, mock: Api, planned: api.Planned) -> None:
@@ -461,7 +474,7 @@ def test_output_that_is_not_a_terminal_has_no_colours(shell: Shell, mock: Api, m
 
 def test_control_characters_from_files_do_not_reach_the_terminal(shell: Shell, mock: Api) -> None:
     mock.answers["plan"] = SuiteError('unknown task "\x1b[31m\x07"')
-    assert shell("plan", "x").stderr == 'error: unknown task "\\x1b[31m\\x07"\n'
+    assert shell("plan", "x\x07").stderr == 'Planning x\\x07\nerror: unknown task "\\x1b[31m\\x07"\n'
 
 
 def test_a_terminal_that_lacks_a_character_shows_it_escaped() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -64,13 +65,14 @@ def test_rows_are_deterministic_and_another_seed_gives_others() -> None:
     assert generate("mini-topic", seed=1) != generate("mini-topic")
 
 
-def test_rows_do_not_depend_on_the_hash_seed() -> None:
+def test_rows_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
     code = "from rbench import mini; print(mini.fingerprint('mini-nli'))"
     command = [sys.executable, "-c", code]
-    prints = {
-        subprocess.run(command, env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout.strip()
-        for seed in ("1", "2")
-    }
+    prints = set()
+    for seed in ("1", "2"):
+        environment = {"PYTHONHASHSEED": seed, "RBENCH_CACHE": str(tmp_path / seed)}  # each makes its own rows
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        prints.add(ended.stdout.strip())
     assert prints == {mini.fingerprint("mini-nli")}
 
 

@@ -3,7 +3,7 @@
     CACHE/weights/<kk>/<key>/   an entry: weights, tokenizer, record.json, and manifest.json, which lists its files
     CACHE/locks/<key>.lock      held by the process that makes the entry, or removes it
     CACHE/checkpoints/<key>/    of a training under way, or of one that was killed and will go on
-    CACHE/prepared/             edited corpora and translations, by content
+    CACHE/prepared/             edited corpora and translations, by content; rows of the embedded world, by its code
     CACHE/tmp/                  folders of living processes (rbench.system.scratch), and those that killed ones left
     CACHE/backends.json         which back-end is the fastest on this machine
 

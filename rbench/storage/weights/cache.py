@@ -93,6 +93,10 @@ class WeightCache:
         """Whether the weights of this job are here, whole and unchanged."""
         return self._found(key) is not None
 
+    def seems_to_have(self, key: str) -> bool:
+        """Whether there is an entry of this job, of which nothing is read: `has` may yet find it damaged."""
+        return (self.place(key) / manifest.NAME).is_file()
+
     def _found(self, key: str) -> Record | None:
         found = look(self.place(key), key)
         if not isinstance(found, str):

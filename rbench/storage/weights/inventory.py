@@ -18,7 +18,9 @@ from rbench.storage.weights import leftovers, manifest
 from rbench.storage.weights.cache import RECORD, WeightCache
 from rbench.system import scratch
 
-Kind = Literal["encoder", "victim", "damaged", "checkpoints", "edits", "translations", "back-ends", "in work", "left"]
+Kind = Literal[
+    "encoder", "victim", "damaged", "checkpoints", "edits", "translations", "rows", "back-ends", "in work", "left"
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -30,8 +32,8 @@ class Item:
 
     kind: Kind
     """encoder, victim: weights that a job made. damaged: weights without a record that can be read. checkpoints: of a
-    training under way or killed. edits, translations: prepared corpora. back-ends: the fastest on this machine.
-    in work: the folder of a living process. left: that of a killed one."""
+    training under way or killed. edits, translations: prepared corpora. rows: of the embedded world. back-ends: the
+    fastest on this machine. in work: the folder of a living process. left: that of a killed one."""
     name: str
     """Whose it is: the job that made it, or the encoder in training; else what the file or folder is called."""
     path: Path
@@ -104,9 +106,11 @@ def _checkpoints(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
 def _prepared(root: Path, in_use: bool) -> Iterator[Item]:
     """No lock says who reads these, so all are in use while any run is under way."""
     prepared = root / "prepared"
-    for file in sorted(prepared.glob("edits-*.jsonl")):
-        if file.is_file() and not file.is_symlink():
-            yield _item("edits", file.name, file, in_use=in_use)
+    kinds: tuple[tuple[Kind, str], ...] = (("edits", "edits-*.jsonl"), ("rows", "mini-*.json"))
+    for kind, pattern in kinds:
+        for file in sorted(prepared.glob(pattern)):
+            if file.is_file() and not file.is_symlink():
+                yield _item(kind, file.name, file, in_use=in_use)
     for place in _folders(prepared / "translations"):
         yield _item("translations", place.name[:16], place, in_use=in_use)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class Wanted:
     runs: frozenset[str] | None = None
     """Keys of jobs: what none of them made stays."""
     keep: frozenset[str] | None = None
-    """Keys of jobs: what one of them made stays, and what no job made (edits, translations)."""
+    """Keys of jobs: what one of them made stays, and what no job made (edits, translations, rows)."""
 
     @property
     def any(self) -> bool:
@@ -46,15 +46,20 @@ def seconds(text: str) -> float:
     return int(found[1]) * UNITS[found[2]]
 
 
-def chosen(items: Sequence[Item], wanted: Wanted, now: float | None = None) -> list[Item]:
+def chosen(
+    items: Sequence[Item],
+    wanted: Wanted,
+    now: float | None = None,
+    track: Callable[[Sequence[Item]], Iterable[Item]] = iter,
+) -> list[Item]:
     """Those of `items` that are to go; without a condition, what is of no use to anyone.
 
     Of no use is what killed processes left, what cannot be trusted, and checkpoints of encoders that are there: `why`
-    says which. To find out, all weights are read.
+    says which. To find out, all weights are read; `track` yields the items and may show how far that is.
     """
     now = time.time() if now is None else now
     if not wanted.any:
-        reasons = ((item, useless(item, items)) for item in items if not item.in_use)
+        reasons = ((item, useless(item, items)) for item in track(items) if not item.in_use)
         return [dataclasses.replace(item, why=why) for item, why in reasons if why is not None]
     conditions: list[Callable[[Item], bool]] = []
     if (limit := wanted.older_than) is not None:

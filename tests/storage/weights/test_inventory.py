@@ -38,6 +38,7 @@ def full(root: Path) -> WeightCache:
     (translations / "a.jsonl").write_bytes(b"x" * 30)
     (translations / "b.jsonl").write_bytes(b"x" * 12)
     (root / "prepared" / "edits-0123456789abcdef.jsonl").write_bytes(b"x" * 77)
+    (root / "prepared" / "mini-nli-0123456789abcdef.json").write_bytes(b"x" * 99)
     (root / "backends.json").write_text("{}")
     return cache
 
@@ -52,13 +53,14 @@ def test_everything_is_listed_with_its_owner_and_size(tmp_path: Path) -> None:
         ("checkpoints", "pretrain/adcl-mini"),
         ("edits", "edits-0123456789abcdef.jsonl"),
         ("translations", "f" * 16),
+        ("rows", "mini-nli-0123456789abcdef.json"),
         ("back-ends", "backends.json"),
     ]
     assert [found[kind].key for kind in ("encoder", "victim", "damaged")] == [PRETRAIN.key, JOB.key, OTHER.key]
     assert found["checkpoints"].key == "c" * 64
     assert found["victim"].size == sum(p.stat().st_size for p in cache.folder(JOB.key).rglob("*") if p.is_file())
     assert found["checkpoints"].size == 1000 + (tmp_path / "checkpoints" / ("c" * 64) / "run.json").stat().st_size
-    assert (found["translations"].size, found["edits"].size) == (42, 77)
+    assert [found[kind].size for kind in ("translations", "edits", "rows")] == [42, 77, 99]
     assert not any(item.in_use for item in found.values())
     assert all(item.listed for item in found.values())
 
@@ -82,7 +84,8 @@ def test_what_is_made_or_needed_at_this_moment_is_in_use(tmp_path: Path) -> None
     with FileLock(tmp_path / "locks" / f"{'c' * 64}.lock"):
         assert [item.kind for item in items(tmp_path) if item.in_use] == ["checkpoints"]
     with cache.using([PRETRAIN.key]):  # that run may read what is prepared, too
-        assert [item.kind for item in items(tmp_path) if item.in_use] == ["encoder", "edits", "translations", "in work"]
+        in_use = ["encoder", "edits", "translations", "rows", "in work"]
+        assert [item.kind for item in items(tmp_path) if item.in_use] == in_use
 
 
 def test_folders_of_living_and_of_killed_processes_are_told_apart(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from rbench.system import scratch
 from tests.storage.weights.entries import JOB, OTHER, PRETRAIN, fill, swap_two_words
 from tests.storage.weights.test_inventory import full
 
-ALL = frozenset({"encoder", "victim", "damaged", "checkpoints", "edits", "translations"})
+ALL = frozenset({"encoder", "victim", "damaged", "checkpoints", "edits", "translations", "rows"})
 
 
 def kinds(root: Path, **conditions: Any) -> set[str]:
@@ -116,7 +116,7 @@ def test_what_is_wrong_with_weights_is_said(tmp_path: Path) -> None:
 def test_what_goes_is_gone_and_the_rest_as_it_was(tmp_path: Path) -> None:
     cache = full(tmp_path)
     before = {item.kind: item for item in items(tmp_path)}
-    going = [before[kind] for kind in ("victim", "damaged", "checkpoints", "edits", "translations")]
+    going = [before[kind] for kind in ("victim", "damaged", "checkpoints", "edits", "translations", "rows")]
     assert remove(tmp_path, going) == going
     assert items(tmp_path) == [before["encoder"], before["back-ends"]]
     assert not cache.has(JOB.key) and cache.has(PRETRAIN.key)

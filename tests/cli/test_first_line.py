@@ -1,0 +1,83 @@
+"""The first line of each verb: what is being done, on standard error, before anything heavy is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from rbench.cli import app
+from tests.cli.conftest import Api, Shell
+
+FIRST = {
+    "run quickstart": "Planning quickstart",
+    "plan quickstart": "Planning quickstart",
+    "table .": "Reading .",
+    "train simcse-mini": "Preparing to train simcse-mini",
+    "export simcse-mini out": "Preparing to export simcse-mini",
+    "attack -e mini-bert -t mini-nli -a pwws": "Preparing to attack mini-bert on mini-nli with pwws",
+    "list": "Listing names that suites and commands know",
+    "doctor": "Looking for resources, data and encoders",
+    "verify .": "Verifying .",
+    "strip .": "Copying . without its texts",
+    "cache list": "Listing the cache",
+    "cache prune": "Looking for what may go from the cache",
+    "cache verify": "Reading all weights in the cache",
+}
+HEAVY = (
+    "torch",
+    "transformers",
+    "textattack",
+    "datasets",
+    "pandas",
+    "numpy",
+    "scipy",
+    "sklearn",
+    "statsmodels",
+    "nltk",
+)
+SCRIPT = f"""
+import os, sys
+
+class First:
+    \"\"\"Ends the process with what is printed first, and with the heavy modules that are there by then.\"\"\"
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def write(self, text):
+        os.write(1, f"{{self.stream}}: {{text}} {{sorted(set({HEAVY!r}) & set(sys.modules))}}".encode())
+        os._exit(0)
+
+sys.stdout, sys.stderr = First("stdout"), First("stderr")
+from rbench.cli import main
+main()
+"""
+
+
+def verbs(command: object, above: tuple[str, ...] = ()) -> list[str]:
+    """The names of all commands below `command`, those of groups with the group's."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        return [" ".join(above)]
+    return [verb for name, one in below.items() for verb in verbs(one, (*above, name))]
+
+
+def test_every_verb_is_among_those_below() -> None:
+    every = verbs(typer.main.get_command(app))
+    assert "cache prune" in every and len(every) == len(FIRST)
+    assert [verb for verb in every if not any(f"{words} ".startswith(f"{verb} ") for words in FIRST)] == []
+
+
+@pytest.mark.parametrize("words", FIRST)
+def test_the_first_line_comes_before_anything_heavy(words: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", SCRIPT, *words.split()], capture_output=True, text=True, check=True)
+    assert ended.stdout == f"stderr: {FIRST[words]} []"
+
+
+def test_quiet_is_quiet(shell: Shell, mock: Api) -> None:
+    mock.answers["attack"] = []
+    result = shell("attack", "-e", "minilm", "-t", "mr", "-a", "pwws", "--quiet")
+    assert (result.exit_code, result.stderr) == (0, "")
