@@ -241,6 +241,16 @@ def test_a_wrong_module_is_told_with_its_place(source: str, said: str, mine: Pat
         api.plan(suite, options(mine))
 
 
+def test_a_strategy_with_the_signature_of_before_is_refused_while_the_suite_loads(mine: Path, suite: Path) -> None:
+    file = mine / "finetune" / "own.py"
+    file.write_text(
+        "from rbench.finetune.probe import Options\n\n\n"
+        "def run(encoder, data, training, options, *, seed, device, progress): ...\n"
+    )
+    with pytest.raises(SuiteError, match=r"own\.py:4:1: .*Write `def run\(options, context\)`"):
+        api.plan(suite, options(mine))
+
+
 def test_unknown_names_are_told_with_those_of_the_included_folder(mine: Path, suite: Path) -> None:
     suite.write_text(SUITE.replace("[own]", "[onw, {clean: {epochs: 1}}]"))
     with pytest.raises(SuiteError, match=r'own\.yaml:3:12: unknown finetune strategy "onw"; did you mean own\?'):
