@@ -241,6 +241,73 @@ def test_a_wrong_module_is_told_with_its_place(source: str, said: str, mine: Pat
         api.plan(suite, options(mine))
 
 
+SEEING = """
+from rbench.finetune import Finetuned, probe
+from rbench.finetune.probe import Options
+
+NEEDS = ("stopwords",)
+
+
+def run(options, context):
+    victim, scores = probe.run(options, context)
+    seen = {
+        "seed": context.seed,
+        "rows": len(context.data.split("train")),
+        "max_train": context.training.max_train,
+        "penalties": len(options.c),
+        "stopwords": len(context.resources.stopwords),
+        "generated": context.generated is not None,
+        "cpu": context.device == "cpu" == context.encoder.device.type,
+    }
+    context.progress(3, 5, "seen by own")
+    return Finetuned(victim, scores | {name: float(value) for name, value in seen.items()})
+"""
+
+
+class Hearing(Silent):
+    """What a strategy said of its progress."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, int, str]] = []
+
+    def update(self, done: int, total: int, text: str = "") -> None:
+        self.heard.append((done, total, text))
+
+
+def test_a_strategy_works_with_what_the_suite_says(mine: Path, suite: Path) -> None:
+    from rbench.mini import lexical, rows
+
+    (mine / "finetune" / "own.py").write_text(SEEING)
+    changed = SUITE.replace("[own]", "[own: {c: [1.0, 2.0], max_train: 30}]")
+    suite.write_text(f"{changed}seeds: [0, 4]\n")
+    hearing = Hearing()
+    result = api.run(suite, options(mine, only=("finetune/",)), progress=hearing)
+    assert not result.failed
+    records = [record for record in Store(result.run).records() if record.job.stage == "finetune"]
+    scores = [{score.name: score.value for score in record.scores} for record in records]
+    assert sorted(one["seed"] for one in scores) == [0, 4]
+    expected = {
+        "rows": len(rows("mini-sentiment", "train")),
+        "max_train": 30,
+        "penalties": 2,
+        "stopwords": len(lexical.stopwords()),
+        "generated": 0,
+        "cpu": 1,
+    }
+    assert all({name: one[name] for name in expected} == expected for one in scores)
+    assert hearing.heard.count((3, 5, "seen by own")) == 2
+
+
+def test_a_strategy_with_the_signature_of_before_is_refused_while_the_suite_loads(mine: Path, suite: Path) -> None:
+    file = mine / "finetune" / "own.py"
+    file.write_text(
+        "from rbench.finetune.probe import Options\n\n\n"
+        "def run(encoder, data, training, options, *, seed, device, progress): ...\n"
+    )
+    with pytest.raises(SuiteError, match=r"own\.py:4:1: .*Write `def run\(options, context\)`"):
+        api.plan(suite, options(mine))
+
+
 def test_unknown_names_are_told_with_those_of_the_included_folder(mine: Path, suite: Path) -> None:
     suite.write_text(SUITE.replace("[own]", "[onw, {clean: {epochs: 1}}]"))
     with pytest.raises(SuiteError, match=r'own\.yaml:3:12: unknown finetune strategy "onw"; did you mean own\?'):

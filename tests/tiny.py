@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import transformers
 
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.spec import TaskSpec
+from rbench.finetune import FinetuneContext
+from rbench.spec import TaskSpec, Training
 from rbench.tasks import Example, TaskData
 
 GOOD = ["good", "fine", "great", "lovely"]
@@ -65,3 +67,12 @@ def data(train: int = 200, validation: int = 60, test: int = 60, *, pairs: bool 
     columns = ("premise", "hypothesis") if pairs else ("text",)
     spec = TaskSpec(name="tiny", kind="nli" if pairs else "single", columns=columns, labels=("bad", "good"))
     return TaskData(spec, "memory", "f", {}, {}, {}, splits)
+
+
+def context(encoder: SentenceEncoder, data: TaskData, training: Training, **more: Any) -> FinetuneContext:
+    """What a strategy is given: seed 0, on the CPU, with a progress that checks its numbers; `more` replaces these."""
+
+    def progress(done: int, total: int, text: str) -> None:
+        assert 0 <= done <= total
+
+    return FinetuneContext(encoder, data, training, **{"seed": 0, "device": "cpu", "progress": progress, **more})

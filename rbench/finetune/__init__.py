@@ -1,28 +1,21 @@
-"""Encoder + task -> victim: one module a strategy, found by its name.
+"""Fine-tuning strategies: each makes a victim of an encoder and a task.
 
-A strategy module exports `Options` (pydantic, checked when the suite loads) and
-`run(encoder, data, training, options, *, seed, device, progress) -> (EncoderClassifier, scores)`.
-
-One that edits words also exports `NEEDS`, kinds of resources, and is given `resources=`, those of the suite's profile.
-One whose options have an `attack` is given `generated=`: the outcomes of that attack on a cleanly fine-tuned victim,
-one for each text that it is going to be trained on. Scores that are not of the validation split are in its `COUNTED`,
-with the score that says of how many things they are.
+A strategy is a module that is found by its name and exports what `Strategy` says: `Options` and `run`. Modules whose
+names begin with an underscore are shared by several strategies, or are parts of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import ModuleType
+from typing import Any
 
+from rbench.finetune._context import FinetuneContext, Finetuned, Progress, Strategy
 from rbench.finetune._data import sample_split
 from rbench.load import code
 
-__all__ = ["Progress", "sample_split", "strategy"]
-
-Progress = Callable[[int, int, str], None]
-"""Called with (steps done, steps in all, a short text) as fine-tuning goes on."""
+__all__ = ["FinetuneContext", "Finetuned", "Progress", "Strategy", "sample_split", "strategy"]
 
 
-def strategy(name: str) -> ModuleType:
-    """The module of a strategy that is installed; SuiteError where there is none."""
-    return code.find("finetune", name).open()
+def strategy(name: str) -> Strategy:
+    """The module of an installed strategy; raises SuiteError where there is none of this name."""
+    module: Any = code.find("finetune", name).open()
+    return module  # type: ignore[no-any-return]

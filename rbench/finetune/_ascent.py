@@ -1,4 +1,7 @@
-"""The Trainer of FreeLB: each batch several times, its word embeddings moved uphill in between."""
+"""The Trainer of FreeLB. It reads each batch several times and moves the word embeddings uphill between readings.
+
+All of it follows Algorithm 1 of Zhu et al. 2020 and the authors' code (see `rbench.finetune.freelb`).
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,21 @@ import torch
 import transformers
 from torch import Tensor
 
-from rbench.finetune.freelb import Options
+from rbench.finetune._options import FreeLBOptions
 
 VERSION = 1
 
 
 @dataclass
 class Rise:
-    """By how much the ascent has raised the loss: the sum over the batches of one epoch, and their number."""
+    """How much the ascent raised the loss of the batches of one epoch: the sum, and the number of batches."""
 
     epoch: int = -1
     total: float = 0.0
     batches: int = 0
 
     def add(self, epoch: int, rise: float) -> None:
-        """Count one batch; a new epoch starts anew."""
+        """Count one batch. The first one of a new epoch discards the previous epoch."""
         if epoch != self.epoch:
             self.epoch, self.total, self.batches = epoch, 0.0, 0
         self.total += rise
@@ -32,33 +35,39 @@ class Rise:
 
     @property
     def mean(self) -> float:
-        """A batch's rise, on average; 0 before there is one."""
+        """The mean rise of a batch; 0 before the first one."""
         return self.total / max(1, self.batches)
 
     def text(self) -> str:
-        """The same for whoever watches."""
+        """The mean as text for the progress; empty before the first batch."""
         return f"loss raised by {self.mean:.3f}" if self.batches else ""
 
 
 class Ascending(transformers.Trainer):  # type: ignore[misc]
-    """Each batch is read `adv_steps` times; what the parameters get is the mean of the gradients."""
+    """Reads each batch `adv_steps` times and takes the mean of the gradients.
 
-    def __init__(self, *, options: Options, rise: Rise, **given: Any) -> None:
+    Args:
+        options: steps, step length, ball.
+        rise: is told of each batch how much the loss rose from the first reading to the last.
+        given: the arguments of transformers' Trainer.
+    """
+
+    def __init__(self, *, options: FreeLBOptions, rise: Rise, **given: Any) -> None:
         self.options, self.rise = options, rise
         super().__init__(**given)
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """One step on `inputs`; returns the mean loss of its readings. Gradients must be zero before."""
+        """Add the gradients of one batch and return its mean loss over the readings. Gradients must be zero before."""
         inputs = self._prepare_inputs(inputs)
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         rest = {name: value for name, value in inputs.items() if name != "input_ids"}
         embed = self.model.get_input_embeddings()
         delta = first(embed(ids).detach(), mask, self.options)
-        chance = _chance()
+        generators = _generators()
         losses: list[Tensor] = []
         for step in range(self.options.adv_steps):
             if step:
-                _set_chance(chance)  # the same dropout masks
+                _restore_generators(generators)  # the same dropout masks
                 assert delta.grad is not None
                 delta = uphill(delta.detach(), delta.grad, mask, self.options)
             delta.requires_grad_()
@@ -72,10 +81,11 @@ class Ascending(transformers.Trainer):  # type: ignore[misc]
         return torch.stack(losses).mean()
 
 
-def first(embeddings: Tensor, mask: Tensor, options: Options) -> Tensor:
-    """The perturbation (batch, length, D) that a batch begins with; `mask` (batch, length) is 0 on padding.
+def first(embeddings: Tensor, mask: Tensor, options: FreeLBOptions) -> Tensor:
+    """The perturbation of the first reading, shaped as `embeddings` (batch, length, D).
 
-    Draws from torch's global generator, unless there is nothing to draw.
+    `mask` (batch, length) is 0 on padding and 1 elsewhere. The noise comes from torch's global generator, which is not
+    touched where `adv_init_mag` is 0.
     """
     delta = torch.zeros_like(embeddings)
     if not options.adv_init_mag:
@@ -86,14 +96,14 @@ def first(embeddings: Tensor, mask: Tensor, options: Options) -> Tensor:
     return projected(delta.uniform_(-1, 1) * size * mask.unsqueeze(-1), options)
 
 
-def uphill(delta: Tensor, gradient: Tensor, mask: Tensor, options: Options) -> Tensor:
-    """`delta` after a step of length `adv_lr` along the gradient of each example, within the ball."""
-    direction = gradient / _norm(gradient, options).clamp(min=1e-8)  # as in the authors' code
+def uphill(delta: Tensor, gradient: Tensor, mask: Tensor, options: FreeLBOptions) -> Tensor:
+    """`delta` after a step of length `adv_lr` along each example's gradient, projected into the ball."""
+    direction = gradient / _norm(gradient, options).clamp(min=1e-8)  # 1e-8 as in the authors' code
     return projected(delta + options.adv_lr * direction * mask.unsqueeze(-1), options)
 
 
-def projected(delta: Tensor, options: Options) -> Tensor:
-    """The nearest point in the ball of radius `adv_max_norm`, example by example."""
+def projected(delta: Tensor, options: FreeLBOptions) -> Tensor:
+    """For each example the point of the ball of radius `adv_max_norm` that is nearest to its `delta`."""
     most = options.adv_max_norm
     if most is None:
         return delta
@@ -102,19 +112,20 @@ def projected(delta: Tensor, options: Options) -> Tensor:
     return delta * (most / _norm(delta, options).clamp(min=most))
 
 
-def _norm(x: Tensor, options: Options) -> Tensor:
-    """Norms (batch, 1, 1) over all numbers of an example."""
+def _norm(x: Tensor, options: FreeLBOptions) -> Tensor:
+    """The norm of each example, over all its numbers: (batch, 1, 1)."""
     order = 2 if options.norm_type == "l2" else math.inf
     norms: Tensor = torch.linalg.vector_norm(x.flatten(1), order, dim=1).view(-1, 1, 1)
     return norms
 
 
-def _chance() -> tuple[Tensor, list[Tensor]]:
-    """The state of torch's generators, of which dropout draws."""
+def _generators() -> tuple[Tensor, list[Tensor]]:
+    """The state of torch's generators, from which dropout draws."""
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
 
 
-def _set_chance(state: tuple[Tensor, list[Tensor]]) -> None:
+def _restore_generators(state: tuple[Tensor, list[Tensor]]) -> None:
+    """Restore what `_generators` returned."""
     torch.set_rng_state(state[0])
     if state[1]:
         torch.cuda.set_rng_state_all(state[1])

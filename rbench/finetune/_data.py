@@ -1,4 +1,4 @@
-"""Task examples as model inputs, shared by the fine-tuning strategies."""
+"""A task's examples as inputs of a model: shared by all strategies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERSION = 1
 
 
 def sample_split(data: TaskData, split: str, limit: int | None, seed: int) -> list[Example]:
-    """The split's examples, or a seeded sample of `limit` of them in their original order."""
+    """The split's examples. With a `limit` below their number: a seeded sample of that size, in the original order."""
     examples = data.split(split)
     if limit is None or limit >= len(examples):
         return examples
@@ -25,14 +25,18 @@ def sample_split(data: TaskData, split: str, limit: int | None, seed: int) -> li
 
 
 def training_sample(data: TaskData, training: Training, seed: int) -> list[Example]:
-    """The training examples that `training` asks for: all of them, or a seeded sample in their original order."""
+    """The training examples to fine-tune on: all, or a seeded sample of the size that `training` sets, in order."""
     return sample_split(data, "train", training.train_rows(len(data.split("train"))), seed)
 
 
 def encode_split(
     data: TaskData, split: str, tokenizer: Any, max_length: int, *, limit: int | None, seed: int
 ) -> list[dict[str, Any]]:
-    """The split's examples tokenised (pairs as pairs, cut to `max_length` pieces, not padded), each with `labels`."""
+    """The tokenizer's output for each example of the split (see `sample_split`), with its label id as `labels`.
+
+    Pairs are encoded as pairs. Inputs are cut to `max_length` pieces and not padded.
+    Raises JobError for an example without a label.
+    """
     examples = sample_split(data, split, limit, seed)
     columns = [[example.texts[i] for example in examples] for i in range(len(data.spec.columns))]
     encoded = tokenizer(*columns, truncation=True, max_length=max_length)
@@ -43,14 +47,14 @@ def encode_split(
 
 
 def gold(example: Example) -> int:
-    """The example's label id; JobError for an example without one."""
+    """The example's label id; raises JobError where it has none."""
     if example.label is None:
         raise JobError(f"example {example.id} has no label, so nothing can be fine-tuned on it")
     return int(example.label)
 
 
 def collator(tokenizer: Any) -> Any:
-    """Pads a batch to its longest member."""
+    """A data collator that pads a batch to its longest input."""
     import transformers
 
     return transformers.DataCollatorWithPadding(tokenizer)

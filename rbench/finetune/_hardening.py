@@ -1,4 +1,4 @@
-"""The Trainer of adversarial fine-tuning: adversarial examples made in each training step, beside the clean ones."""
+"""The Trainer of adversarial fine-tuning. It adds adversarial examples to the clean ones in each training step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.finetune._data import gold
-from rbench.finetune.adversarial import Options
+from rbench.finetune._options import AdversarialOptions
 from rbench.substitution.batched import Geometry, Swapped, at_most
 from rbench.tasks import Example
 
@@ -22,15 +22,18 @@ VERSION = 1
 
 @dataclass
 class Tally:
-    """Of one epoch's adversarial examples: how many, the sum of their shares of words replaced, how many fooled."""
+    """Counts over the adversarial examples of one epoch."""
 
     epoch: int = -1
     texts: int = 0
+    """How many examples there were."""
     replaced: float = 0.0
+    """The sum of their shares of words replaced."""
     fooled: int = 0
+    """On how many of them the model erred."""
 
     def add(self, epoch: int, made: Sequence[Swapped], fooled: int) -> None:
-        """Count one batch; a new epoch starts anew."""
+        """Count one batch. The first one of a new epoch discards the previous epoch."""
         if epoch != self.epoch:
             self.epoch, self.texts, self.replaced, self.fooled = epoch, 0, 0.0, 0
         self.texts += len(made)
@@ -38,12 +41,12 @@ class Tally:
         self.fooled += fooled
 
     def scores(self) -> dict[str, float]:
-        """The two shares, 0..1, of the latest epoch."""
+        """The mean share of words replaced and the share of examples on which the model erred, both 0..1."""
         n = max(1, self.texts)
         return {"words_replaced": self.replaced / n, "fooled": self.fooled / n}
 
     def text(self) -> str:
-        """The same for whoever watches; nothing before the first adversarial example."""
+        """The scores as text for the progress; empty before the first adversarial example."""
         found = self.scores()
         return f"words replaced {found['words_replaced']:.1%}, fooled {found['fooled']:.1%}" if self.texts else ""
 
@@ -51,8 +54,18 @@ class Tally:
 class Hardening(transformers.Trainer):  # type: ignore[misc]
     """Adds to each batch of the adversarial epochs the same examples after Geometry's search.
 
-    The search climbs the log-odds against the true label, m = logsumexp(l_k, k != y) - l_y: cross-entropy is
-    log(1 + exp(m)), so words and replacements are the same, and no gradient vanishes where the model is sure.
+    The search maximises the log-odds against the true label, m = logsumexp(l_k, k != y) - l_y. Cross-entropy is
+    log(1 + exp(m)), which grows with m, so both choose the same words and replacements. The gradient of m does not
+    vanish where the model is sure.
+
+    Args:
+        geometry: the search.
+        examples: the training examples, in the order of `train_dataset`.
+        options: of adversarial fine-tuning.
+        fixed: indices of the columns in which nothing is replaced.
+        tally: is told of each batch of adversarial examples.
+        train_dataset: the training examples as inputs.
+        given: further arguments of transformers' Trainer.
     """
 
     def __init__(
@@ -60,7 +73,7 @@ class Hardening(transformers.Trainer):  # type: ignore[misc]
         *,
         geometry: Geometry,
         examples: Sequence[Example],
-        options: Options,
+        options: AdversarialOptions,
         fixed: tuple[int, ...],
         tally: Tally,
         train_dataset: Sequence[dict[str, Any]],
@@ -72,7 +85,7 @@ class Hardening(transformers.Trainer):  # type: ignore[misc]
         super().__init__(train_dataset=numbered, **given)
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """One step on `inputs`, or on those and adversarial ones."""
+        """One step on `inputs`: in a clean epoch as they are, otherwise together with adversarial examples."""
         rows = inputs.pop("row").tolist()
         epoch = int(self.state.epoch)
         if epoch >= self.options.clean_epochs:
@@ -84,6 +97,7 @@ class Hardening(transformers.Trainer):  # type: ignore[misc]
         return loss
 
     def _adversarial(self, rows: list[int]) -> list[Swapped]:
+        """The examples of these rows after the search against the model as it is now."""
         victim: EncoderClassifier = self.model
         labels = torch.tensor([gold(self.examples[row]) for row in rows], device=victim.device)
 
@@ -107,12 +121,13 @@ class Hardening(transformers.Trainer):  # type: ignore[misc]
         )
 
     def _features(self, made: Swapped, row: int) -> dict[str, Any]:
+        """An adversarial example as model input, under the label of its row."""
         encoded = self.model.tokenizer(*made.texts, truncation=True, max_length=self.model.max_length)
         return {**encoded, "labels": self.features[row]["labels"]}
 
     def _fooled(self, features: list[dict[str, Any]]) -> int:
-        """On how many of these the model errs, as it is."""
-        self.model.eval()  # a training step begins by undoing that
+        """On how many of these inputs the model errs now."""
+        self.model.eval()  # `training_step` puts it into training mode again
         with torch.no_grad():
             batch = self.data_collator(features).to(self.model.device)
             wrong: Tensor = self.model(**batch).logits.argmax(dim=1) != batch["labels"]

@@ -1,4 +1,4 @@
-"""Encoder and linear head trained on a task with transformers' Trainer: what strategies that train have in common."""
+"""Training an encoder and a linear head on a task with transformers' Trainer: shared by the strategies that train."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ import transformers
 from accelerate.utils import patch_environment
 
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
-from rbench.finetune import Progress
+from rbench.finetune._context import FinetuneContext, Finetuned, Progress
 from rbench.finetune._data import collator, encode_split
-from rbench.spec import Training
 from rbench.system import scratch
-from rbench.tasks import TaskData
 
 VERSION = 1
 
@@ -26,68 +23,76 @@ Keep = Literal["best", "last"]
 
 
 def tune(
-    encoder: SentenceEncoder,
-    data: TaskData,
-    training: Training,
+    context: FinetuneContext,
     *,
-    seed: int,
-    device: str,
-    progress: Progress,
     trainer: Callable[..., Any] = transformers.Trainer,
     warm_epochs: int = 0,
     keep: Keep = "best",
     note: Callable[[], str] = str,
-) -> tuple[EncoderClassifier, dict[str, float]]:
-    """Fine-tune on the task's training split; the encoder's weights are changed in place.
+) -> Finetuned:
+    """Fine-tune on the task's training split. The encoder's weights are changed in place.
 
-    AdamW with a linear schedule over all epochs, cross-entropy. What comes out depends on the seed, the data, the
-    options and the trainer alone.
+    The optimizer is AdamW with a linear schedule over all epochs, the loss is cross-entropy. The result depends on the
+    seed, the data, the training settings and the trainer alone.
 
     Args:
-        trainer: makes the Trainer from its usual arguments; a strategy's own overrides `training_step`. Its training
-            set has the examples of `sample_split`, in that order.
-        warm_epochs: so many epochs come before those that `training.epochs` counts; none of them is kept.
-        keep: `best`: the epoch with the best validation accuracy, of equal ones the first. `last`: the last.
-        note: what else is to be said of the training so far, for progress.
+        context: what the strategy was given.
+        trainer: makes the Trainer from its usual arguments. A strategy's own Trainer overrides `training_step`. Its
+            training set has the examples of `training_sample`, in that order.
+        warm_epochs: epochs before those that `training.epochs` counts. None of them is kept.
+        keep: the epoch that is kept. `best`: the one with the best validation accuracy, of equal ones the first.
+            `last`: the last one.
+        note: gives a text that is added to the progress, such as figures of the training so far.
 
-    Returns the victim, in eval mode, and its scores: `validation_accuracy` of the epoch kept (0..1) and `best_epoch`,
-    which it is, counted from 1, the warm ones included.
-    Raises JobError where the loss stops being finite.
+    Returns:
+        The victim, in eval mode, with two scores: `validation_accuracy` of the kept epoch (0..1), and `best_epoch`, its
+        number. Epochs are counted from 1, and warm epochs count.
+
+    Raises:
+        JobError: the loss is no longer finite.
     """
+    data, training, seed = context.data, context.training, context.seed
     transformers.set_seed(seed)
-    victim = EncoderClassifier(encoder, num_labels=len(data.spec.labels), max_length=training.max_length)
+    victim = EncoderClassifier(context.encoder, num_labels=len(data.spec.labels), max_length=training.max_length)
     limits = {"train": training.train_rows(len(data.split("train"))), "validation": training.max_validation}
     train, validation = (
-        encode_split(data, split, encoder.tokenizer, victim.max_length, limit=limits[split], seed=seed)
+        encode_split(data, split, victim.tokenizer, victim.max_length, limit=limits[split], seed=seed)
         for split in ("train", "validation")
     )
     accuracies: list[float] = []
     with (
         scratch.folder("finetune") as folder,
-        # In full precision, whatever the environment says of mixed ones: the record has no word of that.
+        # Always in full precision, whatever the environment says: records do not name the precision of a fine-tuning.
         patch_environment(ACCELERATE_MIXED_PRECISION="no"),
     ):
-        made = trainer(
+        built = trainer(
             model=victim,
-            args=_arguments(folder, training, seed, device, warm_epochs, keep),
+            args=_arguments(folder, context, warm_epochs, keep),
             train_dataset=train,
             eval_dataset=validation,
-            data_collator=collator(encoder.tokenizer),
+            data_collator=collator(victim.tokenizer),
             compute_metrics=_accuracy,
-            callbacks=[_Watch(progress, accuracies, note)],
+            callbacks=[_Watch(context.progress, accuracies, note)],
         )
-        # Its own callbacks print dictionaries and a second progress bar.
-        made.remove_callback(transformers.PrinterCallback)
-        made.remove_callback(transformers.trainer_callback.ProgressCallback)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="mtime may not be reliable")
-            made.train()
-    victim.to(device).eval()
+        _run_quietly(built)
+    victim.to(context.device).eval()
     kept = accuracies.index(max(accuracies)) if keep == "best" else len(accuracies) - 1
-    return victim, {"validation_accuracy": accuracies[kept], "best_epoch": float(warm_epochs + kept + 1)}
+    return Finetuned(victim, {"validation_accuracy": accuracies[kept], "best_epoch": float(warm_epochs + kept + 1)})
 
 
-def _arguments(folder: Path, training: Training, seed: int, device: str, warm_epochs: int, keep: Keep) -> Any:
+def _run_quietly(trainer: Any) -> None:
+    """Train without output of transformers' own."""
+    # These two print dictionaries and a second progress bar.
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="mtime may not be reliable")
+        trainer.train()
+
+
+def _arguments(folder: Path, context: FinetuneContext, warm_epochs: int, keep: Keep) -> transformers.TrainingArguments:
+    """The Trainer's arguments; it writes its checkpoints to `folder`."""
+    training = context.training
     return transformers.TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=warm_epochs + training.epochs,
@@ -107,12 +112,12 @@ def _arguments(folder: Path, training: Training, seed: int, device: str, warm_ep
         metric_for_best_model="accuracy",
         greater_is_better=True,
         logging_strategy="epoch",
-        logging_nan_inf_filter=False,  # a diverged run must be seen
+        logging_nan_inf_filter=False,  # otherwise the Trainer hides a loss that is not finite
         report_to=[],
         disable_tqdm=True,
-        seed=seed,
-        data_seed=seed,
-        use_cpu=device == "cpu",
+        seed=context.seed,
+        data_seed=context.seed,
+        use_cpu=context.device == "cpu",
         remove_unused_columns=False,
         label_names=["labels"],
         dataloader_num_workers=0,
@@ -125,7 +130,7 @@ def _accuracy(prediction: Any) -> dict[str, float]:
 
 
 class _Watch(transformers.TrainerCallback):  # type: ignore[misc]
-    """Reports steps, notes the accuracy of each epoch scored, and stops a diverged run."""
+    """Reports each step, collects the accuracy of each scored epoch, and stops a run that diverges."""
 
     def __init__(self, progress: Progress, accuracies: list[float], note: Callable[[], str]) -> None:
         self.progress, self.accuracies, self.note = progress, accuracies, note

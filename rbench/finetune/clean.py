@@ -1,42 +1,27 @@
 """Fine-tuning on clean examples (FTC in the ADCL paper): encoder and linear head, cross-entropy, linear schedule.
 
-The epoch with the best validation accuracy is kept. What comes out depends on the seed, the data and the options alone.
+The epoch with the best validation accuracy is kept. The result depends on the seed, the data and the training settings
+alone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from rbench.spec import Strict, Training
-
-if TYPE_CHECKING:
-    from rbench.encoders.classifier import EncoderClassifier
-    from rbench.encoders.load import SentenceEncoder
-    from rbench.finetune import Progress
-    from rbench.tasks import TaskData
+from rbench.finetune._context import FinetuneContext, Finetuned
+from rbench.spec import Strict
 
 VERSION = 1
 
 
 class Options(Strict):
-    """Clean fine-tuning has no options beyond the task's Training."""
+    """Clean fine-tuning has no options of its own; the suite's `training` holds its settings."""
 
 
-def run(
-    encoder: SentenceEncoder,
-    data: TaskData,
-    training: Training,
-    options: Options,
-    *,
-    seed: int,
-    device: str,
-    progress: Progress,
-) -> tuple[EncoderClassifier, dict[str, float]]:
-    """Fine-tune on the task's training split; the encoder's weights are changed in place.
+def run(options: Options, context: FinetuneContext) -> Finetuned:
+    """Fine-tune on the task's training split. The encoder's weights are changed in place.
 
-    Returns the victim and its scores: `validation_accuracy` of the epoch kept (0..1) and `best_epoch` (from 1).
+    The scores are `validation_accuracy` of the kept epoch (0..1) and `best_epoch`, its number, from 1.
     Raises JobError where the loss stops being finite.
     """
     from rbench.finetune._tuning import tune
 
-    return tune(encoder, data, training, seed=seed, device=device, progress=progress)
+    return tune(context)

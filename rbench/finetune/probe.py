@@ -1,105 +1,138 @@
-"""A linear probe: frozen sentence vectors, logistic regression on top (the transfer setting of SentEval).
+"""A linear probe: logistic regression on frozen sentence vectors, the transfer setting of SentEval.
 
-The regression becomes the victim's head, so that it is attacked like any other. The inverse penalty C is chosen
-on the validation split among `c`.
+The regression becomes the victim's head, so that a probe is attacked like any other victim. The inverse penalty C is
+chosen among the option `c` by the accuracy on the validation split.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from rbench.errors import JobError
-from rbench.spec import Strict, Training
+from rbench.finetune._context import FinetuneContext, Finetuned
+from rbench.spec import Strict
 
 if TYPE_CHECKING:
-    from rbench.encoders.classifier import EncoderClassifier
-    from rbench.encoders.load import SentenceEncoder
-    from rbench.finetune import Progress
-    from rbench.tasks import Example, TaskData
+    from sklearn.linear_model import LogisticRegression
+    from torch import nn
+
+    from rbench.encoders.sentence import SentenceEncoder
+    from rbench.tasks import Example
 
 VERSION = 1
 
 
 class Options(Strict):
-    """`c`: inverse L2 penalties to try; `max_iter`: of the L-BFGS solver."""
+    """What may be set."""
 
     c: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (0.1, 1.0, 10.0)
+    """Inverse L2 penalties to try. Of equally accurate ones the first is taken."""
     max_iter: Annotated[int, Field(ge=1)] = 1000
+    """Iterations of the L-BFGS solver, at most."""
 
 
-def run(
-    encoder: SentenceEncoder,
-    data: TaskData,
-    training: Training,
-    options: Options,
-    *,
-    seed: int,
-    device: str,
-    progress: Progress,
-) -> tuple[EncoderClassifier, dict[str, float]]:
-    """Fit the probe; the encoder is left as it is.
+def run(options: Options, context: FinetuneContext) -> Finetuned:
+    """Fit the probe. The encoder's weights are not changed.
 
-    Returns the victim and its scores: `validation_accuracy` (0..1) and `c`, the inverse penalty chosen.
+    The scores are `validation_accuracy` (0..1) and `c`, the inverse penalty that was chosen.
+    Raises JobError where all training rows have the same label.
     """
-    import torch
-    from sklearn.linear_model import LogisticRegression
-
     from rbench.encoders.classifier import EncoderClassifier
+
+    encoder, labels = context.encoder, context.data.spec.labels
+    encoder.to(context.device).eval()
+    train, validation = _embed_splits(context, steps=2 + len(options.c))
+    if len(seen := set(train.labels.tolist())) < 2:
+        raise JobError(f"all {len(train.labels)} training rows have one label ({labels[seen.pop()]})")
+    fit = _best_fit(options, train, validation, context)
+    victim = EncoderClassifier(encoder, num_labels=len(labels), max_length=context.training.max_length)
+    _copy_to_head(fit.regression, victim.head)
+    return Finetuned(victim.to(context.device).eval(), {"validation_accuracy": fit.accuracy, "c": fit.c})
+
+
+class _Split(NamedTuple):
+    """A split as the regression reads it."""
+
+    vectors: np.ndarray
+    """(n, dim) float32."""
+    labels: np.ndarray
+    """(n,) label ids."""
+
+
+class _Fit(NamedTuple):
+    """A fitted regression."""
+
+    accuracy: float
+    """On the validation split, 0..1."""
+    c: float
+    regression: LogisticRegression
+
+
+def _embed_splits(context: FinetuneContext, *, steps: int) -> tuple[_Split, _Split]:
+    """The training and the validation split, the first two of `steps` for progress."""
     from rbench.finetune._data import gold, sample_split, training_sample
 
-    encoder.to(device).eval()
-    steps = len(options.c) + 2
-    vectors: dict[str, np.ndarray] = {}
-    labels: dict[str, np.ndarray] = {}
+    data, training, seed = context.data, context.training, context.seed
     chosen = {
         "train": training_sample(data, training, seed),
         "validation": sample_split(data, "validation", training.max_validation, seed),
     }
-    for done, (split, examples) in enumerate(chosen.items()):
-        vectors[split] = _vectors(encoder, examples, training.max_length)
-        labels[split] = np.array([gold(example) for example in examples])
-        progress(done + 1, steps, f"{split}: {len(examples)} vectors")
-    if len(seen := set(labels["train"].tolist())) < 2:
-        raise JobError(f"all {len(labels['train'])} training rows have one label ({data.spec.labels[seen.pop()]})")
-    best: tuple[float, float, LogisticRegression] | None = None
-    for done, c in enumerate(options.c):
-        model = LogisticRegression(C=c, max_iter=options.max_iter, random_state=seed)
-        model.fit(vectors["train"], labels["train"])
-        accuracy = float(model.score(vectors["validation"], labels["validation"]))
-        if best is None or accuracy > best[0]:
-            best = (accuracy, c, model)
-        progress(done + 3, steps, f"C {c}: validation accuracy {accuracy:.3f}")
-    assert best is not None
-    accuracy, c, model = best
-    num_labels = len(data.spec.labels)
-    victim = EncoderClassifier(encoder, num_labels=num_labels, max_length=training.max_length)
-    weight = np.zeros((num_labels, encoder.dim), np.float32)
-    bias = np.full(num_labels, -1e4, np.float32)  # a label without training rows is never predicted
-    if len(model.classes_) == 2:  # of however many labels: then the regression has one row for both
-        weight[model.classes_] = np.concatenate((-model.coef_, model.coef_)) / 2
-        bias[model.classes_] = np.concatenate((-model.intercept_, model.intercept_)) / 2
+    splits = []
+    for done, (name, examples) in enumerate(chosen.items(), start=1):
+        vectors = _embed(context.encoder, examples, training.max_length)
+        splits.append(_Split(vectors, np.array([gold(example) for example in examples])))
+        context.progress(done, steps, f"{name}: {len(examples)} vectors")
+    train, validation = splits
+    return train, validation
+
+
+def _best_fit(options: Options, train: _Split, validation: _Split, context: FinetuneContext) -> _Fit:
+    """The regression with the best validation accuracy, of equal ones the first."""
+    from sklearn.linear_model import LogisticRegression
+
+    best: _Fit | None = None
+    for done, c in enumerate(options.c, start=3):
+        regression = LogisticRegression(C=c, max_iter=options.max_iter, random_state=context.seed)
+        regression.fit(train.vectors, train.labels)
+        accuracy = float(regression.score(validation.vectors, validation.labels))
+        if best is None or accuracy > best.accuracy:
+            best = _Fit(accuracy, c, regression)
+        context.progress(done, 2 + len(options.c), f"C {c}: validation accuracy {accuracy:.3f}")
+    assert best is not None  # `c` is not empty
+    return best
+
+
+def _copy_to_head(regression: LogisticRegression, head: nn.Linear) -> None:
+    """Make the head give the regression's probabilities. A label without training rows is never predicted."""
+    import torch
+
+    seen: Any = regression.classes_
+    weight = np.zeros(tuple(head.weight.shape), np.float32)
+    bias = np.full(len(weight), -1e4, np.float32)
+    if len(seen) == 2:  # then the regression has one row, the log-odds of the second label against the first
+        weight[seen] = np.concatenate((-regression.coef_, regression.coef_)) / 2
+        bias[seen] = np.concatenate((-regression.intercept_, regression.intercept_)) / 2
     else:
-        weight[model.classes_], bias[model.classes_] = model.coef_, model.intercept_
+        weight[seen], bias[seen] = regression.coef_, regression.intercept_
     with torch.no_grad():
-        victim.head.weight.copy_(torch.from_numpy(weight))
-        victim.head.bias.copy_(torch.from_numpy(bias))
-    return victim.to(device).eval(), {"validation_accuracy": accuracy, "c": c}
+        head.weight.copy_(torch.from_numpy(weight))
+        head.bias.copy_(torch.from_numpy(bias))
 
 
-def _vectors(encoder: SentenceEncoder, examples: list[Example], max_length: int) -> np.ndarray:
-    """Sentence vectors of single texts or pairs, (n, dim) float32, in batches of similar length."""
+def _embed(encoder: SentenceEncoder, examples: list[Example], max_length: int) -> np.ndarray:
+    """Sentence vectors of single texts or pairs, (n, dim) float32, computed in batches of similar length."""
     import torch
 
     rows = [encoder.tokenizer(*e.texts, truncation=True, max_length=max_length) for e in examples]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
-    out = np.empty((len(rows), encoder.dim), np.float32)
+    vectors = np.empty((len(rows), encoder.dim), np.float32)
     device = next(encoder.parameters()).device
     with torch.inference_mode():
         for start in range(0, len(order), 64):
             batch = order[start : start + 64]
             padded = encoder.tokenizer.pad([rows[i] for i in batch], return_tensors="pt").to(device)
-            out[batch] = encoder(**padded).float().cpu().numpy()
-    return out
+            vectors[batch] = encoder(**padded).float().cpu().numpy()
+    return vectors

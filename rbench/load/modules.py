@@ -12,6 +12,7 @@ from rbench.load.check import check
 from rbench.load.code import Module, find
 from rbench.load.places import Located, Problems, shown
 from rbench.load.registry import KINDS, Kind, Registry, unknown
+from rbench.load.signatures import check_call
 from rbench.spec import RESOURCE_KINDS, ResourceKind
 
 EXPORTS: dict[Kind, tuple[str, ...]] = {
@@ -63,8 +64,8 @@ class Modules:
 def checked(found: Module) -> ModuleType:
     """The module, imported.
 
-    Raises SuiteError where it cannot be imported, lacks one of the EXPORTS of its kind, NEEDS what is no resource, or
-    states a VERSION that is none.
+    Raises SuiteError where it cannot be imported, lacks one of the EXPORTS of its kind, has a `run` that cannot be
+    called as one of its kind, NEEDS what is no resource, or states a VERSION that is none.
     """
     module = found.open()
     place = f"{shown(found.path)}:1:1"
@@ -76,6 +77,7 @@ def checked(found: Module) -> ModuleType:
     options: Any = module.Options
     if not (isinstance(options, type) and issubclass(options, BaseModel)):
         raise SuiteError(f"{place}: `Options` must be a pydantic model")
+    check_call(found, module)
     wrong = [need for need in getattr(module, "NEEDS", ()) if need not in RESOURCE_KINDS]
     if wrong:
         raise SuiteError(f"{place}: NEEDS: {unknown('resource', wrong[0], RESOURCE_KINDS)}")

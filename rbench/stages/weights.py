@@ -137,6 +137,7 @@ def finetune(
 ) -> tuple[tuple[Score, ...], dict[str, int], str]:
     """Fine-tune a victim into `folder`; its scores, counts, and the fingerprint of its task's rows."""
     from rbench import encoders
+    from rbench.finetune import FinetuneContext
 
     data = context.data(spec.task, spec.data_fingerprint)
     inputs = Inputs(job, context)
@@ -144,22 +145,20 @@ def finetune(
     encoder = encoders.load(spec.encoder, where, device=context.device)
     inputs.check()
     module: Any = context.modules["finetune", spec.strategy.name].open()
-    asked: dict[str, Any] = {}
-    if spec.resources is not None:
-        asked["resources"] = inputs.resources(spec.resources)
-    if (attack := _attack_on_train(job, context)) is not None:
-        asked["generated"] = context.store.outcomes(attack)
-    victim, scores = module.run(
-        encoder,
-        data,
-        spec.training,
-        # What else its options say is in spec.training.
-        module.Options(**{k: v for k, v in spec.strategy.options.items() if k in module.Options.model_fields}),
+    attack = _attack_on_train(job, context)
+    given = FinetuneContext(
+        encoder=encoder,
+        data=data,
+        training=spec.training,
         seed=job.seed,
         device=context.device,
         progress=context.progress.update,
-        **asked,
+        resources=inputs.resources(spec.resources),
+        generated=None if attack is None else context.store.outcomes(attack),
     )
+    # The strategy's other options are in spec.training already.
+    options = {name: value for name, value in spec.strategy.options.items() if name in module.Options.model_fields}
+    victim, scores = module.run(module.Options(**options), given)
     inputs.check()
     context.progress.note(f"{job.name}: validation accuracy {scores['validation_accuracy']:.3f}")
     victim.save(

@@ -1,4 +1,4 @@
-"""The one training loop: an objective's model, its texts, transformers' Trainer."""
+"""The one training loop: it trains an objective's model on texts with transformers' Trainer."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
 VERSION = 1
 USES = ()
-"""Selecting a step is used by those encoders alone whose files ask for it."""
+"""Empty, because not every training uses what is imported here. Keys count the code of the objective, and that of
+selecting a step where an encoder's file asks for it (`rbench.load.versions`)."""
 
 log = logging.getLogger("rbench")
 Progress = Callable[[int, int, str], None]
-"""Called with steps done, steps in all, and a word about the loss and its parts."""
+"""Called with the number of steps done, the number of all steps, and a text with the loss and its parts."""
 
 
 def pretrain(
@@ -56,60 +57,47 @@ def pretrain(
 ) -> dict[str, float]:
     """Train the encoder that `spec.train` describes on `texts` and write it to `out` as a transformers folder.
 
-    Deterministic on a CPU for a seed and a number of threads, interrupted or not.
+    On a CPU the result depends on the seed and the number of threads alone, whether the run is interrupted or not.
 
     Args:
-        spec: the encoder; its `train` says how.
-        base: the folder or hub id that `spec.base` stands for, None for an `architecture`.
-        texts: the corpus.
-        out: where the encoder goes.
-        seed: of everything that is left to chance.
-        module: the objective's; None: what is installed under its name.
+        base: the folder or hub id of `spec.base`; None for an `architecture`.
+        module: the objective's module; None: the installed one of its name.
         device: a torch device ("cpu", "cuda").
-        progress: told after each step.
-        checkpoints: a folder for about ten checkpoints a run, of which the last two are kept until the run ends. The
-            same call after an interruption goes on from the last one.
-        locate: makes a folder or hub id of a model's name among the options (`MODELS` of the objective's `Options`).
-        selection: what `spec.train.select_by` names; the encoder of the best step is written, not that of the last.
-        resources: for an objective that edits words, those that its module says it `NEEDS`.
-        prepared: a folder for what an objective makes of the texts before the first step, kept from one run to the
-            next; a temporary one where it is None.
-        reports: trackers that are told of the loss, its parts and the learning rate.
-        unchanged: called when all is read that training starts from, before any checkpoint; raises where something is
-            no longer what it was.
+        progress: called after each step.
+        checkpoints: a folder for about ten checkpoints, of which the last two are kept until the run ends. The same
+            call after an interruption continues from the last one.
+        locate: gives the folder or hub id of a model that the objective's options name (`Options.MODELS`).
+        selection: the pairs that `spec.train.select_by` names. The encoder of the best step is written, not the last.
+        resources: for an objective that edits words: the kinds that its module `NEEDS`.
+        prepared: a folder for what an objective makes of the texts before the first step. Several runs share it. None:
+            a temporary folder.
+        reports: trackers that follow the loss, its parts and the learning rate.
+        unchanged: called once all inputs are read, before the first checkpoint; raises where one of them has changed.
 
     Returns:
-        Scores: `loss`, the mean of the training loss; the objective's own on held-out texts; with a selection, the step
-        and its score (`Selection.score_names`). Of an objective that takes no steps its own alone.
+        Scores: `loss`, the mean training loss; the objective's own, on held-out texts; with a selection the selected
+        step and its score (`Selection.score_names`). An objective without steps returns its own scores alone.
 
     Raises:
-        JobError: there is nothing to train on, or too little; the loss became infinite or no number; there is nothing
-            to select by, or no step could be selected.
+        JobError: too few texts, a loss that is not finite, nothing to select by, or no step could be selected.
     """
-    asked = _Asked(
-        *(spec, texts, out, seed, device, progress, checkpoints, selection, prepared),
-        *(reports or Reports((), out / "logs"), unchanged),
-    )
     train = _train_of(spec, texts)
     module = module or objectives.find(train.objective)
     _check(spec, train, texts, selection, module)
-    mixed = "bf16" if precision(train, device) == "bf16" else "no"
-    # transformers leaves the precision of one training in the environment, where the next would take it from.
-    with _quiet(), patch_environment(ACCELERATE_MIXED_PRECISION=mixed):
+    to = reports or Reports((), out / "logs")
+    run = _Run(spec, train, texts, out, seed, device, progress, checkpoints, selection, prepared, to, unchanged)
+    with _quiet(), _fixed_precision(train, device):
         transformers.set_seed(seed)
-        options = _with_models(module.Options(**train.options), locate)
-        more = {"resources": resources} if getattr(module, "NEEDS", ()) else {}
-        objective = module.build(options, spec, base, **more)
-        if isinstance(objective, objectives.Fitted):
-            return _fitted(objective, asked)
-        return _stepped(objective, train, asked)
+        objective = _build(module, spec, train, base, locate, resources)
+        return _fit(objective, run) if isinstance(objective, objectives.Fitted) else _train(objective, run)
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What `pretrain` is asked, as its arguments say."""
+class _Run:
+    """The arguments of `pretrain` that a training uses once its objective is built."""
 
     spec: EncoderSpec
+    train: TrainSpec
     texts: list[str]
     out: Path
     seed: int
@@ -122,62 +110,89 @@ class _Asked:
     unchanged: Callable[[], object]
 
 
-def _fitted(objective: objectives.Fitted, asked: _Asked) -> dict[str, float]:
-    """An objective that takes no steps."""
-    if asked.selection is not None:
-        raise JobError(f"Encoder {asked.spec.name}: its objective takes no steps; leave out train.select_by.")
-    scores = objective.fit(asked.texts, asked.device, asked.progress)
-    objective.save(asked.out)
+def _build(
+    module: objectives.ObjectiveModule,
+    spec: EncoderSpec,
+    train: TrainSpec,
+    base: Path | str | None,
+    locate: Callable[[str], Path | str],
+    resources: Resources | None,
+) -> objectives.Objective | objectives.Fitted:
+    """The objective, with its networks loaded."""
+    options = _with_models(module.Options(**train.options), locate)
+    more = {"resources": resources} if getattr(module, "NEEDS", ()) else {}
+    return module.build(options, spec, base, **more)
+
+
+def _fit(objective: objectives.Fitted, run: _Run) -> dict[str, float]:
+    """Compute an objective that takes no steps, and save it; returns its scores."""
+    if run.selection is not None:
+        raise JobError(f"Encoder {run.spec.name}: its objective takes no steps; leave out train.select_by.")
+    scores = objective.fit(run.texts, run.device, run.progress)
+    objective.save(run.out)
     return scores
 
 
-def _stepped(objective: objectives.Objective, train: TrainSpec, asked: _Asked) -> dict[str, float]:
-    chosen, held_out = _hold_out(asked.texts, asked.seed)
-    if train.steps is not None and isinstance(objective, objectives.Prepared):
-        # They are shuffled: the first are a sample. What no step will see need not be prepared.
-        chosen = chosen[: batches.seen(train, len(chosen))]
-    selector, last, name = None, None, asked.spec.name
-    if asked.selection is not None:
-        selector = Selector(asked.selection, objective, every=train.select_every, patience=train.patience, name=name)
-    if asked.checkpoints is not None:
-        pairs = asked.selection.pairs.values() if asked.selection is not None else ()
-        kept.claim(asked.checkpoints, asked.spec, asked.seed, asked.texts, pairs)
-        last = kept.last_good(asked.checkpoints)
+def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
+    """Train an objective step by step, and save it; returns its scores."""
+    texts, held_out = _hold_out(run.texts, run.seed)
+    if run.train.steps is not None and isinstance(objective, objectives.Prepared):
+        # Only the texts that the steps will read are prepared. They are shuffled, so the first ones are a sample.
+        texts = texts[: batches.seen(run.train, len(texts))]
+    selector = _selector(objective, run)
+    last = _last_checkpoint(run)
     trainer = Trainer(
         model=objective.model,
-        args=_arguments(train, len(chosen), objective.grouped, asked),
-        train_dataset=Rows(chosen, objective.features, objective.grouped),
+        args=_arguments(len(texts), objective.grouped, run),
+        train_dataset=Rows(texts, objective.features, objective.grouped),
         data_collator=objective.collate,
-        name=name,
+        name=run.spec.name,
         selector=selector,
     )
-    # The Trainer has put the model where it is trained, which is where an objective does its work.
-    _prepare(objective, chosen, asked.prepared, asked.progress)
-    asked.unchanged()
-    trainer.add_callback(Report(asked.progress, selector))
+    # Only now: the Trainer has moved the model to its device, where the objective prepares its texts.
+    _prepare(objective, texts, run)
+    run.unchanged()
+    trainer.add_callback(Report(run.progress, selector))
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.run(last)
-    scores = {"loss": trainer.mean_loss()}
+    loss = trainer.mean_loss()
     selected = selector.restore() if selector is not None else {}
-    scores |= objective.scores(held_out) | selected
+    scores = {"loss": loss} | objective.scores(held_out) | selected
     if trainer.is_world_process_zero():
-        objective.save(asked.out)
-        if asked.checkpoints is not None:
-            kept.discard(asked.checkpoints)
-    log.info("trained %s for %d steps: loss %.3f", name, trainer.state.global_step, scores["loss"])
+        objective.save(run.out)
+        if run.checkpoints is not None:
+            kept.discard(run.checkpoints)
+    log.info("trained %s for %d steps: loss %.3f", run.spec.name, trainer.state.global_step, loss)
     return scores
 
 
-def _prepare(objective: objectives.Objective, texts: list[str], folder: Path | None, progress: Progress | None) -> None:
-    """What an objective makes of its texts before it is trained. It may not touch what is left to chance later."""
+def _selector(objective: objectives.Objective, run: _Run) -> Selector | None:
+    """What chooses the step that is kept; None keeps the last step."""
+    if run.selection is None:
+        return None
+    train = run.train
+    return Selector(run.selection, objective, every=train.select_every, patience=train.patience, name=run.spec.name)
+
+
+def _last_checkpoint(run: _Run) -> Path | None:
+    """The checkpoint to continue from, in a folder that from now on belongs to this run."""
+    if run.checkpoints is None:
+        return None
+    pairs = run.selection.pairs.values() if run.selection is not None else ()
+    kept.claim(run.checkpoints, run.spec, run.seed, run.texts, pairs)
+    return kept.last_good(run.checkpoints)
+
+
+def _prepare(objective: objectives.Objective, texts: list[str], run: _Run) -> None:
+    """Have an objective make of its texts what it needs. The state of torch's generators stays as it is."""
     if not isinstance(objective, objectives.Prepared):
         return
     with torch.random.fork_rng(devices=[]), scratch.folder("prepared") as temporary:
-        objective.prepare(texts, folder or temporary, progress)
+        objective.prepare(texts, run.prepared or temporary, run.progress)
 
 
 def _train_of(spec: EncoderSpec, texts: list[str]) -> TrainSpec:
-    """`spec.train`, where there is one and something to train on."""
+    """`spec.train`; raises JobError where there is none, or no text to train on."""
     if spec.train is None or not texts:
         raise JobError(
             f"Encoder {spec.name} cannot be trained: " + ("no texts." if spec.train else "its file has no `train`.")
@@ -192,7 +207,7 @@ def _check(
     selection: Selection | None,
     module: objectives.ObjectiveModule,
 ) -> None:
-    """Whether `train` can be followed; JobError where it cannot."""
+    """Raise JobError where the texts or the pairs do not suffice for what `train` asks."""
     if (train.select_by is None) != (selection is None):
         raise JobError(
             f"Encoder {spec.name}: train.select_by is {train.select_by}, and pairs to select by were "
@@ -203,32 +218,35 @@ def _check(
 
 
 def _with_models(options: BaseModel, locate: Callable[[str], Path | str]) -> BaseModel:
-    """The options with the names of models replaced by places."""
+    """The options, with each name of a model replaced by the place where it lies."""
     named: tuple[str, ...] = getattr(options, "MODELS", ())
     places = {field: str(locate(name)) for field in named if (name := getattr(options, field)) is not None}
     return options.model_copy(update=places)
 
 
 def _hold_out(texts: list[str], seed: int) -> tuple[list[str], list[str]]:
+    """The texts in a random order, in two parts: to train on, and to score the result on."""
     order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed)).tolist()
     count = batches.held_out(len(texts))
     return [texts[index] for index in order[count:]], [texts[index] for index in order[:count]]
 
 
 def precision(train: TrainSpec, device: str) -> Literal["fp32", "bf16"]:
-    """What the network computes in on a device."""
+    """The number format that a network computes in on this device."""
     if train.precision != "auto":
         return train.precision
     able = torch.device(device).type != "cpu" and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     return "bf16" if able else "fp32"
 
 
-def _arguments(train: TrainSpec, size: int, grouped: bool, asked: _Asked) -> transformers.TrainingArguments:
+def _arguments(size: int, grouped: bool, run: _Run) -> transformers.TrainingArguments:
+    """The Trainer's arguments for `size` texts; `grouped` as in `Objective`."""
+    train = run.train
     steps = batches.steps(train, size, grouped)
     logging_steps = max(1, steps // 100)
-    on_cpu = torch.device(asked.device).type == "cpu"
+    on_cpu = torch.device(run.device).type == "cpu"
     return transformers.TrainingArguments(
-        output_dir=str(asked.checkpoints or asked.out),
+        output_dir=str(run.checkpoints or run.out),
         max_steps=steps,
         per_device_train_batch_size=train.batch_size,
         gradient_accumulation_steps=train.gradient_accumulation,
@@ -236,37 +254,48 @@ def _arguments(train: TrainSpec, size: int, grouped: bool, asked: _Asked) -> tra
         warmup_steps=round(train.warmup * steps),
         weight_decay=train.weight_decay,
         lr_scheduler_type="linear",
-        seed=asked.seed,
+        seed=run.seed,
         use_cpu=on_cpu,
-        bf16=precision(train, asked.device) == "bf16",
+        bf16=precision(train, run.device) == "bf16",
         dataloader_pin_memory=False,
         dataloader_drop_last=not grouped,
         remove_unused_columns=False,
-        save_strategy="steps" if asked.checkpoints is not None else "no",
-        # A checkpoint comes with a logged loss, so that the mean over a resumed run misses none.
+        save_strategy="steps" if run.checkpoints is not None else "no",
+        # Each checkpoint falls on a step that logs the loss. So the mean loss of a resumed run counts every step.
         save_steps=logging_steps * max(1, steps // 10 // logging_steps),
         save_total_limit=2,
         logging_steps=logging_steps,
-        # Trainer would hide what `Trainer.compute_loss` here stops at.
+        # The Trainer must not replace a loss that is not finite: our Trainer stops there.
         logging_nan_inf_filter=False,
         log_level_replica="error",
-        report_to=list(asked.reports.to),
-        logging_dir=str(asked.reports.folder),
-        run_name=asked.spec.name,
+        report_to=list(run.reports.to),
+        logging_dir=str(run.reports.folder),
+        run_name=run.spec.name,
         disable_tqdm=True,
     )
 
 
 @contextmanager
+def _fixed_precision(train: TrainSpec, device: str) -> Iterator[None]:
+    """Set the precision in the environment, and restore the environment afterwards.
+
+    transformers leaves the precision of one training there, and the next training would read it.
+    """
+    mixed = "bf16" if precision(train, device) == "bf16" else "no"
+    with patch_environment(ACCELERATE_MIXED_PRECISION=mixed):
+        yield
+
+
+@contextmanager
 def _quiet() -> Iterator[None]:
-    """transformers' own bars and advice are not for the users of rbench."""
+    """Silence transformers' own progress bars and warnings."""
     verbosity = transformers.logging.get_verbosity()
     bars = transformers.logging.is_progress_bar_enabled()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
-            # Checkpoints are then removed in the order of their steps, which is as well.
+            # transformers then removes old checkpoints by their step, not by their time: the order is the same.
             warnings.filterwarnings("ignore", message="mtime may not be reliable")
             yield
     finally:

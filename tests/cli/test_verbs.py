@@ -399,7 +399,7 @@ def test_list_without_a_kind_says_which_there_are(shell: Shell) -> None:
 
 def test_list_says_where_a_module_comes_from_and_what_is_wrong_with_one(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "finetune").mkdir()
-    good = "TITLE = 'Mine'\nfrom rbench.spec import Strict as Options\ndef run(): ...\n"
+    good = "TITLE = 'Mine'\nfrom rbench.spec import Strict as Options\ndef run(options, context): ...\n"
     (tmp_path / "finetune" / "mine.py").write_text(good)
     (tmp_path / "finetune" / "broken.py").write_text("Options = 3\n")
     result = shell("list", "finetune", "--include", tmp_path)

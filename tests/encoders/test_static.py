@@ -138,9 +138,7 @@ def test_it_is_fine_tuned_and_probed(strategy: Any) -> None:
     encoder = SentenceEncoder(network, tokenizer, "mean")
     before = network.embeddings.weight.detach().clone()
     training = Training(epochs=4, learning_rate=5e-2, batch_size=16)
-    _, scores = strategy.run(
-        encoder, tiny.data(), training, strategy.Options(), seed=0, device="cpu", progress=lambda *_: None
-    )
+    _, scores = strategy.run(strategy.Options(), tiny.context(encoder, tiny.data(), training))
     assert scores["validation_accuracy"] > 0.85
     assert torch.equal(network.embeddings.weight[:2], torch.zeros(2, 16)), "padding and [CLS] are nothing, and stay so"
     assert torch.equal(network.embeddings.weight, before) == (strategy is probe)

@@ -178,9 +178,7 @@ def test_fine_tuning_goes_through_the_transform_and_leaves_it(kind: str, bert: P
     made = encoder(bert, kind)
     before = {name: tensor.clone() for name, tensor in made.state_dict().items()}
     training = Training(epochs=1, learning_rate=1e-3, batch_size=16)
-    tuned, _ = clean.run(
-        made, tiny.data(train=48), training, clean.Options(), seed=0, device="cpu", progress=lambda *_: None
-    )
+    tuned, _ = clean.run(clean.Options(), tiny.context(made, tiny.data(train=48), training))
     after = tuned.encoder.state_dict()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert not any(name.startswith("transform") for name in changed)

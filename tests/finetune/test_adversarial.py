@@ -16,12 +16,13 @@ from pydantic import ValidationError
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import SuiteError
-from rbench.finetune import adversarial, clean
+from rbench.finetune import FinetuneContext, adversarial, clean
 from rbench.finetune._data import collator, encode_split
 from rbench.finetune._hardening import Hardening, Tally
 from rbench.spec import TaskSpec, Training
 from rbench.substitution.batched import Geometry, Swapped, at_most
 from rbench.tasks import Example
+from tests import tiny
 from tests.attack import substitution_toy as toy
 
 PREMISE = "the film is good and fine, the tale very dull."
@@ -42,16 +43,16 @@ def data(train: int = 128, *, test: int = 60, pairs: bool = False, labels: list[
 
 
 def run(found: Any, training: Training, *, seed: int = 0, kind: str = "bert", told: list[str] | None = None, **options):
-    return adversarial.run(
+    context = FinetuneContext(
         toy.classifier(kind, seed=seed).encoder,
         found,
         training,
-        adversarial.Options(**options),
         seed=seed,
         device="cpu",
         progress=lambda done, total, text: (told if told is not None else []).append(text),
         resources=toy.resources(kind),
     )
+    return adversarial.run(adversarial.Options(**options), context)
 
 
 def search(victim: EncoderClassifier, examples: list[Example], most: int = 10, **options: Any) -> list[Swapped]:
@@ -78,15 +79,7 @@ def test_it_withstands_the_search_better_than_clean_fine_tuning() -> None:
     tests, kept, under = found.split("test"), [], []
     for seed in (0, 1):
         longer = training.model_copy(update={"epochs": 4})
-        plain, _ = clean.run(
-            toy.classifier(seed=seed).encoder,
-            found,
-            longer,
-            clean.Options(),
-            seed=seed,
-            device="cpu",
-            progress=lambda *told: None,
-        )
+        plain, _ = clean.run(clean.Options(), tiny.context(toy.classifier(seed=seed).encoder, found, longer, seed=seed))
         hard, _ = run(found, training, seed=seed)
         assert not hard.training
         kept.append([accuracy(v, [e.texts for e in tests], tests) for v in (plain, hard)])

@@ -26,10 +26,6 @@ TRAINING = Training(epochs=2, learning_rate=3e-3, batch_size=16)
 STILL = freelb.Options(adv_steps=1, adv_lr=0, adv_init_mag=0)
 
 
-def quiet(done: int, total: int, text: str) -> None:
-    assert 0 <= done <= total
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.write_bert(tmp_path_factory.mktemp("bert"))
@@ -40,7 +36,7 @@ def run(
 ) -> Any:
     data = tiny.data(train=train, pairs=pairs)
     told = TRAINING.model_copy(update=training)
-    return freelb.run(tiny.encoder(folder), data, told, options, seed=seed, device="cpu", progress=quiet)
+    return freelb.run(options, tiny.context(tiny.encoder(folder), data, told, seed=seed))
 
 
 def weights(victim: torch.nn.Module) -> Tensor:
@@ -53,9 +49,7 @@ def weights(victim: torch.nn.Module) -> Tensor:
 @pytest.mark.parametrize("pairs", [False, True])
 def test_without_a_perturbation_it_is_clean_fine_tuning_bit_for_bit(folder: Path, pairs: bool) -> None:
     data = tiny.data(train=64, pairs=pairs)
-    plain, scores = clean.run(
-        tiny.encoder(folder), data, TRAINING, clean.Options(), seed=0, device="cpu", progress=quiet
-    )
+    plain, scores = clean.run(clean.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
     victim, found = run(folder, STILL, pairs=pairs)
     assert torch.equal(weights(victim), weights(plain))
     assert found == scores | {"loss_rise": 0.0}
@@ -228,9 +222,8 @@ def test_an_encoder_of_word_vectors_can_be_perturbed_too(tmp_path: Path) -> None
     assert isinstance(encoder.model, StaticModel)
     before = encoder.model.embeddings.weight.detach().clone()
     data = tiny.data(train=32, validation=8)
-    victim, scores = freelb.run(
-        encoder, data, Training(epochs=2, learning_rate=1e-2), freelb.Options(), seed=0, device="cpu", progress=quiet
-    )
+    training = Training(epochs=2, learning_rate=1e-2)
+    victim, scores = freelb.run(freelb.Options(), tiny.context(encoder, data, training))
     assert scores["loss_rise"] > 0
     assert not torch.equal(victim.encoder.model.embeddings.weight, before)
 

@@ -16,7 +16,6 @@ from rbench.plan.prepare import Options
 from rbench.spec import Outcome, Training
 from rbench.storage.runs import Store
 from tests import tiny
-from tests.finetune.test_strategies import quiet
 
 TRAINING = Training(epochs=1, learning_rate=1e-3, batch_size=8, max_train=24)
 
@@ -40,9 +39,7 @@ def outcome(example: Any, status: str, text: str | None) -> Outcome:
 
 def run(module: Any, folder: Path, data: Any, training: Training, **more: Any) -> tuple[torch.Tensor, dict[str, float]]:
     options = more.pop("options", module.Options())
-    victim, scores = module.run(
-        tiny.encoder(folder), data, training, options, seed=1, device="cpu", progress=quiet, **more
-    )
+    victim, scores = module.run(options, tiny.context(tiny.encoder(folder), data, training, seed=1, **more))
     return torch.cat([p.detach().flatten() for p in victim.parameters()]), scores
 
 

@@ -17,10 +17,6 @@ from rbench.tasks import Example
 from tests import tiny
 
 
-def quiet(done: int, total: int, text: str) -> None:
-    assert 0 <= done <= total
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.write_bert(tmp_path_factory.mktemp("bert"))
@@ -42,9 +38,7 @@ def accuracy(victim: torch.nn.Module, data: object) -> float:
 def test_a_strategy_learns_the_task(folder: Path, name: str, pairs: bool) -> None:
     module = strategy(name)
     data = tiny.data(pairs=pairs)
-    victim, scores = module.run(
-        tiny.encoder(folder), data, TRAINING, module.Options(), seed=0, device="cpu", progress=quiet
-    )
+    victim, scores = module.run(module.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
     assert not victim.training
     assert scores["validation_accuracy"] > 0.85
     assert accuracy(victim, data) > 0.8
@@ -52,15 +46,9 @@ def test_a_strategy_learns_the_task(folder: Path, name: str, pairs: bool) -> Non
 
 def test_clean_repeats_itself_for_a_seed_and_moves_with_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def weights(seed: int) -> torch.Tensor:
-        victim, _ = clean.run(
-            tiny.encoder(folder),
-            tiny.data(train=48),
-            Training(epochs=1, learning_rate=1e-3),
-            clean.Options(),
-            seed=seed,
-            device="cpu",
-            progress=quiet,
-        )
+        training = Training(epochs=1, learning_rate=1e-3)
+        context = tiny.context(tiny.encoder(folder), tiny.data(train=48), training, seed=seed)
+        victim, _ = clean.run(clean.Options(), context)
         return torch.cat([p.detach().flatten() for p in victim.parameters()])
 
     first = weights(0)
@@ -73,9 +61,7 @@ def test_clean_repeats_itself_for_a_seed_and_moves_with_it(folder: Path, monkeyp
 
 def test_the_epoch_kept_is_the_one_reported(folder: Path) -> None:
     data = tiny.data(train=64)
-    victim, scores = clean.run(
-        tiny.encoder(folder), data, TRAINING, clean.Options(), seed=0, device="cpu", progress=quiet
-    )
+    victim, scores = clean.run(clean.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
     rows = encode_split(data, "validation", victim.tokenizer, 64, limit=None, seed=0)
     with torch.no_grad():
         hits = [
@@ -88,23 +74,16 @@ def test_the_epoch_kept_is_the_one_reported(folder: Path) -> None:
 
 
 def test_a_diverged_run_says_so(folder: Path) -> None:
+    training = Training(epochs=2, learning_rate=1e30)
     with pytest.raises(JobError, match=r"diverged.*learning_rate"):
-        clean.run(
-            tiny.encoder(folder),
-            tiny.data(train=64),
-            Training(epochs=2, learning_rate=1e30),
-            clean.Options(),
-            seed=0,
-            device="cpu",
-            progress=quiet,
-        )
+        clean.run(clean.Options(), tiny.context(tiny.encoder(folder), tiny.data(train=64), training))
 
 
 def test_a_probe_leaves_the_encoder_alone_and_equals_its_regression(folder: Path) -> None:
     encoder = tiny.encoder(folder)
     before = [p.detach().clone() for p in encoder.parameters()]
     data = tiny.data()
-    victim, scores = probe.run(encoder, data, TRAINING, probe.Options(c=(1.0,)), seed=0, device="cpu", progress=quiet)
+    victim, scores = probe.run(probe.Options(c=(1.0,)), tiny.context(encoder, data, TRAINING))
     assert all(torch.equal(a, b) for a, b in zip(before, encoder.parameters(), strict=True))
 
     from sklearn.linear_model import LogisticRegression
@@ -123,9 +102,7 @@ def test_a_probe_knows_two_labels_of_three_when_no_training_row_has_the_third(fo
     spec = data.spec.model_copy(update={"labels": ("bad", "neither", "good")})
     examples = {split: [e._replace(label=2 * int(e.label or 0)) for e in data.split(split)] for split in data.sizes}
     data = replace(data, spec=spec, examples=examples)
-    victim, scores = probe.run(
-        tiny.encoder(folder), data, TRAINING, probe.Options(), seed=0, device="cpu", progress=quiet
-    )
+    victim, scores = probe.run(probe.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
     assert scores["validation_accuracy"] > 0.85
     assert accuracy(victim, data) > 0.8
 
@@ -144,15 +121,8 @@ def test_a_probe_gives_a_label_that_it_never_saw_no_chance(folder: Path, labels:
         return [e._replace(label=seen[kind]) for e, kind in zip(data.split(split), kinds, strict=True)]
 
     examples = {split: relabelled(split) for split in data.sizes}
-    victim, _ = probe.run(
-        encoder,
-        replace(data, spec=spec, examples=examples),
-        TRAINING,
-        probe.Options(c=(1.0,)),
-        seed=0,
-        device="cpu",
-        progress=quiet,
-    )
+    relabelled_data = replace(data, spec=spec, examples=examples)
+    victim, _ = probe.run(probe.Options(c=(1.0,)), tiny.context(encoder, relabelled_data, TRAINING))
     x = {split: encoder.encode([e.texts[0] for e in examples[split]]) for split in ("train", "test")}
     regression = LogisticRegression(C=1.0, max_iter=1000).fit(x["train"], [e.label for e in examples["train"]])
     with torch.no_grad():
@@ -167,7 +137,7 @@ def test_a_probe_is_not_fitted_to_one_label(folder: Path) -> None:
     data = tiny.data()
     data = data.with_train([example for example in data.split("train") if example.label == 1])
     with pytest.raises(JobError, match=r"all 100 training rows have one label \(good\)"):
-        probe.run(tiny.encoder(folder), data, TRAINING, probe.Options(), seed=0, device="cpu", progress=quiet)
+        probe.run(probe.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
 
 
 def test_a_sample_is_seeded_and_keeps_order() -> None:

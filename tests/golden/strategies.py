@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rbench.finetune import sample_split
+from rbench.finetune import FinetuneContext, sample_split
 from rbench.spec import Outcome, Training
 from rbench.tasks import TaskData
 from tests.golden import formula, world
@@ -45,23 +45,19 @@ def probe(folder: Path) -> Value:
 
 
 def setting(module: Any, options: dict[str, Any], data: TaskData, folder: Path) -> Value:
-    more: dict[str, Any] = {}
-    if hasattr(module, "NEEDS"):
-        more["resources"] = world.resources(folder)
     chosen = module.Options.model_validate(options)
-    if hasattr(chosen, "attack"):
-        more["generated"] = generated(data)
     with formula.portable_dropout():
-        victim, scores = module.run(
+        context = FinetuneContext(
             world.encoder(folder),
             data,
             TRAINING,
-            chosen,
             seed=3,
             device="cpu",
             progress=lambda done, total, text: None,
-            **more,
+            resources=world.resources(folder) if hasattr(module, "NEEDS") else None,
+            generated=generated(data) if hasattr(chosen, "attack") else None,
         )
+        victim, scores = module.run(chosen, context)
     logits = world.logits(victim, SENTENCES)
     return {
         "options": options,

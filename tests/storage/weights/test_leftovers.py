@@ -37,7 +37,7 @@ def progress(step, total, note):
 encoder = tiny.encoder(tiny.write_bert(Path(sys.argv[1])))
 with WeightCache(default_cache()).making(JOB) as entry:
     training = Training(epochs=3, batch_size=32)
-    clean.run(encoder, tiny.data(64, 20), training, clean.Options(), seed=0, device="cpu", progress=progress)
+    clean.run(clean.Options(), tiny.context(encoder, tiny.data(64, 20), training, progress=progress))
 """
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -1,0 +1,71 @@
+"""What a strategy gets, what it returns, and what its module exports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from pydantic import BaseModel
+
+from rbench.spec import Outcome, Training
+
+if TYPE_CHECKING:
+    from rbench.encoders.classifier import EncoderClassifier
+    from rbench.encoders.sentence import SentenceEncoder
+    from rbench.resources import Resources
+    from rbench.tasks import TaskData
+
+Progress = Callable[[int, int, str], None]
+"""Called with the number of steps done, the number of all steps, and a short text."""
+
+
+@dataclass(frozen=True)
+class FinetuneContext:
+    """All that a strategy works with, beside its own options."""
+
+    encoder: SentenceEncoder
+    """The encoder, loaded on `device`. A strategy may train its weights in place."""
+    data: TaskData
+    """The task's rows, split into train, validation and test."""
+    training: Training
+    """The suite's settings for fine-tuning: epochs, batch size, learning rate, lengths and limits."""
+    seed: int
+    """The only source of randomness. Two calls with the same seed give the same victim on a CPU."""
+    device: str
+    """A torch device ("cpu", "cuda"). The victim is returned on it."""
+    progress: Progress
+    """Told how far the fine-tuning has come."""
+    resources: Resources | None = None
+    """The resources that the module `NEEDS`, from the suite's profile; None where it needs none."""
+    generated: Sequence[Outcome] | None = None
+    """For a strategy whose options have an `attack`: the outcomes of that attack on a cleanly fine-tuned victim, one
+    for each training example. None for other strategies."""
+
+
+class Finetuned(NamedTuple):
+    """The result of a strategy."""
+
+    victim: EncoderClassifier
+    """Encoder and head, in eval mode."""
+    scores: dict[str, float]
+    """Numbers for the record, by name. `validation_accuracy` (0..1) must be among them."""
+
+
+class Strategy(Protocol):
+    """What a strategy's module exports.
+
+    Three more exports are optional. `NEEDS` lists the kinds of resources that the strategy works with. `COUNTED` maps
+    the name of a score to the name of the score that holds its sample size; a score that is not listed is taken to be
+    of the validation split. `VERSION` is raised when results change.
+    """
+
+    Options: type[BaseModel]
+    """What a suite may set. A suite is checked against it while it loads, so importing the module must be quick."""
+
+    def run(self, options: Any, context: FinetuneContext) -> Finetuned:
+        """Make a victim. `options` is an instance of `Options`.
+
+        Raises JobError where the fine-tuning fails, ResourceError where a resource cannot be loaded.
+        """
+        ...

@@ -1,0 +1,63 @@
+"""Functions that rbench calls with fixed arguments: a module whose function cannot be called so is refused."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from rbench.errors import SuiteError
+from rbench.load.code import Module
+from rbench.load.places import shown
+from rbench.load.registry import KINDS, Kind
+
+
+class Call(NamedTuple):
+    """How rbench calls a function of a module."""
+
+    function: str
+    arguments: tuple[str, ...]
+    """Positional arguments, by the names that the guide gives them."""
+    remedy: str
+    """What to write instead of another signature."""
+
+
+CALLS: dict[Kind, Call] = {
+    "finetune": Call(
+        "run",
+        ("options", "context"),
+        "Write `def run(options, context)`, take encoder, data, training, seed, device, progress, resources and "
+        "generated from `context`, and return `Finetuned(victim, scores)`; see docs/guide-add-a-strategy.md.",
+    ),
+}
+"""The calls that are checked, by kind of module."""
+
+
+def check_call(found: Module, module: ModuleType) -> None:
+    """Raise SuiteError, with file and line, where the module's function cannot be called as CALLS says."""
+    call = CALLS.get(found.kind)
+    if call is None:
+        return
+    function: Any = getattr(module, call.function)
+    try:
+        signature = inspect.signature(function)
+        signature.bind(*call.arguments)
+    except (TypeError, ValueError):
+        raise SuiteError(
+            f"{shown(found.path)}:{_line(function, found)}:1: rbench calls the `{call.function}` of a "
+            f"{KINDS[found.kind].one} as {call.function}({', '.join(call.arguments)}), and this one "
+            f"{_description(function)}. {call.remedy}"
+        ) from None
+
+
+def _description(function: Any) -> str:
+    try:
+        return f"takes ({', '.join(inspect.signature(function).parameters)})"
+    except (TypeError, ValueError):
+        return "is not a function"
+
+
+def _line(function: Any, found: Module) -> int:
+    """Where the function begins; 1 where it comes from another file."""
+    code = getattr(function, "__code__", None)
+    return code.co_firstlineno if code is not None and code.co_filename == str(found.path) else 1
