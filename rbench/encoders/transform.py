@@ -4,6 +4,7 @@ A transform is fitted on the vectors of a corpus without labels (`rbench.train.o
 part of the encoder from then on. It is frozen: fine-tuning changes the network below, through the transform, and never
 the transform itself, because the papers compare it as a fixed step after an encoder. On disk it is a folder beside the
 network: weights (safetensors) and `rbench.json`, which says what it is and for which pooling.
+`rbench.encoders.saved_transform` reads the folder back.
 """
 
 from __future__ import annotations
@@ -13,16 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from rbench.encoders.locate import TRANSFORM, TRANSFORM_ABOUT
-from rbench.errors import ResourceError
+from rbench.encoders.locate import TRANSFORM_ABOUT
 from rbench.spec import Pooling
 
 VERSION = 1
-USES = ()
-"""A flow is used by those encoders alone that have one."""
 
 WEIGHTS = "model.safetensors"
 
@@ -79,36 +77,3 @@ class Linear(Transform):
             "activation_function": "torch.nn.modules.linear.Identity",
         }
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-
-
-def read(folder: Path, pooling: Pooling, name: str = "encoder") -> Transform:
-    """What `save` wrote, or the Dense module of another sentence-transformers model, frozen.
-
-    Raises:
-        ResourceError: damaged, of another kind, or fitted on vectors of another pooling.
-    """
-    file = folder / TRANSFORM_ABOUT
-    try:
-        about = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"kind": Linear.KIND}
-        kind, fitted = about.pop("kind"), about.pop("pooling", pooling)
-        weights = load_file(folder / WEIGHTS)
-        if kind == Linear.KIND:
-            weight = weights["linear.weight"]
-            made: Transform = Linear(weight, weights.get("linear.bias", torch.zeros(len(weight))))
-        elif kind == "flow":
-            from rbench.encoders.flow import Flow
-
-            made = Flow(**about)
-            made.load_state_dict(weights)
-        else:
-            raise ResourceError(f"encoder `{name}`: {file} is of kind {kind!r}, which this rbench does not read")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise ResourceError(
-            f"encoder `{name}`: the {TRANSFORM} in {folder} cannot be read ({type(error).__name__}: {error})"
-        ) from error
-    if fitted != pooling:
-        raise ResourceError(
-            f"encoder `{name}`: its {made.KIND} transform was fitted on vectors of pooling {fitted} and it has "
-            f"pooling {pooling}; write `pooling: {fitted}`"
-        )
-    return made.requires_grad_(False)
