@@ -8,7 +8,8 @@ and `online` read rows, `split` holds the seeded rules, `clean` turns rows into 
 from __future__ import annotations
 
 from rbench.tasks.clean import Example
-from rbench.tasks.contrast import Bundle, ContrastData, locate_contrast, open_contrast
+from rbench.tasks.contrast import Bundle, ContrastData, open_contrast
+from rbench.tasks.contrast_rows import locate_contrast
 from rbench.tasks.data import TaskData, locate_task, open_task
 
 __all__ = [
