@@ -63,7 +63,7 @@ MOMENTUM_COUNTED = {
     **dict.fromkeys(("positives", "positives_unchanged", "loss_at_chance"), "positives"),
     **dict.fromkeys(("queue_filling_steps", "steps"), "steps"),
 }
-"""Of how many things the scores of every momentum contrast are: those of its positives are its own to say."""
+"""For each score, the counter that gives its sample size. Each positives module adds its own."""
 
 
 class OneStep(Contrastive):
