@@ -36,10 +36,9 @@ from rbench.substitution.search import (
     Sentence,
     Slot,
     Words,
-    pieces_to_words,
     search,
-    word_norms,
 )
+from rbench.substitution.word_gradients import norms_by_word
 
 VERSION = 1
 
@@ -75,14 +74,12 @@ class VictimGradients:
             max_length=self.victim.max_length,
             return_offsets_mapping=True,
         )
-        found = self.victim.slopes(Labelled(row, label) for row, label in zip(rows_of(encoded), labels, strict=True))
-        logits = torch.stack([slope.logits for slope in found]).double()
+        labelled = (Labelled(row, label) for row, label in zip(rows_of(encoded), labels, strict=True))
+        found = self.victim.log_odds_gradients(labelled)
+        logits = torch.stack([one.logits for one in found]).double()
         target = torch.tensor(labels).unsqueeze(1)
         towards = at_logits(logits, target)
-        norms = []
-        for k, (text, slope) in enumerate(zip(texts, found, strict=True)):
-            owners = pieces_to_words(encoded["offset_mapping"][k], encoded.sequence_ids(k), word_spans(text))
-            norms += word_norms(slope.embeddings.unsqueeze(0), [owners], [text.num_words])
+        norms = norms_by_word(encoded, [one.embeddings for one in found], [word_spans(text) for text in texts])
         weight = self.classifier.head.weight.detach().double().cpu()
         return Look(logits.log_softmax(dim=1), towards, (towards @ weight).norm(dim=1), norms)
 

@@ -10,7 +10,7 @@ import torch
 from textattack.models.wrappers import ModelWrapper
 from torch import Tensor
 
-from rbench.attack.gradients import Labelled, Slope, slopes
+from rbench.attack.gradients import Labelled, LogOddsGradients, log_odds_gradients
 from rbench.errors import JobError
 from rbench.inference import Batched, Memo, Network, Row, rows_of, steady
 
@@ -57,7 +57,9 @@ class Victim(ModelWrapper):  # type: ignore[misc]
         self.network = Network(
             classifier, _logits, pad=pad, name=f"victim {name}", shown=self._shown, device=device, backend=backend
         )
-        self.slopes: Batched[Labelled, Slope] = Batched(lambda wanted: slopes(self._steady, wanted))
+        self.log_odds_gradients: Batched[Labelled, LogOddsGradients] = Batched(
+            lambda wanted: log_odds_gradients(self._steady, wanted)
+        )
         """Gradients of the log-odds against a label, for attacks that follow them."""
         self._texts: dict[Row, Text] = {}
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rbench.tasks import Example, TaskData
 
 VERSION = 1
+USES = ("substitution.batched", "substitution.segmentation")
+"""The search replaces the words, asked by the objective, which no import shows."""
 
 OBJECTIVES = ("adcl",)
 KEYS = 512
@@ -91,7 +93,7 @@ def _made(model: Any, texts: list[str]) -> tuple[list[str], dict[str, float]]:
 
 
 def _outcome(example: Example, made: tuple[str, ...]) -> Outcome:
-    from rbench.substitution.batched import spans_of
+    from rbench.substitution.segmentation import spans_of
 
     def words(columns: tuple[str, ...]) -> list[str]:
         return [columns[column][start:end] for column, start, end in spans_of(columns)]

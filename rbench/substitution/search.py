@@ -3,8 +3,8 @@
 `search` is Algorithm 1 of "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained
 Language Models" (sections 3.3 and 4.3, appendix A) for many texts at once. What differs between its users (which loss,
 which encoder, which stopping rule) comes in as three callables, each asked once a round for all texts still open.
-`word_norms` turns gradients of word pieces into the norms by word that it needs; `rbench.substitution.candidates` has
-the candidates that all its users share. This module knows neither TextAttack nor victims, tasks or training.
+`rbench.substitution.word_gradients` makes the norms by word that it needs; `rbench.substitution.candidates` has the
+candidates that all its users share. This module knows neither TextAttack nor victims, tasks or training.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ VERSION = 1
 
 Words = tuple[str, ...]
 Projection = Literal["signed", "absolute"]
-Span = tuple[int, int, int]
-"""Where a word lies: column of the input, first character, one past the last."""
 
 
 class Sentence(NamedTuple):
@@ -231,42 +229,3 @@ def _projections(vectors: Tensor, found: Gradients, owners: list[int]) -> list[f
     moved = vectors.detach().double() - found.vectors.detach().double()[owner]
     projections: list[float] = ((moved * directions[owner]).sum(dim=1) / lengths[owner]).tolist()
     return projections
-
-
-# ------------------------------------------------------------------------------------------------ gradients by word
-
-
-def pieces_to_words(
-    offsets: Sequence[tuple[int, int]], columns: Sequence[int | None], spans: Sequence[Span]
-) -> list[int]:
-    """For each word piece the word that it belongs to, or -1 (special tokens, punctuation, padding).
-
-    `offsets` and `columns` are what a fast tokenizer says of the pieces (`offset_mapping`, `sequence_ids()`); `spans`
-    are the words, in order. A piece belongs to the first word with which it shares a character.
-    """
-    owners = [-1] * len(offsets)
-    word = 0
-    for piece, ((start, end), column) in enumerate(zip(offsets, columns, strict=True)):
-        if column is None or start == end:
-            continue
-        while word < len(spans) and (spans[word][0], spans[word][2]) <= (column, start):
-            word += 1
-        if word < len(spans) and spans[word][0] == column and spans[word][1] < end:
-            owners[piece] = word
-    return owners
-
-
-def word_norms(gradients: Tensor, owners: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[Tensor]:
-    """Gradient norms by word: the mean over a word's pieces, then its L2 norm (section 3.3, step 2).
-
-    `gradients` is (n, pieces, dim), `owners[k]` has the word of each piece of text k (-1: none; it may be shorter than
-    the padded row), `lengths[k]` is the number of words. Returns n tensors (words,) with -inf for words without pieces.
-    """
-    result = []
-    for row, words, length in zip(gradients.detach().float(), owners, lengths, strict=True):
-        owner = torch.tensor([w if w >= 0 else length for w in words], device=row.device, dtype=torch.long)
-        sums = row.new_zeros(length + 1, row.shape[-1]).index_add(0, owner, row[: len(words)])[:length]
-        counts = torch.bincount(owner, minlength=length + 1)[:length]
-        norms = (sums / counts.clamp(min=1).unsqueeze(1)).norm(dim=1)
-        result.append(norms.masked_fill(counts == 0, -math.inf))
-    return result
