@@ -67,11 +67,6 @@ class Victim(ModelWrapper):  # type: ignore[misc]
     def _steady(self) -> Any:
         return steady(self.classifier)
 
-    @property
-    def forwards(self) -> int:
-        """Sequences that the network has seen: less than the queries counted, thanks to the caches."""
-        return self.network.rows_read
-
     def __call__(self, text_input_list: Sequence[Text], **kwargs: Any) -> Tensor:
         """Logits (n, labels), float32, on the CPU, for strings or tuples of columns.
 

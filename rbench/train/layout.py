@@ -39,12 +39,6 @@ def obstacle(encoder: SentenceEncoder) -> str:
     return ""
 
 
-def check_encoder(name: str, encoder: SentenceEncoder) -> None:
-    """JobError, with the reason, where `encoder` cannot be written as a plain SentenceTransformer."""
-    if reason := obstacle(encoder):
-        raise JobError(f"Encoder {name} cannot become a SentenceTransformer: {reason}. rbench itself reads it.")
-
-
 def save(folder: Path, encoder: SentenceEncoder) -> None:
     """Write `encoder` for rbench, and where nothing stands in the way (`obstacle`) as a SentenceTransformer too."""
     encoder.save(folder)
