@@ -26,7 +26,7 @@ VERSION = 1
 
 
 def at_most(words: int, share: float) -> Callable[[int], int]:
-    """The budget of a text of L words: min(words, share * L), rounded down, so that it is never more than either."""
+    """The budget of a text as a function of its number of words L: min(words, share * L), rounded down."""
     return lambda length: min(words, int(share * length + 1e-9))
 
 
@@ -35,9 +35,9 @@ class Swapped:
     """A text after the search."""
 
     texts: Columns
-    """Its columns, with words replaced."""
+    """The columns, with words replaced."""
     substitutions: tuple[Substitution, ...]
-    """In the order in which they were made; `index` counts the words of all columns."""
+    """The replaced words in the order of their steps; `index` counts the words of all columns."""
     num_words: int
     """Words of the columns that may be changed: the L of the budget."""
 
@@ -73,9 +73,10 @@ class Geometry:
         unknown: Literal["discard", "keep"] = "discard",
         projection: Projection = "signed",
     ) -> Geometry:
-        """From a resource profile's masked LM, word vectors and stop words; the options are `MaskedWords`'.
+        """Make it from a resource profile's masked LM, word vectors and stop words; the options are `MaskedWords`'.
 
-        Raises ResourceError where one of the three is missing or damaged.
+        Raises:
+            ResourceError: one of the three is missing or damaged.
         """
         vectors = resources.word_vectors
         masked_words = MaskedWords(

@@ -1,7 +1,8 @@
 """Contrast sets: test examples of a task, each with small edits that mostly change its label.
 
-A bundle is an original with all its edits. Rows whose originals have the same text (letters and digits compared, case
-ignored) and label are one bundle, so an original that stands in several rows is classified and counted once:
+A bundle is an original with all its edits. Rows are one bundle where their originals have the same label and the same
+text, comparing letters and digits and ignoring case. An original that stands in several rows is therefore classified
+and counted once:
 
 | set                  | bundles | a bundle                                                                    |
 |----------------------|---------|-----------------------------------------------------------------------------|
@@ -11,10 +12,10 @@ ignored) and label are one bundle, so an original that stands in several rows is
 | contrast_perspectrum |     217 | a claim with a perspective, and the claim edited with the same perspective  |
 | contrast_boolq       |      68 | a question about a passage, and 1 to 11 other questions about it            |
 
-A row is left out, and counted, where one of its two labels is none of the task's (PERSPECTRUM's `unk`: 277 of 494
-rows) or a text is empty. Edits that keep the label, that are the original's text again, or that repeat an edit of the
-bundle stay in, as published, and are counted. Where a set names clusters, bundles of which the first rows have the
-same value there are one cluster.
+A row is left out, and counted, where one of its two labels is not one of the task's (PERSPECTRUM's `unk`: 277 of 494
+rows) or a text is empty. Some edits keep the label, are the original's text again, or repeat an edit of the bundle.
+They stay in, as published, and are counted. Where a set names clusters, bundles whose first rows have the same value
+there are one cluster.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Bundle(NamedTuple):
 
 @dataclass(frozen=True)
 class ContrastData:
-    """A contrast set, read. `dropped` counts rows by reason, `where` has the first few of their places."""
+    """A contrast set that was read. `dropped` counts rows by reason, `where` has the first few of their places."""
 
     spec: ContrastSpec
     origin: str
@@ -57,9 +58,9 @@ class ContrastData:
     where: dict[str, list[str]]
     bundles: tuple[Bundle, ...] = field(repr=False)
     reserved: Reserved = field(repr=False)
-    """What may not be trained on by a victim that is to be evaluated on the set."""
+    """What a victim that is evaluated on the set may not be trained on."""
     counts: dict[str, int]
-    """Of bundles and edits: how many, and of which kinds."""
+    """How many bundles and edits there are, and how many edits of which kind."""
 
     @property
     def texts(self) -> int:
@@ -153,11 +154,12 @@ def _reserved(spec: ContrastSpec, task: TaskSpec, pairs: Sequence[_Pair], bundle
 
 
 def _decides(bundle: Bundle) -> str:
-    """What of a bundle, beside its examples, decides the scores."""
+    """What decides scores beside a bundle's examples: its id and its cluster. Both enter the fingerprint."""
     return bundle.id if bundle.cluster is None else f"{bundle.id} in {bundle.cluster}"
 
 
 def _counts(task: TaskSpec, bundles: Sequence[Bundle]) -> dict[str, int]:
+    """`ContrastData.counts`."""
     edits = [(bundle.original, edit) for bundle in bundles for edit in bundle.edits]
     changed = sum(original.label != edit.label for original, edit in edits)
     distinct = [{key(task, edit.texts) for edit in bundle.edits} for bundle in bundles]

@@ -15,12 +15,12 @@ VERSION = 1
 
 
 class HardPositives:
-    """`Positives` by the Geometry attack on equation 1, as `rbench.train.objectives.adcl` says it.
+    """Makes `Positives` by the Geometry search on equation 1; see `rbench.train.objectives.adcl`.
 
     Args:
-        geometry: the attack.
-        max_words, share: at most min(max_words, share * L) words of a sentence of L are replaced.
-        ranked_by: whose z the attack moves.
+        geometry: the search.
+        max_words, share: at most min(max_words, share * L) of a sentence's L words are replaced.
+        ranked_by: whose z the search moves, the query encoder's or the key encoder's.
     """
 
     counts = ("words", "replaced", "raised")
@@ -33,7 +33,7 @@ class HardPositives:
         self._ranked_by = ranked_by
 
     def __call__(self, model: MoCo, texts: Sequence[str]) -> tuple[list[str], dict[str, float]]:
-        """X' of each text; words, words replaced, and the sum of what the loss rose by."""
+        """X' of each text; and how many words there are, how many were replaced, and by how much the losses rose."""
         encoder, head = (
             (model.encoder, model.head) if self._ranked_by == "query" else (model.key_encoder, model.key_head)
         )
@@ -59,8 +59,11 @@ class HardPositives:
         return made, {"words": words, "replaced": replaced, "raised": raised}
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """`loss_raised`: by how much equation 1 rises on average from X to X' (z of the attack's encoder, without
-        dropout, the key of X), sentences that stay as they are counting 0; `words_replaced`: share of words, 0..1."""
+        """`loss_raised`, in nats, and `words_replaced`, a share of all words, 0..1.
+
+        `loss_raised` is how much equation 1 rises from X to X', the mean over all sentences; those that stay as they
+        are count 0. z is that of the encoder that the search moves, without dropout; the key is that of X.
+        """
         return {
             "loss_raised": sums["raised"] / max(1.0, sums["positives"]),
             "words_replaced": sums["replaced"] / max(1.0, sums["words"]),
