@@ -3,6 +3,12 @@
 `search` is Algorithm 1 of "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained
 Language Models" (sections 3.3 and 4.3, appendix A) for many texts at once. Its users differ in the loss, the encoder
 and the stopping rule. These come in as three callables, each called once a round for all texts that are still open.
+
+The paper leaves some things open. The projection is signed here; the printed argmax is of its absolute value, which
+also admits the most negative one. The largest is taken even if it is negative, as printed. A word without candidates
+is never tried again and does not count as a step; the next word in the same ranking is tried. z comes from the gradient
+pass of the round, so that z and v_z belong together.
+
 `rbench.substitution.word_gradients` makes the norms by word that it needs; `rbench.substitution.candidates` has the
 candidates that all its users share. This module knows neither TextAttack nor victims, tasks or training.
 """
@@ -125,27 +131,17 @@ def search(
        projection (z_j - z) . v_z / |v_z| is taken, the first in the order of `candidates` where several are equal.
        Where v_z is zero every projection is zero.
 
-    The paper leaves some things open; here is what is done. The largest projection is taken even if it is negative, as
-    printed. A word without candidates is never tried again and does not count as a step; the next word in the same
-    ranking is tried. z comes from the gradient pass of the round, so that z and v_z belong together.
-
     A text is closed when it has `max_words` substitutions, when no changeable word is left, or when the candidate
-    taken is marked done.
+    taken is marked done. For what the paper leaves open see the head of this module.
 
     Args:
         texts: the words of each text.
         changeable: for each word of each text whether it may be replaced.
-        gradients, candidates, scores: as above.
         max_words: the most substitutions in a text: one number, or one for each text.
-        projection: `signed`; or `absolute`, the printed argmax of the absolute value, which also admits the most
-            negative one.
+        projection: `signed`, or `absolute` for the largest absolute value.
         accept_flip: take a candidate marked done before all that are not, among several the one with the largest
             projection. False: take the largest projection regardless; the text is closed if that one is done.
-        lookahead: for so many words a text step 3 asks at once. It changes the number and size of calls, never the
-            result.
-
-    Returns:
-        One result a text, in the order of `texts`.
+        lookahead: step 3 asks for so many words a text at once. This changes calls, never the result.
 
     Raises:
         ValueError: lists do not belong together, or projections or norms are not numbers.
