@@ -1,6 +1,7 @@
-"""The Geometry search as its pseudocode has it, one text, one word and one candidate at a time: what
-`rbench/substitution/batched.py` is
-measured against."""
+"""The Geometry search as its pseudocode has it: one text, one word and one candidate at a time.
+
+`rbench/substitution/batched.py` is measured against it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rbench.substitution.batched import at_most, spans_of
+from rbench.substitution.batched import at_most
+from rbench.substitution.segmentation import spans_of
 
 
 class Plain:

@@ -51,8 +51,10 @@ from rbench.load.registry import Registry
 from rbench.load.search_path import search_path
 from rbench.resources import Resources
 from rbench.spec import EncoderSpec, ResourceChoice, TrainSpec
-from rbench.substitution import batched as geometry
-from rbench.substitution.batched import Geometry, Swapped, at_most, spans_of
+from rbench.substitution.batched import Geometry, Swapped, at_most
+from rbench.substitution.callbacks import SearchCallbacks
+from rbench.substitution.segmentation import spans_of
+from rbench.substitution.target import Target
 from rbench.train import pretrain
 
 MIN_COSINE = 0.5
@@ -165,11 +167,13 @@ class Task:
         """The search on texts number `first`, ..., `first + size - 1` in one call."""
         return found(
             [(text,) for text in self.args.texts[first : first + size]],
-            encoder=self.encoder,
-            loss=lambda z, rows: self.loss(z, [first + row for row in rows]),
+            Target(
+                self.encoder,
+                lambda z, rows: self.loss(z, [first + row for row in rows]),
+                self.args.max_length,
+                project=self.head,
+            ),
             max_words=at_most(self.args.max_words, self.args.share),
-            max_length=self.args.max_length,
-            project=self.head,
         )
 
 
@@ -241,8 +245,7 @@ def profiled(args: argparse.Namespace) -> dict[str, Any]:
 @contextmanager
 def watched(seconds: Counter[str], counts: Counter[str]) -> Iterator[None]:
     """Count questions and time of the search's three callables."""
-    run = geometry._Run
-    originals = {name: getattr(run, name) for name in ("gradients", "candidates", "scores")}
+    originals = {name: getattr(SearchCallbacks, name) for name in ("gradients", "candidates", "scores")}
 
     def noted(name: str) -> Callable[[Any, list[Any]], Any]:
         def call(self: Any, batch: list[Any]) -> Any:
@@ -258,12 +261,12 @@ def watched(seconds: Counter[str], counts: Counter[str]) -> Iterator[None]:
         return call
 
     for name in originals:
-        setattr(run, name, noted(name))
+        setattr(SearchCallbacks, name, noted(name))
     try:
         yield
     finally:
         for name, original in originals.items():
-            setattr(run, name, original)
+            setattr(SearchCallbacks, name, original)
 
 
 # ------------------------------------------------------------------------------------------------------------- bound

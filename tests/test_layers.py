@@ -1,4 +1,9 @@
-"""Who may import whom. The table is the one in docs/architecture.md; lazy imports and those for types count too."""
+"""Who may import whom. The table is the one in docs/architecture.md; lazy imports and those for types count too.
+
+Modules do not import each other in circles either, inside a wing or across wings. A package is one module, its
+`__init__`: `from rbench.spec import Job` is an arrow to `spec`, `from rbench.spec.words import Share` is one to
+`spec.words`. Python runs a package's `__init__` before any of its modules; that is no arrow.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import ast
 import graphlib
 import subprocess
 import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -119,6 +125,38 @@ def test_some_modules_may_import_less_than_their_wing(narrow: str) -> None:
 def test_the_table_has_no_circles_and_no_idle_rows() -> None:
     tuple(graphlib.TopologicalSorter({name: row for name, row in ALLOWED.items() if name}).static_order())
     assert ALLOWED.keys() == {wing(name) for name in NAMES} - FREE
+
+
+def circle(graph: Mapping[str, Collection[str]]) -> list[str]:
+    """The modules of one circle, in order, the first again at the end; empty where there is none."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return [str(name) for name in error.args[1]]
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    found = circle({name: ours(file) - {name} for name, file in modules()})
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "from rbench.score import sts",
+        "import rbench.score.sts",
+        "def late():\n    from rbench.score.sts import scores",
+        "if TYPE_CHECKING:\n    from rbench.score.sts import scores",
+    ],
+)
+def test_a_circle_is_found_in_whatever_way_it_is_imported(way: str, tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(way)
+    assert ours(file) == {"score.sts"}
+    found = circle({"tables.a": ours(file), "score.sts": {"score.b"}, "score.b": {"tables.a"}})
+    assert set(found) == {"tables.a", "score.sts", "score.b"} and found[0] == found[-1]
+    assert circle({"tables.a": ours(file), "score.sts": {"score.b"}}) == []
 
 
 @pytest.mark.parametrize(("name", "file"), modules(), ids=lambda v: v.name if isinstance(v, Path) else v)

@@ -1,16 +1,16 @@
 """The Geometry attack as TextAttack objects: the word-substitution search on the gradients of a victim.
 
 "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models", sections
-3.3 and 4.3, Algorithm 1 with the cross-entropy loss of the true label. A white-box attack: it needs the victim's
-gradients. The search itself is `rbench.substitution.search.search`; here are the loss and what a query is.
+3.3 and 4.3, Algorithm 1 with the cross-entropy loss of the true label. It is a white-box attack: it needs the victim's
+gradients. `rbench.substitution.search.search` is the search; this module says what the loss is and what a query is.
 
-Cross-entropy is log(1 + exp(m)) with m the log-odds against the true label y, m = logsumexp(l_k, k != y) - l_y, so its
-gradients are those of m times sigmoid(m) > 0. Gradients of m are used: the direction of v_z and the order of the words
-are the same, and nothing underflows where a victim is sure of itself.
+Cross-entropy is log(1 + exp(m)) with m the log-odds against the true label y, m = logsumexp(l_k, k != y) - l_y. Its
+gradients are those of m times sigmoid(m) > 0. The gradients of m are used instead: the direction of v_z and the order
+of the words are the same, and nothing underflows where a victim is sure of itself.
 
-The victim's head is linear, l = W z + b. So v_z = W'g with g the gradient of m at the logits; g sums to zero, and
+The victim's head is linear, l = W z + b. So v_z = W'g with g the gradient of m at the logits. Since g sums to zero,
 (z_j - z) . v_z = g . (log p_j - log p), with p the probabilities that TextAttack's goal function keeps. The projection
-of a candidate's sentence vector is therefore known from the victim's answer, whoever computed or cached it.
+of a candidate's sentence vector therefore follows from the victim's answer, which may come from a cache.
 """
 
 from __future__ import annotations
@@ -36,29 +36,32 @@ from rbench.substitution.search import (
     Sentence,
     Slot,
     Words,
-    pieces_to_words,
     search,
-    word_norms,
 )
+from rbench.substitution.word_gradients import norms_by_word
 
 VERSION = 1
 
 
 class Look(NamedTuple):
-    """What one gradient pass over n texts says."""
+    """What one gradient pass over n texts gives."""
 
     log_probabilities: Tensor
     """(n, labels), float64, on the CPU."""
     at_logits: Tensor
-    """(n, labels), float64, on the CPU: g above."""
+    """(n, labels), float64, on the CPU: g in the text at the head of this module."""
     lengths: Tensor
     """(n,): |v_z|, the norm of the gradient at the sentence vector."""
     norms: list[Tensor]
-    """n tensors (words,): gradient norms by word, -inf where truncation hides the word."""
+    """n tensors (words,): a gradient norm for each word, -inf where truncation hides the word."""
 
 
 class VictimGradients:
-    """Gradients of the log-odds against a label, for texts of one or two columns."""
+    """Gradients of the log-odds against a label, for texts of one or two columns.
+
+    Raises:
+        JobError: the victim's head is not linear, or its tokenizer is not a fast one.
+    """
 
     def __init__(self, victim: Any) -> None:
         self.victim, self.classifier = victim, victim.classifier
@@ -68,21 +71,19 @@ class VictimGradients:
             raise JobError("the Geometry attack needs a victim with a fast tokenizer, to know which pieces make a word")
 
     def __call__(self, texts: Sequence[AttackedText], labels: Sequence[int]) -> Look:
-        """One forward and one backward pass over all texts, shared with the other attacks under way."""
+        """Ask for all texts in one forward and one backward pass, which other attacks under way share."""
         encoded = self.classifier.tokenizer(
             [text.tokenizer_input for text in texts],
             truncation=True,
             max_length=self.victim.max_length,
             return_offsets_mapping=True,
         )
-        found = self.victim.slopes(Labelled(row, label) for row, label in zip(rows_of(encoded), labels, strict=True))
-        logits = torch.stack([slope.logits for slope in found]).double()
+        labelled = (Labelled(row, label) for row, label in zip(rows_of(encoded), labels, strict=True))
+        found = self.victim.log_odds_gradients(labelled)
+        logits = torch.stack([one.logits for one in found]).double()
         target = torch.tensor(labels).unsqueeze(1)
         towards = at_logits(logits, target)
-        norms = []
-        for k, (text, slope) in enumerate(zip(texts, found, strict=True)):
-            owners = pieces_to_words(encoded["offset_mapping"][k], encoded.sequence_ids(k), word_spans(text))
-            norms += word_norms(slope.embeddings.unsqueeze(0), [owners], [text.num_words])
+        norms = norms_by_word(encoded, [one.embeddings for one in found], [word_spans(text) for text in texts])
         weight = self.classifier.head.weight.detach().double().cpu()
         return Look(logits.log_softmax(dim=1), towards, (towards @ weight).norm(dim=1), norms)
 
@@ -90,9 +91,9 @@ class VictimGradients:
 class GeometrySearch(SearchMethod):  # type: ignore[misc]
     """`rbench.substitution.search.search` on one text, against the victim behind the goal function.
 
-    Queries are counted honestly: one for each candidate text scored (through the goal function) and one for each
-    gradient pass, which is a forward pass of the victim too, with the backward pass thrown in. Under a query budget a
-    round has no more candidates than the budget still pays for, the most probable first.
+    Each candidate text that is scored counts as one query (in the goal function), and so does each gradient pass, since
+    it includes a forward pass of the victim. Under a query budget a round has no more candidates than the budget still
+    pays for, the most probable first.
     """
 
     is_black_box = False
@@ -139,7 +140,7 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
 
 
 class _Example:
-    """The three callables of the search for one example, and what is known of its texts."""
+    """The three callables of the search for one example. It keeps the texts and goal function results seen so far."""
 
     def __init__(self, method: GeometrySearch, initial: Any) -> None:
         self.method, self.initial = method, initial
@@ -151,7 +152,7 @@ class _Example:
     def gradients(self, batch: list[Sentence]) -> Gradients:
         self.method.goal_function.num_queries += len(batch)
         look = self.method.gradients([self.texts[s.words] for s in batch], [self.label] * len(batch))
-        # Of a sentence vector only its place along v_z matters: one number, measured in units of length.
+        # Only where a sentence vector lies along v_z matters: one number, in units of length.
         lengths = torch.where(look.lengths > 0, look.lengths, torch.ones_like(look.lengths))
         self.axis = (look.at_logits / lengths.unsqueeze(1))[0]
         return Gradients(look.log_probabilities @ self.axis.unsqueeze(1), torch.ones(len(batch), 1), look.norms)
@@ -164,7 +165,7 @@ class _Example:
         return [kept.get(slot, []) for slot in batch]
 
     def _allowed(self, slot: Slot, ranked: list[str]) -> list[str]:
-        """The candidates that the attack's constraints let through, most probable first, as many as can be paid."""
+        """Candidates that the constraints let through, most probable first, as many as the budget pays for."""
         text, place = self.texts[slot.words], slot.place
         changed = self.method.get_transformations(
             text, original_text=self.initial.attacked_text, indices_to_modify=[place]
@@ -190,7 +191,7 @@ class _Example:
 def build(
     victim: Any, resources: Any, *, max_words: int, projection: Projection, accept_flip: bool, **candidates: Any
 ) -> Attack:
-    """The attack of `attacks/geometry.py`; `candidates` are the options of `rbench.substitution.candidates`."""
+    """Build the attack of `attacks/geometry.py`; `candidates` are options of `rbench.substitution.candidates`."""
     transformation = swaps(resources, **candidates)
     method = GeometrySearch(
         VictimGradients(victim), transformation, max_words=max_words, projection=projection, accept_flip=accept_flip

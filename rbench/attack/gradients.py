@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rbench import inference
-from rbench.inference import Row
+from rbench.inference import GradientNetwork, Row
 
 
 class Labelled(NamedTuple):
@@ -20,7 +19,7 @@ class Labelled(NamedTuple):
     label: int
 
 
-class Slope(NamedTuple):
+class LogOddsGradients(NamedTuple):
     """The result of one forward and one backward pass for a text, on the CPU."""
 
     logits: Tensor
@@ -37,7 +36,7 @@ def at_logits(logits: Tensor, labels: Tensor) -> Tensor:
     return logits.scatter(1, labels, -math.inf).softmax(dim=1).scatter(1, labels, -1.0)
 
 
-def slopes(classifier: Any, wanted: Sequence[Labelled]) -> list[Slope]:
+def log_odds_gradients(classifier: Any, wanted: Sequence[Labelled]) -> list[LogOddsGradients]:
     """Return the gradient of m for each text, on the CPU.
 
     If `classifier` is `rbench.inference.steady` and on a CPU, a text's gradient does not depend on the other texts of
@@ -45,13 +44,12 @@ def slopes(classifier: Any, wanted: Sequence[Labelled]) -> list[Slope]:
     """
     labels = torch.tensor([label for _, label in wanted], device=classifier.device).unsqueeze(1)
     tokenizer = classifier.tokenizer
-    found = inference.slopes(
+    network = GradientNetwork(
         classifier,
         lambda module, **inputs: module(**inputs).logits,
         classifier.get_input_embeddings(),
-        [row for row, _ in wanted],
-        lambda logits, places: at_logits(logits, labels[places]),
+        classifier.device,
         pad=(tokenizer.pad_token_id or 0, tokenizer.pad_token_type_id),
-        device=classifier.device,
     )
-    return [Slope(slope.answer.float().cpu(), slope.embeddings) for slope in found]
+    found = network([row for row, _ in wanted], lambda logits, places: at_logits(logits, labels[places]))
+    return [LogOddsGradients(one.answer.float().cpu(), one.embeddings) for one in found]

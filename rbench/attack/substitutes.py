@@ -15,7 +15,7 @@ from textattack.shared import AttackedText
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
 from rbench.substitution.candidates import MaskedWords
-from rbench.substitution.search import Span
+from rbench.substitution.segmentation import Span
 
 VERSION = 1
 

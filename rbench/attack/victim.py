@@ -10,7 +10,7 @@ import torch
 from textattack.models.wrappers import ModelWrapper
 from torch import Tensor
 
-from rbench.attack.gradients import Labelled, Slope, slopes
+from rbench.attack.gradients import Labelled, LogOddsGradients, log_odds_gradients
 from rbench.errors import JobError
 from rbench.inference import Batched, Memo, Network, Row, rows_of, steady
 
@@ -57,18 +57,15 @@ class Victim(ModelWrapper):  # type: ignore[misc]
         self.network = Network(
             classifier, _logits, pad=pad, name=f"victim {name}", shown=self._shown, device=device, backend=backend
         )
-        self.slopes: Batched[Labelled, Slope] = Batched(lambda wanted: slopes(self._steady, wanted))
+        self.log_odds_gradients: Batched[Labelled, LogOddsGradients] = Batched(
+            lambda wanted: log_odds_gradients(self._steady, wanted)
+        )
         """Gradients of the log-odds against a label, for attacks that use gradients."""
         self._texts: dict[Row, Text] = {}
 
     @cached_property
     def _steady(self) -> Any:
         return steady(self.classifier)
-
-    @property
-    def forwards(self) -> int:
-        """Number of sequences that the network has read. It is below the number of queries, because of the caches."""
-        return self.network.rows_read
 
     def __call__(self, text_input_list: Sequence[Text], **kwargs: Any) -> Tensor:
         """Return logits (n, labels), float32, on the CPU, for texts that are strings or tuples of columns.

@@ -1,7 +1,8 @@
-"""What is made of a trained encoder to be looked at: one module a thing, found by its name.
+"""Things made from a trained encoder for people to look at: one module a thing, found by its name.
 
-A module exports `Options` (pydantic, with `split` and `num_examples`, checked when the suite loads), `OBJECTIVES`, the
-training objectives whose encoders it can be made of, and `run(...) -> Built`. Importing one loads no torch.
+A module exports three names. `Options` is a pydantic model with `split` and `num_examples`, checked when the suite
+loads. `OBJECTIVES` are the training objectives whose encoders it takes. `run(...) -> Built` makes the thing. Importing
+a module loads no torch.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rbench.spec import Outcome, Score
 
 @dataclass(frozen=True)
 class Built:
-    """What was made: an outcome an example, and what can be said of all."""
+    """What was made: an outcome for each example, and scores and counts over all of them."""
 
     outcomes: list[Outcome]
     scores: tuple[Score, ...] = ()
@@ -23,5 +24,9 @@ class Built:
 
 
 def thing(name: str) -> ModuleType:
-    """The module of a thing to build that is installed; SuiteError where there is none."""
+    """Open the module of a thing to build, by its name.
+
+    Raises:
+        SuiteError: there is no such module.
+    """
     return code.find("build", name).open()

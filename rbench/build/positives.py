@@ -1,8 +1,8 @@
 """Hard positives of a trained encoder: texts with words replaced so that its contrastive loss rises (ADCL, appendix G).
 
-They are made as in training (`rbench.train.hard_positives`), with the encoder as it came out of it. The heads and the
-queue are gone by then: heads are drawn anew, and the queue is filled with the keys of other texts of the split. The
-paper does not say at which point of the training those of its Table 9 were made.
+They are made as in training (`rbench.train.hard_positives`), with the encoder at the end of its training. Its heads
+and its queue were not kept: heads are drawn anew, and the queue is filled with the keys of other texts of the split.
+The paper does not say at which point of the training the positives of its Table 9 were made.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ if TYPE_CHECKING:
     from rbench.tasks import Example, TaskData
 
 VERSION = 1
+USES = ("substitution.batched", "substitution.segmentation")
+"""The search replaces the words, asked by the objective, which no import shows."""
 
 OBJECTIVES = ("adcl",)
 KEYS = 512
-"""At most so many other texts are in the queue (ours): enough to push against, quick to encode."""
+"""The most other texts in the queue (ours): enough negatives, and quick to encode."""
 
 
 class Options(Strict):
-    """Which texts."""
+    """Which texts positives are made of."""
 
     split: Split = "train"
-    """What the encoder was trained on, where it is in-domain."""
+    """`train` is what an in-domain encoder was trained on."""
     num_examples: Positive = 5
 
 
@@ -44,14 +46,19 @@ def run(
     resources: Any,
     objective: Any = None,
 ) -> Built:
-    """Hard positives of a seeded sample of the split.
+    """Make hard positives of a seeded sample of the split.
 
     Args:
         spec: the encoder as it was trained.
-        weights: the folder that its training left.
-        objective: the module by which it was trained; None: what is installed under its name.
+        weights: the folder that its training wrote.
+        data: the task whose texts are taken.
+        seed: draws the sample and the heads.
+        resources: what the objective needs of a resource profile.
+        objective: the module by which it was trained; None: the one installed under its name.
 
-    Returns outcomes, `succeeded` where a word was replaced, and `loss_raised` and `words_replaced` over all texts.
+    Returns:
+        One outcome an example, `succeeded` where a word was replaced; `loss_raised` (nats) and `words_replaced` (share
+        of words, 0..1) over all texts.
     """
     import numpy as np
     import transformers
@@ -81,7 +88,7 @@ def run(
 
 
 def _made(model: Any, texts: list[str]) -> tuple[list[str], dict[str, float]]:
-    """The positives of all texts and the sums of what is counted, no more at once than the queue has places."""
+    """The positives of all texts and the sums of their counts. A call takes at most as many texts as the queue."""
     made, sums = [], Counter[str]()
     for start in range(0, len(texts), model.queue.size):
         some, counted = model.positives(model, texts[start : start + model.queue.size])
@@ -91,7 +98,8 @@ def _made(model: Any, texts: list[str]) -> tuple[list[str], dict[str, float]]:
 
 
 def _outcome(example: Example, made: tuple[str, ...]) -> Outcome:
-    from rbench.substitution.batched import spans_of
+    """An example with the positives of its texts, as an attack's outcome has them."""
+    from rbench.substitution.segmentation import spans_of
 
     def words(columns: tuple[str, ...]) -> list[str]:
         return [columns[column][start:end] for column, start, end in spans_of(columns)]

@@ -1,4 +1,4 @@
-"""A Glow-like normalising flow over sentence vectors (BERT-flow, Li et al. 2020, section 3), of normflows' parts."""
+"""A Glow-like normalising flow over sentence vectors (BERT-flow, Li et al. 2020, section 3), made with normflows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ VERSION = 1
 class Flow(Transform):
     """z = f^-1(u), where u = f(z) are sentence vectors and z is Gaussian (Li et al. 2020, section 3.2).
 
-    As Glow (Kingma and Dhariwal 2018): in each of `levels` levels `depth` steps of activation normalisation,
-    permutation and coupling; after each level but the last the second half of the numbers goes to z as it is. As the
-    paper has it (from memory), couplings are additive and permutations random and fixed, where Glow's are affine and
-    learned. The network in a coupling has two hidden layers of `hidden` units, with ReLU.
+    The layout is Glow's (Kingma and Dhariwal 2018). Each level has steps of activation normalisation, permutation and
+    coupling; after each level but the last the second half of the numbers goes to z as it is. Couplings are additive
+    and permutations random and fixed, as BERT-flow's (from memory); Glow's are affine and learned. The network in a
+    coupling has two hidden layers with ReLU.
 
     Args:
         width: length of the vectors, and of z; at least 2 ** levels.
-        levels: and
-        depth: and
-        hidden: as above. The paper prints none of them.
+        levels: how many levels there are.
+        depth: steps in a level.
+        hidden: units in a hidden layer of a coupling. The paper prints none of these three.
+
+    Raises:
+        ResourceError: normflows is not installed, or `width` is below 2 ** levels.
     """
 
     KIND = "flow"
@@ -61,24 +64,24 @@ class Flow(Transform):
         return dict(self._shape)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """z, (batch, width), for u, (batch, width)."""
+        """z (batch, width) of u (batch, width)."""
         parts, _ = self.flow.inverse_and_log_det(vectors)
         return torch.cat(parts, dim=1)
 
     def inverse(self, z: Tensor) -> Tensor:
-        """u for z."""
+        """u (batch, width) of z (batch, width)."""
         vectors: Tensor = self.flow.forward_and_log_det(list(torch.split(z, self._sizes, dim=1)))[0]
         return vectors
 
     def log_prob(self, vectors: Tensor) -> Tensor:
-        """log p(u), (batch,), in nats: log N(z; 0, I) + log |det dz/du|."""
+        """log p(u) of u (batch, width), in nats: log N(z; 0, I) + log |det dz/du|, (batch,)."""
         parts, log_det = self.flow.inverse_and_log_det(vectors)
         logs: Tensor = log_det + sum(prior.log_prob(part) for prior, part in zip(self.flow.q0, parts, strict=True))
         return logs
 
 
 def _step(width: int, hidden: int) -> tuple[nn.Module, nn.Module, nn.Module]:
-    """One step from u towards z, in that order. The coupling starts as the identity (Glow, section 3.3)."""
+    """The parts of one step, in their order from u to z. The coupling starts as the identity (Glow, section 3.3)."""
     import normflows as nf
 
     half = width - width // 2

@@ -18,8 +18,8 @@ from transformers.utils import logging as transformers_logging
 from rbench.encoders import static as static  # registers its network with AutoModel
 from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.locate import TRANSFORM, transform_folder, transformer_folder
+from rbench.encoders.saved_transform import read_transform
 from rbench.encoders.transform import Transform
-from rbench.encoders.transform import read as read_transform
 from rbench.errors import ResourceError
 from rbench.spec import Pooling
 

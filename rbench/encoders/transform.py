@@ -1,9 +1,10 @@
 """What is done to sentence vectors after pooling: a linear map (whitening) or a normalising flow (BERT-flow).
 
 A transform is fitted on the vectors of a corpus without labels (`rbench.train.objectives`, whitening and flow) and is
-part of the encoder from then on. It is frozen: fine-tuning changes the network below, through the transform, and never
-the transform itself, because the papers compare it as a fixed step after an encoder. On disk it is a folder beside the
+part of the encoder from then on. It is frozen: gradients of fine-tuning pass through it to the network and change the
+network alone, because the papers compare it as a fixed step after an encoder. On disk it is a folder beside the
 network: weights (safetensors) and `rbench.json`, which says what it is and for which pooling.
+`rbench.encoders.saved_transform` reads the folder back.
 """
 
 from __future__ import annotations
@@ -13,33 +14,30 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from rbench.encoders.locate import TRANSFORM, TRANSFORM_ABOUT
-from rbench.errors import ResourceError
+from rbench.encoders.locate import TRANSFORM_ABOUT
 from rbench.spec import Pooling
 
 VERSION = 1
-USES = ()
-"""A flow is used by those encoders alone that have one."""
 
 WEIGHTS = "model.safetensors"
 
 
 class Transform(nn.Module):
-    """Vectors (batch, width) to vectors (batch, dim). `KIND` is its name on disk."""
+    """Maps vectors (batch, width) to vectors (batch, dim). `KIND` is its name on disk."""
 
     KIND = ""
     width: int
     dim: int
 
     def about(self) -> dict[str, Any]:
-        """What its constructor needs beside the weights, as JSON values."""
+        """What the constructor needs beside the weights, as JSON values."""
         return {}
 
     def save(self, folder: Path, pooling: Pooling) -> None:
-        """Write it to `folder`; `pooling` is that of the vectors on which it was fitted."""
+        """Write weights and `rbench.json` to `folder`; `pooling` made the vectors on which it was fitted."""
         folder.mkdir(parents=True, exist_ok=True)
         save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / WEIGHTS)
         about = {"kind": self.KIND, "pooling": pooling, **self.about()}
@@ -47,7 +45,7 @@ class Transform(nn.Module):
 
 
 class Linear(Transform):
-    """x W^T + b. On disk it is also a Dense module of sentence-transformers, which reads it as it is.
+    """x W^T + b. Its folder is also a Dense module of sentence-transformers.
 
     Args:
         weight: W, (dim, width).
@@ -59,7 +57,7 @@ class Linear(Transform):
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
         self.dim, self.width = weight.shape
-        # A layer, not a product of its own: back-ends see to it that rows do not depend on their batch.
+        # A layer, because back-ends make the rows of layers independent of their batch.
         self.linear = nn.Linear(self.width, self.dim)
         with torch.no_grad():
             self.linear.weight.copy_(weight)
@@ -79,36 +77,3 @@ class Linear(Transform):
             "activation_function": "torch.nn.modules.linear.Identity",
         }
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-
-
-def read(folder: Path, pooling: Pooling, name: str = "encoder") -> Transform:
-    """What `save` wrote, or the Dense module of another sentence-transformers model, frozen.
-
-    Raises:
-        ResourceError: damaged, of another kind, or fitted on vectors of another pooling.
-    """
-    file = folder / TRANSFORM_ABOUT
-    try:
-        about = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"kind": Linear.KIND}
-        kind, fitted = about.pop("kind"), about.pop("pooling", pooling)
-        weights = load_file(folder / WEIGHTS)
-        if kind == Linear.KIND:
-            weight = weights["linear.weight"]
-            made: Transform = Linear(weight, weights.get("linear.bias", torch.zeros(len(weight))))
-        elif kind == "flow":
-            from rbench.encoders.flow import Flow
-
-            made = Flow(**about)
-            made.load_state_dict(weights)
-        else:
-            raise ResourceError(f"encoder `{name}`: {file} is of kind {kind!r}, which this rbench does not read")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise ResourceError(
-            f"encoder `{name}`: the {TRANSFORM} in {folder} cannot be read ({type(error).__name__}: {error})"
-        ) from error
-    if fitted != pooling:
-        raise ResourceError(
-            f"encoder `{name}`: its {made.KIND} transform was fitted on vectors of pooling {fitted} and it has "
-            f"pooling {pooling}; write `pooling: {fitted}`"
-        )
-    return made.requires_grad_(False)

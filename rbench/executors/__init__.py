@@ -1,1 +1,1 @@
-"""Back-ends that run a callable over jobs, and nothing more: they know neither encoders nor attacks."""
+"""Executors run a callable over jobs, a module each way. They know neither encoders nor attacks."""

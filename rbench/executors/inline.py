@@ -1,4 +1,4 @@
-"""One job after the other in this process."""
+"""Runs one job after the other in this process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from rbench.spec import Job, Record
 
 
 def run(jobs: Sequence[Job], call: Callable[[Job], Record]) -> Iterator[tuple[Job, Record | None]]:
-    """Yield each job with the record that `call` returns; None for a job that needs one that failed.
+    """Call `call` on each job, in order; yield the job with its record.
 
-    `jobs` come after those that they need. `call` turns its errors into failed records; what it raises ends the run.
+    A job that needs a failed one is not run: its record is None.
+
+    Args:
+        jobs: each after all jobs that it needs.
+        call: runs a job. It turns errors into failed records; an exception that it raises ends the run.
     """
     failed: set[str] = set()
     for job in jobs:

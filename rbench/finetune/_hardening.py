@@ -15,6 +15,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.finetune._data import gold
 from rbench.finetune._options import AdversarialOptions
 from rbench.substitution.batched import Geometry, Swapped, at_most
+from rbench.substitution.target import Target
 from rbench.tasks import Example
 
 VERSION = 1
@@ -110,14 +111,12 @@ class Hardening(transformers.Trainer):  # type: ignore[misc]
             wrong: list[bool] = (victim.head(z).argmax(dim=1) != labels[places]).tolist()
             return wrong
 
+        over = errs if self.options.until == "fooled" else None
         return self.geometry(
             [self.examples[row].texts for row in rows],
-            encoder=victim.encoder,
-            loss=log_odds,
+            Target(victim.encoder, log_odds, victim.max_length, over=over),
             max_words=at_most(self.options.max_words, self.options.share),
-            max_length=victim.max_length,
             fixed=self.fixed,
-            over=errs if self.options.until == "fooled" else None,
         )
 
     def _features(self, made: Swapped, row: int) -> dict[str, Any]:

@@ -8,21 +8,21 @@ sentence encoders and gradients use this package. It does not depend on attacks.
 from __future__ import annotations
 
 from rbench.inference.backends import BACKENDS, steady
+from rbench.inference.input_gradients import GradientNetwork, InputGradients
 from rbench.inference.memo import Memo
 from rbench.inference.network import Network, Row, rows_of
 from rbench.inference.pool import Batched, clock, run
-from rbench.inference.slopes import Slope, slopes
 
 __all__ = [
     "BACKENDS",
     "Batched",
+    "GradientNetwork",
+    "InputGradients",
     "Memo",
     "Network",
     "Row",
-    "Slope",
     "clock",
     "rows_of",
     "run",
-    "slopes",
     "steady",
 ]

@@ -1,1 +1,1 @@
-"""Word substitution: the search (`search`), the same on an encoder in training (`batched`), and its `candidates`."""
+"""Word substitution: the search (`search`), its use on an encoder in training (`batched`), and its `candidates`."""

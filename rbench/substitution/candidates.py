@@ -1,7 +1,7 @@
 """Replacement words from a masked language model and word vectors, batched over words and texts.
 
-The candidates of the Geometry attack, of its random control, of ADCL's hard positives and of adversarial training. It
-takes plain texts and knows neither TextAttack nor tasks.
+The Geometry attack, its random control, ADCL's hard positives and adversarial training all take their candidates from
+here. The module takes plain texts and knows neither TextAttack nor tasks.
 """
 
 from __future__ import annotations
@@ -20,22 +20,29 @@ from rbench.resources.masked_lm import MaskedLM, Question
 VERSION = 1
 
 MEMORY_BYTES = 64 << 20
-"""What may be remembered of replacements: adversarial training asks for many of the same in every epoch."""
+"""So much memory holds replacements: adversarial training asks for many of the same ones in every epoch."""
 
 Slot = tuple[str, int, int]
-"""A text, and first and last character (exclusive) of a word in it."""
+"""A text, and the first and the last character (exclusive) of a word in it."""
 
 
 class MaskedWords:
-    """Replacement words from a masked language model, filtered by the cosine of word vectors (section 3.3, step 3).
+    """Replacement words from a masked language model, filtered by word vectors (ADCL paper, section 3.3, step 3).
 
-    The word is replaced in its full text by one mask token; the `candidates` most probable predictions that are one
-    whole alphabetic word other than the word itself are kept where the cosine of their vectors is at least
-    `min_cosine`. A pair in which either word has no vector cannot be vouched for and is dropped, or kept with
-    `unknown="keep"`. A text longer than the model's limit is cut to a window around the mask. A replacement takes the
-    case of the word that it replaces (lower, UPPER, Capitalised).
+    One mask token stands in for the word in its full text. Of the model's predictions, those count that are one whole
+    alphabetic word other than the word itself. A text longer than the model's limit is cut to a window around the mask.
+    A replacement takes the case of the word that it replaces (lower, UPPER, Capitalised).
 
-    `index` maps lower-case words to rows of `vectors` (words, dim), which have unit length.
+    Args:
+        language_model: predicts words in place of the mask.
+        index: lower-case words to rows of `vectors`.
+        vectors: (words, dim), of unit length.
+        candidates: so many of the most probable predictions are taken.
+        min_cosine: of these, those are kept whose vector has at least this cosine with the word's.
+        unknown: whether a candidate is kept where it or the word has no vector.
+
+    Raises:
+        ResourceError: the language model has no fast tokenizer.
     """
 
     def __init__(
@@ -63,15 +70,16 @@ class MaskedWords:
         self._prefix, self._suffix = empty[:1], empty[1:]
 
     def __call__(self, slots: Sequence[Slot]) -> list[list[str]]:
-        """For each word in its text: its replacements, most probable first. All that are not known are one batch."""
+        """The replacements of each word in its text, most probable first. All words not remembered are one batch."""
         known = {slot: reply for slot in dict.fromkeys(slots) if (reply := self._memory.get(slot)) is not None}
         new = [slot for slot in dict.fromkeys(slots) if slot not in known]
         for slot, reply in zip(new, self._ask(new), strict=True):
             known[slot] = reply
             self._memory.put(slot, reply)
-        return [list(known[slot]) for slot in slots]  # what is remembered is not the caller's to change
+        return [list(known[slot]) for slot in slots]  # copies: a caller may change what it gets
 
     def _ask(self, slots: Sequence[Slot]) -> list[list[str]]:
+        """As `__call__`, without memory."""
         replies: list[list[str]] = [[] for _ in slots]
         wanted = [
             k for k, (text, a, b) in enumerate(slots) if self.unknown == "keep" or text[a:b].lower() in self.index
@@ -87,7 +95,7 @@ class MaskedWords:
         return replies
 
     def _mask(self, slots: Sequence[Slot]) -> list[tuple[list[int], int]]:
-        """Token ids with the word's pieces replaced by one mask, and the place of the mask."""
+        """For each slot the token ids with one mask in place of the word's pieces, and the place of the mask."""
         texts = list(dict.fromkeys(text for text, _, _ in slots))
         if not texts:
             return []
@@ -99,7 +107,7 @@ class MaskedWords:
             ids, offsets = pieces[text]
             before = sum(1 for start, end in offsets if end <= a)
             while before and not text[slice(*offsets[before - 1])].strip():
-                before -= 1  # a byte-level piece that is only the space in front: mask tokens swallow that
+                before -= 1  # a byte-level piece that is only the space in front, which mask tokens include
             after = sum(1 for start, end in offsets if start >= b)
             tokens = [*ids[:before], self.tokenizer.mask_token_id, *ids[len(ids) - after :]]
             left = max(0, min(before - room // 2, len(tokens) - room))
@@ -108,6 +116,7 @@ class MaskedWords:
         return masked
 
     def _filter(self, word: str, ranked: Sequence[int]) -> list[str]:
+        """The replacements of a word among the model's words, given by number, most probable first."""
         kept: list[int] = []
         seen = {word.lower()}
         for k in ranked:
@@ -125,6 +134,7 @@ class MaskedWords:
 
 
 def _in_case_of(original: str, word: str) -> str:
+    """`word` in the case of `original`."""
     if original.islower():
         return word.lower()
     if original.isupper() and len(original) > 1:

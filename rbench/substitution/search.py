@@ -1,10 +1,16 @@
 """The batched word-substitution search behind the Geometry attack, ADCL's hard positives and adversarial training.
 
 `search` is Algorithm 1 of "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained
-Language Models" (sections 3.3 and 4.3, appendix A) for many texts at once. What differs between its users (which loss,
-which encoder, which stopping rule) comes in as three callables, each asked once a round for all texts still open.
-`word_norms` turns gradients of word pieces into the norms by word that it needs; `rbench.substitution.candidates` has
-the candidates that all its users share. This module knows neither TextAttack nor victims, tasks or training.
+Language Models" (sections 3.3 and 4.3, appendix A) for many texts at once. Its users differ in the loss, the encoder
+and the stopping rule. These come in as three callables, each called once a round for all texts that are still open.
+
+The paper leaves some things open. The projection is signed here; the printed argmax is of its absolute value, which
+also admits the most negative one. The largest is taken even if it is negative, as printed. A word without candidates
+is never tried again and does not count as a step; the next word in the same ranking is tried. z comes from the gradient
+pass of the round, so that z and v_z belong together.
+
+`rbench.substitution.word_gradients` makes the norms by word that it needs; `rbench.substitution.candidates` has the
+candidates that all its users share. This module knows neither TextAttack nor victims, tasks or training.
 """
 
 from __future__ import annotations
@@ -21,19 +27,17 @@ VERSION = 1
 
 Words = tuple[str, ...]
 Projection = Literal["signed", "absolute"]
-Span = tuple[int, int, int]
-"""Where a word lies: column of the input, first character, one past the last."""
 
 
 class Sentence(NamedTuple):
-    """A text as it stands: `row` is its place in the batch that was handed to `search`."""
+    """A text with the words that it has by now; `row` is its number in the batch given to `search`."""
 
     row: int
     words: Words
 
 
 class Slot(NamedTuple):
-    """One word of a text, for which replacements are wanted."""
+    """One word of a text for which replacements are wanted; `place` is its number in `words`."""
 
     row: int
     words: Words
@@ -41,7 +45,7 @@ class Slot(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """What a loss says about n texts."""
+    """Gradients of a loss for n texts."""
 
     vectors: Tensor
     """(n, dim): sentence vectors z."""
@@ -52,7 +56,7 @@ class Gradients(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What the encoder makes of n candidate texts."""
+    """Vectors of n candidate texts, and whether they end their searches."""
 
     vectors: Tensor
     """(n, dim): sentence vectors."""
@@ -62,7 +66,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class Substitution:
-    """One replaced word; `projection` is signed, `step` counts from 1."""
+    """One replaced word: its number in the text, the projection gained (signed), and its step, counted from 1."""
 
     index: int
     old: str
@@ -73,7 +77,7 @@ class Substitution:
 
 @dataclass(frozen=True)
 class Result:
-    """The end of one text's search."""
+    """What the search of one text came to."""
 
     words: Words
     substitutions: tuple[Substitution, ...]
@@ -83,6 +87,8 @@ class Result:
 
 @dataclass
 class _State:
+    """A text while it is searched; `free` are the numbers of the words that may still be replaced."""
+
     row: int
     words: Words
     free: set[int]
@@ -95,7 +101,7 @@ class _State:
         return not self.done and len(self.taken) < self.budget and bool(self.free)
 
     def ranking(self, norms: Tensor) -> list[int]:
-        """Words that may still be replaced, largest gradient first, equal ones in the order of the text."""
+        """The words that may still be replaced: largest gradient first, equal ones in the order of the text."""
         values = norms.tolist()
         if len(values) != len(self.words) or any(math.isnan(v) for v in values):
             raise ValueError(f"text {self.row}: gradient norms must be {len(self.words)} numbers, got {values}")
@@ -116,25 +122,29 @@ def search(
 ) -> list[Result]:
     """Replace words, one a round in every open text, so that sentence vectors move along the gradient of a loss.
 
-    A round: (1) `gradients` gives z, v_z and a norm for each word; (2) the changeable word with the largest norm is
-    chosen among those not yet replaced; (3) `candidates` gives its replacements; (4) `scores` gives the vector z_j of
-    each text with a replacement in place, and the one with the largest projection (z_j - z) . v_z / |v_z| is taken,
-    the first in the order of `candidates` where several are equal. Where v_z is zero every projection is zero.
+    A round has four steps:
 
-    What the paper leaves open is settled thus. The projection is signed: the printed argmax of its absolute value,
-    which also admits the most negative one, is `projection="absolute"`. The largest is taken even if it is negative,
-    as printed. A word without candidates is passed over for good, does not count as a step, and the next word in the
-    same ranking is tried. z comes from the gradient pass of the round, so z and v_z belong together.
+    1. `gradients` gives z, v_z and a norm for each word.
+    2. The changeable word with the largest norm is chosen among those not yet replaced.
+    3. `candidates` gives its replacements.
+    4. `scores` gives the vector z_j of each text with a replacement in place. The replacement with the largest
+       projection (z_j - z) . v_z / |v_z| is taken, the first in the order of `candidates` where several are equal.
+       Where v_z is zero every projection is zero.
 
-    A text is closed when it has `max_words` substitutions (one number, or one for each text), when no changeable word
-    is left, or when the candidate taken is marked done. With `accept_flip` a candidate marked done goes before all
-    that are not: the one with the largest projection among the done ones is taken, even where another candidate has a
-    larger projection. Without it the largest projection is taken regardless, and the text is closed if that one
-    happens to be done.
+    A text is closed when it has `max_words` substitutions, when no changeable word is left, or when the candidate
+    taken is marked done. For what the paper leaves open see the head of this module.
 
-    `lookahead` words a text are asked for at once in (3). It changes the number and size of calls, never the result.
+    Args:
+        texts: the words of each text.
+        changeable: for each word of each text whether it may be replaced.
+        max_words: the most substitutions in a text: one number, or one for each text.
+        projection: `signed`, or `absolute` for the largest absolute value.
+        accept_flip: take a candidate marked done before all that are not, among several the one with the largest
+            projection. False: take the largest projection regardless; the text is closed if that one is done.
+        lookahead: step 3 asks for so many words a text at once. This changes calls, never the result.
 
-    Raises ValueError on lists that do not belong together and on projections or norms that are not numbers.
+    Raises:
+        ValueError: lists do not belong together, or projections or norms are not numbers.
     """
     if len(texts) != len(changeable) or any(len(t) != len(m) for t, m in zip(texts, changeable, strict=False)):
         raise ValueError("every text needs a mask with one entry a word")
@@ -157,8 +167,10 @@ def _first_offers(
     candidates: Callable[[list[Slot]], Sequence[Sequence[str]]],
     lookahead: int,
 ) -> dict[int, tuple[int, Sequence[str]]]:
-    """Row -> (word, its candidates) for the first word of each ranking that has any; words passed over are freed no
-    more, and a text in which none is left has no entry."""
+    """Row -> (word, its candidates), for the first word of each ranking that has candidates.
+
+    Words without candidates are taken out of `free`. A text in which no word has any gets no entry.
+    """
     offers: dict[int, tuple[int, Sequence[str]]] = {}
     waiting = list(zip(active, rankings, strict=True))
     while waiting:
@@ -188,7 +200,7 @@ def _take_best(
     projection: Projection,
     accept_flip: bool,
 ) -> None:
-    """Steps 4 and 5 for all open texts: score their candidates in one call and replace a word in each."""
+    """Step 4 for all open texts: score their candidates in one call and replace a word in each."""
     texts: list[Sentence] = []
     owners: list[int] = []
     for place, state in enumerate(active):
@@ -223,7 +235,7 @@ def _take_best(
 
 
 def _projections(vectors: Tensor, found: Gradients, owners: list[int]) -> list[float]:
-    """(z_j - z) . v / |v| of each candidate, in double precision so that the shape of a batch cannot order them."""
+    """(z_j - z) . v / |v| of each candidate. Double precision keeps the shape of a batch from deciding their order."""
     owner = torch.tensor(owners, device=vectors.device)
     directions = found.directions.detach().double()
     lengths = directions.norm(dim=1)
@@ -231,42 +243,3 @@ def _projections(vectors: Tensor, found: Gradients, owners: list[int]) -> list[f
     moved = vectors.detach().double() - found.vectors.detach().double()[owner]
     projections: list[float] = ((moved * directions[owner]).sum(dim=1) / lengths[owner]).tolist()
     return projections
-
-
-# ------------------------------------------------------------------------------------------------ gradients by word
-
-
-def pieces_to_words(
-    offsets: Sequence[tuple[int, int]], columns: Sequence[int | None], spans: Sequence[Span]
-) -> list[int]:
-    """For each word piece the word that it belongs to, or -1 (special tokens, punctuation, padding).
-
-    `offsets` and `columns` are what a fast tokenizer says of the pieces (`offset_mapping`, `sequence_ids()`); `spans`
-    are the words, in order. A piece belongs to the first word with which it shares a character.
-    """
-    owners = [-1] * len(offsets)
-    word = 0
-    for piece, ((start, end), column) in enumerate(zip(offsets, columns, strict=True)):
-        if column is None or start == end:
-            continue
-        while word < len(spans) and (spans[word][0], spans[word][2]) <= (column, start):
-            word += 1
-        if word < len(spans) and spans[word][0] == column and spans[word][1] < end:
-            owners[piece] = word
-    return owners
-
-
-def word_norms(gradients: Tensor, owners: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[Tensor]:
-    """Gradient norms by word: the mean over a word's pieces, then its L2 norm (section 3.3, step 2).
-
-    `gradients` is (n, pieces, dim), `owners[k]` has the word of each piece of text k (-1: none; it may be shorter than
-    the padded row), `lengths[k]` is the number of words. Returns n tensors (words,) with -inf for words without pieces.
-    """
-    result = []
-    for row, words, length in zip(gradients.detach().float(), owners, lengths, strict=True):
-        owner = torch.tensor([w if w >= 0 else length for w in words], device=row.device, dtype=torch.long)
-        sums = row.new_zeros(length + 1, row.shape[-1]).index_add(0, owner, row[: len(words)])[:length]
-        counts = torch.bincount(owner, minlength=length + 1)[:length]
-        norms = (sums / counts.clamp(min=1).unsqueeze(1)).norm(dim=1)
-        result.append(norms.masked_fill(counts == 0, -math.inf))
-    return result

@@ -8,7 +8,8 @@ module: `local` and `online` read rows, `split` has the seeded rules of division
 from __future__ import annotations
 
 from rbench.tasks.clean import Example
-from rbench.tasks.contrast import Bundle, ContrastData, locate_contrast, open_contrast
+from rbench.tasks.contrast import Bundle, ContrastData, open_contrast
+from rbench.tasks.contrast_rows import locate_contrast
 from rbench.tasks.data import TaskData, locate_task, open_task
 
 __all__ = [

@@ -1,6 +1,6 @@
-"""The contrastive terms, and the divergences of distributions, that objectives share.
+"""Contrastive terms and divergences of distributions that objectives share.
 
-Computed without autocast: with a temperature of 0.05 the third digit of a cosine matters, and bf16 has no third digit.
+They are computed without autocast: with a temperature of 0.05 the third digit of a cosine matters, and bf16 has none.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ VERSION = 1
 
 
 def cosines(a: Tensor, b: Tensor) -> Tensor:
-    """sim(a_i, b_j) for all pairs: (n, m) for (n, d) and (m, d)."""
+    """The cosine of each a_i (n, d) with each b_j (m, d): (n, m), -1..1."""
     with torch.autocast(a.device.type, enabled=False):
         return functional.normalize(full(a), dim=-1) @ functional.normalize(full(b), dim=-1).T
 
 
 def full(x: Tensor) -> Tensor:
-    """In single precision at least."""
+    """`x`, in single precision where it has half or bf16."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
@@ -31,9 +31,10 @@ def info_nce(z: Tensor, positives: Sequence[Tensor], others: Tensor, temperature
 
     Args:
         z: (n, d) vectors.
-        positives: one (n, d) for each member of the positive set: row i belongs to z_i. Their terms are summed inside
+        positives: one (n, d) for each member of the positive set; row i belongs to z_i. Their terms are summed inside
             the logarithm.
         others: (n, d); row j is a negative of each z_i with i != j.
+        temperature: tau, above 0.
     """
     together = torch.stack([functional.cosine_similarity(full(z), full(p), dim=-1) for p in positives], dim=1)
     apart = cosines(z, others)
@@ -44,7 +45,12 @@ def info_nce(z: Tensor, positives: Sequence[Tensor], others: Tensor, temperature
 
 
 def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:
-    """NT-Xent (Chen et al. 2020, equation 1): each of 2n views against its partner and the 2n - 2 others; the mean."""
+    """NT-Xent (Chen et al. 2020, equation 1): the mean over 2n views, each against its partner and 2n - 2 others.
+
+    Args:
+        a, b: (n, d) each; a_i and b_i are the two views of one sentence.
+        temperature: tau, above 0.
+    """
     views = torch.cat([a, b])
     n = len(a)
     scores = cosines(views, views) / temperature
@@ -54,7 +60,7 @@ def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:
 
 
 def uniformity(x: Tensor) -> Tensor:
-    """log of the mean over pairs of exp(-2 |x - y|^2) for vectors on the sphere (Wang and Isola 2020, 4.1.2)."""
+    """log of the mean over pairs of exp(-2 |x - y|^2), for x (n, d) scaled to length 1 (Wang and Isola 2020, 4.1.2)."""
     return (-2 * torch.pdist(functional.normalize(x, dim=-1)).square()).exp().mean().log()
 
 
@@ -89,5 +95,8 @@ DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "l2": _l2,
     "linf": _linf,
 }
-"""F(P, Q) (n,) of log-probabilities (n, m): V-advCSE (Ko 2024), equations 11 to 14. `l2`, the squared distance of the
-probabilities, which unlike the distance has a gradient where they are equal, and `linf`, the largest, are ours."""
+"""F(P, Q), (n,), of log-probabilities (n, m): V-advCSE (Ko 2024), equations 11 to 14.
+
+Two are ours. `l2` is the squared distance of the probabilities: unlike the distance it has a gradient where they are
+equal. `linf` is their largest difference.
+"""

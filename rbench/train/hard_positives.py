@@ -8,6 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from rbench.substitution.batched import Geometry, at_most
+from rbench.substitution.target import Target
 from rbench.train.moco import Held, MoCo
 
 VERSION = 1
@@ -39,15 +40,12 @@ class HardPositives:
         held = model.queue.after(model.z(model.key_encoder, model.key_head, texts))
 
         def loss(z: Tensor, rows: Sequence[int]) -> Tensor:
-            return model.losses(z, Held(held.keys, held.own[list(rows)]))
+            return model.losses(z, Held(held.keys, held.positive_index[list(rows)]))
 
         swapped = self._geometry(
             [(text,) for text in texts],
-            encoder=encoder,
-            loss=loss,
+            Target(encoder, loss, model.max_length, project=head),
             max_words=self._budget,
-            max_length=model.max_length,
-            project=head,
         )
         changed = [row for row, found in enumerate(swapped) if found.substitutions]
         made = [found.texts[0] for found in swapped]
@@ -61,7 +59,7 @@ class HardPositives:
         return made, {"words": words, "replaced": replaced, "raised": raised}
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """Return `loss_raised`, the mean increase of equation 1 from X to X', and `words_replaced`, a share, 0..1.
+        """Return `loss_raised`, the mean increase of equation 1 from X to X' in nats, and `words_replaced`, a share, 0..1.
 
         `loss_raised` takes z of the attacked encoder without dropout, against the key of X. Unchanged sentences count
         as 0.

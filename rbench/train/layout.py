@@ -39,12 +39,6 @@ def obstacle(encoder: SentenceEncoder) -> str:
     return ""
 
 
-def check_encoder(name: str, encoder: SentenceEncoder) -> None:
-    """Raise JobError, with the reason, if `encoder` cannot be written as a SentenceTransformer."""
-    if reason := obstacle(encoder):
-        raise JobError(f"Encoder {name} cannot become a SentenceTransformer: {reason}. rbench itself reads it.")
-
-
 def save(folder: Path, encoder: SentenceEncoder) -> None:
     """Write `encoder` for rbench, and as a SentenceTransformer too unless there is an `obstacle`."""
     encoder.save(folder)

@@ -2,9 +2,9 @@
 
 A batch goes this way:
 
-1. theta_k <- m theta_k + (1 - m) theta_q, of encoder and head. Before the batch, as in MoCo's code (which is not at
-   hand: what is said of it here is from memory); the paper says only that it is done. At the first batch the two are
-   the same and nothing changes.
+1. theta_k <- m theta_k + (1 - m) theta_q, for encoder and head. It is done before the batch, as in MoCo's code (which
+   is not at hand: what is said of it here is from memory); the paper says only that it is done. At the first batch
+   both are the same and nothing changes.
 2. Each X gets its positive X' (`Positives`), and keys z' = g_k(f_k(X')) without gradient; z = g_q(f_q(X)) with.
    f_k has dropout like f_q: where X' is X, that is what makes them differ.
 3. The keys enter the queue and the oldest leave it. "Before computing contrastive loss at the end of each batch, all
@@ -12,11 +12,11 @@ A batch goes this way:
    simultaneously" (3.2). MoCo's code does it after the loss, and other sentences of the batch are no negatives there;
    here they are: "all other examples in the same batch are considered negative examples".
 4. The loss, equation 1. "Among the encoded examples in the queue, one of them is z'": what is summed below the line is
-   the queue, in which the positive is once. (Printed from k = 0 to Q; the queue has z_0 to z_{Q-1}.)
+   the queue, which has the positive once. (The sum is printed from k = 0 to Q; the queue has z_0 to z_{Q-1}.)
 
-Until the queue is full the sum runs over what it holds, and those steps are counted (`queue_filling_steps`); MoCo's
-starts full of random vectors, which the paper does not mention. Where every key is as near as the positive the loss is
-the logarithm of how many there are: what it is at chance (`loss_at_chance`), which grows while the queue fills.
+Until the queue is full the sum runs over what it holds, and those steps are counted (`queue_filling_steps`). MoCo's
+queue starts full of random vectors, which the paper does not mention. If every key is as near as the positive, the loss
+is the logarithm of the number of keys. That is the loss at chance (`loss_at_chance`); it grows while the queue fills.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rbench.train.contrast import cosines, full
 from rbench.train.contrastive import EncoderObjective, Losses
 from rbench.train.heads import ProjectionHead
 from rbench.train.options import Momentum
-from rbench.train.tally import Tally
+from rbench.train.running_sums import RunningSums
 
 VERSION = 1
 
@@ -47,18 +47,25 @@ _COUNTS = (*_SHOWN, "chance")
 
 
 class Held(NamedTuple):
-    """The keys that a queue holds, (held, dim), and the places (n,) of the n that came in last."""
+    """What a queue holds once the n keys of a batch are in it."""
 
     keys: Tensor
-    own: Tensor
+    """(held, dim)."""
+    positive_index: Tensor
+    """(n,): the row of `keys` that holds the key of each text of the batch, which is the text's positive."""
 
 
 class Queue(nn.Module):
-    """The last `size` keys, first in, first out; buffers, so that checkpoints have them."""
+    """The last `size` keys, first in, first out. Its buffers are part of checkpoints.
+
+    Args:
+        size: the most keys that it holds.
+        dim: numbers in a key.
+    """
 
     keys: Tensor
     came: Tensor
-    """How many keys ever came in."""
+    """`num_enqueued` under the name that it has in checkpoints."""
 
     def __init__(self, size: int, dim: int) -> None:
         super().__init__()
@@ -66,17 +73,30 @@ class Queue(nn.Module):
         self.register_buffer("keys", torch.zeros(size, dim))
         self.register_buffer("came", torch.zeros((), dtype=torch.long))
 
+    @property
+    def num_enqueued(self) -> int:
+        """How many keys were ever enqueued, those that have left the queue included."""
+        return int(self.came)
+
     def after(self, keys: Tensor) -> Held:
-        """What it would hold if these (n, dim) came in; it stays as it is. ValueError where n is above `size`."""
+        """What the queue would hold with these keys (n, dim) enqueued. It stays as it is.
+
+        Raises:
+            ValueError: n is above `size`.
+        """
         if len(keys) > self.size:
             raise ValueError(f"{len(keys)} keys at once do not go into a queue of {self.size}")
-        came = int(self.came)
-        own = torch.arange(came, came + len(keys), device=self.keys.device) % self.size
-        held = self.keys.index_copy(0, own, keys.detach().to(self.keys.dtype))
-        return Held(held[: min(self.size, came + len(keys))], own)
+        total = self.num_enqueued + len(keys)
+        positive_index = torch.arange(self.num_enqueued, total, device=self.keys.device) % self.size
+        held = self.keys.index_copy(0, positive_index, keys.detach().to(self.keys.dtype))
+        return Held(held[: min(self.size, total)], positive_index)
 
     def push(self, keys: Tensor) -> Held:
-        """Let these (n, dim) in. What it returns does not change with later pushes."""
+        """Enqueue these keys (n, dim). What it returns does not change with later pushes.
+
+        Raises:
+            ValueError: n is above `size`.
+        """
         held = self.after(keys)
         self.keys[: len(held.keys)] = held.keys
         self.came += len(keys)
@@ -84,8 +104,8 @@ class Queue(nn.Module):
 
     @property
     def filling(self) -> bool:
-        """Whether fewer than `size` keys ever came in."""
-        return int(self.came) < self.size
+        """Whether fewer than `size` keys were ever enqueued."""
+        return self.num_enqueued < self.size
 
 
 class Positives(Protocol):
@@ -93,27 +113,35 @@ class Positives(Protocol):
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Names of what is counted while they are made."""
+        """Names of what is counted while positives are made."""
         ...
 
     def __call__(self, model: MoCo, texts: Sequence[str]) -> tuple[list[str], dict[str, float]]:
-        """X' of each text, and the counts of this batch. Called without gradients.
+        """Make the positive X' of each text; return them with the counts of this batch. Called without gradients.
 
-        `model` stays as it is, and so does torch's global generator, but for what is drawn from it.
+        Must leave `model` as it is, and torch's global generator but for what is drawn from it.
         """
         ...
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """What the sums of the counts, of a batch or of a training, say; `positives` among them, how many were made."""
+        """Scores from the counts, summed over a batch or over the training.
+
+        Args:
+            sums: by name; also `positives`, how many were made.
+        """
         ...
 
 
 class MoCo(nn.Module):
-    """f_q and g_q, which learn, f_k and g_k, which follow them, and the queue.
+    """The query encoder f_q with head g_q, the key encoder f_k with head g_k, and the queue of keys.
+
+    f_q and g_q learn by gradients; f_k and g_k are running means of them (`momentum_update`).
 
     Args:
         encoder: f_q. f_k starts as its copy.
-        max_length: where positives are cut, in tokens.
+        options: temperature, momentum, size of the queue and the like.
+        positives: makes X' of each X.
+        max_length: positives are cut there, in tokens.
     """
 
     def __init__(self, encoder: SentenceEncoder, options: Momentum, positives: Positives, max_length: int) -> None:
@@ -126,15 +154,23 @@ class MoCo(nn.Module):
         for part in (self.key_encoder, self.key_head):
             part.requires_grad_(False)
         self.queue = Queue(options.queue, options.dim)
-        self.tally = Tally(*_COUNTS, *positives.counts)
+        self.tally = RunningSums(*_COUNTS, *positives.counts)  # the attribute's name is in checkpoints
         self.positives, self.max_length = positives, max_length
         self._options = options
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, texts: Sequence[str]) -> Losses:
-        """The mean of equation 1 over the batch, and what the positives report."""
+        """`loss`, the mean of equation 1 over the batch, and the scores of its positives.
+
+        Args:
+            input_ids, attention_mask: (n, length).
+            texts: the same n texts as strings.
+
+        Raises:
+            JobError: `texts` are not as many as rows, because several GPUs share a batch.
+        """
         if len(texts) != len(input_ids):
             raise JobError("momentum contrast has one queue and trains on one GPU: set CUDA_VISIBLE_DEVICES to one.")
-        self.follow()
+        self.momentum_update()
         with torch.no_grad():
             others, counted = self.positives(self, texts)
             keys = self.key_head(self.key_encoder(**self.tokens(others)))
@@ -150,19 +186,19 @@ class MoCo(nn.Module):
         return {"loss": self.losses(z, held).mean(), **reported}
 
     def losses(self, z: Tensor, held: Held) -> Tensor:
-        """l_i of equation 1, (n,), of z (n, dim); the positive of row i is in the queue's place `held.own[i]`."""
+        """l_i of equation 1, (n,), for z (n, dim); row i's positive is `held.keys[held.positive_index[i]]`."""
         return equation_1(z, held, self._options.temperature, cosine=self._options.similarity == "cosine")
 
     @torch.no_grad()
-    def follow(self) -> None:
-        """theta_k <- m theta_k + (1 - m) theta_q."""
+    def momentum_update(self) -> None:
+        """theta_k <- m theta_k + (1 - m) theta_q, for encoder and head."""
         m = self._options.momentum
         for ours, theirs in ((self.encoder, self.key_encoder), (self.head, self.key_head)):
             for q, k in zip(ours.parameters(), theirs.parameters(), strict=True):
                 k.mul_(m).add_(q, alpha=1 - m)
 
     def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """input_ids and attention_mask of texts, (n, longest) each, as the loop encodes those that it is given."""
+        """input_ids and attention_mask of texts, (n, longest) each, encoded as the training loop encodes its texts."""
         encoded = self.encoder.tokenizer(
             list(texts),
             truncation=True,
@@ -190,36 +226,36 @@ def equation_1(z: Tensor, held: Held, temperature: float, *, cosine: bool = Fals
 
     Args:
         z: (n, dim).
-        held: the queue; z'_i is its row `own[i]`.
+        held: the queue; z'_i is its key `positive_index[i]`.
         cosine: sim is the dot product of vectors scaled to length 1, not of the vectors as they are.
     """
     with torch.autocast(z.device.type, enabled=False):
         scores = cosines(z, held.keys) if cosine else full(z) @ held.keys.T.to(full(z).dtype)
-        return functional.cross_entropy(scores / temperature, held.own, reduction="none")
+        return functional.cross_entropy(scores / temperature, held.positive_index, reduction="none")
 
 
 class MoCoObjective(EncoderObjective):
-    """Implements `Objective`: f_q is what is kept."""
+    """Implements `Objective`: trains by momentum contrast and keeps f_q."""
 
     def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Momentum, positives: Positives) -> None:
         super().__init__(spec, base, options, needs_dropout=False)
         self.model = MoCo(self.encoder, options, positives, self._max_length)
 
     def features(self, text: str) -> dict[str, Any]:
-        """As `Encoding.features`, with the text itself: positives are made from words."""
+        """The features of `Encoding.features` and the text itself, since positives are made from words."""
         return {**super().features(text), "text": text}
 
     def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """input_ids, attention_mask, and `texts`, a list."""
+        """input_ids and attention_mask, (n, longest) each, and `texts`, a list of n strings."""
         rows = [{name: row[name] for name in ("input_ids", "attention_mask")} for row in batch]
         return {**super().collate(rows), "texts": [row["text"] for row in batch]}
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
-        """`uniformity` of held-out texts, and what was counted while training.
+        """Scores of the training: `uniformity` of held-out texts, `Positives.scores`, and what was counted.
 
-        `positives`: how many were made; `positives_unchanged`: those that are the sentence itself;
-        `queue_filling_steps`: how many of the `steps` came before the queue was full; `loss_at_chance`: what the loss
-        would be, on average over the steps, if no key were told from another; and `Positives.scores`.
+        `positives` is how many positives were made, `positives_unchanged` how many of them are the sentence itself.
+        `steps` is how many batches there were, `queue_filling_steps` how many came before the queue was full.
+        `loss_at_chance` is the mean loss, in nats, if each key were as near as the positive.
         """
         sums = self.model.tally.sums()
         counted = {name: sums[name] for name in _SHOWN} | {"loss_at_chance": sums["chance"] / max(1, sums["positives"])}

@@ -21,6 +21,7 @@ from rbench.finetune._data import collator, encode_split
 from rbench.finetune._hardening import Hardening, Tally
 from rbench.spec import TaskSpec, Training
 from rbench.substitution.batched import Geometry, Swapped, at_most
+from rbench.substitution.target import Target
 from rbench.tasks import Example
 from tests import tiny
 from tests.attack import substitution_toy as toy
@@ -60,10 +61,12 @@ def search(victim: EncoderClassifier, examples: list[Example], most: int = 10, *
     labels = torch.tensor([example.label for example in examples])
     return Geometry.of(toy.resources(), candidates=50, min_cosine=0.5)(
         [example.texts for example in examples],
-        encoder=victim.encoder,
-        loss=lambda z, rows: torch.nn.functional.cross_entropy(victim.head(z), labels[rows], reduction="none"),
+        Target(
+            victim.encoder,
+            lambda z, rows: torch.nn.functional.cross_entropy(victim.head(z), labels[rows], reduction="none"),
+            max_length=64,
+        ),
         max_words=at_most(most, 0.4),
-        max_length=64,
         **options,
     )
 

@@ -20,6 +20,7 @@ from rbench.stages.attacks import sample
 from rbench.substitution.batched import Geometry, at_most
 from rbench.substitution.candidates import MaskedWords
 from rbench.substitution.search import Gradients, Scores, Sentence, Slot, search
+from rbench.substitution.target import Target
 from rbench.tasks import Example, TaskData
 from rbench.train import pretrain
 from tests.golden import formula, world
@@ -96,8 +97,9 @@ def geometry(folder: Path) -> Value:
         similar = z @ keys.T
         return similar.logsumexp(dim=1) - similar[torch.arange(len(rows)), rows]
 
-    def run(texts: list[tuple[str, ...]], **more: Any) -> Value:
-        swapped = made(texts, encoder=encoder, loss=loss, max_words=at_most(3, 0.5), max_length=24, **more)
+    def run(texts: list[tuple[str, ...]], *, fixed: tuple[int, ...] = (), **more: Any) -> Value:
+        target = Target(encoder, loss, max_length=24, **more)
+        swapped = made(texts, target, max_words=at_most(3, 0.5), fixed=fixed)
         return [[list(one.texts), [step.index for step in one.substitutions], one.num_words] for one in swapped]
 
     head = torch.nn.Linear(16, 16)

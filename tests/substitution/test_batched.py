@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError
-from rbench.substitution.batched import Geometry, at_most, spans_of
+from rbench.substitution.batched import Geometry, at_most
 from rbench.substitution.candidates import MaskedWords
+from rbench.substitution.segmentation import spans_of
+from rbench.substitution.target import Target
 from tests.attack import substitution_toy as toy
 
 PAIRS = [("the film is good", "a lousy, dull tale"), ("Superb plot", "the movie seems neat and fine.")]
@@ -54,6 +56,10 @@ def made(kind="bert", projection="signed", lookahead=1, candidates=40, dtype=tor
         encoder.train(),
         head.train(),
     )
+
+
+def swap(geometry, texts, *, max_words, fixed=(), **target):
+    return geometry(texts, Target(**target), max_words=max_words, fixed=fixed)
 
 
 # ------------------------------------------------------------------------------------------------- Algorithm 1 by hand
@@ -164,7 +170,7 @@ def same(results, geometry, encoder, head, loss, texts, max_words, max_length, f
 def test_the_search_is_algorithm_1_text_by_text(kind, options):
     geometry, encoder, head = made(kind, **options)
     texts, loss, max_words = [(text,) for text in TEXTS], Loss(len(TEXTS), 6), at_most(10, 0.4)
-    results = geometry(texts, encoder=encoder, loss=loss, max_words=max_words, max_length=64, project=head)
+    results = swap(geometry, texts, encoder=encoder, loss=loss, max_words=max_words, max_length=64, project=head)
     assert same(results, geometry, encoder, head, loss, texts, max_words, 64) > 12
 
 
@@ -172,7 +178,9 @@ def test_the_search_is_algorithm_1_text_by_text(kind, options):
 def test_pairs_too_and_fixed_columns_stay(kind, fixed):
     geometry, encoder, head = made(kind)
     loss, max_words = Loss(2, 6), at_most(10, 0.5)
-    results = geometry(PAIRS, encoder=encoder, loss=loss, max_words=max_words, max_length=64, project=head, fixed=fixed)
+    results = swap(
+        geometry, PAIRS, encoder=encoder, loss=loss, max_words=max_words, max_length=64, project=head, fixed=fixed
+    )
     replaced = same(results, geometry, encoder, head, loss, PAIRS, max_words, 64, fixed)
     assert (replaced > 0) == (len(fixed) < 2)
     for result, columns in zip(results, PAIRS, strict=True):
@@ -189,8 +197,10 @@ def test_a_search_ends_where_the_caller_says_that_it_is_over():
     def over(z, rows):
         return (z[:, 0] > limit).tolist()
 
-    free = geometry(texts, encoder=encoder, loss=loss, max_words=max_words, max_length=64, project=head)
-    ended = geometry(texts, encoder=encoder, loss=loss, max_words=max_words, max_length=64, project=head, over=over)
+    free = swap(geometry, texts, encoder=encoder, loss=loss, max_words=max_words, max_length=64, project=head)
+    ended = swap(
+        geometry, texts, encoder=encoder, loss=loss, max_words=max_words, max_length=64, project=head, over=over
+    )
     same(ended, geometry, encoder, head, loss, texts, max_words, 64, over=lambda z, row: z[0] > limit)
     assert [len(r.substitutions) for r in ended] != [len(r.substitutions) for r in free]
     assert any(a.substitutions and not b.substitutions for a, b in zip(free, ended, strict=True))
@@ -200,10 +210,10 @@ def test_one_batch_finds_the_words_of_one_text_at_a_time_in_single_precision_too
     geometry, encoder, head = made(dtype=torch.float32)
     texts, keys = [(text,) for text in TEXTS], Loss(len(TEXTS), 6).keys.float()
     options = {"encoder": encoder, "max_words": at_most(10, 0.4), "max_length": 64, "project": head}
-    together = geometry(texts, loss=lambda z, rows: (z * keys[rows]).sum(dim=1), **options)
+    together = swap(geometry, texts, loss=lambda z, rows: (z * keys[rows]).sum(dim=1), **options)
     assert sum(len(result.substitutions) for result in together) > 12
     for row, text in enumerate(texts):
-        (alone,) = geometry([text], loss=lambda z, rows, row=row: (z * keys[row]).sum(dim=1), **options)
+        (alone,) = swap(geometry, [text], loss=lambda z, rows, row=row: (z * keys[row]).sum(dim=1), **options)
         assert alone.texts == together[row].texts
         for mine, theirs in zip(alone.substitutions, together[row].substitutions, strict=True):
             assert mine.projection == pytest.approx(theirs.projection, abs=1e-4)
@@ -218,7 +228,8 @@ def test_budgets_are_never_passed_and_round_down():
     geometry, encoder, head = made()
     texts = [(text,) for text in TEXTS]
     for budget in (0, 1, 2, 99):
-        results = geometry(
+        results = swap(
+            geometry,
             texts,
             encoder=encoder,
             loss=Loss(len(TEXTS), 6),
@@ -237,8 +248,8 @@ def test_budgets_are_never_passed_and_round_down():
 def test_stop_words_in_any_case_punctuation_and_spaces_stay():
     geometry, encoder, head = made()
     texts = [("THE film , is good.\n\nAnd  The\tplot;very dull !",), ("the and a",)]
-    results = geometry(
-        texts, encoder=encoder, loss=Loss(2, 6), max_words=lambda length: length, max_length=64, project=head
+    results = swap(
+        geometry, texts, encoder=encoder, loss=Loss(2, 6), max_words=lambda length: length, max_length=64, project=head
     )
     assert len(results[0].substitutions) == 5
     assert all(s.old not in ("THE", "And", "The", "very") for s in results[0].substitutions)
@@ -250,8 +261,14 @@ def test_stop_words_in_any_case_punctuation_and_spaces_stay():
 def test_words_that_truncation_hides_stay():
     geometry, encoder, head = made()
     text = " ".join(["good", "dull"] * 12)
-    (result,) = geometry(
-        [(text,)], encoder=encoder, loss=Loss(1, 6), max_words=lambda length: length, max_length=10, project=head
+    (result,) = swap(
+        geometry,
+        [(text,)],
+        encoder=encoder,
+        loss=Loss(1, 6),
+        max_words=lambda length: length,
+        max_length=10,
+        project=head,
     )
     assert {s.index for s in result.substitutions} == set(range(8))
     assert result.num_words == 24
@@ -263,8 +280,14 @@ def test_special_tokens_and_padding_are_never_touched():
     for kind in ("bert", "roberta"):
         geometry, encoder, head = made(kind)
         texts = [(text,) for text in TEXTS]
-        results = geometry(
-            texts, encoder=encoder, loss=Loss(len(TEXTS), 6), max_words=at_most(10, 1), max_length=64, project=head
+        results = swap(
+            geometry,
+            texts,
+            encoder=encoder,
+            loss=Loss(len(TEXTS), 6),
+            max_words=at_most(10, 1),
+            max_length=64,
+            project=head,
         )
         special = encoder.tokenizer.all_special_tokens
         for (text,), result in zip(texts, results, strict=True):
@@ -289,7 +312,8 @@ def test_modes_gradients_weights_and_random_numbers_stay_as_they_were():
     before = [tensor.clone() for part in (encoder, head) for tensor in part.state_dict().values()]
     state, mine, theirs = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
     with torch.no_grad():
-        results = geometry(
+        results = swap(
+            geometry,
             [(t,) for t in TEXTS],
             encoder=encoder,
             loss=Loss(len(TEXTS), 6),
@@ -311,7 +335,8 @@ def test_modes_gradients_weights_and_random_numbers_stay_as_they_were():
 def test_modes_come_back_after_an_error():
     geometry, encoder, head = made()
     with pytest.raises(ValueError, match="as many numbers"):
-        geometry(
+        swap(
+            geometry,
             [(TEXTS[0],)],
             encoder=encoder,
             loss=lambda z, rows: z.sum(),
@@ -326,11 +351,11 @@ def test_the_next_search_sees_the_next_weights():
     geometry, encoder, head = made()
     options = {"encoder": encoder, "max_words": at_most(10, 0.5), "max_length": 64, "project": head}
     texts, loss = [(text,) for text in TEXTS], Loss(len(TEXTS), 6)
-    before = geometry(texts, loss=loss, **options)
+    before = swap(geometry, texts, loss=loss, **options)
     with torch.no_grad():
         for parameter in encoder.model.encoder.parameters():
             parameter.mul_(1.5)
-    after = geometry(texts, loss=loss, **options)
+    after = swap(geometry, texts, loss=loss, **options)
     assert before != after
     same(after, geometry, encoder, head, loss, texts, at_most(10, 0.5), 64)
 
@@ -338,7 +363,7 @@ def test_the_next_search_sees_the_next_weights():
 def test_the_loss_rises_on_average():
     geometry, encoder, head = made()
     texts, loss = [(text,) for text in toy.sentences(np.random.default_rng(9), 60)[0]], Loss(60, 6)
-    results = geometry(texts, encoder=encoder, loss=loss, max_words=at_most(10, 0.4), max_length=64, project=head)
+    results = swap(geometry, texts, encoder=encoder, loss=loss, max_words=at_most(10, 0.4), max_length=64, project=head)
     encoder.eval(), head.eval()
     rows = range(len(texts))
     start = [float(loss(vector(encoder, head, texts[row], 64)[None], [row])) for row in rows]
@@ -354,12 +379,12 @@ def test_texts_of_mixed_columns_are_refused():
     geometry, encoder, _ = made()
     for texts in ([("a",), ("a", "b")], [("a", "b", "c")]):
         with pytest.raises(ValueError, match="one column"):
-            geometry(texts, encoder=encoder, loss=Loss(2, 32), max_words=at_most(1, 1), max_length=64)
+            swap(geometry, texts, encoder=encoder, loss=Loss(2, 32), max_words=at_most(1, 1), max_length=64)
 
 
 def test_no_texts_no_results():
     geometry, encoder, _ = made()
-    assert geometry([], encoder=encoder, loss=Loss(1, 32), max_words=at_most(1, 1), max_length=64) == []
+    assert swap(geometry, [], encoder=encoder, loss=Loss(1, 32), max_words=at_most(1, 1), max_length=64) == []
 
 
 def test_a_diverged_encoder_is_named():
@@ -367,7 +392,7 @@ def test_a_diverged_encoder_is_named():
     with torch.no_grad():
         next(encoder.model.encoder.parameters()).fill_(float("nan"))
     with pytest.raises(JobError, match="learning_rate"):
-        geometry([(TEXTS[0],)], encoder=encoder, loss=Loss(1, 32), max_words=at_most(9, 1), max_length=64)
+        swap(geometry, [(TEXTS[0],)], encoder=encoder, loss=Loss(1, 32), max_words=at_most(9, 1), max_length=64)
 
 
 def test_a_slow_tokenizer_is_refused(tmp_path):
@@ -375,7 +400,7 @@ def test_a_slow_tokenizer_is_refused(tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfilm\n")
     slow = SentenceEncoder(encoder.model, transformers.BertTokenizer(str(tmp_path / "vocab.txt")))
     with pytest.raises(ResourceError, match="fast"):
-        geometry([(TEXTS[0],)], encoder=slow, loss=Loss(1, 32), max_words=at_most(9, 1), max_length=64)
+        swap(geometry, [(TEXTS[0],)], encoder=slow, loss=Loss(1, 32), max_words=at_most(9, 1), max_length=64)
 
 
 def test_from_resources():
@@ -384,49 +409,3 @@ def test_from_resources():
     words = geometry.masked_words
     assert (words.candidates, words.min_cosine, words.unknown, geometry.projection) == (7, 0.1, "keep", "absolute")
     assert geometry.stopwords == toy.STOPWORDS
-
-
-# --------------------------------------------------------------------------------------------------------------- words
-
-
-def textattack_words(text):
-    from rbench.attack._textattack import textattack
-
-    return textattack.shared.utils.words_from_text(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Plain words, with: punctuation! (and) more...",
-        "it's a state-of-the-art film -- 'quoted' \"twice\" o'clock rock'n'roll '90s dogs'",
-        "snake_case _private_ __dunder__ a_b- -c_ *bold* 5*3 user@host.com @user #tag 3.14 1,000 50%",
-        "tabs\tand\nline breaks\r\nno\u00a0break\u2003em\u200bzero",
-        "Ünïcode straße naïve café cafe\u0301 \u0130stanbul ПРИВЕТ γειά עברית हिन्दी",
-        "curly ‘quotes’ and “these” — dashes – minus − times 3×4 back`tick ˗ ×",
-        "emoji 😀 and 𝟕𝒌 ① ² ½ © ™",
-        "-'-*@_ --- ''' @ * ` _",
-        "a",
-        "",
-        "   ",
-        "...!?",
-    ],
-)
-def test_words_are_textattacks(text):
-    spans = spans_of((text, "in between", text))
-    for column in (0, 2):
-        mine = [(start, end) for c, start, end in spans if c == column]
-        theirs, end = [], 0
-        for word in textattack_words(text):
-            start = text.index(word, end)
-            end = start + len(word)
-            theirs.append((start, end))
-        assert mine == theirs
-
-
-def test_words_of_random_text_are_textattacks():
-    rng = random.Random(0)
-    letters = "abZé'-_*@`×˗ .,;!\t\n\u00a0\u2028\x1c5²½ß\u0301"
-    for _ in range(2000):
-        text = "".join(rng.choice(letters) for _ in range(rng.randint(0, 25)))
-        assert [text[start:end] for _, start, end in spans_of((text,))] == textattack_words(text)

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rbench.substitution.search import Gradients, Scores, Sentence, Slot, pieces_to_words, search, word_norms
+from rbench.substitution.search import Gradients, Scores, Sentence, Slot, search
 
 DIM = 3
 
@@ -231,17 +231,3 @@ def test_norms_that_are_not_numbers_are_refused():
 def test_a_mask_of_the_wrong_length_is_refused():
     with pytest.raises(ValueError, match="mask"):
         batched(World(0), [["a", "b"]], [[True]], 1)
-
-
-def test_pieces_find_their_words_in_both_columns():
-    # "un believ able!" / "so good": pieces with and without the leading space in their offsets
-    offsets = [(0, 0), (0, 2), (2, 8), (8, 12), (12, 13), (0, 0), (0, 2), (2, 7), (0, 0)]
-    columns = [None, 0, 0, 0, 0, None, 1, 1, None]
-    spans = [(0, 0, 12), (1, 0, 2), (1, 3, 7)]
-    assert pieces_to_words(offsets, columns, spans) == [-1, 0, 0, 0, -1, -1, 1, 2, -1]
-
-
-def test_word_norms_are_norms_of_means():
-    gradients = torch.tensor([[[9.0, 9.0], [1.0, 2.0], [5.0, 6.0], [0.0, 2.0], [7.0, 7.0]]])
-    (norms,) = word_norms(gradients, [[-1, 0, 0, 2]], [4])
-    assert norms.tolist() == [5.0, -math.inf, 2.0, -math.inf]

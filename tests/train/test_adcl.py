@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from rbench.build.positives import _made
-from rbench.substitution.batched import spans_of
+from rbench.substitution.segmentation import spans_of
 from rbench.train import objectives
 from rbench.train.moco import MoCoObjective
 from tests.attack import substitution_toy as toy

@@ -166,9 +166,9 @@ def test_the_queue_is_first_in_first_out_and_has_each_key_once(size: int, pushes
         slow.extend(float(k) for k in range(count, count + n))
         count += n
         assert sorted(held.keys.flatten().tolist()) == sorted(slow)
-        assert torch.equal(held.keys[held.own], keys), "the positive of row i is at own[i]"
+        assert torch.equal(held.keys[held.positive_index], keys), "the positive of row i is at positive_index[i]"
         assert len(set(held.keys.flatten().tolist())) == len(held.keys), "and nowhere else"
-        assert torch.equal(foreseen.keys, held.keys) and torch.equal(foreseen.own, held.own)
+        assert torch.equal(foreseen.keys, held.keys) and torch.equal(foreseen.positive_index, held.positive_index)
         assert queue.filling == (count < size)
 
 
@@ -185,7 +185,7 @@ def test_more_keys_than_a_queue_has_places_are_refused() -> None:
     for let_in in (queue.after, queue.push):
         with pytest.raises(ValueError, match="5 keys at once do not go into a queue of 4"):
             let_in(torch.ones(5, 2))
-    assert queue.filling and int(queue.came) == 0
+    assert queue.filling and queue.num_enqueued == 0
 
 
 def test_with_keys_that_are_all_alike_the_loss_is_what_it_is_at_chance(base: Path) -> None:

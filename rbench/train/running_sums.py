@@ -1,4 +1,4 @@
-"""Sums over a whole training: part of its checkpoints, so that a run that was interrupted misses none."""
+"""Sums over a whole training. They are part of its checkpoints, so that a resumed run goes on counting."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 
-class Tally(nn.Module):
-    """Named sums, 0 at first.
+class RunningSums(nn.Module):
+    """Named sums, which start at 0.
 
     Args:
-        names: of the sums.
+        names: of the sums. Checkpoints hold the sums in this order, without names.
     """
 
     total: Tensor

@@ -1,0 +1,80 @@
+"""Texts in words: where the words lie, and texts put together again with other words in their places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+VERSION = 1
+
+Columns = tuple[str, ...]
+"""A text: its columns, two for a pair of sentences."""
+Span = tuple[int, int, int]
+"""Where a word lies: the number of its column, its first character, one past its last."""
+
+_RUN = re.compile(r"[\w'\-*@`×˗]+")
+_TRIMMED = "'-_*@"
+
+
+def spans_of(columns: Sequence[str]) -> list[Span]:
+    """Say where the words of a text lie, in order. They are TextAttack's words: training sees what attacks see.
+
+    A word is a run of letters, digits and the signs `_ ' - * @`, with these signs cut off at both ends. TextAttack
+    segments Chinese with a package of its own; here languages without spaces get no segmentation.
+    """
+    spans = []
+    for column, text in enumerate(columns):
+        for run in _RUN.finditer(text):
+            start = run.end() - len(run[0].lstrip(_TRIMMED))
+            end = run.start() + len(run[0].rstrip(_TRIMMED))
+            if start < end:
+                spans.append((column, start, end))
+    return spans
+
+
+class SegmentedTexts:
+    """Texts taken apart into words and what stands between them, and put together with other words.
+
+    Args:
+        texts: n texts, each a tuple of columns.
+
+    Attributes:
+        spans: for each text where its words lie, in order.
+        words: for each text its words, those of all columns in one tuple.
+    """
+
+    def __init__(self, texts: Sequence[Columns]) -> None:
+        self.spans = [spans_of(columns) for columns in texts]
+        self.words: list[tuple[str, ...]] = [
+            tuple(columns[c][start:end] for c, start, end in spans)
+            for columns, spans in zip(texts, self.spans, strict=True)
+        ]
+        self._gaps = [
+            [_between(text, [span for span in spans if span[0] == c]) for c, text in enumerate(columns)]
+            for columns, spans in zip(texts, self.spans, strict=True)
+        ]
+
+    def columns(self, row: int, words: tuple[str, ...]) -> Columns:
+        """The columns of text number `row` with `words` in place of its own, as many as it has."""
+        left = iter(words)
+        return tuple(
+            "".join([gaps[0], *(part for gap in gaps[1:] for part in (next(left), gap))]) for gaps in self._gaps[row]
+        )
+
+    def placed(self, row: int, words: tuple[str, ...]) -> list[Span]:
+        """Where each of `words` lies in `columns(row, words)`."""
+        left, spans = iter(words), []
+        for column, gaps in enumerate(self._gaps[row]):
+            end = 0
+            for gap in gaps[:-1]:
+                start = end + len(gap)
+                end = start + len(next(left))
+                spans.append((column, start, end))
+        return spans
+
+
+def _between(text: str, spans: list[Span]) -> list[str]:
+    """What stands before, between and after the words of one column: one more than it has words."""
+    starts = [0, *(end for _, _, end in spans)]
+    ends = [*(start for _, start, _ in spans), len(text)]
+    return [text[a:b] for a, b in zip(starts, ends, strict=True)]

@@ -1,0 +1,75 @@
+"""Gradient norms by word, from gradients at the embeddings of word pieces (ADCL paper, section 3.3, step 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rbench.substitution.segmentation import Span
+
+VERSION = 1
+
+
+def norms_by_word(encoded: Any, gradients: Sequence[Tensor], spans: Sequence[Sequence[Span]]) -> list[Tensor]:
+    """The L2 norm of each word's mean gradient, for n texts.
+
+    Args:
+        encoded: what a fast tokenizer gives for the texts, with its `offset_mapping`.
+        gradients: for each text (pieces, dim), at the embeddings of its word pieces.
+        spans: for each text where its words lie, in order.
+
+    Returns:
+        n tensors (words,), -inf for a word that truncation hides.
+    """
+    owners = (
+        pieces_to_words(offsets, encoded.sequence_ids(row), spans[row])
+        for row, offsets in enumerate(encoded["offset_mapping"])
+    )
+    return [word_norms(*one) for one in zip(gradients, owners, map(len, spans), strict=True)]
+
+
+def pieces_to_words(
+    offsets: Sequence[tuple[int, int]], columns: Sequence[int | None], spans: Sequence[Span]
+) -> list[int]:
+    """For each word piece the number of its word, or -1 (special tokens, punctuation, padding).
+
+    A piece belongs to the first word with which it shares a character.
+
+    Args:
+        offsets: first and last character (exclusive) of each piece in its column: a tokenizer's `offset_mapping`.
+        columns: the column of each piece, None for special tokens: a fast tokenizer's `sequence_ids()`.
+        spans: where the words lie, in order.
+    """
+    owners = [-1] * len(offsets)
+    word = 0
+    for piece, ((start, end), column) in enumerate(zip(offsets, columns, strict=True)):
+        if column is None or start == end:
+            continue
+        while word < len(spans) and (spans[word][0], spans[word][2]) <= (column, start):
+            word += 1
+        if word < len(spans) and spans[word][0] == column and spans[word][1] < end:
+            owners[piece] = word
+    return owners
+
+
+def word_norms(gradients: Tensor, owners: Sequence[int], num_words: int) -> Tensor:
+    """The L2 norm of each word's gradient, which is the mean over the word's pieces.
+
+    Args:
+        gradients: (pieces, dim).
+        owners: the number of each piece's word, -1 for none.
+        num_words: how many words the text has.
+
+    Returns:
+        (num_words,), -inf for words without pieces.
+    """
+    rows = gradients.detach().float()
+    owner = torch.tensor([word if word >= 0 else num_words for word in owners], device=rows.device, dtype=torch.long)
+    sums = rows.new_zeros(num_words + 1, rows.shape[-1]).index_add(0, owner, rows)[:num_words]
+    counts = torch.bincount(owner, minlength=num_words + 1)[:num_words]
+    norms: Tensor = (sums / counts.clamp(min=1).unsqueeze(1)).norm(dim=1)
+    return norms.masked_fill(counts == 0, -math.inf)
