@@ -10,12 +10,13 @@ import pytest
 
 from rbench import stages
 from rbench.storage.runs import Store
+from rbench.system.slot import Slot
 from tests.storage.runs.test_store import make_job
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Any:
-    return SimpleNamespace(store=Store(tmp_path), device="cpu")
+    return SimpleNamespace(store=Store(tmp_path), device="cpu", network=Slot())
 
 
 def raising(error: BaseException) -> Any:
