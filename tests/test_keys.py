@@ -194,3 +194,22 @@ OTHERS: dict[str, tuple[Any, dict[str, str], int]] = {
 def test_jobs_of_other_kinds_have_the_keys_that_they_had(stored: str) -> None:
     spec, needs, seed = OTHERS[stored]
     assert Job.make(spec, ("e",), needs, seed).key[:8] == stored
+
+
+def test_of_needs_the_keys_decide_and_neither_their_roles_nor_how_often_they_are_named() -> None:
+    spec, needs, seed = OTHERS["97fe0505"]
+    same = ({"a": "x", "b": "y"}, {"a": "y", "b": "x", "c": "y"})
+    assert {Job.make(spec, ("e",), given, seed).key for given in (needs, *same)} == {
+        Job.make(spec, ("e",), needs, seed).key
+    }
+    assert Job.make(spec, ("e",), {"victim": "y"}, seed).key != Job.make(spec, ("e",), needs, seed).key
+
+
+def test_jobs_written_when_needs_were_a_list_are_read_and_keep_their_keys() -> None:
+    spec, needs, seed = OTHERS["97fe0505"]
+    job = Job.make(spec, ("e",), needs, seed)
+    written = job.model_dump() | {"needs": list(needs.values())}
+    read = Job.model_validate(written)
+    assert list(read.needs.values()) == ["y", "x"] and anew(read) == job.key
+    assert Job.model_validate_json(read.model_dump_json()) == read, "also where it is written again, by `rbench strip`"
+    assert Job.model_validate_json(job.model_dump_json()).needs == needs

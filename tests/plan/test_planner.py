@@ -15,6 +15,8 @@ from rbench.plan.planner import Facts, make_plan, select, training_for
 from rbench.spec import (
     AttackJob,
     AttackSpec,
+    Choice,
+    ContrastSpec,
     EncoderSpec,
     FinetuneJob,
     Plan,
@@ -102,6 +104,59 @@ def test_attacks_on_one_victim_stand_together() -> None:
     victims = [job.needs["victim"] for job in make_plan(suite(), facts()).jobs if job.stage == "attack"]
     changes = sum(a != b for a, b in itertools.pairwise(victims))
     assert changes == len(set(victims)) - 1
+
+
+def test_a_plan_goes_victim_by_victim_after_the_evaluations_and_trains_what_is_first_needed() -> None:
+    sts = TaskSpec(name="sim", kind="sts", columns=("sentence1", "sentence2"))
+    evaluated = ContrastSpec(name="set", task="a", generator="g", original={"text": "o"}, perturbed={"text": "p"})
+    known = facts(
+        tasks={**TASKS, "sim": sts}, splits={("sim", "test"): "scored"}, contrast={"a": ((evaluated, "content"),)}
+    )
+    asked = suite(encoders=["lm", "cse-lm"], tasks=["a"], seeds=[0, 1], evaluate=["sim", "contrast"])
+    plan = make_plan(asked, known)
+    of_lm, of_cse = (
+        [f"finetune/{e}/a/clean", f"evaluate/{e}/a/clean/set", f"attack/{e}/a/clean/swap", f"attack/{e}/a/clean/lm"]
+        for e in ("lm", "cse-lm")
+    )
+    assert [name.removesuffix("/seed0") for name in names(plan)] == [
+        *("evaluate/lm/sim", "pretrain/cse-lm", "evaluate/cse-lm/sim"),
+        *of_lm[:3],
+        "pretrain/tiny",
+        *of_lm[3:],
+        *of_cse,
+        *(f"{name}/seed1" for name in (*of_lm, *of_cse)),
+    ]
+    # Without evaluations the second encoder is trained when the first has been attacked.
+    alone = [name.removesuffix("/seed0") for name in names(make_plan(suite(encoders=["lm", "cse-lm"]), facts()))]
+    assert (
+        alone.index("attack/lm/a/clean/lm")
+        < alone.index("pretrain/cse-lm")
+        == alone.index("finetune/cse-lm/a/clean") - 1
+    )
+
+
+def test_what_is_built_of_an_encoder_comes_before_its_victims_and_needs_what_its_training_needed() -> None:
+    word = EncoderSpec(name="word", base="tiny", train=MLM)
+    known = facts(
+        encoders={**ENCODERS, "word": word},
+        models={"word": {"generator": "cse-lm", "other": "lm"}},
+        training={"word": (PROFILE.model_copy(update={"masked_lm": Source(kind="encoder", name="cse-tiny")}), {})},
+        weights={"lm": "w", "cse-lm": "w"},
+        splits={("a", "train"): "train of a"},
+        building={"positives": Choice(name="positives", options={"split": "train"})},
+    )
+    plan = make_plan(suite(encoders=["word"], tasks=["a"], attacks=["swap"], build=["positives"], seeds=[0]), known)
+    assert [name for name in names(plan) if not name.startswith("pretrain")] == [
+        "build/word/a/positives/seed0",
+        "finetune/word/a/clean/seed0",
+        "attack/word/a/clean/swap/seed0",
+    ]
+    trained, built = (
+        next(job for job in plan.jobs if job.parts[0] == "word" and job.stage == s) for s in ("pretrain", "build")
+    )
+    made = {role: plan.job(key).parts for role, key in trained.needs.items()}
+    assert made == {"base": ("tiny",), "options.generator": ("cse-lm",), "masked_lm": ("cse-tiny",)}
+    assert built.needs == {"encoder": trained.key, **trained.needs}
 
 
 def test_masked_lm_of_ours_is_a_need_of_its_attack_only() -> None:
