@@ -32,6 +32,10 @@ FILES = {
         "encoders: [toy]\ntasks: [films]\nfinetune: [probe]\nresources: mini\nseeds: [0, 1]\n"
         "evaluate: [{contrast: {set: edited}}, {contrast: {set: turned}}]\n"
     ),
+    "attack.yaml": (
+        "encoders: [toy]\ntasks: [films]\nfinetune: [clean, freelb]\nattacks: [pwws]\n"
+        "resources: mini\nnum_examples: 4\n"
+    ),
 }
 SET = "task: films\nlocal: {}/test\noriginal: {{text: before, label: was}}\nperturbed: {{text: after, label: 'is'}}\n"
 STS = ["evaluate/toy/pairs", "evaluate/toy/others", "evaluate/first/pairs", "evaluate/first/others"]
@@ -73,9 +77,9 @@ def as_lines(file: Path, rows: list[dict[str, Any]]) -> None:
     write(file, "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def ran(place: Path, suite: str, progress: Silent | None = None) -> api.RunResult:
+def ran(place: Path, suite: str, progress: Silent | None = None, **more: Any) -> api.RunResult:
     folders: Any = {"include": (place / "mine",), "data": (place / "data",), "models": (place / "models",)}
-    return api.run(f"{suite}.yaml", Options(**folders, device="cpu"), progress=progress)
+    return api.run(f"{suite}.yaml", Options(**folders, **more, device="cpu", backend="torch"), progress=progress)
 
 
 class Before(Silent):
@@ -222,3 +226,16 @@ def test_an_encoder_exchanged_while_it_was_loaded_is_not_kept_for_the_next(
     result = ran(place, "sts", Before("evaluate/toy/others/seed0", lambda: tiny.write_bert(toy)))
     assert [record.job.name for record in result.failed] == ["evaluate/toy/pairs/seed0"]
     assert opened == ["toy", "toy", "first"]
+
+
+def test_victims_are_the_same_whether_or_not_others_were_attacked_before(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = ran(place, "attack")
+    stages = [record.job.stage for record in Store(together.run).records()]
+    assert not together.failed and stages == ["finetune", "attack"] * 2
+    monkeypatch.setenv("RBENCH_CACHE", str(place / "another"))
+    alone = ran(place, "attack", only=("finetune/toy/films/freelb",), out=place / "alone")
+    name = "finetune/toy/films/freelb"
+    made, again = (records(result.run)[name].provenance.weights_hash for result in (together, alone))
+    assert made == again and made is not None
