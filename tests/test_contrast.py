@@ -114,7 +114,7 @@ def test_a_suite_evaluates_each_victim_right_after_it_is_made(place: Path) -> No
         for stage, end in (("finetune", ""), ("evaluate", "/films-edited"))
     ]
     for victim, evaluation in zip(planned.jobs[::2], planned.jobs[1::2], strict=True):
-        assert evaluation.needs == (victim.key,) and isinstance(evaluation.spec, ContrastJob)
+        assert evaluation.needs == {"victim": victim.key} and isinstance(evaluation.spec, ContrastJob)
         assert planned.estimates[evaluation.key].examples == 90
     assert "films-edited: local" in " ".join(planned.notes)
 
@@ -133,7 +133,7 @@ def test_the_record_is_what_the_victim_says_text_by_text(place: Path) -> None:
 
 
 def check(store: Store, job: Job) -> None:
-    victim, _ = EncoderClassifier.load(WeightCache(default_cache()).folder(job.needs[0]))
+    victim, _ = EncoderClassifier.load(WeightCache(default_cache()).folder(job.needs["victim"]))
     rows = [json.loads(line) for line in Path("data/films-edited/test.jsonl").read_text().splitlines()]
 
     def right(text: str, label: int) -> bool:
@@ -191,7 +191,7 @@ def test_clusters_widen_the_intervals_and_nothing_else(place: Path) -> None:
 def test_it_stands_beside_attacks_and_sts_tasks(place: Path) -> None:
     write(place / "suite.yaml", SUITE + "attacks: pwws\nnum_examples: 5\n")
     plan = api.plan("suite.yaml", options(place, overrides=("evaluate=[mini-sts, contrast]",))).plan
-    assert [job.stage for job in plan.jobs] == ["evaluate", *["finetune", "evaluate"] * 4, *["attack"] * 4]
+    assert [job.stage for job in plan.jobs] == ["evaluate", *["finetune", "evaluate", "attack"] * 4]
     assert isinstance(plan.jobs[0].spec, EvaluateJob)
     assert [table.metric for table in plan.suite.tables] == ["asr", "sts", "contrast"]
     assert Plan.model_validate_json(plan.model_dump_json()) == plan, "both kinds of evaluation are told apart again"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -30,6 +30,7 @@ from rbench.spec import (
     Record,
     ResourceProfile,
     Source,
+    Stage,
     TaskSpec,
     TrainSpec,
 )
@@ -142,6 +143,11 @@ def profile_of(run: Path, suite: str) -> str | None:
     return run.name.removeprefix(suite).removeprefix("-") or None
 
 
+def by_stage(plan: Plan) -> dict[str, list[str]]:
+    """Keys by stage in the plan's order. A plan goes victim by victim now; stored ones went stage by stage."""
+    return {stage: [job.key for job in plan.jobs if job.stage == stage] for stage in get_args(Stage)}
+
+
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_todays_suites_give_the_stored_plan(run: Path) -> None:
     """The bundled suite, planned on the data, weights and resources of the stored jobs, gives their keys."""
@@ -149,7 +155,7 @@ def test_todays_suites_give_the_stored_plan(run: Path) -> None:
     loaded = loading.load(stored.suite.name, registry=Registry(), profile=profile_of(run, stored.suite.name))
     found = make_plan(loaded.suite, facts(loaded, stored.jobs))
     assert {job.name: job.key for job in found.jobs} == {job.name: job.key for job in stored.jobs}
-    assert [job.key for job in found.jobs] == [job.key for job in stored.jobs]
+    assert by_stage(found) == by_stage(stored), "what a table shows it shows in the order in which it did"
 
 
 # ------------------------------------------------------------------------------ jobs of kinds that no RUN there holds
@@ -162,9 +168,10 @@ TRAINED = EncoderSpec(
 TASK = TaskSpec(name="t", kind="single", columns=("text",), labels=("no", "yes"))
 SWAP = AttackSpec(name="swap", recipe="PWWSRen2019", needs=("synonyms",))
 PROFILE = ResourceProfile(name="p", synonyms=Source(kind="mini"))
-OTHERS: dict[str, tuple[Any, tuple[str, ...], int]] = {
-    "83be8207": (PretrainJob(encoder=TRAINED, data_fingerprint="d", selection_fingerprint="s"), (), 0),
-    "23f80534": (BuildJob(encoder="e", what=Choice(name="positives"), task=TASK, data_fingerprint="d"), ("y", "x"), 1),
+NEEDS = {"victim": "y", "masked_lm": "x"}
+OTHERS: dict[str, tuple[Any, dict[str, str], int]] = {
+    "83be8207": (PretrainJob(encoder=TRAINED, data_fingerprint="d", selection_fingerprint="s"), {}, 0),
+    "23f80534": (BuildJob(encoder="e", what=Choice(name="positives"), task=TASK, data_fingerprint="d"), NEEDS, 1),
     "97fe0505": (
         AttackJob(
             encoder="e",
@@ -177,7 +184,7 @@ OTHERS: dict[str, tuple[Any, tuple[str, ...], int]] = {
             num_examples=3,
             split="train",
         ),
-        ("y", "x"),
+        NEEDS,
         0,
     ),
 }
@@ -187,3 +194,22 @@ OTHERS: dict[str, tuple[Any, tuple[str, ...], int]] = {
 def test_jobs_of_other_kinds_have_the_keys_that_they_had(stored: str) -> None:
     spec, needs, seed = OTHERS[stored]
     assert Job.make(spec, ("e",), needs, seed).key[:8] == stored
+
+
+def test_of_needs_the_keys_decide_and_neither_their_roles_nor_how_often_they_are_named() -> None:
+    spec, needs, seed = OTHERS["97fe0505"]
+    same = ({"a": "x", "b": "y"}, {"a": "y", "b": "x", "c": "y"})
+    assert {Job.make(spec, ("e",), given, seed).key for given in (needs, *same)} == {
+        Job.make(spec, ("e",), needs, seed).key
+    }
+    assert Job.make(spec, ("e",), {"victim": "y"}, seed).key != Job.make(spec, ("e",), needs, seed).key
+
+
+def test_jobs_written_when_needs_were_a_list_are_read_and_keep_their_keys() -> None:
+    spec, needs, seed = OTHERS["97fe0505"]
+    job = Job.make(spec, ("e",), needs, seed)
+    written = job.model_dump() | {"needs": list(needs.values())}
+    read = Job.model_validate(written)
+    assert list(read.needs.values()) == ["y", "x"] and anew(read) == job.key
+    assert Job.model_validate_json(read.model_dump_json()) == read, "also where it is written again, by `rbench strip`"
+    assert Job.model_validate_json(job.model_dump_json()).needs == needs

@@ -61,7 +61,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
             progress.note(f"removed what killed processes had left: {', '.join(map(str, swept))}")
         todo = _todo(jobs, found.done, cache)
         if not store.texts:
-            texts.check(todo, prepared.plan)
+            texts.check(todo)
         _check_attacks(todo)
         reports.check(options.report_to)
         device = _device(options.device) if todo else "cpu"
@@ -71,7 +71,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
         problems = [found.problems[job.key] for job in jobs if job.key in found.problems]
         for note in (*prepared.notes, *problems, *texts.notes(prepared.plan)):
             progress.note(note)
-        needed = (key for job in todo for key in (job.key, *job.needs))
+        needed = (key for job in todo for key in (job.key, *job.needs.values()))
         with cache.using(needed), _workers(todo, options, device, cache) as workers:
             context = Context(
                 plan=prepared.plan,
@@ -82,7 +82,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
                 resources=prepared.loaded.resources,
                 modules=prepared.loaded.modules,
                 contrast=prepared.loaded.contrast,
-                data_path=options.data,
+                rows=prepared.rows,
                 places=prepared.places,
                 device=device,
                 workers=workers,
@@ -178,7 +178,7 @@ def _todo(jobs: tuple[Job, ...], done: Collection[str], cache: WeightCache) -> l
         makes_weights = job.stage in ("pretrain", "finetune")
         if job.key not in done or (makes_weights and job.key in needed and not cache.has(job.key)):
             todo[job.key] = job
-            needed.update(job.needs)
+            needed.update(job.needs.values())
     return [job for job in jobs if job.key in todo]
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rbench.attack.build import build
 from rbench.attack.run import Oracle, run
@@ -15,6 +14,7 @@ from rbench.inference import backends
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec
 from rbench.system.located import Located, Watch
+from rbench.system.slot import Slot
 from rbench.tasks import Example
 
 POOLED = {"cpu": 4, "cuda": 64}
@@ -61,7 +61,8 @@ class Engine:
 
     def __init__(self, how: How) -> None:
         self.how = how
-        self._held: dict[str, tuple[Any, Any]] = {}
+        self._opened: Slot[tuple[Victim, Watch]] = Slot()
+        self._loaded: Slot[Resources] = Slot()
         backends.remember_in(how.backends_file)
 
     def run(self, cell: Cell, examples: Iterable[Example], pooled: int | None = None) -> Iterator[Outcome]:
@@ -110,13 +111,12 @@ class Engine:
             )
             return victim, watch
 
-        held: tuple[Victim, Watch] = self._keep("victim", (cell.victim, cell.name), open_it)
-        held[1].check()
-        return held
+        victim, watch = self._opened.get((cell.victim, cell.name), open_it)
+        watch.check()
+        return victim, watch
 
     def _resources(self, cell: Cell) -> Resources:
-        resources: Resources = self._keep(
-            "resources",
+        resources = self._loaded.get(
             (cell.resources.model_dump_json(), cell.places),
             lambda: Resources(
                 cell.resources, places=dict(cell.places), device=self.how.device, backend=self.how.backend
@@ -124,13 +124,6 @@ class Engine:
         )
         resources.check()
         return resources
-
-    def _keep(self, slot: str, key: Any, make: Callable[[], Any]) -> Any:
-        held = self._held.get(slot)
-        if held is None or held[0] != key:
-            self._held.pop(slot, None)  # before `make`, so that memory never holds two victims
-            held = self._held[slot] = (key, make())
-        return held[1]
 
 
 def oracle(task: TaskSpec) -> Oracle | None:

@@ -18,7 +18,7 @@ def run(jobs: Sequence[Job], call: Callable[[Job], Record]) -> Iterator[tuple[Jo
     """
     failed: set[str] = set()
     for job in jobs:
-        record = None if failed.intersection(job.needs) else call(job)
+        record = None if failed.intersection(job.needs.values()) else call(job)
         if record is None or record.status == "failed":
             failed.add(job.key)
         yield job, record

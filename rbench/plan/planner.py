@@ -38,7 +38,7 @@ from rbench.spec import (
     Training,
     TrainSpec,
 )
-from rbench.spec.jobs import content_key
+from rbench.spec.jobs import AnyJob, content_key
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,11 @@ class Facts:
 
 
 def make_plan(suite: Suite, facts: Facts) -> Plan:
-    """All jobs of `suite`: pretraining first, then evaluations, which are quick, then fine-tuning, then attacks;
-    contrast sets come right after the victim that they are for.
+    """All jobs of `suite`, victim by victim, so that the first rows of a table are there after the first victim.
+
+    Evaluations of encoders come first, because they are quick. Then, for each seed, task and encoder, comes what is
+    built of the encoder, and each victim with its contrast sets and its attacks right behind it. A job that others
+    need (a pretraining, say) stands right before the first of them.
 
     Raises PlanError where a split is smaller than `num_examples` asks for; all such splits are named at once.
     """
@@ -99,6 +102,9 @@ def make_plan(suite: Suite, facts: Facts) -> Plan:
     for seed in suite.seeds:
         for task in suite.tasks:
             for encoder in suite.encoders:
+                for choice in suite.build:
+                    job = planner.build(encoder, task, choice, seed)
+                    jobs[job.key] = job
                 for strategy in suite.finetune:
                     victim = planner.finetune(encoder, task, strategy, seed)
                     for job in planner.contrast(victim, encoder, task, strategy, seed):
@@ -108,19 +114,7 @@ def make_plan(suite: Suite, facts: Facts) -> Plan:
                         jobs[job.key] = job
                     if not suite.attacks and not suite.build:
                         jobs[victim.key] = victim
-                for choice in suite.build:
-                    job = planner.build(encoder, task, choice, seed)
-                    jobs[job.key] = job
-    return Plan(suite=suite, jobs=tuple(_by_stage(planner.with_needs(jobs))))
-
-
-def _by_stage(jobs: list[Job]) -> list[Job]:
-    """The jobs stage by stage, none before one that it needs: a fine-tuning on adversarial texts comes with attacks."""
-    order = {"pretrain": 0, "evaluate": 1, "finetune": 2, "build": 3, "attack": 4}
-    rank: dict[str, int] = {}
-    for job in jobs:
-        rank[job.key] = max([order[job.stage], *(rank[key] for key in job.needs)])
-    return sorted(jobs, key=lambda job: rank[job.key])
+    return Plan(suite=suite, jobs=tuple(planner.with_needs(jobs)))
 
 
 def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
@@ -155,7 +149,7 @@ def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:
     by_key = {job.key: job for job in plan.jobs}
     queue = list(chosen)
     while queue:
-        for need in by_key[queue.pop()].needs:
+        for need in by_key[queue.pop()].needs.values():
             if need not in chosen:
                 chosen.add(need)
                 queue.append(need)
@@ -182,7 +176,10 @@ class _Planner:
         self.suite, self.facts = suite, facts
         self.made: dict[str, Job] = {}
 
-    def _keep(self, job: Job) -> Job:
+    def _job(self, spec: AnyJob, parts: tuple[str, ...], needed: Mapping[str, Job | None], seed: int) -> Job:
+        """The job, made now or before. A role of `needed` is left out where no job plays it."""
+        needs = {role: below.key for role, below in needed.items() if below is not None}
+        job = Job.make(spec, parts, needs, seed)
         return self.made.setdefault(job.key, job)
 
     def _code(self, *names: str | None) -> Code:
@@ -212,15 +209,15 @@ class _Planner:
         assert spec.train is not None
         data = facts.splits[spec.train.data, "train"] if in_domain else facts.data[spec.train.data]
         base = registered_base(spec, facts.encoders)
-        needed = [self.pretrain(base, task)] if base is not None else []
+        needed = {"base": self.pretrain(base, task) if base is not None else None}
         fingerprints = {}
         for option, model in facts.models.get(root, {}).items():
             made = self.pretrain(model, task) if model in facts.encoders else None
-            needed.append(made)
+            needed[f"options.{option}"] = made
             if made is None:
                 fingerprints[option] = facts.weights[model]
         profile, hashes = facts.training.get(root, (None, {}))
-        needed.append(self._behind(profile, task))
+        needed["masked_lm"] = self._behind(profile, task)
         selection = "selection" if spec.train.selecting else None
         code = self._code(
             "pretrain", f"objectives/{spec.train.objective}", selection, self._opened(root), *asked_of(profile)
@@ -236,9 +233,8 @@ class _Planner:
             source=code.source,
             versions=dict(code.versions),
         )
-        needs = tuple(dict.fromkeys(below.key for below in needed if below is not None))
         parts = (root, spec.train.data) if in_domain else (root,)
-        return self._keep(Job.make(job, parts, needs, spec.train.seed))
+        return self._job(job, parts, needed, spec.train.seed)
 
     def _behind(self, profile: ResourceProfile | None, task: str | None = None) -> Job | None:
         """The job that trains the masked LM of a profile, where that is an encoder of ours."""
@@ -256,7 +252,7 @@ class _Planner:
             data_fingerprint=self.facts.splits[evaluation.task, evaluation.split],
             versions=dict(self._code("evaluate", self._opened(encoder)).versions),
         )
-        return self._keep(Job.make(job, (encoder, evaluation.label), (below.key,) if below else (), 0))
+        return self._job(job, (encoder, evaluation.label), {"encoder": below}, 0)
 
     def finetune(self, encoder: str, task: str, strategy: Choice, seed: int) -> Job:
         """The job that makes the victim: encoder + head, fine-tuned on the task with one strategy and seed."""
@@ -266,13 +262,13 @@ class _Planner:
         # A victim that is attacked for its strategy's sake is trained as that says, and stands in no suite.
         overrides = asked.training if strategy.label in self.facts.strategies else strategy.options
         training = training_for(self.suite, self.facts.tasks[task], overrides)
-        needed = [below, self._behind(profile, task)]
+        needed = {"encoder": below, "masked_lm": self._behind(profile, task)}
         if asked.attack is not None:
             clean = Choice(name=CLEAN, options=dict(overrides))
             victim = self.finetune(encoder, task, clean, seed)
             size = self.facts.sizes[task]["train"]
             n = training.train_rows(size)
-            needed.append(self.attack(victim, encoder, task, clean, asked.attack, seed, n))
+            needed["attack"] = self.attack(victim, encoder, task, clean, asked.attack, seed, n)
         code = self._code("finetune", f"finetune/{strategy.name}", self._opened(encoder), *asked.resources)
         job = FinetuneJob(
             encoder=portable(effective(encoder, self.facts.encoders)),
@@ -286,8 +282,7 @@ class _Planner:
             source=code.source,
             versions=dict(code.versions),
         )
-        needs = tuple(dict.fromkeys(one.key for one in needed if one is not None))
-        return self._keep(Job.make(job, (encoder, task, strategy.label), needs, seed))
+        return self._job(job, (encoder, task, strategy.label), needed, seed)
 
     def attack(
         self,
@@ -303,7 +298,6 @@ class _Planner:
         spec, facts = self.facts.attacks[attack], self.facts
         wanted = self.suite.examples_for(task)
         profile = facts.resources.only(spec.needs)
-        below = self._behind(profile, task)
         n = facts.sizes[task]["test"] if wanted == "all" else wanted
         code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if facts.tasks[task].generator else None)
         job = AttackJob(
@@ -319,8 +313,7 @@ class _Planner:
             versions=dict(code.versions),
         )
         parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
-        needs = (victim.key, below.key) if below is not None else (victim.key,)
-        return self._keep(Job.make(job, parts, tuple(dict.fromkeys(needs)), seed))
+        return self._job(job, parts, {"victim": victim, "masked_lm": self._behind(profile, task)}, seed)
 
     def contrast(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
         """The evaluations of one victim on the contrast sets of its task."""
@@ -334,7 +327,7 @@ class _Planner:
                 data_fingerprint=fingerprint,
                 versions=dict(self._code("contrast").versions),
             )
-            made.append(self._keep(Job.make(job, (encoder, task, strategy.label, spec.name), (victim.key,), seed)))
+            made.append(self._job(job, (encoder, task, strategy.label, spec.name), {"victim": victim}, seed))
         return made
 
     def build(self, encoder: str, task: str, choice: Choice, seed: int) -> Job:
@@ -352,7 +345,8 @@ class _Planner:
             versions=dict(code.versions),
         )
         # What its training needed is needed again: the masked LM, for one.
-        return self._keep(Job.make(job, (encoder, task, choice.label), (below.key, *below.needs), seed))
+        again = {role: self.made[key] for role, key in below.needs.items()}
+        return self._job(job, (encoder, task, choice.label), {"encoder": below, **again}, seed)
 
     def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
         """Content hashes of what a profile has, as far as no job makes it."""
@@ -360,11 +354,11 @@ class _Planner:
         return {kind: value for kind, value in found if profile is not None and getattr(profile, kind) is not None}
 
     def with_needs(self, jobs: Mapping[str, Job]) -> list[Job]:
-        """`jobs` and all that they need, each after its needs, in order of first use."""
+        """`jobs` and all that they need, each right before the first job that needs it."""
         ordered: dict[str, Job] = {}
 
         def visit(job: Job) -> None:
-            for key in job.needs:
+            for key in job.needs.values():
                 visit(self.made[key])
             ordered.setdefault(job.key, job)
 

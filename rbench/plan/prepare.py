@@ -14,6 +14,7 @@ from rbench.load import versions
 from rbench.load.registry import Registry
 from rbench.plan.lineage import weights_source
 from rbench.plan.planner import Code, Facts, make_plan
+from rbench.plan.rows import Rows
 from rbench.score.sts import FEWEST
 from rbench.spec import EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
 from rbench.system.located import Located, Places
@@ -59,6 +60,8 @@ class Prepared:
     loaded: loading.Loaded
     plan: Plan
     run: Path
+    rows: Rows
+    """Hands out what is in `data` and `contrast` again while their files are what they were."""
     data: Mapping[str, TaskData]
     contrast: Mapping[str, tuple[ContrastData, ...]]
     """The contrast sets that victims are evaluated on, by task."""
@@ -84,8 +87,9 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     """`prepare` for a suite that is loaded already; raises PlanError and ResourceError as that does."""
     encoders, tasks = loaded.encoders, loaded.tasks
     problems: list[str] = []
-    contrast = _open_contrast(loaded, options, problems)
-    data = _open_tasks(tasks, contrast, options, problems)
+    rows = Rows(options.data)
+    contrast = _open_contrast(loaded, rows, problems)
+    data = _open_tasks(tasks, contrast, rows, problems)
     problems += _too_small(loaded, data)
     splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
@@ -116,6 +120,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         loaded=loaded,
         plan=make_plan(loaded.suite, facts),
         run=options.out or default_run(loaded.suite, options.profile),
+        rows=rows,
         data=data,
         contrast=contrast,
         places=Places(weights, resources, {name: found for name, (_, found) in training.items()}),
@@ -140,17 +145,13 @@ def _limited(suite: Suite, limit: int) -> Suite:
     return suite.model_copy(update={"num_examples": cut_to})
 
 
-def _open_contrast(
-    loaded: loading.Loaded, options: Options, problems: list[str]
-) -> dict[str, tuple[ContrastData, ...]]:
+def _open_contrast(loaded: loading.Loaded, rows: Rows, problems: list[str]) -> dict[str, tuple[ContrastData, ...]]:
     """The contrast sets that victims are evaluated on, by task."""
-    from rbench.tasks import open_contrast
-
     found: dict[str, tuple[ContrastData, ...]] = {}
     for task, sets in loaded.contrast.items():
         for spec in sets:
             try:
-                made = open_contrast(spec, loaded.tasks[task], options.data)
+                made = rows.contrast(spec, loaded.tasks[task])
             except ResourceError as error:
                 problems.append(str(error))
                 continue
@@ -161,15 +162,13 @@ def _open_contrast(
 def _open_tasks(
     tasks: Mapping[str, TaskSpec],
     contrast: Mapping[str, tuple[ContrastData, ...]],
-    options: Options,
+    rows: Rows,
     problems: list[str],
 ) -> dict[str, TaskData]:
-    from rbench.tasks import open_task
-
     data = {}
     for name, spec in tasks.items():
         try:
-            data[name] = open_task(spec, options.data, [one.reserved for one in contrast.get(name, ())])
+            data[name] = rows.task(spec, contrast.get(name, ()))
         except ResourceError as error:
             problems.append(str(error))
     return data

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Tag
+from pydantic import BaseModel, Discriminator, Tag, field_validator
 
 from rbench.spec.entries import AttackSpec, ContrastSpec, EncoderSpec, Named, ResourceProfile, TaskSpec, Training
 from rbench.spec.suite import Choice, Suite
@@ -169,8 +169,27 @@ class Job(Strict):
     key: str
     parts: tuple[str, ...]
     spec: JobSpec
-    needs: tuple[str, ...] = ()
+    needs: dict[str, str] = {}
+    """Keys of the jobs whose output this one reads, by the role that each plays in it. One job may play several.
+
+    | role             | what that job made                                  | who asks for it                     |
+    |------------------|-----------------------------------------------------|-------------------------------------|
+    | `base`           | the encoder that training starts from               | pretrain, build                     |
+    | `options.OPTION` | a further model that this option of training names  | pretrain, build                     |
+    | `masked_lm`      | the masked LM of the resource profile               | pretrain, finetune, attack, build   |
+    | `encoder`        | the encoder that is fine-tuned, scored or built of  | finetune, evaluate, build           |
+    | `attack`         | adversarial texts to train on                       | finetune                            |
+    | `victim`         | the victim that is attacked or classifies           | attack, evaluate on a contrast set  |
+
+    A role is left out where no job makes it, because the weights lie in a folder or on the hub.
+    """
     seed: Count = 0
+
+    @field_validator("needs", mode="before")
+    @classmethod
+    def _numbered(cls, needs: Any) -> Any:
+        """Needs were a list once. Plans and records of then have positions for roles, which no stage asks for."""
+        return {str(i): key for i, key in enumerate(needs)} if isinstance(needs, list | tuple) else needs
 
     @property
     def stage(self) -> Stage:
@@ -191,12 +210,13 @@ class Job(Strict):
         cls,
         spec: AnyJob,
         parts: tuple[str, ...],
-        needs: tuple[str, ...],
+        needs: Mapping[str, str],
         seed: int,
     ) -> Job:
-        """Build a job with the key that its content gives it."""
-        key = content_key({"schema": SCHEMA_VERSION, "spec": spec, "seed": seed, "needs": sorted(needs)})
-        return cls(key=key, parts=parts, spec=spec, needs=needs, seed=seed)
+        """Build a job with the key that its content gives it. Of `needs` the keys decide, each once; roles do not."""
+        needed = sorted(set(needs.values()))
+        key = content_key({"schema": SCHEMA_VERSION, "spec": spec, "seed": seed, "needs": needed})
+        return cls(key=key, parts=parts, spec=spec, needs=dict(needs), seed=seed)
 
 
 class Plan(Strict):

@@ -43,6 +43,8 @@ def run_job(job: Job, context: Context) -> Record:
             **more,
         )
 
+    if job.stage != "evaluate":
+        context.network.clear()  # trainings and attacks need the memory
     try:
         spec = job.spec
         if isinstance(spec, PretrainJob):

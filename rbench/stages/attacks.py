@@ -100,7 +100,7 @@ def _cell(job: Job, spec: AttackJob, context: Context, inputs: Inputs) -> Any:
         if kind in places:  # else the attack says what is missing
             inputs.open(places[kind])
     module = context.modules.get(("attacks", spec.attack.name))
-    victim = inputs.made(job.needs[0])
+    victim = inputs.made("victim")
     inputs.open(victim)
     return Cell(
         spec=spec.attack,
@@ -108,7 +108,7 @@ def _cell(job: Job, spec: AttackJob, context: Context, inputs: Inputs) -> Any:
         task=spec.task,
         seed=job.seed,
         victim=victim,
-        name=context.plan.job(job.needs[0]).name,
+        name=context.plan.job(job.needs["victim"]).name,
         resources=context.resources,
         places=tuple(sorted(places.items())),
         digest=module.digest if module is not None else None,

@@ -13,13 +13,13 @@ from rbench.storage.weights import weights_hash
 
 def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
     """Make the thing and store its outcomes."""
-    trained = context.plan.job(job.needs[0])
+    trained = context.plan.job(job.needs["encoder"])
     assert isinstance(trained.spec, PretrainJob)
     assert trained.spec.encoder.train is not None
     module: Any = context.modules["build", spec.what.name].open()
     options = module.Options.model_validate(spec.what.options)
     inputs = Inputs(job, context)
-    folder, encoder = Path(inputs.open(inputs.made(trained.key))), trained.spec.encoder.name
+    folder, encoder = Path(inputs.open(inputs.made("encoder"))), trained.spec.encoder.name
     built = module.run(
         own(trained.spec, context),
         folder,

@@ -9,12 +9,14 @@ from typing import Any
 
 from rbench.errors import JobError
 from rbench.load.code import Module
+from rbench.plan.rows import Rows
 from rbench.progress import Progress
 from rbench.spec import ContrastSpec, EncoderSpec, Plan, Provenance, ResourceProfile, Split, TaskSpec
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache
 from rbench.system.located import Places
-from rbench.tasks import ContrastData, TaskData, open_contrast, open_task
+from rbench.system.slot import Slot
+from rbench.tasks import ContrastData, TaskData
 
 Source = Callable[..., Provenance]
 """Where a record comes from: of what is known of every job, and of what its stage adds."""
@@ -39,7 +41,8 @@ class Context:
     """By kind and name, each as it was when the run was planned."""
     contrast: Mapping[str, tuple[ContrastSpec, ...]]
     """The contrast sets that victims are evaluated on, by task: no victim is trained on what is in them."""
-    data_path: tuple[Path, ...]
+    rows: Rows
+    """The rows that planning read, or others where their files changed since."""
     places: Places
     """Where weights and resources lie, as planning found them."""
     device: str
@@ -50,35 +53,27 @@ class Context:
     """Where trackers of training leave their files."""
     report_to: tuple[str, ...] = ()
     """Trackers, by the names that transformers gives them."""
-    _open: dict[str, Any] = dataclasses.field(default_factory=dict)
+    network: Slot[Any] = dataclasses.field(default_factory=Slot)
+    """The encoder or victim that the last evaluation opened, for the next one of it."""
+    _tasks: dict[str, TaskData] = dataclasses.field(default_factory=dict)
+    _sets: dict[str, ContrastData] = dataclasses.field(default_factory=dict)
 
     def data(self, task: TaskSpec, fingerprint: str, split: Split | None = None) -> TaskData:
         """The task's rows; JobError where they (or, given a split, its) are no longer those that were planned."""
-        data = self.rows(task)
+        data = self.task(task)
         if (data.fingerprint if split is None else data.split_fingerprint(split)) != fingerprint:
             raise changed(task.name)
         return data
 
-    def rows(self, task: TaskSpec) -> TaskData:
-        """The task's rows, whatever they are."""
-        data: TaskData = self.keep(f"data:{task.name}", task.name, lambda: self._read(task))
-        return data
+    def task(self, spec: TaskSpec) -> TaskData:
+        """The task's rows as they are when the first job of the run asks for them, planned or not."""
+        if spec.name not in self._tasks:
+            sets = [self.contrast_set(one, spec) for one in self.contrast.get(spec.name, ())]
+            self._tasks[spec.name] = self.rows.task(spec, sets)
+        return self._tasks[spec.name]
 
-    def _read(self, task: TaskSpec) -> TaskData:
-        sets = (self.contrast_data(spec, task) for spec in self.contrast.get(task.name, ()))
-        return open_task(task, self.data_path, [data.reserved for data in sets])
-
-    def contrast_data(self, spec: ContrastSpec, task: TaskSpec) -> ContrastData:
-        """The bundles of a contrast set."""
-        data: ContrastData = self.keep(
-            f"contrast:{spec.name}", spec.name, lambda: open_contrast(spec, task, self.data_path)
-        )
-        return data
-
-    def keep(self, slot: str, key: str, make: Callable[[], Any]) -> Any:
-        """`make()`, remembered under `slot` while the same `key` is asked for: one victim in memory, not all."""
-        held = self._open.get(slot)
-        if held is None or held[0] != key:
-            self._open.pop(slot, None)
-            held = self._open[slot] = (key, make())
-        return held[1]
+    def contrast_set(self, spec: ContrastSpec, task: TaskSpec) -> ContrastData:
+        """The bundles of a contrast set, as `task` gives rows."""
+        if spec.name not in self._sets:
+            self._sets[spec.name] = self.rows.contrast(spec, task)
+        return self._sets[spec.name]

@@ -9,7 +9,6 @@ from rbench.errors import JobError
 from rbench.spec import ContrastJob, EvaluateJob, FinetuneJob, Job, Record
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
-from rbench.storage.weights import weights_hash
 
 
 def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> Record:
@@ -19,9 +18,9 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
     data = context.data(spec.task, spec.data_fingerprint, spec.split)
     pairs = score.Pairs.of(data.split(spec.split))
     inputs = Inputs(job, context)
-    where, weights = inputs.encoder(spec.encoder.name)
-    encoder = encoders.load(spec.encoder, where, device=context.device)
-    inputs.check()
+    place = inputs.place("encoder", spec.encoder.name)
+    how = spec.encoder.model_dump_json()
+    encoder = inputs.network(place, how, lambda where: encoders.load(spec.encoder, where, device=context.device))
     done, total = 0, len(pairs.texts)
 
     def encoded(count: int) -> None:
@@ -39,7 +38,7 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
         status="complete",
         scores=scores,
         counts={"n": len(pairs)},
-        provenance=source(dataset_fingerprint=spec.data_fingerprint, weights_hash=weights),
+        provenance=source(dataset_fingerprint=spec.data_fingerprint, weights_hash=inputs.hash_of("encoder", place)),
     )
 
 
@@ -49,12 +48,12 @@ def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> R
     from rbench.stages.contrast import on_contrast
 
     (own,) = (one for one in context.contrast[spec.task.name] if one.name == spec.contrast.name)
-    data = context.contrast_data(own, spec.task)
+    data = context.contrast_set(own, spec.task)
     if data.fingerprint != spec.data_fingerprint:
         raise JobError(f"{own.name} changed while the run was under way; run the command again")
     inputs = Inputs(job, context)
-    folder = Path(inputs.open(inputs.made(job.needs[0])))
-    victim, _ = EncoderClassifier.load(folder, context.device)
+    place = inputs.made("victim")
+    victim = inputs.network(place, "victim", lambda where: EncoderClassifier.load(Path(where), context.device)[0])
     found = on_contrast(victim, data, context.progress.update)
     inputs.check()
     predictions = context.store.write_predictions(job, found.predictions)
@@ -63,14 +62,14 @@ def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> R
         status="complete",
         scores=found.scores,
         counts=found.counts | _kept_out(job, spec, context),
-        provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=weights_hash(folder)),
+        provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=inputs.hash_of("victim", place)),
         predictions=predictions,
     )
 
 
 def _kept_out(job: Job, spec: ContrastJob, context: Context) -> dict[str, int]:
     """How many rows the victim was not trained on, or its epoch not chosen by, because of the contrast set."""
-    trained = context.plan.job(job.needs[0]).spec
+    trained = context.plan.job(job.needs["victim"]).spec
     assert isinstance(trained, FinetuneJob)
     dropped = context.data(spec.task, trained.data_fingerprint).dropped
     reasons = {split: f"{split}: also in {spec.contrast.name}" for split in ("train", "validation")}

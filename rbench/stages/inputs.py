@@ -7,16 +7,18 @@ and WordNet is read while it is used, so that an exchange at any time would deci
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from rbench.plan.lineage import in_domain_for, registered_base, trained_root
+from rbench.plan.lineage import in_domain_for, registered_base
 from rbench.spec import IN_DOMAIN, EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile
 from rbench.stages.context import Context
 from rbench.storage.weights import weights_hash
 from rbench.system import located
 from rbench.system.located import Located, Watch
+
+N = TypeVar("N")
 
 
 def own(spec: PretrainJob, context: Context) -> EncoderSpec:
@@ -44,33 +46,47 @@ class Inputs:
         """Where it lies, once it is clear that it is what was planned."""
         return self._watch.open(place)
 
-    def encoder(self, name: str) -> tuple[Path | str, str]:
-        """Where the weights of an encoder or further model are, and their hash for a record."""
-        root = trained_root(name, self._context.encoders) if name in self._context.encoders else None
-        if root is None:
-            place = self._context.places.weights[name]
-            return self.open(place), place.fingerprint
-        place = self.trained()[root]
-        return Path(self.open(place)), weights_hash(Path(place.where))
+    def place(self, role: str, name: str) -> Located:
+        """The weights that the job in a role made; where no job plays it, those that planning found for `name`."""
+        return self.made(role) if role in self._job.needs else self._context.places.weights[name]
+
+    def weights(self, role: str, name: str) -> Path | str:
+        """Where the weights in a role lie, once it is clear that they are what was planned."""
+        where = self.open(self.place(role, name))
+        return Path(where) if role in self._job.needs else where
+
+    def hash_of(self, role: str, place: Located) -> str:
+        """The hash for a record of the weights in a role: of those that a job made, that of the weights alone."""
+        return weights_hash(Path(place.where)) if role in self._job.needs else place.fingerprint
+
+    def network(self, place: Located, how: str, load: Callable[[str], N]) -> N:
+        """The network at a place, to be read and not to be trained; what the last evaluation opened, if it is that one.
+
+        Args:
+            how: all that decides which network `load` makes of the place.
+        """
+        where = self.open(place)
+
+        def checked() -> N:
+            network = load(where)
+            self.check()  # before it is kept: it may have been read while the place was exchanged
+            return network
+
+        network: N = self._context.network.get((place, how), checked)
+        return network
 
     def base(self, spec: EncoderSpec) -> Path | str | None:
         """What the training of an encoder starts from; None where that is an architecture."""
-        if (below := registered_base(spec, self._context.encoders)) is not None:
-            return self.encoder(below)[0]
-        return None if spec.base is None else self.open(self._context.places.weights[spec.name])
+        if spec.base is None:
+            return None
+        return self.weights("base", registered_base(spec, self._context.encoders) or spec.name)
 
-    def made(self, key: str) -> Located:
-        """The weights that an earlier job made, as its cache entry has them."""
+    def made(self, role: str) -> Located:
+        """The weights that the job in this role made, as its cache entry has them."""
+        key = self._job.needs[role]
         place = located.folder(self._context.cache.folder(key))
         self._context.cache.folder(key)  # verified once more: what was hashed is what the entry lists
         return place
-
-    def trained(self) -> dict[str, Located]:
-        """The encoders that pretrain jobs which the job needs have made, by name."""
-        needed = (self._context.plan.job(key) for key in self._job.needs)
-        return {
-            below.spec.encoder.name: self.made(below.key) for below in needed if isinstance(below.spec, PretrainJob)
-        }
 
     def places(self, profile: ResourceProfile, encoder: str | None = None) -> dict[ResourceKind, Located]:
         """Where the resources of a profile lie: as planned, and a masked LM of ours where a job made it.
@@ -81,10 +97,9 @@ class Inputs:
         planned = self._context.places
         found = dict(planned.resources if encoder is None else planned.training[encoder])
         lm = profile.masked_lm
-        if lm is not None and lm.kind == "encoder" and found.pop("masked_lm", None) is not None:
-            made = self.trained()
-            if lm.name in made:
-                found["masked_lm"] = made[lm.name]
+        ours = lm is not None and lm.kind == "encoder" and found.pop("masked_lm", None) is not None
+        if ours and "masked_lm" in self._job.needs:
+            found["masked_lm"] = self.made("masked_lm")
         return found
 
     def resources(self, profile: ResourceProfile | None, encoder: str | None = None) -> Any:

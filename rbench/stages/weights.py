@@ -9,7 +9,7 @@ from typing import Any
 from rbench import score
 from rbench.plan.planner import selected_by
 from rbench.publish import cards
-from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record, Score, Split, TrainSpec
+from rbench.spec import FinetuneJob, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.stages.context import Context, Source, changed
 from rbench.stages.inputs import Inputs, own
 from rbench.storage.weights import weights_hash
@@ -79,6 +79,7 @@ def pretrain(
     corpus = context.data(context.tasks[train.data], spec.data_fingerprint, split)
     texts = [text for example in corpus.split("train") for text in example.texts]
     module = _objective(train, context)
+    roles = _roles_of_models(module.Options(**train.options))
     selection = None
     if train.selecting:
         assert spec.selection_fingerprint is not None
@@ -96,7 +97,7 @@ def pretrain(
         device=context.device,
         progress=context.progress.update,
         checkpoints=context.cache.root / "checkpoints" / job.key,
-        locate=lambda name: inputs.encoder(name)[0],
+        locate=lambda name: inputs.weights(roles[name], name),
         selection=selection,
         resources=inputs.resources(spec.resources, encoder.name),
         prepared=context.cache.root / "prepared",
@@ -113,12 +114,17 @@ def pretrain(
     return scores, {"n": len(texts)}, spec.data_fingerprint
 
 
+def _roles_of_models(options: Any) -> dict[str, str]:
+    """The roles (`Job.needs`) of the further models that the options of an objective name, by the model's name."""
+    return {getattr(options, option): f"options.{option}" for option in getattr(options, "MODELS", ())}
+
+
 def _selection(train: TrainSpec, fingerprint: str, context: Context) -> Any:
     """The pairs that steps are selected by."""
     from rbench.train.selection import Selection
 
     split = train.select_split
-    data = {name: context.rows(context.tasks[name]) for name in train.selecting}
+    data = {name: context.task(context.tasks[name]) for name in train.selecting}
     if selected_by(train, {(name, split): rows.split_fingerprint(split) for name, rows in data.items()}) != fingerprint:
         raise changed(", ".join(data))
     return Selection({name: score.Pairs.of(rows.split(split)) for name, rows in data.items()}, split)
@@ -141,11 +147,11 @@ def finetune(
 
     data = context.data(spec.task, spec.data_fingerprint)
     inputs = Inputs(job, context)
-    where, _ = inputs.encoder(spec.encoder.name)
+    where = inputs.weights("encoder", spec.encoder.name)
     encoder = encoders.load(spec.encoder, where, device=context.device)
     inputs.check()
     module: Any = context.modules["finetune", spec.strategy.name].open()
-    attack = _attack_on_train(job, context)
+    attack = context.plan.job(job.needs["attack"]) if "attack" in job.needs else None
     given = FinetuneContext(
         encoder=encoder,
         data=data,
@@ -177,9 +183,3 @@ def finetune(
         {"n": n, **sizes},
         data.fingerprint,
     )
-
-
-def _attack_on_train(job: Job, context: Context) -> Job | None:
-    """The job whose adversarial texts a fine-tuning trains on, where it does."""
-    needed = (context.plan.job(key) for key in job.needs)
-    return next((below for below in needed if isinstance(below.spec, AttackJob)), None)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rbench.errors import PlanError, StoreError
-from rbench.spec import AttackJob, FinetuneJob, Job, Plan, TableSpec
+from rbench.spec import Job, Plan, TableSpec
 from rbench.storage.runs import Store
 from rbench.storage.runs.files import as_store_error
 
@@ -41,10 +41,10 @@ def kept(store: Store, plan: Plan, wanted: bool) -> bool:
     return wanted
 
 
-def check(jobs: Iterable[Job], plan: Plan) -> None:
+def check(jobs: Iterable[Job]) -> None:
     """Raise PlanError where a job that is to run is made from the texts of another, which would not be there."""
     for job in jobs:
-        if isinstance(job.spec, FinetuneJob) and any(isinstance(plan.job(key).spec, AttackJob) for key in job.needs):
+        if "attack" in job.needs:
             raise PlanError(
                 f"{job.name} is trained on texts that an attack made, and this RUN keeps no texts. Run the suite in "
                 "another --out without --no-texts, and make a copy without texts afterwards: rbench strip RUN."

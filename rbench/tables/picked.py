@@ -73,7 +73,7 @@ def _accuracy(record: Record) -> Score | None:
 def _unknown(found: Contrasts, validated: Mapping[str, Score]) -> list[Job]:
     """The jobs of which nothing says how their victims validate."""
     done = [record.job for cell in found.cells.values() for record in cell.records]
-    return [job for job in done if not any(key in validated for key in job.needs)]
+    return [job for job in done if not any(key in validated for key in job.needs.values())]
 
 
 def _best(candidates: list[Cell], by: Pick, validated: Mapping[str, Score]) -> Cell:
@@ -89,4 +89,4 @@ def _value(own: Sequence[Record], by: Pick, validated: Mapping[str, Score]) -> f
     """What a cell is picked by, over some of its records."""
     if by == "contrast":
         return fmean(score_of(record, "rev").value or 0.0 for record in own)
-    return fmean(validated[key].value or 0.0 for record in own for key in record.job.needs if key in validated)
+    return fmean(validated[key].value or 0.0 for record in own for key in record.job.needs.values() if key in validated)

@@ -35,6 +35,8 @@ class TaskData:
     where: dict[str, list[str]]
     conflicts: dict[str, int]
     examples: Mapping[str, Sequence[Example]] = field(repr=False)
+    _hashes: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """`split_fingerprint` by split, as far as it was asked for."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -57,7 +59,9 @@ class TaskData:
 
     def split_fingerprint(self, name: str) -> str:
         """Hash of the examples of one split; ResourceError as for `split`."""
-        return content_hash({name: self.split(name)})
+        if name not in self._hashes:
+            self._hashes[name] = content_hash({name: self.split(name)})
+        return self._hashes[name]
 
 
 def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence[Reserved] = ()) -> TaskData:

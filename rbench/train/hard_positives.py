@@ -59,10 +59,10 @@ class HardPositives:
         return made, {"words": words, "replaced": replaced, "raised": raised}
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """Return `loss_raised`, the mean increase of equation 1 from X to X' in nats, and `words_replaced`, a share, 0..1.
+        """Return `loss_raised`, in nats, and `words_replaced`, a share, 0..1.
 
-        `loss_raised` takes z of the attacked encoder without dropout, against the key of X. Unchanged sentences count
-        as 0.
+        `loss_raised` is the mean increase of equation 1 from X to X'. z is that of the attacked encoder without
+        dropout, the key is that of X. Unchanged sentences count as 0.
         """
         return {
             "loss_raised": sums["raised"] / max(1.0, sums["positives"]),

@@ -94,7 +94,7 @@ STRATEGY = Choice(name="clean")
 def finetune_job(seed: int) -> Job:
     encoder = EncoderSpec(name="minilm", base="some/model")
     spec = FinetuneJob(encoder=encoder, strategy=STRATEGY, task=TASK, data_fingerprint="d", training=Training())
-    return Job.make(spec, ("minilm", "mr", "clean"), (), seed)
+    return Job.make(spec, ("minilm", "mr", "clean"), {}, seed)
 
 
 def attack_job(seed: int) -> Job:
@@ -108,7 +108,7 @@ def attack_job(seed: int) -> Job:
         resource_fingerprints={},
         num_examples=100,
     )
-    return Job.make(spec, ("minilm", "mr", "clean", "pwws"), (finetune_job(seed).key,), seed)
+    return Job.make(spec, ("minilm", "mr", "clean", "pwws"), {"victim": finetune_job(seed).key}, seed)
 
 
 @pytest.fixture

@@ -301,7 +301,7 @@ def test_plan_groups_seeds_and_sums_what_remains(shell: Shell, mock: Api, planne
 def test_plan_counts_the_pairs_of_evaluations_apart(shell: Shell, mock: Api, planned: api.Planned) -> None:
     task = TaskSpec(name="stsb", kind="sts", columns=("a", "b"))
     spec = EvaluateJob(encoder=EncoderSpec(name="minilm", base="x"), task=task, split="test", data_fingerprint="d")
-    job = Job.make(spec, ("minilm", "stsb"), (), 0)
+    job = Job.make(spec, ("minilm", "stsb"), {}, 0)
     more = {**planned.estimates, job.key: api.Estimate(1379)}
     mock.answers["plan"] = dataclasses.replace(planned, jobs=(job, *planned.jobs), estimates=more)
     result = shell("plan", "demo")

@@ -90,7 +90,7 @@ def test_a_suite_attacks_the_training_texts_first(tmp_path: Path, monkeypatch: p
     made = next(job for job in plan.jobs if job.parts[-1] == "train")
     outcomes = store.outcomes(made)
     assert len(outcomes) == 20 and all(o.example_id.startswith("train:") for o in outcomes)
-    tuned = next(job for job in plan.jobs if job.stage == "finetune" and made.key in job.needs)
+    tuned = next(job for job in plan.jobs if job.stage == "finetune" and job.needs.get("attack") == made.key)
     record = store.record(tuned)
     assert record is not None
     (added,) = [score.value for score in record.scores if score.name == "adversarial_texts"]

@@ -15,6 +15,8 @@ from rbench.plan.planner import Facts, make_plan, select, training_for
 from rbench.spec import (
     AttackJob,
     AttackSpec,
+    Choice,
+    ContrastSpec,
     EncoderSpec,
     FinetuneJob,
     Plan,
@@ -93,15 +95,68 @@ def test_cells_are_the_product_and_everything_comes_after_its_needs() -> None:
     assert names(plan).count("pretrain/tiny/seed0") == 1
     seen: set[str] = set()
     for job in plan.jobs:
-        assert set(job.needs) <= seen
+        assert set(job.needs.values()) <= seen
         seen.add(job.key)
     assert len(seen) == len(plan.jobs)
 
 
 def test_attacks_on_one_victim_stand_together() -> None:
-    victims = [job.needs[0] for job in make_plan(suite(), facts()).jobs if job.stage == "attack"]
+    victims = [job.needs["victim"] for job in make_plan(suite(), facts()).jobs if job.stage == "attack"]
     changes = sum(a != b for a, b in itertools.pairwise(victims))
     assert changes == len(set(victims)) - 1
+
+
+def test_a_plan_goes_victim_by_victim_after_the_evaluations_and_trains_what_is_first_needed() -> None:
+    sts = TaskSpec(name="sim", kind="sts", columns=("sentence1", "sentence2"))
+    evaluated = ContrastSpec(name="set", task="a", generator="g", original={"text": "o"}, perturbed={"text": "p"})
+    known = facts(
+        tasks={**TASKS, "sim": sts}, splits={("sim", "test"): "scored"}, contrast={"a": ((evaluated, "content"),)}
+    )
+    asked = suite(encoders=["lm", "cse-lm"], tasks=["a"], seeds=[0, 1], evaluate=["sim", "contrast"])
+    plan = make_plan(asked, known)
+    of_lm, of_cse = (
+        [f"finetune/{e}/a/clean", f"evaluate/{e}/a/clean/set", f"attack/{e}/a/clean/swap", f"attack/{e}/a/clean/lm"]
+        for e in ("lm", "cse-lm")
+    )
+    assert [name.removesuffix("/seed0") for name in names(plan)] == [
+        *("evaluate/lm/sim", "pretrain/cse-lm", "evaluate/cse-lm/sim"),
+        *of_lm[:3],
+        "pretrain/tiny",
+        *of_lm[3:],
+        *of_cse,
+        *(f"{name}/seed1" for name in (*of_lm, *of_cse)),
+    ]
+    # Without evaluations the second encoder is trained when the first has been attacked.
+    alone = [name.removesuffix("/seed0") for name in names(make_plan(suite(encoders=["lm", "cse-lm"]), facts()))]
+    assert (
+        alone.index("attack/lm/a/clean/lm")
+        < alone.index("pretrain/cse-lm")
+        == alone.index("finetune/cse-lm/a/clean") - 1
+    )
+
+
+def test_what_is_built_of_an_encoder_comes_before_its_victims_and_needs_what_its_training_needed() -> None:
+    word = EncoderSpec(name="word", base="tiny", train=MLM)
+    known = facts(
+        encoders={**ENCODERS, "word": word},
+        models={"word": {"generator": "cse-lm", "other": "lm"}},
+        training={"word": (PROFILE.model_copy(update={"masked_lm": Source(kind="encoder", name="cse-tiny")}), {})},
+        weights={"lm": "w", "cse-lm": "w"},
+        splits={("a", "train"): "train of a"},
+        building={"positives": Choice(name="positives", options={"split": "train"})},
+    )
+    plan = make_plan(suite(encoders=["word"], tasks=["a"], attacks=["swap"], build=["positives"], seeds=[0]), known)
+    assert [name for name in names(plan) if not name.startswith("pretrain")] == [
+        "build/word/a/positives/seed0",
+        "finetune/word/a/clean/seed0",
+        "attack/word/a/clean/swap/seed0",
+    ]
+    trained, built = (
+        next(job for job in plan.jobs if job.parts[0] == "word" and job.stage == s) for s in ("pretrain", "build")
+    )
+    made = {role: plan.job(key).parts for role, key in trained.needs.items()}
+    assert made == {"base": ("tiny",), "options.generator": ("cse-lm",), "masked_lm": ("cse-tiny",)}
+    assert built.needs == {"encoder": trained.key, **trained.needs}
 
 
 def test_masked_lm_of_ours_is_a_need_of_its_attack_only() -> None:
@@ -109,7 +164,7 @@ def test_masked_lm_of_ours_is_a_need_of_its_attack_only() -> None:
     pretrain = next(job.key for job in plan.jobs if job.stage == "pretrain")
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob):
-            assert (pretrain in job.needs) == (job.spec.attack.name == "lm")
+            assert (job.needs.get("masked_lm") == pretrain) == (job.spec.attack.name == "lm")
 
 
 def key_of(plan: Plan, name: str) -> str:
@@ -200,8 +255,8 @@ def test_bases_are_followed_to_where_weights_come_from() -> None:
 def test_a_trained_encoder_over_a_trained_one_needs_its_job() -> None:
     plan = make_plan(suite(encoders=["cse-tiny"], attacks=["swap"]), facts())
     by_name = {job.name: job for job in plan.jobs}
-    assert by_name["pretrain/cse-tiny/seed0"].needs == (by_name["pretrain/tiny/seed0"].key,)
-    assert by_name["finetune/cse-tiny/a/clean/seed0"].needs == (by_name["pretrain/cse-tiny/seed0"].key,)
+    assert by_name["pretrain/cse-tiny/seed0"].needs == {"base": by_name["pretrain/tiny/seed0"].key}
+    assert by_name["finetune/cse-tiny/a/clean/seed0"].needs == {"encoder": by_name["pretrain/cse-tiny/seed0"].key}
 
 
 def test_bases_in_a_circle_are_refused() -> None:
@@ -234,7 +289,7 @@ def test_select_takes_what_matches_and_what_that_needs(pattern: str) -> None:
     plan = make_plan(suite(), facts())
     chosen = select(plan, [pattern])
     keys = {job.key for job in chosen}
-    assert all(need in keys for job in chosen for need in job.needs)
+    assert all(need in keys for job in chosen for need in job.needs.values())
     assert any(pattern.strip("*").split("*")[0] in job.name for job in chosen)
     assert [job for job in plan.jobs if job.key in keys] == list(chosen)
 
@@ -256,7 +311,7 @@ def test_an_encoder_trained_from_a_folder_of_its_own_name_has_that_for_its_base(
     plan = make_plan(suite(encoders=["x"], attacks=["swap"]), facts(encoders={**ENCODERS, **own}, weights={"x": "w"}))
     job = next(job for job in plan.jobs if job.stage == "pretrain")
     assert isinstance(job.spec, PretrainJob)
-    assert (job.needs, job.spec.base_fingerprint) == ((), "w")
+    assert (job.needs, job.spec.base_fingerprint) == ({}, "w")
     source = weights_source("x", own)
     assert source is not None and (source.base, source.train) == ("x", None)
 
@@ -277,7 +332,7 @@ def test_an_in_domain_encoder_is_trained_once_a_task_on_its_training_texts() -> 
         assert job.spec.data_fingerprint == f"train of {task}"
         assert job.spec.encoder.train is not None and job.spec.encoder.train.data == task
         victims = [one for one in plan.jobs if one.stage == "finetune" and one.parts[1] == task]
-        assert {one.needs for one in victims} == {(job.key,)}
+        assert all(one.needs == {"encoder": job.key} for one in victims)
         # The same as one that names the task as its corpus, had that the same texts.
         named = in_domain_for(IN_DOMAIN, task)
         other = make_plan(
@@ -308,7 +363,8 @@ def test_resources_of_a_training_are_in_its_key_and_their_masked_lm_among_its_ne
     _, other = word(training={"word": (PROFILE, {"synonyms": "t"})}, weights={"word": "w"})
     _, plain = word(weights={"word": "w"})
     assert len({asking.key, other.key, plain.key}) == 3
-    assert [plan.job(key).name for key in asking.needs] == ["pretrain/tiny/seed0"] and not plain.needs
+    assert {role: plan.job(key).name for role, key in asking.needs.items()} == {"masked_lm": "pretrain/tiny/seed0"}
+    assert not plain.needs
 
 
 def test_a_strategy_gets_the_resources_that_it_needs_and_no_others() -> None:
@@ -320,7 +376,7 @@ def test_a_strategy_gets_the_resources_that_it_needs_and_no_others() -> None:
     assert clean.resources is None and words.resources is not None
     assert (words.resources.masked_lm, words.resources.synonyms) == (PROFILE.masked_lm, None)
     assert words.resource_fingerprints == {"stopwords": "t"}
-    assert "pretrain/tiny/seed0" in {plan.job(key).name for key in by_strategy["words"].needs}
+    assert plan.job(by_strategy["words"].needs["masked_lm"]).name == "pretrain/tiny/seed0"
 
 
 def test_a_strategy_on_generated_texts_needs_an_attack_on_what_the_clean_victim_was_trained_on() -> None:
@@ -335,7 +391,7 @@ def test_a_strategy_on_generated_texts_needs_an_attack_on_what_the_clean_victim_
     ]
     made = plan.jobs[1].spec
     assert isinstance(made, AttackJob) and (made.split, made.num_examples) == ("train", 5)
-    assert plan.jobs[2].needs == (plan.jobs[1].key,) and plan.jobs[1].needs == (plan.jobs[0].key,)
+    assert plan.jobs[2].needs == {"attack": plan.jobs[1].key} and plan.jobs[1].needs == {"victim": plan.jobs[0].key}
     fewer = make_plan(planned.model_copy(update={"training": {"max_train": 2}}), facts(strategies=needs)).jobs[1].spec
     assert isinstance(fewer, AttackJob) and fewer.num_examples == 2
 

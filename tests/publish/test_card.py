@@ -77,7 +77,7 @@ def test_scores_and_settings_come_from_the_record() -> None:
     said = about()
     job = PretrainJob(encoder=said.encoder, base_fingerprint="b" * 8, data_fingerprint="d" * 8)
     record = Record(
-        job=Job.make(job, ("e",), (), 5),
+        job=Job.make(job, ("e",), {}, 5),
         status="complete",
         scores=(Score(name="loss", value=0.123456, n=700), Score(name="spearman", value=None, n=0)),
         counts={"n": 700, "selected_step": 2},

@@ -173,7 +173,7 @@ def record(sample: list[Outcome], generator: str | None = None) -> Record:
         resource_fingerprints={},
         num_examples=1,
     )
-    job = Job.make(spec, ("e", "t", "clean", "a"), (), 0)
+    job = Job.make(spec, ("e", "t", "clean", "a"), {}, 0)
     return Record(
         job=job,
         status="complete",

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from rbench import stages
+from rbench.spec import EncoderSpec, EvaluateJob, Job, TaskSpec
 from rbench.storage.runs import Store
+from rbench.system.slot import Slot
 from tests.storage.runs.test_store import make_job
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Any:
-    return SimpleNamespace(store=Store(tmp_path), device="cpu")
+    return SimpleNamespace(store=Store(tmp_path), device="cpu", network=Slot())
 
 
 def raising(error: BaseException) -> Any:
@@ -40,3 +42,25 @@ def test_ctrl_c_leaves_no_record(context: Any, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(KeyboardInterrupt):
         stages.run_job(make_job(), context)
     assert context.store.record(make_job()) is None
+
+
+def test_what_evaluations_keep_in_memory_goes_before_a_job_of_another_kind(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def held() -> bool:
+        return context.network.get("place", lambda: None) is not None
+
+    monkeypatch.setattr(stages.attacks, "attack", raising(ZeroDivisionError()))
+    monkeypatch.setattr(stages.evaluations, "evaluate", raising(ZeroDivisionError()))
+    context.network.get("place", object)
+    stages.run_job(make_evaluation(), context)
+    assert held()
+    stages.run_job(make_job(), context)
+    assert not held()
+
+
+def make_evaluation() -> Job:
+    task = TaskSpec(name="sim", kind="sts", columns=("a", "b"))
+    encoder = EncoderSpec(name="toy", base="toy")
+    spec = EvaluateJob(encoder=encoder, encoder_fingerprint="w", task=task, split="test", data_fingerprint="d")
+    return Job.make(spec, ("toy", "sim"), {}, 0)

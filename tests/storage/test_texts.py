@@ -222,7 +222,7 @@ def test_sentences_of_failed_jobs_stay(tmp_path: Path) -> None:
 def positives(tmp_path: Path) -> Store:
     store = Store(tmp_path / "run")
     spec = BuildJob(encoder="adcl-x", what=Choice(name="positives"), task=TASKS["mr"], data_fingerprint="d")
-    job = Job.make(spec, ("adcl-x", "mr", "positives"), (), 0)
+    job = Job.make(spec, ("adcl-x", "mr", "positives"), {}, 0)
     store.write_plan(Plan(suite=make_suite(attacks=(), build=("positives",)), jobs=(job,)))
     made = Outcome(example_id="t:1", status="succeeded", original=("gloomy film",), perturbed=("grim film",), label=0)
     store.append(job, made)
@@ -261,14 +261,13 @@ def test_fine_tuning_on_texts_of_an_attack_is_refused_before_any_work() -> None:
         data_fingerprint="d",
         training=Training(),
     )
-    victim = Job.make(spec, ("e", "mr", "clean"), (), 0)
+    victim = Job.make(spec, ("e", "mr", "clean"), {}, 0)
     made = JOB
     assert isinstance(made.spec, AttackJob)
-    tuned = Job.make(spec, ("e", "mr", "pregenerated"), (victim.key, made.key), 0)
-    plan = Plan(suite=make_suite(), jobs=(victim, made, tuned))
-    check([victim, made], plan)
+    tuned = Job.make(spec, ("e", "mr", "pregenerated"), {"attack": made.key}, 0)
+    check([victim, made])
     with pytest.raises(PlanError, match=r"pregenerated/seed0 is trained on texts.*rbench strip RUN"):
-        check(plan.jobs, plan)
+        check([victim, made, tuned])
 
 
 def test_attack_shows_texts() -> None:

@@ -72,7 +72,7 @@ def make_plan(suite: Suite) -> Plan:
                             resource_fingerprints={},
                             num_examples=20,
                         )
-                        jobs.append(Job.make(spec, (encoder, task, strategy.label, attack.label), (), seed))
+                        jobs.append(Job.make(spec, (encoder, task, strategy.label, attack.label), {}, seed))
     return Plan(suite=suite, jobs=tuple(jobs))
 
 

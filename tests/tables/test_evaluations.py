@@ -48,7 +48,7 @@ def make_plan(**changes: Any) -> Plan:
     suite = Suite.model_validate({**given, **changes})
     train = {"objective": "simcse", "data": "corpus", "select_by": "stsb"}
     trained = EncoderSpec.model_validate({"name": "bert_b", "base": "org/bert", "train": train})
-    jobs = [Job.make(PretrainJob(encoder=trained, data_fingerprint="d"), ("bert_b",), (), 0)]
+    jobs = [Job.make(PretrainJob(encoder=trained, data_fingerprint="d"), ("bert_b",), {}, 0)]
     for encoder in suite.encoders:
         for evaluation in suite.evaluations:
             spec = EvaluateJob(
@@ -57,7 +57,7 @@ def make_plan(**changes: Any) -> Plan:
                 split=evaluation.split,
                 data_fingerprint="d",
             )
-            jobs.append(Job.make(spec, (encoder, evaluation.label), (), 0))
+            jobs.append(Job.make(spec, (encoder, evaluation.label), {}, 0))
     return Plan(suite=suite, jobs=tuple(jobs))
 
 
@@ -170,7 +170,7 @@ def test_notes_say_what_stands_behind_the_numbers(tmp_path: Path) -> None:
 def test_steps_selected_by_a_mean_on_test_pairs_are_said_to_be() -> None:
     trained = {"objective": "simcse", "data": "corpus", "select_by": ["sts12", "stsb"], "select_split": "test"}
     spec = EncoderSpec.model_validate({"name": "x", "base": "org/bert", "train": trained})
-    job = Job.make(PretrainJob(encoder=spec, data_fingerprint="d"), ("x",), (), 0)
+    job = Job.make(PretrainJob(encoder=spec, data_fingerprint="d"), ("x",), {}, 0)
     plan = Plan(suite=Suite(name="s", encoders=("x",), evaluate=("stsb",)), jobs=(job,))
     assert selected_steps(plan) == [
         "Training steps selected by the mean of Spearman's correlation on sts12, stsb (test split): x."

@@ -62,12 +62,12 @@ def make_plan(strategies: Any = None) -> Plan:
                     data_fingerprint="d",
                     training=Training(),
                 )
-                victim = Job.make(spec, (encoder, "mr", strategy.label), (), seed)
+                victim = Job.make(spec, (encoder, "mr", strategy.label), {}, seed)
                 evaluation = ContrastJob(
                     encoder=encoder, strategy=strategy, task=TASK, contrast=SET, data_fingerprint="c"
                 )
                 parts = (encoder, "mr", strategy.label, "mr_c")
-                jobs += [victim, Job.make(evaluation, parts, (victim.key,), seed)]
+                jobs += [victim, Job.make(evaluation, parts, {"victim": victim.key}, seed)]
     return Plan(suite=suite, jobs=tuple(jobs))
 
 

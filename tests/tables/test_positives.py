@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "run")
     what = Choice(name="positives", options={"split": "train", "num_examples": 2})
     spec = BuildJob(encoder="adcl-x", what=what, task=TASKS["mr"], data_fingerprint="d")
-    job = Job.make(spec, ("adcl-x", "mr", "positives"), (), 0)
+    job = Job.make(spec, ("adcl-x", "mr", "positives"), {}, 0)
     store.write_plan(Plan(suite=make_suite(attacks=(), build=("positives",), notes=("said below",)), jobs=(job,)))
     for name, (old, new) in TEXTS.items():
         store.append(

@@ -268,7 +268,7 @@ def test_baselines_are_planned_like_any_encoder() -> None:
         "pretrain/whitening-mini/seed0",
         "pretrain/flow-mini/seed0",
     ]
-    needs = {job.name: [plan.job(key).name for key in job.needs] for job in plan.jobs}
+    needs = {job.name: [plan.job(key).name for key in job.needs.values()] for job in plan.jobs}
     assert needs["finetune/mini-static/mini-sentiment/clean/seed0"] == []
     assert needs["finetune/flow-mini/mini-sentiment/clean/seed0"] == ["pretrain/flow-mini/seed0"]
     assert type(plan).model_validate_json(plan.model_dump_json()) == plan

@@ -45,7 +45,7 @@ def make_job(attack: str = "pwws", seed: int = 0, encoder: str = "minilm", task:
         resource_fingerprints={},
         num_examples=3,
     )
-    return Job.make(spec, (encoder, task, "clean", attack), (), seed)
+    return Job.make(spec, (encoder, task, "clean", attack), {}, seed)
 
 
 def make_record(job: Job, status: str = "complete") -> Record:

@@ -109,7 +109,7 @@ def test_a_victim_altered_while_the_run_is_under_way_fails_the_job_and_the_same_
 
     def alter_first(job: Job, context: stages.Context) -> Record:
         if isinstance(job.spec, AttackJob):
-            swap_two_words(context.cache.folder(job.needs[0]))
+            swap_two_words(context.cache.folder(job.needs["victim"]))
         return run_job(job, context)
 
     with monkeypatch.context() as meanwhile:

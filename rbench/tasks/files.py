@@ -1,0 +1,37 @@
+"""The files that rows are read from, found as `open_task` and `open_contrast` find them; nothing is read here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rbench.spec import ContrastSpec, TaskSpec
+from rbench.tasks import lines, local
+
+
+def of_task(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
+    """The files of a task's rows. None where rows are generated, or are to come from the hub.
+
+    Raises:
+        ResourceError: the task is a corpus file, and it is not there.
+    """
+    if spec.generator is not None:
+        return []
+    if spec.local is not None and spec.local.file is not None:
+        return [lines.find(spec.local.file, data_path)]
+    found = local.find(spec, data_path)
+    if found is None:
+        return []
+    root, layout = found
+    paths = [path for source in layout.sources for path in local.source_files(root, source)]
+    rule = layout.unsplit
+    listed = root / rule.test_rows if rule is not None and rule.test_rows is not None else None
+    return [*paths, *([listed] if listed is not None and listed.is_file() else [])]
+
+
+def of_contrast(spec: ContrastSpec, data_path: Sequence[Path]) -> list[Path]:
+    """The file of a contrast set's rows. None where they are generated, or no data folder has it."""
+    if spec.local is None or spec.generator is not None:
+        return []
+    found = (path for root in data_path for path in local.source_files(root, spec.local) if path.is_file())
+    return [path for path in [next(found, None)] if path is not None]
