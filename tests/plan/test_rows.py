@@ -100,17 +100,18 @@ def test_a_task_is_read_again_where_a_contrast_set_of_it_changed(data: Path) -> 
 
 def test_what_changes_while_it_is_read_is_read_again(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, real, file = Rows([data]), lines.read, data / "films/train.jsonl"
+    content = file.read_text()
 
-    def late(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-        found = list(real(path))
+    def exchanged(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if path == file:
-            path.write_text(path.read_text().replace("train 1", "train 9"))
-        return iter(found)
+            path.write_text(content.replace("train 1", "train 9"))
+        return real(path)
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(lines, "read", late)
-        assert rows.task(TASK).split("train")[1].texts == ("train 1",)
-    assert rows.task(TASK).split("train")[1].texts == ("train 9",)
+        meanwhile.setattr(lines, "read", exchanged)
+        assert rows.task(TASK).split("train")[1].texts == ("train 9",)
+    file.write_text(content)  # as it was when reading began
+    assert rows.task(TASK).split("train")[1].texts == ("train 1",)
 
 
 def test_lists_of_test_rows_and_files_that_are_a_corpus_are_watched_too(data: Path) -> None:

@@ -198,6 +198,15 @@ def test_a_victim_is_loaded_once_for_all_its_contrast_sets(place: Path, monkeypa
     result = ran(place, "contrast")
     assert not result.failed and result.complete == 6
     assert len(opened) == len(set(opened)) == 2, "a victim a seed, two sets each"
+    # With the victims in the cache, their evaluations follow each other, and none is asked for another.
+    before = Store(result.run).records()
+    for record in before:
+        if record.job.stage == "evaluate":
+            (Store(result.run).folder(record.job) / "record.json").unlink()
+    assert not ran(place, "contrast").failed and len(opened) == 4
+    after = {record.job.key: record.provenance.weights_hash for record in Store(result.run).records()}
+    assert after == {record.job.key: record.provenance.weights_hash for record in before}
+    assert len(set(opened)) == 2
 
 
 def test_weights_exchanged_before_an_evaluation_fail_it_though_the_encoder_is_in_memory(place: Path) -> None:
