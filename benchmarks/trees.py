@@ -49,7 +49,7 @@ class Tree:
     work: Path
 
     def python(self, *arguments: str, cache: str = "cache", stop: bool = False) -> Ran:
-        """Run Python with this version. `cache`, a folder in `work`, is its RBENCH_CACHE.
+        """Run Python with this version; stderr is told what it took. `cache`, a folder in `work`, is its RBENCH_CACHE.
 
         `stop`: end it with its first byte. SystemExit where it fails otherwise.
         """
@@ -59,6 +59,8 @@ class Tree:
             "HF_HUB_OFFLINE": "1",
         }
         ran, code = run([sys.executable, *arguments], environment, self.work, stop=stop)
+        said = " ".join(argument.replace(f"{HERE}/", "") for argument in arguments)
+        print(f"  {self.name:6} {ran.seconds:6.1f} s {ran.peak_mb:5d} MB  {said}", file=sys.stderr, flush=True)
         if code and not stop:
             raise SystemExit(f"{self.name}: {' '.join(arguments)} failed with {code}:\n{ran.output[-2000:]}")
         return ran

@@ -206,6 +206,24 @@ def test_notes_say_what_stands_behind_the_numbers(make_run: MakeRun) -> None:
     assert "fp32" not in "".join(attack_table(make_run(name="other")).notes)
 
 
+def test_an_encoder_has_a_row_if_any_task_has_it(make_run: MakeRun) -> None:
+    store = make_run()
+    plan = store.plan()
+    assert plan is not None
+    left = tuple(
+        job for job in plan.jobs if job.parts[:2] != ("bert_b", "mr") and job.parts[0] + job.parts[3] != "minilmpwws"
+    )
+    store.write_plan(plan.model_copy(update={"jobs": left}))
+    table = attack_table(store, "aua")
+    assert [row[:2] for row in table.rows] == [
+        ("pwws", "bert_b"),
+        *((list(ATTACKS)[1], e) for e in ("minilm", "bert_b")),
+    ]
+    shown = entries(table, "pwws", "bert_b")
+    assert shown["mr"] is shown["Avg."] is None
+    assert shown["mini_nli"].value is not None
+
+
 @pytest.mark.parametrize("layout", ["paper", "by-task", "full"])
 def test_examples_without_words_are_told_only_where_there_are_any(make_run: MakeRun, layout: str) -> None:
     store = make_run()
