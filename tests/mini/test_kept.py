@@ -79,9 +79,7 @@ EDITS: dict[str, Callable[[Path], object]] = {
     "code": lambda package: (package / "world.py").write_text("MARKED = 0.5\n"),
     "a list of words": lambda package: (package / "lexicon" / "verbs.yaml").write_text("{}"),
     "a new module": lambda package: (package / "more.py").touch(),
-    "two lists exchanged": lambda package: (package / "lexicon" / "nouns.yaml").replace(
-        package / "lexicon" / "verbs.yaml"
-    ),
+    "another name": lambda package: (package / "world.py").replace(package / "worlds.py"),
 }
 
 
