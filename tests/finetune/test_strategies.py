@@ -97,6 +97,17 @@ def test_a_probe_leaves_the_encoder_alone_and_equals_its_regression(folder: Path
     assert scores["c"] == 1.0
 
 
+def test_a_probe_reads_the_sample_and_takes_the_first_of_equally_good_penalties(folder: Path) -> None:
+    told: list[tuple[int, int, str]] = []
+    training = TRAINING.model_copy(update={"max_train": 24, "max_validation": 10})
+    context = tiny.context(tiny.encoder(folder), tiny.data(), training, progress=lambda *step: told.append(step))
+    _, scores = probe.run(probe.Options(c=(2.0, 2.0001)), context)
+    assert [step[:2] for step in told] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert [step[2] for step in told[:2]] == ["train: 24 vectors", "validation: 10 vectors"]
+    assert told[2][2].endswith(told[3][2].rpartition(" ")[2]), "they are equally good"
+    assert scores["c"] == 2.0
+
+
 def test_a_probe_knows_two_labels_of_three_when_no_training_row_has_the_third(folder: Path) -> None:
     data = tiny.data()
     spec = data.spec.model_copy(update={"labels": ("bad", "neither", "good")})
