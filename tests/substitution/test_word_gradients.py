@@ -17,6 +17,10 @@ def test_pieces_find_their_words_in_both_columns():
     assert pieces_to_words(offsets, columns, spans) == [-1, 0, 0, 0, -1, -1, 1, 2, -1]
 
 
+def test_a_sign_that_touches_a_word_is_none_of_its_pieces():
+    assert pieces_to_words([(0, 1), (1, 5), (5, 6)], [0, 0, 0], [(0, 1, 5)]) == [-1, 0, -1]
+
+
 def test_word_norms_are_norms_of_means():
     gradients = torch.tensor([[9.0, 9.0], [1.0, 2.0], [5.0, 6.0], [0.0, 2.0]])
     norms = word_norms(gradients, [-1, 0, 0, 2], 4)

@@ -57,6 +57,22 @@ def test_rows_of_one_original_are_a_bundle(write: Write, tmp_path: Path) -> None
     assert data.texts == 3 + 5
 
 
+def test_the_same_text_under_two_labels_is_two_originals(write: Write, tmp_path: Path) -> None:
+    write(
+        "asked/test", [row("x", "is snow white", "is snow red", 1, 0), row("y", "is snow white", "is snow red", 0, 1)]
+    )
+    data = open_contrast(spec(), TASK, [tmp_path])
+    assert [(bundle.id, bundle.original.label) for bundle in data.bundles] == [("x", 1), ("y", 0)]
+
+
+def test_a_row_is_left_out_for_one_reason_that_of_its_original_first(write: Write, tmp_path: Path) -> None:
+    rows = [row("x", " ", "is snow red", 1, 0), row("y", " ", "is snow red", 1, 7), row("z", "is snow red", " ", 7, 1)]
+    write("asked/test", [*rows, ROWS[0]])
+    data = open_contrast(spec(), TASK, [tmp_path])
+    assert data.dropped == {"text is empty": 2, "label outside the map": 1}
+    assert [len(data.where[reason]) for reason in data.dropped] == [2, 1]
+
+
 def test_what_is_unlike_the_rest_is_counted(write: Write, tmp_path: Path) -> None:
     write("asked/test", ROWS)
     data = open_contrast(spec(), TASK, [tmp_path])
