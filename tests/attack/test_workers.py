@@ -80,20 +80,20 @@ def test_processes_have_the_outcomes_of_one(
     with attack.Workers(2, attack.How(backend="torch", pooled=2)) as workers:
         workers.warm_up(len(examples))
         outcomes = list(workers.run(cell, examples))
-        pids = {worker.process.pid for worker in workers._others}
+        pids = {worker.process.pid for worker in workers._workers}
         assert len(outcomes) == len(examples) and plain(outcomes) == expected
         assert list(workers.run(cell, [])) == []
         again = list(workers.run(cell, examples[3:6]))  # the processes stay
         assert plain(again) == {e.id: expected[e.id] for e in examples[3:6]}
-        assert {worker.process.pid for worker in workers._others} == pids
+        assert {worker.process.pid for worker in workers._workers} == pids
         assert workers.backend(cell) == "torch"
-    assert not workers._others
+    assert not workers._workers
 
 
 def test_a_few_examples_start_no_process(cell: attack.Cell, examples: list[Example]) -> None:
     with attack.Workers(2, HOW) as workers:
         assert len(list(workers.run(cell, examples[: module.FEW]))) == module.FEW
-        assert not workers._others and workers.backend(cell) == "torch"
+        assert not workers._workers and workers.backend(cell) == "torch"
 
 
 def test_a_process_that_dies_is_named_and_what_was_done_stands(cell: attack.Cell, examples: list[Example]) -> None:
@@ -104,9 +104,9 @@ def test_a_process_that_dies_is_named_and_what_was_done_stands(cell: attack.Cell
             for outcome in workers.run(cell, many):
                 done.append(outcome)
                 if len(done) == 3:
-                    os.kill(workers._others[0].process.pid, signal.SIGKILL)
+                    os.kill(workers._workers[0].process.pid, signal.SIGKILL)
         assert 3 <= len(done) < len(many)
-        assert not workers._others
+        assert not workers._workers
         assert len(list(workers.run(cell, examples))) == len(examples)  # and new ones start
 
 
