@@ -206,6 +206,8 @@ def test_a_suite_does_not_include(world: World) -> None:
     world.write("suites/_part.yaml", "title: x\n")
     world.suite("include: [_part]\nencoders: [plain]\ntasks: [reviews]\n")
     assert world.error().startswith('my.yaml:1:1: unknown key "include"')
+    with pytest.raises(SuiteError, match='unknown suite "_part"'):
+        Registry([world.folder]).path("suites", "_part")
 
 
 def test_a_users_file_may_include_what_rbench_has(world: World) -> None:
