@@ -298,6 +298,16 @@ def test_a_strategy_works_with_what_the_suite_says(mine: Path, suite: Path) -> N
     assert hearing.heard.count((3, 5, "seen by own")) == 2
 
 
+def test_a_strategy_without_a_validation_accuracy_fails_with_its_file(mine: Path, suite: Path) -> None:
+    silent = "\n\nrun_all = run\n\n\ndef run(options, context):\n    return run_all(options, context)[0], {}\n"
+    (mine / "finetune" / "own.py").write_text(SEEING + silent)
+    suite.write_text(SUITE)
+    result = api.run(suite, options(mine, only=("finetune/",)))
+    record = next(record for record in Store(result.run).records() if record.job.stage == "finetune")
+    assert record.status == "failed" and record.error is not None
+    assert "own.py: run returned no score validation_accuracy" in record.error
+
+
 def test_a_strategy_with_the_signature_of_before_is_refused_while_the_suite_loads(mine: Path, suite: Path) -> None:
     file = mine / "finetune" / "own.py"
     file.write_text(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench import score
+from rbench.errors import JobError
 from rbench.plan.planner import selected_by
 from rbench.publish import cards
 from rbench.spec import FinetuneJob, Job, PretrainJob, Record, Score, Split, TrainSpec
@@ -150,7 +151,8 @@ def finetune(
     where = inputs.weights("encoder", spec.encoder.name)
     encoder = encoders.load(spec.encoder, where, device=context.device)
     inputs.check()
-    module: Any = context.modules["finetune", spec.strategy.name].open()
+    code = context.modules["finetune", spec.strategy.name]
+    module: Any = code.open()
     attack = context.plan.job(job.needs["attack"]) if "attack" in job.needs else None
     given = FinetuneContext(
         encoder=encoder,
@@ -166,6 +168,8 @@ def finetune(
     options = {name: value for name, value in spec.strategy.options.items() if name in module.Options.model_fields}
     victim, scores = module.run(module.Options(**options), given)
     inputs.check()
+    if "validation_accuracy" not in scores:
+        raise JobError(f"{code.path}: run returned no score validation_accuracy; see docs/guide-add-a-strategy.md")
     context.progress.note(f"{job.name}: validation accuracy {scores['validation_accuracy']:.3f}")
     victim.save(
         folder,
