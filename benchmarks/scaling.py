@@ -54,10 +54,10 @@ def main() -> None:
     classifier, _ = EncoderClassifier.load(args.victim)
     victim = limited(args, classifier)
 
-    def cell(name: str) -> attack.Cell:
+    def cell(name: str) -> attack.AttackTask:
         spec = load.load_attack(Choice(name=name), registry)
         places = tuple(locate(profile, spec.needs, args.models).items())
-        return attack.Cell(spec, None, task, args.seed, located.folder(victim), args.victim.name, profile, places)
+        return attack.AttackTask(spec, None, task, args.seed, located.folder(victim), args.victim.name, profile, places)
 
     parts: dict[str, Any] = {"grid": grid, "profile": profiles, "growth": growth}
     document: dict[str, Any] = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
@@ -92,9 +92,9 @@ def parse() -> argparse.Namespace:
     return args
 
 
-def one(cell: attack.Cell, examples: list[Example], count: int, how: attack.How) -> dict[str, Any]:
+def one(cell: attack.AttackTask, examples: list[Example], count: int, config: attack.EngineConfig) -> dict[str, Any]:
     seen: list[dict[str, Any]] = []
-    with attack.Workers(count, how) as workers:
+    with attack.Workers(count, config) as workers:
         list(workers.run(cell, [examples[-1]._replace(id=f"warm-{i}") for i in range(4 * count + 8)]))
         with measured(seen, len(examples), children=count > 1) as row:
             row["queries"] = sum(o.num_queries for o in workers.run(cell, examples))
@@ -104,7 +104,7 @@ def one(cell: attack.Cell, examples: list[Example], count: int, how: attack.How)
 def growth(cell: Any, examples: list[Example]) -> list[dict[str, Any]]:
     found = []
     for n in SIZES:
-        row = one(cell("textfooler"), examples[:n], cores(), attack.How())
+        row = one(cell("textfooler"), examples[:n], cores(), attack.EngineConfig())
         row["seconds_per_query"] = round(row["seconds"] / row["queries"], 5)
         found.append(row | {"seconds": round(row["seconds"], 1)})
         print("growth", found[-1], flush=True)
@@ -118,7 +118,7 @@ def grid(cell: Any, examples: list[Example]) -> list[dict[str, Any]]:
     cases = [(1, 1, best)] + [(cores(), pooled, best) for pooled in (1, 4, 16)]
     cases += [(cores(), 4, name) for name in usable[:-1]]
     for count, pooled, backend in cases:
-        row = one(cell("textfooler"), examples[:60], count, attack.How(backend=backend, pooled=pooled))
+        row = one(cell("textfooler"), examples[:60], count, attack.EngineConfig(backend=backend, pooled=pooled))
         case = {"attack": "textfooler", "workers": count, "pooled": pooled, "backend": backend, "n": 60}
         found.append(case | {"seconds_per_example": round(row["seconds"] / 60, 4), "peak_mb": row["peak_mb"]})
         print("grid", found[-1], flush=True)
@@ -142,7 +142,7 @@ def profiles(cell: Any, examples: list[Example]) -> dict[str, Any]:
     Network._whole = timed  # type: ignore[method-assign]
     rates = {name: matmul(name) for name in ("torch", "onednn")}
     found: dict[str, Any] = {"gflops_matmul_one_thread": rates, "attacks": []}
-    engine = Engine(attack.How())
+    engine = Engine(attack.EngineConfig())
     for name in RECIPES:
         list(engine.run(cell(name), examples[-6:]))
         seconds.clear(), tokens.clear()

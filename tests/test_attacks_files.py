@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rbench import attack, load
-from rbench.attack.blueprint import blueprint, parts
 from rbench.attack.build import recipe_class
+from rbench.attack.dry_build import dry_build, parts
 from rbench.load.registry import Registry
 from rbench.resources import Resources
 from rbench.spec import AttackSpec
@@ -70,7 +70,7 @@ def value(part: Any, name: str) -> Any:
 @pytest.mark.parametrize("name", RECIPES)
 def test_written_parameters_are_the_published_ones(name: str) -> None:
     spec = spec_of(name)
-    published, _ = blueprint(spec, recipe_class(spec))
+    published, _ = dry_build(spec, recipe_class(spec))
     different = set()
     for key, written in spec.parameters.items():
         component, _, parameter = key.partition(".")

@@ -42,7 +42,7 @@ def build(options, spec, base):
 
 
 def losses(options, model, batch):
-    from rbench.train.contrast import info_nce
+    from rbench.train.contrastive_losses import info_nce
 
     _, z, z_plus = model.twice(model.embed(batch), batch.mask)
     return {"loss": options.strength * info_nce(z, [z_plus], z_plus, options.temperature)}

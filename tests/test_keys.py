@@ -1,7 +1,7 @@
 """The keys stored under results/reference: each is the key that its job has today, and today's plan has them all.
 
-A key decides what is computed again. Where one of these changes, results that took hours are no longer found, so no
-test here is to be adapted to a change: the change is to leave old keys alone (`Strict.idle`, `Named.COSMETIC`).
+A key decides what is computed again. If one of these changes, results that took hours are no longer found. So never
+adapt a test here to a change: make the change leave old keys alone (`Strict.without_effect`, `Named.COSMETIC`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from rbench import load as loading
 from rbench.load.registry import Registry
-from rbench.plan.planner import Facts, make_plan
+from rbench.plan.planner import PlanInputs, make_plan
 from rbench.spec import (
     AttackJob,
     AttackSpec,
@@ -76,7 +76,7 @@ def test_every_record_has_the_key_that_is_stored() -> None:
 # ------------------------------------------------------------------------------------------------- planned once more
 
 
-def facts(loaded: loading.Loaded, jobs: Sequence[Job]) -> Facts:
+def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
     """What was known of data, weights and resources when `jobs` were planned, read off the jobs."""
     weights: dict[str, str] = {}
     data: dict[str, str] = {}
@@ -110,7 +110,7 @@ def facts(loaded: loading.Loaded, jobs: Sequence[Job]) -> Facts:
             sources[job.parts[3]] = spec.attack.source
         elif isinstance(spec, ContrastJob):
             contrast[spec.contrast.name] = spec.data_fingerprint
-    return Facts(
+    return PlanInputs(
         encoders=loaded.encoders,
         tasks=loaded.tasks,
         attacks={
@@ -153,7 +153,7 @@ def test_todays_suites_give_the_stored_plan(run: Path) -> None:
     """The bundled suite, planned on the data, weights and resources of the stored jobs, gives their keys."""
     stored = planned(run)
     loaded = loading.load(stored.suite.name, registry=Registry(), profile=profile_of(run, stored.suite.name))
-    found = make_plan(loaded.suite, facts(loaded, stored.jobs))
+    found = make_plan(loaded.suite, inputs(loaded, stored.jobs))
     assert {job.name: job.key for job in found.jobs} == {job.name: job.key for job in stored.jobs}
     assert by_stage(found) == by_stage(stored), "what a table shows it shows in the order in which it did"
 

@@ -1,8 +1,8 @@
 """Who may import whom. The table is the one in docs/architecture.md; lazy imports and those for types count too.
 
 Modules do not import each other in circles either, inside a wing or across wings. A package is one module, its
-`__init__`: `from rbench.spec import Job` is an arrow to `spec`, `from rbench.spec.words import Share` is one to
-`spec.words`. Python runs a package's `__init__` before any of its modules; that is no arrow.
+`__init__`: `from rbench.spec import Job` is an arrow to `spec`, `from rbench.spec.common import Share` is one to
+`spec.common`. Python runs a package's `__init__` before any of its modules; that is no arrow.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from rbench.api.doctor import Check, doctor
 from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
 from rbench.api.suites import Planned, attack, plan, run
-from rbench.api.train import Objective, Trained, export, objectives, train
+from rbench.api.train import ListedObjective, Trained, export, objectives, train
 from rbench.errors import PlanError
 from rbench.plan.estimate import Estimate
 from rbench.plan.prepare import Options
@@ -24,7 +24,7 @@ from rbench.storage.verify import verify
 __all__ = [
     "Check",
     "Estimate",
-    "Objective",
+    "ListedObjective",
     "Options",
     "PlanError",
     "Planned",

@@ -13,7 +13,7 @@ from rbench.errors import SuiteError
 from rbench.load import checked, load_encoder
 from rbench.load.code import find
 from rbench.load.files import Files
-from rbench.load.places import Located, Problems, parse
+from rbench.load.positions import Positioned, Problems, parse
 from rbench.load.registry import NAME, Registry, unknown
 from rbench.spec import IN_DOMAIN, TrainSpec, is_text_file
 
@@ -23,7 +23,7 @@ _ELSEWHERE = ("objective", "options", "data")
 
 
 @dataclass(frozen=True)
-class Given:
+class AdHocArgs:
     """What was said beside the objective; None and empty where nothing was."""
 
     base: str | None = None
@@ -41,7 +41,7 @@ class Given:
         return [f"--{flag}" for flag in named if getattr(self, flag) is not None] + ["--set"] * bool(self.settings)
 
 
-def entry(what: str, given: Given, registry: Registry) -> Located | None:
+def entry(what: str, args: AdHocArgs, registry: Registry) -> Positioned | None:
     """The content of an encoder file for objective `what`, with options as places; None where `what` is an encoder.
 
     Raises:
@@ -49,43 +49,45 @@ def entry(what: str, given: Given, registry: Registry) -> Located | None:
             objective without base or corpus; an unknown corpus or --set key; a name that is taken.
     """
     encoders, known = registry.names("encoders"), registry.names("objectives")
-    ad_hoc = given.base is not None or given.data is not None
+    ad_hoc = args.base is not None or args.data is not None
     if what in encoders and not (ad_hoc and what in known):
-        if given.flags == ["--data"] and (located := _in_domain(what, given, registry)) is not None:
+        if args.flags == ["--data"] and (located := _in_domain(what, args, registry)) is not None:
             return located
-        if given.flags:
-            raise SuiteError(_another(what, given, registry))
+        if args.flags:
+            raise SuiteError(_another(what, args, registry))
         return None
     if what not in known:
         raise SuiteError(unknown("encoder or objective", what, [*encoders, *known]))
-    missing = [flag for flag, value in (("--base", given.base), ("--data", given.data)) if value is None]
+    missing = [flag for flag, value in (("--base", args.base), ("--data", args.data)) if value is None]
     if missing:
         raise SuiteError(
             f"{what} is an objective: {' and '.join(missing)} missing. For instance: "
             f"rbench train {what} --base mini-bert --data mini-corpus --set dropout=0.1"
         )
-    if given.steps is not None and given.epochs is not None:
+    if args.steps is not None and args.epochs is not None:
         raise SuiteError("--steps and --epochs exclude each other")
-    return _put_together(what, given, registry)
+    return _put_together(what, args, registry)
 
 
-def _in_domain(what: str, given: Given, registry: Registry) -> Located | None:
+def _in_domain(what: str, args: AdHocArgs, registry: Registry) -> Positioned | None:
     """An encoder that a suite trains on the texts of each task, trained on those of one; None where it is not such."""
     spec = load_encoder(what, registry)
     if spec.train is None or spec.train.data != IN_DOMAIN:
         return None
     problems = Problems()
-    data = _corpus(str(given.data), registry, problems)
+    data = _corpus(str(args.data), registry, problems)
     name = f"{what}-{Path(data).stem}"
     located = Files(registry, problems).content("encoders", what)
     problems.raise_any()
-    return located.put(("name",), Located(name, {(): "--data"})).put(("train", "data"), Located(data, {(): "--data"}))
+    return located.put(("name",), Positioned(name, {(): "--data"})).put(
+        ("train", "data"), Positioned(data, {(): "--data"})
+    )
 
 
-def _another(what: str, given: Given, registry: Registry) -> str:
+def _another(what: str, args: AdHocArgs, registry: Registry) -> str:
     """An entry with other settings is another encoder; the command for that one."""
     spec = load_encoder(what, registry)
-    flags = ", ".join(given.flags)
+    flags = ", ".join(args.flags)
     if spec.train is None:
         return (
             f"{what} is an encoder, and none that is trained by itself: {flags} say nothing about it. "
@@ -97,24 +99,24 @@ def _another(what: str, given: Given, registry: Registry) -> str:
     return f"{start}. That one: rbench train {spec.train.objective} --base {spec.base} --data {spec.train.data} ..."
 
 
-def _put_together(objective: str, given: Given, registry: Registry) -> Located:
-    assert given.base is not None and given.data is not None
+def _put_together(objective: str, args: AdHocArgs, registry: Registry) -> Positioned:
+    assert args.base is not None and args.data is not None
     problems = Problems()
-    base, data = _folder(given.base), _corpus(given.data, registry, problems)
-    name = _name(objective, given, registry, problems)
+    base, data = _folder(args.base), _corpus(args.data, registry, problems)
+    name = _name(objective, args, registry, problems)
     train: dict[str, Any] = {"objective": objective, "data": data}
     content = {"name": name, "title": f"{objective} on {Path(base).name}", "base": base, "pooling": "cls"}
-    located = Located(
+    located = Positioned(
         {**content, "train": train}, {(): "rbench train", ("base",): "--base", ("train", "data"): "--data"}
     )
     if base in registry.names("encoders"):
         pooling = load_encoder(base, registry, place="--base").pooling
-        located = located.put(("pooling",), Located("cls" if pooling == "cls+mlp" else pooling, {(): "--base"}))
+        located = located.put(("pooling",), Positioned("cls" if pooling == "cls+mlp" else pooling, {(): "--base"}))
     for key in ("steps", "epochs", "seed"):
-        if (value := getattr(given, key)) is not None:
-            located = located.put(("train", key), Located(value, {(): f"--{key}"}))
+        if (value := getattr(args, key)) is not None:
+            located = located.put(("train", key), Positioned(value, {(): f"--{key}"}))
     options = checked(find("objectives", objective, registry)).Options.model_fields
-    for setting in given.settings:
+    for setting in args.settings:
         located = _set(located, setting, objective, options, problems)
     problems.raise_any()
     return located
@@ -139,14 +141,14 @@ def _corpus(data: str, registry: Registry, problems: Problems) -> str:
     return data
 
 
-def _name(objective: str, given: Given, registry: Registry, problems: Problems) -> str:
+def _name(objective: str, args: AdHocArgs, registry: Registry, problems: Problems) -> str:
     """--name, or `<objective>-<base>-<data>`."""
-    if given.name is None:
-        parts = (objective, Path(str(given.base)).name, Path(str(given.data)).stem)
+    if args.name is None:
+        parts = (objective, Path(str(args.base)).name, Path(str(args.data)).stem)
         name = re.sub(r"[^A-Za-z0-9._+-]+", "-", "-".join(part for part in parts if part))
         where = "the name that it would have"
     else:
-        name, where = given.name, "--name"
+        name, where = args.name, "--name"
     if not NAME.fullmatch(name):
         problems.add(where, f"{name!r}: a name has letters, digits and . _ + - and begins with a letter or digit")
     elif name in registry.names("encoders"):
@@ -154,7 +156,7 @@ def _name(objective: str, given: Given, registry: Registry, problems: Problems) 
     return name
 
 
-def _set(located: Located, setting: str, objective: str, options: Collection[str], problems: Problems) -> Located:
+def _set(located: Positioned, setting: str, objective: str, options: Collection[str], problems: Problems) -> Positioned:
     """`located` with one `KEY=VALUE` applied; VALUE is YAML. `options` are the objective's."""
     place = f"--set {setting if len(setting) <= 80 else setting[:77] + '...'}"
     key, equals, text = setting.partition("=")

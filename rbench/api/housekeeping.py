@@ -35,7 +35,7 @@ class Pruned:
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedWeights:
     """Weights whose files were all read, and those of them that cannot be trusted, with what is wrong."""
 
     root: Path
@@ -77,7 +77,7 @@ def prune(
     return Pruned(root, found, remove(root, found) if delete and found else [])
 
 
-def verify(track: Track = iter) -> Verified:
+def verify(track: Track = iter) -> VerifiedWeights:
     """Read all files of all weights; `track` shows how far that is.
 
     Raises ResourceError where the cache cannot be read.
@@ -85,7 +85,7 @@ def verify(track: Track = iter) -> Verified:
     root = default_cache()
     weights = [item for item in items(root) if item.kind in ("encoder", "victim", "damaged")]
     bad = [(item, wrong) for item in track(weights) if (wrong := problem(item)) is not None]
-    return Verified(root, weights, bad)
+    return VerifiedWeights(root, weights, bad)
 
 
 def _keys(runs: list[Path]) -> frozenset[str] | None:

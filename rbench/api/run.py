@@ -139,7 +139,7 @@ def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache)
         return
     from rbench import attack
 
-    how = attack.How(device, options.backend, options.pooled, cache.root / "backends.json")
+    how = attack.EngineConfig(device, options.backend, options.pooled, cache.root / "backends.json")
     with attack.Workers(options.workers or attack.sensible(device), how) as workers:
         workers.warm_up(largest)
         yield workers

@@ -18,7 +18,7 @@ from rbench.api import adhoc
 from rbench.api.run import run_prepared
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.load.code import find
-from rbench.load.places import Located
+from rbench.load.positions import Positioned
 from rbench.load.registry import Registry, nearest, unknown
 from rbench.plan.lineage import chain, effective, trained_root, weights_source
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
@@ -81,8 +81,8 @@ def train(
     """
     options = options or Options()
     registry = Registry(options.include)
-    given = adhoc.Given(base, data, tuple(settings), steps, epochs, seed, name)
-    own = adhoc.entry(what, given, registry)
+    args = adhoc.AdHocArgs(base, data, tuple(settings), steps, epochs, seed, name)
+    own = adhoc.entry(what, args, registry)
     chosen = own.data["name"] if own is not None else what
     if out is not None:
         exporting.check_place(Path(out))
@@ -102,14 +102,14 @@ def train(
 
 
 @dataclass(frozen=True)
-class Objective:
+class ListedObjective:
     """A training objective: what it is, where it comes from, and its options with their defaults."""
 
     listed: loading.Listed
     options: dict[str, Any]
 
 
-def objectives(registry: Registry | None = None) -> list[Objective]:
+def objectives(registry: Registry | None = None) -> list[ListedObjective]:
     """All training objectives by name; one that cannot be imported has what is wrong in place of its title."""
     registry = registry or Registry()
     found = []
@@ -118,7 +118,7 @@ def objectives(registry: Registry | None = None) -> list[Objective]:
             options = modules.option_defaults(loading.checked(find("objectives", listed.name, registry)).Options)
         except SuiteError:
             options = {}
-        found.append(Objective(listed, options))
+        found.append(ListedObjective(listed, options))
     return found
 
 
@@ -154,7 +154,7 @@ def export(
     return _export(encoder, prepared, weights, record, Path(folder), force=force)
 
 
-def _prepared(encoder: str, registry: Registry, options: Options, own: Located | None) -> Prepared:
+def _prepared(encoder: str, registry: Registry, options: Options, own: Positioned | None) -> Prepared:
     """The encoder as a suite would plan it, with the jobs alone that make its weights.
 
     A suite needs a task: one of the embedded world, which is always there.
@@ -162,7 +162,7 @@ def _prepared(encoder: str, registry: Registry, options: Options, own: Located |
     if own is None and encoder not in registry.names("encoders"):
         raise SuiteError(unknown("encoder", encoder, registry.names("encoders")))
     suite = {"name": "train", "encoders": [encoder], "tasks": ["mini-sentiment"], "resources": "mini"}
-    made: Mapping[str, Located] = {encoder: own} if own is not None else {}
+    made: Mapping[str, Positioned] = {encoder: own} if own is not None else {}
     loaded = loading.load_mapping(suite, registry=registry, origin="rbench train", own=made)
     if (root := trained_root(encoder, loaded.encoders)) in loaded.in_domain:
         raise PlanError(
@@ -177,7 +177,7 @@ def _prepared(encoder: str, registry: Registry, options: Options, own: Located |
     return dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": jobs}), notes=[])
 
 
-def _base_hint(own: Located | None, registry: Registry) -> str:
+def _base_hint(own: Positioned | None, registry: Registry) -> str:
     """A base that is nowhere may be a slip for one of the registry's."""
     base = own.data["base"] if own is not None else None
     known = registry.names("encoders")
@@ -237,4 +237,4 @@ def _not_ours(name: str, prepared: Prepared) -> str:
     )
 
 
-__all__ = ["Objective", "Trained", "export", "objectives", "train"]
+__all__ = ["ListedObjective", "Trained", "export", "objectives", "train"]

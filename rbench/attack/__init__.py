@@ -1,7 +1,7 @@
 """Run attacks against a victim: TextAttack's recipes with rbench's resources, and attacks that are Python files.
 
-`check` validates an attack's spec before anything is trained. `Workers` runs a `Cell` (one attack on one victim) on
-examples. Below these, `build` makes a `textattack.Attack`, `run` attacks examples with it, and `Victim` wraps the
+`check` validates an attack's spec before anything is trained. `Workers` runs an `AttackTask` (one attack on one victim)
+on examples. Below these, `build` makes a `textattack.Attack`, `run` attacks examples with it, and `Victim` wraps the
 classifier for TextAttack. Only this package imports textattack. Importing the package first prepares that import
 (`_textattack`), so its modules may import textattack directly.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from rbench.attack import _textattack  # noqa: F401  (first: it prepares the import of textattack)
 from rbench.attack.build import build, check, needs
-from rbench.attack.engine import Cell, How
+from rbench.attack.engine import AttackTask, EngineConfig
 from rbench.attack.run import run
 from rbench.attack.victim import Victim
 from rbench.attack.workers import Workers, sensible
 
-__all__ = ["Cell", "How", "Victim", "Workers", "build", "check", "needs", "run", "sensible"]
+__all__ = ["AttackTask", "EngineConfig", "Victim", "Workers", "build", "check", "needs", "run", "sensible"]

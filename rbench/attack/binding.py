@@ -16,13 +16,13 @@ from textattack.shared import WordEmbedding
 
 from rbench.attack import components
 from rbench.attack._textattack import swapped
+from rbench.attack.cached import GreedyWordSwapWIR
 from rbench.attack.components import current
-from rbench.attack.lean import GreedyWordSwapWIR
 from rbench.attack.masked_lm import WordSwapMaskedLM
 from rbench.errors import ResourceError
 
 VERSION = 1
-USES = ("attack.components", "attack.lean")
+USES = ("attack.components", "attack.cached")
 """attack.masked_lm is not listed, because only recipes with a masked LM use it."""
 
 SUBSTITUTES: tuple[type, ...] = (

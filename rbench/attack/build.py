@@ -16,16 +16,16 @@ from textattack.goal_functions.classification import ClassificationGoalFunction
 
 from rbench.attack._textattack import use_device
 from rbench.attack.binding import binding
-from rbench.attack.blueprint import arguments, blueprint
+from rbench.attack.cached import cached
 from rbench.attack.constraints import foreseen, suite_constraints
-from rbench.attack.lean import lean
+from rbench.attack.dry_build import arguments, dry_build
 from rbench.errors import SuiteError
 from rbench.load.code import open_source
 from rbench.load.registry import load_module, unknown
 from rbench.spec import AttackSpec, ResourceKind, TaskSpec
 
 VERSION = 1
-USES = ("attack.constraints", "attack.lean")
+USES = ("attack.constraints", "attack.cached")
 """attack.binding and attack.blueprint are not listed, because only recipes use them."""
 
 
@@ -57,13 +57,13 @@ def needs(spec: AttackSpec) -> tuple[ResourceKind, ...]:
     if spec.recipe is None:
         return spec.needs
     recipe = recipe_class(spec)
-    published, _ = blueprint(spec, recipe)
+    published, _ = dry_build(spec, recipe)
     goal = published.goal_function
     if not isinstance(goal, ClassificationGoalFunction) or isinstance(goal, InputReduction) or goal.maximizable:
         raise SuiteError(
             f"attack {spec.name}: the goal of {spec.recipe} is {type(goal).__name__}, not misclassification"
         )
-    _, asked = blueprint(spec, recipe, arguments(published, spec))
+    _, asked = dry_build(spec, recipe, arguments(published, spec))
     return tuple(sorted(asked))
 
 
@@ -104,7 +104,7 @@ def build(
         made = _own(spec, victim, resources, task, _opened(spec, path, digest))
     else:
         made = _recipe(spec, victim, resources)
-    attack = lean(made)
+    attack = cached(made)
     attack.pre_transformation_constraints.extend(foreseen(attack))
     for constraint in suite_constraints(spec, task):
         before = isinstance(constraint, PreTransformationConstraint)
@@ -115,7 +115,7 @@ def build(
 
 def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:
     recipe = recipe_class(spec)
-    published, asked = blueprint(spec, recipe)
+    published, asked = dry_build(spec, recipe)
     parameters = arguments(published, spec)
     resources.load(sorted(asked))  # before the binding, which refuses `from_pretrained`
     with binding(resources, parameters):

@@ -22,7 +22,7 @@ POOLED = {"cpu": 4, "cuda": 64}
 
 
 @dataclass(frozen=True)
-class How:
+class EngineConfig:
     """How attacks are computed. These settings do not change outcomes."""
 
     device: str = "cpu"
@@ -35,7 +35,7 @@ class How:
 
 
 @dataclass(frozen=True)
-class Cell:
+class AttackTask:
     """Everything that a process needs to run one attack on one victim."""
 
     spec: AttackSpec
@@ -59,32 +59,34 @@ class Cell:
 class Engine:
     """Runs cells, and keeps the last victim and resources with their caches for the next cell."""
 
-    def __init__(self, how: How) -> None:
-        self.how = how
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
         self._opened: Slot[tuple[Victim, Watch]] = Slot()
         self._loaded: Slot[Resources] = Slot()
-        backends.remember_in(how.backends_file)
+        backends.remember_in(config.backends_file)
 
-    def run(self, cell: Cell, examples: Iterable[Example], pooled: int | None = None) -> Iterator[Outcome]:
+    def run(self, attack_task: AttackTask, examples: Iterable[Example], pooled: int | None = None) -> Iterator[Outcome]:
         """Yield one outcome for each example, in the order in which they end.
 
         Args:
             examples: the next is taken when an attack on another has ended.
-            pooled: number of examples attacked at once; None: as `How` says.
+            pooled: number of examples attacked at once; None: as `EngineConfig` says.
 
         Raises:
             JobError: the victim or a resource changed after planning. The outcomes yielded before are of the planned
                 ones.
         """
-        (victim, watch), resources = self._victim(cell), self._resources(cell)
-        pooled = pooled or self.how.pooled or POOLED[self.how.device.split(":")[0]]
+        (victim, watch), resources = self._victim(attack_task), self._resources(attack_task)
+        pooled = pooled or self.config.pooled or POOLED[self.config.device.split(":")[0]]
         outcomes = run(
-            lambda: build(cell.spec, victim, resources, cell.task, path=cell.path, digest=cell.digest),
+            lambda: build(
+                attack_task.spec, victim, resources, attack_task.task, path=attack_task.path, digest=attack_task.digest
+            ),
             examples,
-            spec=cell.spec,
-            task=cell.task,
-            seed=cell.seed,
-            oracle=oracle(cell.task),
+            spec=attack_task.spec,
+            task=attack_task.task,
+            seed=attack_task.seed,
+            oracle=oracle(attack_task.task),
             pooled=pooled,
         )
         for outcome in outcomes:
@@ -92,34 +94,37 @@ class Engine:
             resources.check()
             yield outcome
 
-    def backend(self, cell: Cell) -> str:
+    def backend(self, attack_task: AttackTask) -> str:
         """Return the name of the back-end that computes the victim of a cell."""
-        name: str = self._victim(cell)[0].network.backend
+        name: str = self._victim(attack_task)[0].network.backend
         return name
 
-    def _victim(self, cell: Cell) -> tuple[Victim, Watch]:
+    def _victim(self, attack_task: AttackTask) -> tuple[Victim, Watch]:
         def open_it() -> tuple[Victim, Watch]:
             watch = Watch()
-            with watch.reading(cell.victim) as where:
-                classifier, meta = EncoderClassifier.load(Path(where), self.how.device)
+            with watch.reading(attack_task.victim) as where:
+                classifier, meta = EncoderClassifier.load(Path(where), self.config.device)
             victim = Victim(
                 classifier,
-                cell.name,
+                attack_task.name,
                 max_length=meta["max_length"],
-                device=self.how.device,
-                backend=self.how.backend,
+                device=self.config.device,
+                backend=self.config.backend,
             )
             return victim, watch
 
-        victim, watch = self._opened.get((cell.victim, cell.name), open_it)
+        victim, watch = self._opened.get((attack_task.victim, attack_task.name), open_it)
         watch.check()
         return victim, watch
 
-    def _resources(self, cell: Cell) -> Resources:
+    def _resources(self, attack_task: AttackTask) -> Resources:
         resources = self._loaded.get(
-            (cell.resources.model_dump_json(), cell.places),
+            (attack_task.resources.model_dump_json(), attack_task.places),
             lambda: Resources(
-                cell.resources, places=dict(cell.places), device=self.how.device, backend=self.how.backend
+                attack_task.resources,
+                places=dict(attack_task.places),
+                device=self.config.device,
+                backend=self.config.backend,
             ),
         )
         resources.check()

@@ -17,8 +17,8 @@ from textattack import Attack
 from textattack.attack_results import FailedAttackResult, SkippedAttackResult, SuccessfulAttackResult
 
 from rbench import inference
-from rbench.attack.lean import LeanAttack
-from rbench.attack.text import LeanText
+from rbench.attack.cached import CachedAttack
+from rbench.attack.text import SplicedText
 from rbench.errors import JobError, RbenchError
 from rbench.spec import AttackSpec, Outcome, Status, TaskSpec
 from rbench.tasks import Example
@@ -109,7 +109,7 @@ def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracl
     victim = attack.goal_function.model
     truncated = victim.is_truncated(example.texts[0] if len(example.texts) == 1 else example.texts)
     given = as_input(example.texts, task)
-    text = LeanText(given)
+    text = SplicedText(given)
     if not text.num_words:
         return Outcome(
             example_id=example.id,
@@ -119,7 +119,7 @@ def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracl
             label=label,
             truncated=truncated,
         )
-    usual = getattr(type(attack), "attack", None) in (Attack.attack, LeanAttack.attack)
+    usual = getattr(type(attack), "attack", None) in (Attack.attack, CachedAttack.attack)
     result = attack.attack(text if usual else given, label)
     before, after = result.original_result, result.perturbed_result
     words = before.attacked_text.words

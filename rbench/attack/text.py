@@ -32,7 +32,7 @@ def split(text: str) -> tuple[str, ...]:
     return tuple(words_from_text(text))
 
 
-class LeanText(AttackedText):  # type: ignore[misc]
+class SplicedText(AttackedText):  # type: ignore[misc]
     """An AttackedText from which texts with a replaced word are derived cheaply."""
 
     def __init__(
@@ -70,7 +70,7 @@ class LeanText(AttackedText):  # type: ignore[misc]
             return self.replace_word_at_index(indices[0], new_words[0])
         return super().replace_words_at_indices(indices, new_words)
 
-    def generate_new_attacked_text(self, new_words: Iterable[str]) -> LeanText:
+    def generate_new_attacked_text(self, new_words: Iterable[str]) -> SplicedText:
         """Return a new text with each word replaced by that of `new_words`, as TextAttack does.
 
         TextAttack joins the columns with the token `<SPLIT>` and splits them there again. A text that contains the
@@ -84,7 +84,7 @@ class LeanText(AttackedText):  # type: ignore[misc]
             token = next(char for char in map(chr, _PRIVATE) if not any(char in part for part in parts))
         with swapped(AttackedText, "SPLIT_TOKEN", token):
             made = super().generate_new_attacked_text(words)
-        return LeanText(made._text_input, made.attack_attrs)
+        return SplicedText(made._text_input, made.attack_attrs)
 
     def all_words_diff(self, other_attacked_text: AttackedText) -> set[int]:
         """Return the indices at which the words of two texts differ."""
@@ -126,7 +126,7 @@ class LeanText(AttackedText):  # type: ignore[misc]
             self._spans = spans
         return self._spans
 
-    def _spliced(self, index: int, new: str) -> LeanText:
+    def _spliced(self, index: int, new: str) -> SplicedText:
         start, end = self._places()[index]
         fresh = split(new)
         text = self.text
@@ -136,7 +136,7 @@ class LeanText(AttackedText):  # type: ignore[misc]
             else:
                 start -= text[start - 1] == " "
         words = [*self.words[:index], *fresh, *self.words[index + 1 :]]
-        made = LeanText(self._columns(start, end, new), self._attributes(index, new, fresh), words)
+        made = SplicedText(self._columns(start, end, new), self._attributes(index, new, fresh), words)
         made._simple = all(split(word) == (word,) for word in fresh)
         return made
 

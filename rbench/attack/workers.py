@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from rbench.attack.engine import POOLED, Cell, Engine, How
+from rbench.attack.engine import POOLED, AttackTask, Engine, EngineConfig
 from rbench.errors import JobError, RbenchError
 from rbench.spec import Outcome
 from rbench.system import processes
@@ -67,9 +67,9 @@ class Workers:
         how: the settings of each process.
     """
 
-    def __init__(self, count: int, how: How) -> None:
-        self.count, self.how = count, how
-        self._engine = Engine(how)
+    def __init__(self, count: int, config: EngineConfig) -> None:
+        self.count, self.config = count, config
+        self._engine = Engine(config)
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> Workers:
@@ -90,7 +90,7 @@ class Workers:
             with processes.starting():
                 forkserver.ensure_running()
 
-    def run(self, cell: Cell, examples: Iterable[Example]) -> Iterator[Outcome]:
+    def run(self, attack_task: AttackTask, examples: Iterable[Example]) -> Iterator[Outcome]:
         """Yield one outcome for each example, in the order in which they end. Several processes start with the longest.
 
         Raises:
@@ -99,11 +99,11 @@ class Workers:
         """
         todo = deque(examples)
         enough = self.count > 1 and len(todo) > FEW
-        if not self._workers and not (todo and (enough or cell.foreign)):
-            yield from self._engine.run(cell, todo)
+        if not self._workers and not (todo and (enough or attack_task.foreign)):
+            yield from self._engine.run(attack_task, todo)
             return
         try:
-            yield from self._distribute(cell, todo)
+            yield from self._distribute(attack_task, todo)
         except BaseException:
             self.close()  # the processes still work for a run that has ended
             raise
@@ -113,9 +113,9 @@ class Workers:
         """Whether worker processes are running."""
         return bool(self._workers)
 
-    def backend(self, cell: Cell) -> str:
+    def backend(self, attack_task: AttackTask) -> str:
         """Return the name of the back-end that computes the victim of a cell."""
-        return self._workers[0].backend if self._workers else self._engine.backend(cell)
+        return self._workers[0].backend if self._workers else self._engine.backend(attack_task)
 
     def close(self) -> None:
         """End the worker processes."""
@@ -123,16 +123,16 @@ class Workers:
             worker.end()
         self._workers = []
 
-    def _distribute(self, cell: Cell, todo: deque[Example]) -> Iterator[Outcome]:
-        self._engine = Engine(self.how)  # frees its victim and resources, which the processes load themselves
+    def _distribute(self, attack_task: AttackTask, todo: deque[Example]) -> Iterator[Outcome]:
+        self._engine = Engine(self.config)  # frees its victim and resources, which the processes load themselves
         while len(self._workers) < self.count:
-            self._workers.append(_Worker.start(self.how, max(1, cores() // self.count)))
-        at_once = self.how.pooled or POOLED["cpu" if self.count > 1 else self.how.device.split(":")[0]]
+            self._workers.append(_Worker.start(self.config, max(1, cores() // self.count)))
+        at_once = self.config.pooled or POOLED["cpu" if self.count > 1 else self.config.device.split(":")[0]]
         pooled = max(1, min(at_once, len(todo) // (ROUNDS * self.count)))
         todo = deque(sorted(todo, key=_length, reverse=True))  # the longest first, so that processes end together
         for worker in self._workers:
-            worker.file = cell.path if cell.foreign else None
-            worker.send((cell, pooled))
+            worker.file = attack_task.path if attack_task.foreign else None
+            worker.send((attack_task, pooled))
             worker.last_sent = False
         for _ in range(pooled + (AHEAD if len(todo) > ROUNDS * self.count else 0)):
             for worker in self._workers:
@@ -162,10 +162,10 @@ class _Worker:
     """The user's own file of the current attack; None for other attacks."""
 
     @classmethod
-    def start(cls, how: How, threads: int) -> _Worker:
+    def start(cls, config: EngineConfig, threads: int) -> _Worker:
         context = processes.context()
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, how, threads), daemon=True, name="rbench worker")
+        process = context.Process(target=_serve, args=(theirs, config, threads), daemon=True, name="rbench worker")
         with processes.starting():
             process.start()
         theirs.close()  # so that `recv` notices when the process ends
@@ -192,10 +192,10 @@ class _Worker:
     def _died(self) -> JobError:
         self.process.join(timeout=5)
         code = self.process.exitcode
-        how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
+        config = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
         memory = " It may have run out of memory: use fewer --workers." if code == -signal.SIGKILL else ""
         own = f" The attack's file {self.file} may have ended it: correct the file." if self.file else ""
-        return JobError(f"a worker process ended {how}.{memory}{own} Run the command again to continue the job.")
+        return JobError(f"a worker process ended {config}.{memory}{own} Run the command again to continue the job.")
 
     def end(self) -> None:
         self.connection.close()
@@ -233,7 +233,7 @@ class _Parent:
             raise _ParentGone from error
 
 
-def _serve(connection: Connection, how: How, threads: int) -> None:
+def _serve(connection: Connection, config: EngineConfig, threads: int) -> None:
     """Run in a worker process until the parent closes the connection.
 
     For each cell the worker receives the cell, then examples up to None, and sends their outcomes and a `_Done`.
@@ -244,14 +244,14 @@ def _serve(connection: Connection, how: How, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     torch.set_num_threads(threads)
     threadpoolctl.threadpool_limits(threads)  # numpy's idle threads would use the cores of the other workers
-    engine, parent = Engine(how), _Parent(connection)
+    engine, parent = Engine(config), _Parent(connection)
     try:
         while True:
-            cell, pooled = parent.recv()
+            attack_task, pooled = parent.recv()
             try:
-                for outcome in engine.run(cell, iter(parent.recv, None), pooled):
+                for outcome in engine.run(attack_task, iter(parent.recv, None), pooled):
                     parent.send(outcome)
-                parent.send(_Done(engine.backend(cell)))
+                parent.send(_Done(engine.backend(attack_task)))
             except _ParentGone:
                 raise
             except BaseException as error:  # also SystemExit, from a user's file

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.spec import EncoderSpec, Outcome, Split, Strict
-from rbench.spec.words import Positive
+from rbench.spec.common import Positive
 
 if TYPE_CHECKING:
     from rbench.build import Built

@@ -13,7 +13,7 @@ from rbench.spec import AttackJob, ContrastJob, EvaluateJob
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rbench.api import Check, Objective, Planned, RunResult
+    from rbench.api import Check, ListedObjective, Planned, RunResult
     from rbench.load import Listed
     from rbench.spec import Job, Record
 
@@ -125,7 +125,7 @@ def kinds(names: Mapping[str, Sequence[str]]) -> None:
     print_table(["rbench list", "one is", "there are", "for instance"], rows)
 
 
-def objectives(found: Sequence[Objective]) -> None:
+def objectives(found: Sequence[ListedObjective]) -> None:
     """Training objectives: what they are, what --set may say, with defaults, and where they come from."""
     rows: list[list[str | Text]] = [
         [

@@ -19,7 +19,7 @@ VERSION = 1
 
 
 @dataclass
-class Rise:
+class AscentStats:
     """How much the ascent raised the loss of the batches of one epoch: the sum, and the number of batches."""
 
     epoch: int = -1
@@ -43,7 +43,7 @@ class Rise:
         return f"loss raised by {self.mean:.3f}" if self.batches else ""
 
 
-class Ascending(transformers.Trainer):  # type: ignore[misc]
+class FreeLBTrainer(transformers.Trainer):  # type: ignore[misc]
     """Reads each batch `adv_steps` times and takes the mean of the gradients.
 
     Args:
@@ -52,7 +52,7 @@ class Ascending(transformers.Trainer):  # type: ignore[misc]
         given: the arguments of transformers' Trainer.
     """
 
-    def __init__(self, *, options: FreeLBOptions, rise: Rise, **given: Any) -> None:
+    def __init__(self, *, options: FreeLBOptions, rise: AscentStats, **given: Any) -> None:
         self.options, self.rise = options, rise
         super().__init__(**given)
 

@@ -22,7 +22,7 @@ VERSION = 1
 
 
 @dataclass
-class Tally:
+class AdversarialStats:
     """Counts over the adversarial examples of one epoch."""
 
     epoch: int = -1
@@ -52,7 +52,7 @@ class Tally:
         return f"words replaced {found['words_replaced']:.1%}, fooled {found['fooled']:.1%}" if self.texts else ""
 
 
-class Hardening(transformers.Trainer):  # type: ignore[misc]
+class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
     """Adds to each batch of the adversarial epochs the same examples after Geometry's search.
 
     The search maximises the log-odds against the true label, m = logsumexp(l_k, k != y) - l_y. Cross-entropy is
@@ -76,7 +76,7 @@ class Hardening(transformers.Trainer):  # type: ignore[misc]
         examples: Sequence[Example],
         options: AdversarialOptions,
         fixed: tuple[int, ...],
-        tally: Tally,
+        tally: AdversarialStats,
         train_dataset: Sequence[dict[str, Any]],
         **given: Any,
     ) -> None:

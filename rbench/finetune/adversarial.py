@@ -46,7 +46,7 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
     from functools import partial
 
     from rbench.finetune._data import training_sample
-    from rbench.finetune._hardening import Hardening, Tally
+    from rbench.finetune._hardening import AdversarialStats, AdversarialTrainer
     from rbench.finetune._tuning import tune
     from rbench.substitution.batched import Geometry
 
@@ -60,9 +60,9 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
     )
     if options.epochs is not None:
         context = replace(context, training=context.training.model_copy(update={"epochs": options.epochs}))
-    tally = Tally()
+    tally = AdversarialStats()
     trainer = partial(
-        Hardening,
+        AdversarialTrainer,
         geometry=geometry,
         examples=training_sample(context.data, context.training, context.seed),
         options=options,

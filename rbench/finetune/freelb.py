@@ -30,9 +30,9 @@ def run(options: FreeLBOptions, context: FinetuneContext) -> Finetuned:
     """
     from functools import partial
 
-    from rbench.finetune._ascent import Ascending, Rise
+    from rbench.finetune._ascent import AscentStats, FreeLBTrainer
     from rbench.finetune._tuning import tune
 
-    rise = Rise()
-    victim, scores = tune(context, trainer=partial(Ascending, options=options, rise=rise), note=rise.text)
+    rise = AscentStats()
+    victim, scores = tune(context, trainer=partial(FreeLBTrainer, options=options, rise=rise), note=rise.text)
     return Finetuned(victim, scores | {"loss_rise": rise.mean})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rbench.load.catalogue import Listed, as_yaml, catalogue, content
 from rbench.load.entries import Entries
 from rbench.load.modules import checked
-from rbench.load.places import Located, Problems
+from rbench.load.positions import Positioned, Problems
 from rbench.load.recipes import recipes
 from rbench.load.registry import Registry
 from rbench.load.suite import Loaded, find_suite, load, load_mapping
@@ -62,7 +62,7 @@ def load_resources(choice: ResourceChoice | str, registry: Registry, *, place: s
     """The profile of this name or choice, single resources replaced; SuiteError as for `load_task`."""
     entries = Entries(registry, Problems())
     choice = ResourceChoice(profile=choice) if isinstance(choice, str) else choice
-    profile = entries.encoders.resources(choice, Located({}, {(): place}))
+    profile = entries.encoders.resources(choice, Positioned({}, {(): place}))
     entries.problems.raise_any()
     assert profile is not None
     return profile
@@ -72,6 +72,6 @@ def load_attack(choice: Choice | str, registry: Registry, *, place: str = "attac
     """The attack of this name or choice, a registry file or a TextAttack recipe; SuiteError as for `load_task`."""
     entries = Entries(registry, Problems())
     choice = Choice(name=choice) if isinstance(choice, str) else choice
-    entries.attacks.load(choice.name, Located(dict(choice.options), {(): place}), choice.label, place)
+    entries.attacks.load(choice.name, Positioned(dict(choice.options), {(): place}), choice.label, place)
     entries.problems.raise_any()
     return entries.attacks.found[choice.label]

@@ -9,7 +9,7 @@ from rbench.load.check import check
 from rbench.load.code import Module
 from rbench.load.files import Files
 from rbench.load.modules import Modules
-from rbench.load.places import Located, shown
+from rbench.load.positions import Positioned, shown
 from rbench.load.recipes import recipes
 from rbench.load.registry import nearest, unknown
 from rbench.spec import AttackSpec
@@ -33,13 +33,13 @@ class Attacks:
         self.files, self.problems, self.modules = files, files.problems, modules
         self.found: dict[str, AttackSpec] = {}
 
-    def load(self, name: str, options: Located, label: str, place: str) -> None:
+    def load(self, name: str, options: Positioned, label: str, place: str) -> None:
         """Load the attack of this name with a suite's options, under `label`. `place`: where the name stands."""
         spec = self._spec(name, options, place)
         if spec is not None:
             self.found[label] = spec
 
-    def _spec(self, name: str, options: Located, place: str) -> AttackSpec | None:
+    def _spec(self, name: str, options: Positioned, place: str) -> AttackSpec | None:
         names = self.files.registry.names("attacks")
         if name in (*names, *self.files.registry.fragments("attacks")):
             path = self.files.path("attacks", name, place)
@@ -48,7 +48,7 @@ class Attacks:
             return self._module(name, path, options, place) if path.suffix == ".py" else self._recipe(name, options)
         if name in recipes():
             data = {"name": name, "recipe": name, "title": f"TextAttack's {name}"}
-            return self._with_options(Located(data, {(): place}), options)
+            return self._with_options(Positioned(data, {(): place}), options)
         message = unknown("attack", name, names)
         close = nearest(name, recipes())
         if close and not nearest(name, names):
@@ -56,7 +56,7 @@ class Attacks:
         self.problems.add(place, message)
         return None
 
-    def _recipe(self, name: str, options: Located) -> AttackSpec | None:
+    def _recipe(self, name: str, options: Positioned) -> AttackSpec | None:
         located = self.files.named("attacks", name)
         if located is None:
             return None
@@ -67,11 +67,11 @@ class Attacks:
             self.problems.add(located.at(("recipe",)), unknown("TextAttack recipe", recipe, recipes()))
         return self._with_options(located, options)
 
-    def _with_options(self, located: Located, options: Located) -> AttackSpec | None:
+    def _with_options(self, located: Positioned, options: Positioned) -> AttackSpec | None:
         """A recipe's spec with a suite's options over its own; unless it says what it needs, its source does."""
         recipe = recipes().get(str(located.data.get("recipe")))
         if recipe is not None and "needs" not in located.data:
-            located = located.put(("needs",), Located(list(recipe.needs), {(): located.at()}))
+            located = located.put(("needs",), Positioned(list(recipe.needs), {(): located.at()}))
         for key in options.data:
             if key in _ATTACK_FIELDS:
                 located = located.put((key,), options.sub(key), options.key_at((key,)))
@@ -82,7 +82,7 @@ class Attacks:
                 self.problems.add(options.key_at((key,)), f"{message} Parameters are written `Component.attribute`.")
         return check(AttackSpec, located, self.problems)
 
-    def _module(self, name: str, path: Path, options: Located, place: str) -> AttackSpec | None:
+    def _module(self, name: str, path: Path, options: Positioned, place: str) -> AttackSpec | None:
         module = self.modules.open("attacks", name, place)
         if module is None:
             return None
@@ -98,7 +98,7 @@ class Attacks:
             "source": _source(self.modules.found["attacks", name]),
             **{field: getattr(module, name) for name, field in _MAY_EXPORT.items() if hasattr(module, name)},
         }
-        located = Located(data, {(): f"{shown(path)}:1:1"})
+        located = Positioned(data, {(): f"{shown(path)}:1:1"})
         for key in _ATTACK_FIELDS:
             if key in options.data and key not in own:  # a module that knows the option sees to it itself
                 located = located.put((key,), options.sub(key), options.key_at((key,)))

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from rbench.load.places import Located, Problems, Where, describe
+from rbench.load.positions import Positioned, Problems, Where, describe
 from rbench.load.registry import unknown
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def check(model: type[Model], located: Located, problems: Problems) -> Model | None:
+def check(model: type[Model], located: Positioned, problems: Problems) -> Model | None:
     """The model made from `located`, or None where something is wrong; then `problems` say what and where."""
     before = len(problems.lines)
     _truth_is_no_number(model, located, problems)
@@ -32,7 +32,7 @@ def fields_at(model: type[BaseModel], where: Where) -> list[str]:
     return sorted({name for kind in _kinds(model, where) if _is_model(kind) for name in kind.model_fields})
 
 
-def _explain(model: type[BaseModel], located: Located, errors: list[ErrorDetails], problems: Problems) -> None:
+def _explain(model: type[BaseModel], located: Positioned, errors: list[ErrorDetails], problems: Problems) -> None:
     by_place: dict[Where, list[ErrorDetails]] = {}
     for error in errors:
         by_place.setdefault(_steps(located.data, error["loc"]), []).append(error)
@@ -44,7 +44,7 @@ def _explain(model: type[BaseModel], located: Located, errors: list[ErrorDetails
             problems.add(place, message)
 
 
-def _say(model: type[BaseModel], located: Located, where: Where, group: list[ErrorDetails]) -> list[tuple[str, str]]:
+def _say(model: type[BaseModel], located: Positioned, where: Where, group: list[ErrorDetails]) -> list[tuple[str, str]]:
     """Place and message for all errors at one place: alternatives of a union become one sentence."""
     said: list[tuple[str, str]] = []
     expected: list[str] = []
@@ -126,7 +126,7 @@ def _path(where: Where) -> str:
     return f"`{text.removeprefix('.')}`"
 
 
-def _truth_is_no_number(model: type[BaseModel], located: Located, problems: Problems) -> None:
+def _truth_is_no_number(model: type[BaseModel], located: Positioned, problems: Problems) -> None:
     """pydantic reads `true` as 1 where a number is due; here it is a mistake."""
     for where, place in list(located.values.items()):
         value: Any = located.data

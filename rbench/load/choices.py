@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rbench.load.places import Located
+from rbench.load.positions import Positioned
 from rbench.spec import Choice
 
 
@@ -15,10 +15,10 @@ class Chosen(NamedTuple):
     name: str
     label: str
     place: str
-    options: Located
+    options: Positioned
 
 
-def items(located: Located, key: str) -> Iterator[Located]:
+def items(located: Positioned, key: str) -> Iterator[Positioned]:
     """The entries of a list, which may be written as its only entry; nothing where it is neither."""
     value = located.data.get(key)
     if isinstance(value, list):
@@ -27,15 +27,15 @@ def items(located: Located, key: str) -> Iterator[Located]:
         yield located.sub(key)
 
 
-def names(located: Located, key: str) -> Iterator[tuple[str, str]]:
+def names(located: Positioned, key: str) -> Iterator[tuple[str, str]]:
     """Place and text of each name in a list."""
     return ((item.at(), item.data) for item in items(located, key) if isinstance(item.data, str))
 
 
-def choices(located: Located, key: str) -> Iterator[Chosen]:
+def choices(located: Positioned, key: str) -> Iterator[Chosen]:
     """The well-formed choices of a list; the others are pydantic's to complain about."""
     for item in items(located, key):
-        data, options = item.data, Located({}, {(): item.at()})
+        data, options = item.data, Positioned({}, {(): item.at()})
         place = item.at()
         if isinstance(data, dict) and len(data) == 1 and "name" not in data:
             (name, inner), *_ = data.items()

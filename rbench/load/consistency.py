@@ -8,12 +8,12 @@ from pydantic import ValidationError
 
 from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, items
-from rbench.load.places import Located, Problems, describe
+from rbench.load.positions import Positioned, Problems, describe
 from rbench.load.registry import unknown
 from rbench.spec import CONTRAST, Evaluation, EvaluationMetric, Training
 
 
-def check_purpose(merged: Located, problems: Problems) -> None:
+def check_purpose(merged: Positioned, problems: Problems) -> None:
     """A suite says what encoders are fine-tuned on, unless it only scores them; and it prints what it asks for."""
     attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
     asked = {choice.name for choice in choices(merged, "evaluate")}
@@ -35,7 +35,7 @@ def check_purpose(merged: Located, problems: Problems) -> None:
             problems.add(place, f"a table of {metric} needs {needs[metric]}, which this suite has not")
 
 
-def check_repeats(merged: Located, problems: Problems) -> None:
+def check_repeats(merged: Positioned, problems: Problems) -> None:
     """A name that stands twice in a list would make the same cells twice."""
     for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds"):
         chosen = key in ("encoders", "attacks", "evaluate", "build", "finetune")
@@ -59,7 +59,7 @@ def _evaluated(choice: Chosen) -> str:
         return choice.label
 
 
-def check_maps(merged: Located, tasks: set[str], problems: Problems) -> None:
+def check_maps(merged: Positioned, tasks: set[str], problems: Problems) -> None:
     """`num_examples` and `training` may go by task: their keys must be tasks of this suite, their values make sense.
 
     `tasks` are those of the file, of any profile and of the overrides: narrowing `tasks` leaves a map valid.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rbench.load.check import check
 from rbench.load.files import Files
-from rbench.load.places import Located
+from rbench.load.positions import Positioned
 from rbench.load.registry import unknown
 from rbench.load.tasks import Tasks
 from rbench.spec import ContrastSpec, TaskSpec
@@ -28,7 +28,7 @@ class ContrastSets:
                     self.found[name] = spec
         return self.found.get(name)
 
-    def _fits(self, spec: ContrastSpec, task: TaskSpec, located: Located) -> bool:
+    def _fits(self, spec: ContrastSpec, task: TaskSpec, located: Positioned) -> bool:
         """Whether a contrast set has the columns of its task; if not, that is among the problems."""
         problems = self.files.problems
         before = len(problems.lines)

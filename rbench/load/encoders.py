@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from rbench.load.check import check
 from rbench.load.files import Files
 from rbench.load.modules import Modules
-from rbench.load.places import Located, Where
+from rbench.load.positions import Positioned, Where
 from rbench.load.registry import unknown
 from rbench.load.resources import Resources
 from rbench.load.tasks import Tasks
@@ -36,7 +36,7 @@ class Encoders:
     by encoder and option; `training_resources` what it asks of a resource profile, by encoder, and which kinds.
     """
 
-    def __init__(self, files: Files, modules: Modules, tasks: Tasks, own: Mapping[str, Located]) -> None:
+    def __init__(self, files: Files, modules: Modules, tasks: Tasks, own: Mapping[str, Positioned]) -> None:
         self.files, self.modules, self.tasks, self.own = files, modules, tasks, own
         self.found: dict[str, EncoderSpec] = {}
         self.models: dict[str, dict[str, str]] = {}
@@ -62,7 +62,7 @@ class Encoders:
                 self.files.problems.add(located.key_at(("train", "epochs")), _STEPS_AND_EPOCHS)
             self._keep(name, spec, located, above)
 
-    def variant(self, name: str, options: Located, label: str, place: str) -> None:
+    def variant(self, name: str, options: Positioned, label: str, place: str) -> None:
         """Load the encoder `name` with a suite's options over its own, under `label`.
 
         Options are those of its training objective, other keys of its `train`, or, for an encoder that is not ours to
@@ -73,12 +73,12 @@ class Encoders:
         ways = self._ways(own) if own is not None else None
         if located is None or ways is None:
             return  # which has been told
-        located = located.put(("name",), Located(label, {(): place}))
+        located = located.put(("name",), Positioned(label, {(): place}))
         if ways.get("epochs") == ("train", "epochs") and "epochs" in options.data:
             if "steps" in options.data:
                 self.files.problems.add(options.key_at(("epochs",)), _STEPS_AND_EPOCHS)
             # Steps go before epochs where an encoder has both: those of its file are not to outdo a suite's epochs.
-            located = located.put(("train", "steps"), Located(None, {(): place}))
+            located = located.put(("train", "steps"), Positioned(None, {(): place}))
         for key in options.data:
             if key in ways:
                 located = located.put(ways[key], options.sub(key), options.key_at((key,)))
@@ -91,7 +91,7 @@ class Encoders:
     def resources(
         self,
         choice: ResourceChoice,
-        chosen: Located,
+        chosen: Positioned,
         needed: Collection[str] = RESOURCE_KINDS,
         above: tuple[str, ...] = (),
     ) -> ResourceProfile | None:
@@ -116,7 +116,7 @@ class Encoders:
         training = {key: ("train", key) for key in TrainSpec.model_fields if key not in ("objective", "options")}
         return {**training, **{key: ("train", "options", key) for key in known.model_fields}}
 
-    def _keep(self, name: str, spec: EncoderSpec, located: Located, above: tuple[str, ...]) -> None:
+    def _keep(self, name: str, spec: EncoderSpec, located: Positioned, above: tuple[str, ...]) -> None:
         """Keep an encoder, and load what it stands on."""
         self.found[name] = spec
         # An encoder may be named like the folder or hub id that it loads: then its base is that, not itself.
@@ -125,9 +125,9 @@ class Encoders:
         if spec.train is not None:
             self._training(spec, spec.train, located, (*above, name))
 
-    def _training(self, spec: EncoderSpec, train: TrainSpec, located: Located, above: tuple[str, ...]) -> None:
+    def _training(self, spec: EncoderSpec, train: TrainSpec, located: Positioned, above: tuple[str, ...]) -> None:
         """The objective's options, the corpus, what steps are selected by, and the further models that options name."""
-        options = located.sub("train", "options") if "options" in located.data["train"] else Located({})
+        options = located.sub("train", "options") if "options" in located.data["train"] else Positioned({})
         place = located.at(("train", "objective"))
         made = self.modules.check("objectives", train.objective, place, options)
         if train.data != IN_DOMAIN:
@@ -147,7 +147,7 @@ class Encoders:
                 self._whole(model, place)
 
     def _training_resources(
-        self, name: str, train: TrainSpec, made: BaseModel | None, options: Located, above: tuple[str, ...]
+        self, name: str, train: TrainSpec, made: BaseModel | None, options: Positioned, above: tuple[str, ...]
     ) -> None:
         """What an objective that edits words asks: its `resources`, as far as its module says that it NEEDS them."""
         needs = self.modules.needs("objectives", train.objective)

@@ -9,7 +9,7 @@ from rbench.load.contrast_sets import ContrastSets
 from rbench.load.encoders import Encoders
 from rbench.load.files import Files
 from rbench.load.modules import Modules
-from rbench.load.places import Located, Problems
+from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry
 from rbench.load.tasks import Tasks
 
@@ -20,7 +20,7 @@ class Entries:
     Each kind has what loads it, with all that was loaded in `found`. `own` are encoders by name that no file holds.
     """
 
-    def __init__(self, registry: Registry, problems: Problems, own: Mapping[str, Located] | None = None) -> None:
+    def __init__(self, registry: Registry, problems: Problems, own: Mapping[str, Positioned] | None = None) -> None:
         files = Files(registry, problems)
         self.problems = problems
         self.modules = Modules(registry, problems)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rbench.errors import SuiteError
 from rbench.load.fragments import Fragments
-from rbench.load.places import Located, Problems, read
+from rbench.load.positions import Positioned, Problems, read
 from rbench.load.registry import Kind, Registry
 
 
@@ -32,14 +32,14 @@ class Files:
         self._seen.add((kind, name))
         return new
 
-    def content(self, kind: Kind, name: str) -> Located:
+    def content(self, kind: Kind, name: str) -> Positioned:
         """The content of a YAML file, with the fragments that it includes.
 
         Raises SuiteError where there is no such file, or one of these cannot be read.
         """
         return self._fragments.content(kind, self.registry.path(kind, name))
 
-    def named(self, kind: Kind, name: str) -> Located | None:
+    def named(self, kind: Kind, name: str) -> Positioned | None:
         """`content` with its name, which is the file's own: a `name` key may repeat it, not change it.
 
         None where it cannot be read, which is then a problem.
@@ -52,4 +52,4 @@ class Files:
         if located.data.get("name", name) != name:
             message = f"`name` differs from the file's name; remove it or write `name: {name}`"
             self.problems.add(located.at(("name",)), message)
-        return located.put(("name",), Located(name, {(): located.at()}))
+        return located.put(("name",), Positioned(name, {(): located.at()}))

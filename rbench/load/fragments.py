@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rbench.errors import SuiteError
 from rbench.load.choices import items
-from rbench.load.places import Located, Problems, describe
+from rbench.load.positions import Positioned, Problems, describe
 from rbench.load.registry import FRAGMENT, Kind, Registry, nearest, unknown
 
 INCLUDE = "include"
@@ -24,11 +24,11 @@ INCLUDE = "include"
 class Fragments:
     """Merges files with all that they include, each file once."""
 
-    def __init__(self, registry: Registry, read: Callable[[Path], Located]) -> None:
+    def __init__(self, registry: Registry, read: Callable[[Path], Positioned]) -> None:
         self._registry, self._read = registry, read
-        self._merged: dict[Path, Located] = {}
+        self._merged: dict[Path, Positioned] = {}
 
-    def content(self, kind: Kind, path: Path, above: tuple[Path, ...] = ()) -> Located:
+    def content(self, kind: Kind, path: Path, above: tuple[Path, ...] = ()) -> Positioned:
         """The content of a file of this kind, merged over all that it includes, without the key `include`.
 
         `above` are the files through which this one is included.
@@ -48,7 +48,7 @@ class Fragments:
         return self._merged[path]
 
 
-def _included(kind: Kind, path: Path, located: Located, registry: Registry) -> list[tuple[Path, str]]:
+def _included(kind: Kind, path: Path, located: Positioned, registry: Registry) -> list[tuple[Path, str]]:
     """The fragments that a file names, each with the place of its name."""
     if INCLUDE not in located.data:
         return []
@@ -73,11 +73,11 @@ def _unknown(name: str, valid: list[str]) -> str:
     return f"{describe(name)} is no fragment's name, which starts with `_` and has neither folder nor `.yaml`{hint}"
 
 
-def merge(below: Located, above: Located) -> Located:
+def merge(below: Positioned, above: Positioned) -> Positioned:
     """`above` over `below`, with the places of both. Mappings are merged key by key, anything else is replaced."""
     if not (isinstance(below.data, dict) and isinstance(above.data, dict)):
         return above
-    merged = Located({}, {(): above.at()})
+    merged = Positioned({}, {(): above.at()})
     for key in {**below.data, **above.data}:
         both = [part for part in (below, above) if key in part.data]
         merged = merged.put((key,), reduce(merge, [part.sub(key) for part in both]), both[-1].key_at((key,)))

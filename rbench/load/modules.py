@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.code import Module, find
-from rbench.load.places import Located, Problems, shown
+from rbench.load.positions import Positioned, Problems, shown
 from rbench.load.registry import KINDS, Kind, Registry, unknown
 from rbench.load.signatures import check_call
 from rbench.spec import RESOURCE_KINDS, ResourceKind
@@ -45,7 +45,7 @@ class Modules:
         self.found[kind, name] = module
         return opened
 
-    def check(self, kind: Kind, name: str, place: str, options: Located) -> BaseModel | None:
+    def check(self, kind: Kind, name: str, place: str, options: Positioned) -> BaseModel | None:
         """A module's `Options` made of what a suite says; None where something is wrong."""
         module = self.open(kind, name, place)
         return check(module.Options, options, self.problems) if module is not None else None

@@ -7,7 +7,7 @@ from typing import Any
 from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.consistency import check_purpose
-from rbench.load.places import Located, Problems, describe, parse
+from rbench.load.positions import Positioned, Problems, describe, parse
 from rbench.load.registry import unknown
 from rbench.spec import Suite
 
@@ -20,7 +20,7 @@ _SHORT_FOR = {"resources": "profile", "num_examples": "default"}
 """What a plain value under these keys stands for, once single parts of it are set."""
 
 
-def refuse_not_yet(located: Located, problems: Problems) -> Located:
+def refuse_not_yet(located: Positioned, problems: Problems) -> Positioned:
     """`located` without the keys that mean nothing yet, each of which is a problem."""
     for key in _NOT_YET.keys() & located.data.keys():
         problems.add(located.key_at((key,)), _NOT_YET[key])
@@ -31,7 +31,7 @@ def _unknown_key(key: str) -> str:
     return _NOT_YET.get(key) or unknown("key", key, _SETTABLE)
 
 
-def apply_profile(located: Located, profile: str | None, problems: Problems) -> Located:
+def apply_profile(located: Positioned, profile: str | None, problems: Problems) -> Positioned:
     if profile is None:
         return located
     profiles = located.data.get("profiles")
@@ -43,14 +43,14 @@ def apply_profile(located: Located, profile: str | None, problems: Problems) -> 
     return _merge(located, located.sub("profiles", profile))
 
 
-def profiles_of(located: Located) -> list[Located]:
+def profiles_of(located: Positioned) -> list[Positioned]:
     """The well-formed profiles of a suite."""
     profiles = located.data.get("profiles")
     parts = [located.sub("profiles", name) for name in profiles] if isinstance(profiles, dict) else []
     return [part for part in parts if isinstance(part.data, dict)]
 
 
-def _merge(base: Located, profile: Located) -> Located:
+def _merge(base: Positioned, profile: Positioned) -> Positioned:
     """`base` with the profile's keys in place of its own; `training` and `num_examples` are merged key by key."""
     if not isinstance(profile.data, dict):
         return base
@@ -63,7 +63,7 @@ def _merge(base: Located, profile: Located) -> Located:
     return base
 
 
-def check_profiles(located: Located, chosen: str | None, problems: Problems) -> None:
+def check_profiles(located: Positioned, chosen: str | None, problems: Problems) -> None:
     """Check keys and types of all profiles, so that a mistake does not wait for the day it is chosen."""
     profiles = located.data.get("profiles")
     if profiles is None:
@@ -83,7 +83,7 @@ def check_profiles(located: Located, chosen: str | None, problems: Problems) -> 
                 problems.add(part.key_at((key,)), _unknown_key(key))
         if name != chosen:
             found = Problems()
-            as_chosen = refuse_not_yet(_merge(located, part), Problems()).put(("profiles",), Located({}))
+            as_chosen = refuse_not_yet(_merge(located, part), Problems()).put(("profiles",), Positioned({}))
             check(Suite, as_chosen, found)
             check_purpose(as_chosen, found)
             inside = {*part.values.values(), *part.keys.values()}
@@ -93,7 +93,7 @@ def check_profiles(located: Located, chosen: str | None, problems: Problems) -> 
                     problems.add(place, line.removeprefix(f"{place}: "))
 
 
-def apply_override(located: Located, override: str, problems: Problems) -> Located:
+def apply_override(located: Positioned, override: str, problems: Problems) -> Positioned:
     """`located` with one `KEY=VALUE` applied; KEY is a dotted path, VALUE is YAML."""
     argument = f"--set {override if len(override) <= 80 else override[:77] + '...'}"
     key, equals, text = override.partition("=")
@@ -111,8 +111,8 @@ def apply_override(located: Located, override: str, problems: Problems) -> Locat
         return located
     short, plain = _SHORT_FOR.get(steps[0]), located.data.get(steps[0])
     if len(steps) > 1 and short is not None and plain is not None and not isinstance(plain, dict):
-        located = located.put(steps[:1], Located({}, {(): located.at(steps[:1])}))
-        located = located.put((steps[0], short), Located(plain, {(): located.at(steps[:1])}))
+        located = located.put(steps[:1], Positioned({}, {(): located.at(steps[:1])}))
+        located = located.put((steps[0], short), Positioned(plain, {(): located.at(steps[:1])}))
     data: Any = located.data
     for depth, step in enumerate(steps[:-1], 1):
         data = data.get(step, {})

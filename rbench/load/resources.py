@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rbench.load.check import check
 from rbench.load.files import Files
-from rbench.load.places import Located
+from rbench.load.positions import Positioned
 from rbench.load.registry import unknown
 from rbench.spec import RESOURCE_KINDS, ResourceChoice, ResourceKind, ResourceProfile, Source
 
@@ -43,7 +43,7 @@ class Resources:
     def __init__(self, files: Files) -> None:
         self.files = files
 
-    def load(self, choice: ResourceChoice, chosen: Located) -> ChosenProfile | None:
+    def load(self, choice: ResourceChoice, chosen: Positioned) -> ChosenProfile | None:
         """The profile with single resources replaced; None where something is wrong. `chosen`: where it is chosen."""
         if self.files.path("resources", choice.profile, chosen.at(("profile",))) is None:
             return None

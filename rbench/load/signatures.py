@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rbench.errors import SuiteError
 from rbench.load.code import Module
-from rbench.load.places import shown
+from rbench.load.positions import shown
 from rbench.load.registry import KINDS, Kind
 
 

@@ -16,7 +16,7 @@ from rbench.load.code import Module
 from rbench.load.consistency import check_maps, check_purpose, check_repeats
 from rbench.load.entries import Entries
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of, refuse_not_yet
-from rbench.load.places import Located, Problems, read, shown
+from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.registry import Kind, Registry, unknown
 from rbench.spec import (
     CLEAN,
@@ -83,7 +83,7 @@ def load(
     problems = Problems()
     located = read(path, problems)
     if "name" not in located.data:
-        located = located.put(("name",), Located(path.stem, {(): f"{shown(path)}:1:1"}))
+        located = located.put(("name",), Positioned(path.stem, {(): f"{shown(path)}:1:1"}))
     return _load(located, path, registry, profile, overrides, problems)
 
 
@@ -93,13 +93,13 @@ def load_mapping(
     registry: Registry,
     overrides: Sequence[str] = (),
     origin: str = "suite",
-    own: Mapping[str, Located] | None = None,
+    own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
     """Load a suite that is no file but plain data (JSON types); `origin` stands for its place in errors.
 
     `own` are encoders by name that no file holds either.
     """
-    located = Located(json.loads(json.dumps(data)), {(): origin})
+    located = Positioned(json.loads(json.dumps(data)), {(): origin})
     return _load(located, None, registry, None, overrides, Problems(), own)
 
 
@@ -119,20 +119,20 @@ def find_suite(name_or_path: str | Path, registry: Registry) -> Path:
 
 
 def _load(
-    located: Located,
+    located: Positioned,
     path: Path | None,
     registry: Registry,
     profile: str | None,
     overrides: Sequence[str],
     problems: Problems,
-    own: Mapping[str, Located] | None = None,
+    own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
     merged = refuse_not_yet(apply_profile(located, profile, problems), problems)
     for override in overrides:
         merged = apply_override(merged, override, problems)
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
     check_profiles(located, profile, problems)
-    merged = merged.put(("profiles",), Located({}))
+    merged = merged.put(("profiles",), Positioned({}))
     suite = check(Suite, merged, problems)
     entries = Entries(registry, problems, own)
     for choice in choices(merged, "encoders"):
@@ -189,17 +189,17 @@ def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyN
     attack: Choice | None = getattr(made, "attack", None)
     if attack is not None:
         place = choice.options.at(("attack",)) if "attack" in choice.options.data else choice.place
-        entries.attacks.load(attack.name, Located(attack.options, {(): place}), attack.label, place)
+        entries.attacks.load(attack.name, Positioned(attack.options, {(): place}), attack.label, place)
         entries.modules.open("finetune", CLEAN, place)  # which makes the victim of that attack
     needs = entries.modules.needs("finetune", choice.name)
     return StrategyNeeds(resources=needs, attack=attack.label if attack else None, training=training.data)
 
 
-def _split(choice: Chosen, entries: Entries, problems: Problems) -> tuple[Located, Located]:
+def _split(choice: Chosen, entries: Entries, problems: Problems) -> tuple[Positioned, Positioned]:
     """A strategy's own options, and those keys of `training` that it may set too; what is neither is a problem."""
     module = entries.modules.open("finetune", choice.name, choice.place)
     if module is None:
-        return choice.options, Located({})
+        return choice.options, Positioned({})
     own = {*module.Options.model_fields}
     training = {*Training.model_fields} - own
     for key in choice.options.data:
@@ -208,7 +208,7 @@ def _split(choice: Chosen, entries: Entries, problems: Problems) -> tuple[Locate
     return choice.options.only(own), choice.options.only(training)
 
 
-def _contrast(merged: Located, entries: Entries, problems: Problems) -> dict[str, tuple[ContrastSpec, ...]]:
+def _contrast(merged: Positioned, entries: Entries, problems: Problems) -> dict[str, tuple[ContrastSpec, ...]]:
     """The contrast sets that `evaluate` means, by task of the suite; each once, however often it is named."""
     tasks = {name: place for place, name in names(merged, "tasks")}
     found: dict[str, dict[str, ContrastSpec]] = {}
@@ -247,7 +247,7 @@ def _named_sets(
     return [(named, tasks[name], (name,)) for name, named in loaded.items() if named is not None]
 
 
-def _building(merged: Located, choice: Chosen, entries: Entries, problems: Problems) -> Choice | None:
+def _building(merged: Positioned, choice: Chosen, entries: Entries, problems: Problems) -> Choice | None:
     """One thing to build, with all options; None where it is wrong, or an encoder is none that it can be made of."""
     module = entries.modules.open("build", choice.name, choice.place)
     made = entries.modules.check("build", choice.name, choice.place, choice.options)
@@ -265,13 +265,13 @@ def _building(merged: Located, choice: Chosen, entries: Entries, problems: Probl
     return Choice(name=choice.name, options=made.model_dump(mode="json"))
 
 
-def _resources(merged: Located, entries: Entries, strategies: Iterable[StrategyNeeds]) -> ResourceProfile | None:
+def _resources(merged: Positioned, entries: Entries, strategies: Iterable[StrategyNeeds]) -> ResourceProfile | None:
     """The suite's resource profile; None where it is wrong, which is then among the problems."""
     needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs}
     needed |= {kind for strategy in strategies for kind in strategy.resources}
     if "resources" not in merged.data:
         return entries.encoders.resources(
-            Suite.model_fields["resources"].default, Located({}, {(): merged.at()}), needed
+            Suite.model_fields["resources"].default, Positioned({}, {(): merged.at()}), needed
         )
     located = merged.sub("resources")
     if isinstance(located.data, str):

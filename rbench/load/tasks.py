@@ -8,7 +8,7 @@ from typing import Any
 from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.files import Files
-from rbench.load.places import Problems
+from rbench.load.positions import Problems
 from rbench.load.registry import unknown
 from rbench.spec import CONTRAST, LocalData, TaskSpec, is_text_file
 

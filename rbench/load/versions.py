@@ -20,7 +20,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "selection": ("train.selection",),
     "finetune": ("encoders.classifier",),
     "attack": ("attack.run", "attack.victim", "attack.build"),
-    "recipe": ("attack.blueprint",),
+    "recipe": ("attack.dry_build",),
     "masked recipe": ("attack.masked_lm",),
     "oracle": ("mini.oracle",),
     "evaluate": ("score.sts", "encoders.sentence"),
@@ -83,7 +83,7 @@ def _with_used(names: Iterable[str]) -> dict[str, int]:
 def _used(path: Path) -> tuple[str, ...]:
     """The nearest files with a VERSION that a file imports: itself, or through files without one.
 
-    Where not all that is imported is used by every job, a file says what is: `USES = ("train.contrast",)`.
+    Where not all that is imported is used by every job, a file says what is: `USES = ("train.contrastive_losses",)`.
     """
     said = _stated(path, "USES") if path.is_relative_to(_PACKAGE) else None
     return _reached(path) if said is None else tuple(ast.literal_eval(said))

@@ -52,7 +52,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Facts:
+class PlanInputs:
     """What a plan must know of the world: specs by name, and the content of data, weights and resources as hashes."""
 
     encoders: Mapping[str, EncoderSpec]
@@ -83,7 +83,7 @@ class Facts:
     """The code behind modules, by kind and name (`objectives/simcse`), and behind parts of jobs (`pretrain`)."""
 
 
-def make_plan(suite: Suite, facts: Facts) -> Plan:
+def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
     """All jobs of `suite`, victim by victim, so that the first rows of a table are there after the first victim.
 
     Evaluations of encoders come first, because they are quick. Then, for each seed, task and encoder, comes what is
@@ -92,8 +92,8 @@ def make_plan(suite: Suite, facts: Facts) -> Plan:
 
     Raises PlanError where a split is smaller than `num_examples` asks for; all such splits are named at once.
     """
-    _check_sizes(suite, facts)
-    planner = _Planner(suite, facts)
+    _check_sizes(suite, inputs)
+    planner = _Planner(suite, inputs)
     jobs: dict[str, Job] = {}
     for encoder in suite.encoders:
         for evaluation in suite.evaluations:
@@ -156,10 +156,10 @@ def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:
     return tuple(job for job in plan.jobs if job.key in chosen)
 
 
-def _check_sizes(suite: Suite, facts: Facts) -> None:
+def _check_sizes(suite: Suite, inputs: PlanInputs) -> None:
     wrong = []
     for task in suite.tasks if suite.attacks else ():
-        wanted, size = suite.examples_for(task), facts.sizes[task].get("test", 0)
+        wanted, size = suite.examples_for(task), inputs.sizes[task].get("test", 0)
         if wanted != "all" and wanted > size:
             wrong.append(f"{task}: num_examples is {wanted}, but its test split has {size} examples")
     if wrong:
@@ -172,8 +172,8 @@ def _check_sizes(suite: Suite, facts: Facts) -> None:
 class _Planner:
     """Makes jobs and remembers them, so that each is made once."""
 
-    def __init__(self, suite: Suite, facts: Facts) -> None:
-        self.suite, self.facts = suite, facts
+    def __init__(self, suite: Suite, inputs: PlanInputs) -> None:
+        self.suite, self.inputs = suite, inputs
         self.made: dict[str, Job] = {}
 
     def _job(self, spec: AnyJob, parts: tuple[str, ...], needed: Mapping[str, Job | None], seed: int) -> Job:
@@ -184,13 +184,13 @@ class _Planner:
 
     def _code(self, *names: str | None) -> Code:
         """What enters a job's key of all the code behind it: versions above 1, and the one source that a user added."""
-        found = [self.facts.code[name] for name in names if name is not None and name in self.facts.code]
+        found = [self.inputs.code[name] for name in names if name is not None and name in self.inputs.code]
         versions = {name: version for one in found for name, version in one.versions.items() if version > 1}
         return Code("".join(one.source for one in found), versions)
 
     def _opened(self, encoder: str) -> str | None:
         """The part of a job that opens weights that no job makes, where those are a table of word vectors."""
-        source = weights_source(encoder, self.facts.encoders)
+        source = weights_source(encoder, self.inputs.encoders)
         return "static encoder" if source is not None and source.word_vectors is not None else None
 
     def pretrain(self, name: str, task: str | None = None) -> Job | None:
@@ -200,23 +200,23 @@ class _Planner:
             task: what it will be fine-tuned on, on whose training texts an in-domain encoder is trained; PlanError
                 where such a one has none.
         """
-        root = trained_root(name, self.facts.encoders)
+        root = trained_root(name, self.inputs.encoders)
         if root is None:
             return None
-        facts, spec = self.facts, self.facts.encoders[root]
+        inputs, spec = self.inputs, self.inputs.encoders[root]
         in_domain = spec.train is not None and spec.train.data == IN_DOMAIN
         spec = in_domain_for(spec, task) if in_domain else spec
         assert spec.train is not None
-        data = facts.splits[spec.train.data, "train"] if in_domain else facts.data[spec.train.data]
-        base = registered_base(spec, facts.encoders)
+        data = inputs.splits[spec.train.data, "train"] if in_domain else inputs.data[spec.train.data]
+        base = registered_base(spec, inputs.encoders)
         needed = {"base": self.pretrain(base, task) if base is not None else None}
         fingerprints = {}
-        for option, model in facts.models.get(root, {}).items():
-            made = self.pretrain(model, task) if model in facts.encoders else None
+        for option, model in inputs.models.get(root, {}).items():
+            made = self.pretrain(model, task) if model in inputs.encoders else None
             needed[f"options.{option}"] = made
             if made is None:
-                fingerprints[option] = facts.weights[model]
-        profile, hashes = facts.training.get(root, (None, {}))
+                fingerprints[option] = inputs.weights[model]
+        profile, hashes = inputs.training.get(root, (None, {}))
         needed["masked_lm"] = self._behind(profile, task)
         selection = "selection" if spec.train.selecting else None
         code = self._code(
@@ -224,9 +224,9 @@ class _Planner:
         )
         job = PretrainJob(
             encoder=portable(spec),
-            base_fingerprint=facts.weights.get(root),
+            base_fingerprint=inputs.weights.get(root),
             data_fingerprint=data,
-            selection_fingerprint=selected_by(spec.train, facts.splits),
+            selection_fingerprint=selected_by(spec.train, inputs.splits),
             model_fingerprints=fingerprints,
             resources=profile,
             resource_fingerprints=dict(hashes),
@@ -245,11 +245,11 @@ class _Planner:
         """The job that scores an encoder on one split of a task; nothing is left to chance, so its seed is 0."""
         below = self.pretrain(encoder)
         job = EvaluateJob(
-            encoder=portable(effective(encoder, self.facts.encoders)),
-            encoder_fingerprint=None if below else self.facts.weights[encoder],
-            task=self.facts.tasks[evaluation.task],
+            encoder=portable(effective(encoder, self.inputs.encoders)),
+            encoder_fingerprint=None if below else self.inputs.weights[encoder],
+            task=self.inputs.tasks[evaluation.task],
             split=evaluation.split,
-            data_fingerprint=self.facts.splits[evaluation.task, evaluation.split],
+            data_fingerprint=self.inputs.splits[evaluation.task, evaluation.split],
             versions=dict(self._code("evaluate", self._opened(encoder)).versions),
         )
         return self._job(job, (encoder, evaluation.label), {"encoder": below}, 0)
@@ -257,25 +257,25 @@ class _Planner:
     def finetune(self, encoder: str, task: str, strategy: Choice, seed: int) -> Job:
         """The job that makes the victim: encoder + head, fine-tuned on the task with one strategy and seed."""
         below = self.pretrain(encoder, task)
-        asked = self.facts.strategies.get(strategy.label, StrategyNeeds())
-        profile = self.facts.resources.only(asked.resources) if asked.resources else None
+        asked = self.inputs.strategies.get(strategy.label, StrategyNeeds())
+        profile = self.inputs.resources.only(asked.resources) if asked.resources else None
         # A victim that is attacked for its strategy's sake is trained as that says, and stands in no suite.
-        overrides = asked.training if strategy.label in self.facts.strategies else strategy.options
-        training = training_for(self.suite, self.facts.tasks[task], overrides)
+        overrides = asked.training if strategy.label in self.inputs.strategies else strategy.options
+        training = training_for(self.suite, self.inputs.tasks[task], overrides)
         needed = {"encoder": below, "masked_lm": self._behind(profile, task)}
         if asked.attack is not None:
             clean = Choice(name=CLEAN, options=dict(overrides))
             victim = self.finetune(encoder, task, clean, seed)
-            size = self.facts.sizes[task]["train"]
+            size = self.inputs.sizes[task]["train"]
             n = training.train_rows(size)
             needed["attack"] = self.attack(victim, encoder, task, clean, asked.attack, seed, n)
         code = self._code("finetune", f"finetune/{strategy.name}", self._opened(encoder), *asked.resources)
         job = FinetuneJob(
-            encoder=portable(effective(encoder, self.facts.encoders)),
-            encoder_fingerprint=None if below else self.facts.weights[encoder],
+            encoder=portable(effective(encoder, self.inputs.encoders)),
+            encoder_fingerprint=None if below else self.inputs.weights[encoder],
             strategy=strategy,
-            task=self.facts.tasks[task],
-            data_fingerprint=self.facts.data[task],
+            task=self.inputs.tasks[task],
+            data_fingerprint=self.inputs.data[task],
             training=training,
             resources=profile,
             resource_fingerprints=self._hashes(profile),
@@ -295,16 +295,16 @@ class _Planner:
         training_texts: int | None = None,
     ) -> Job:
         """The attack on one victim; on so many of the texts that it was trained on, where a number is given."""
-        spec, facts = self.facts.attacks[attack], self.facts
+        spec, inputs = self.inputs.attacks[attack], self.inputs
         wanted = self.suite.examples_for(task)
-        profile = facts.resources.only(spec.needs)
-        n = facts.sizes[task]["test"] if wanted == "all" else wanted
-        code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if facts.tasks[task].generator else None)
+        profile = inputs.resources.only(spec.needs)
+        n = inputs.sizes[task]["test"] if wanted == "all" else wanted
+        code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if inputs.tasks[task].generator else None)
         job = AttackJob(
             encoder=encoder,
             strategy=strategy,
-            task=facts.tasks[task],
-            data_fingerprint=facts.data[task],
+            task=inputs.tasks[task],
+            data_fingerprint=inputs.data[task],
             attack=spec,
             resources=profile,
             resource_fingerprints=self._hashes(profile),
@@ -318,11 +318,11 @@ class _Planner:
     def contrast(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
         """The evaluations of one victim on the contrast sets of its task."""
         made = []
-        for spec, fingerprint in self.facts.contrast.get(task, ()):
+        for spec, fingerprint in self.inputs.contrast.get(task, ()):
             job = ContrastJob(
                 encoder=encoder,
                 strategy=strategy,
-                task=self.facts.tasks[task],
+                task=self.inputs.tasks[task],
                 contrast=spec,
                 data_fingerprint=fingerprint,
                 versions=dict(self._code("contrast").versions),
@@ -332,15 +332,15 @@ class _Planner:
 
     def build(self, encoder: str, task: str, choice: Choice, seed: int) -> Job:
         """The job that makes something of a trained encoder, which loading has made sure that it is."""
-        facts, below = self.facts, self.pretrain(encoder, task)
+        inputs, below = self.inputs, self.pretrain(encoder, task)
         assert below is not None
-        what = facts.building[choice.label]
+        what = inputs.building[choice.label]
         code = self._code(f"build/{what.name}")
         job = BuildJob(
             encoder=encoder,
             what=what,
-            task=facts.tasks[task],
-            data_fingerprint=facts.splits[task, what.options["split"]],
+            task=inputs.tasks[task],
+            data_fingerprint=inputs.splits[task, what.options["split"]],
             source=code.source,
             versions=dict(code.versions),
         )
@@ -350,7 +350,7 @@ class _Planner:
 
     def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
         """Content hashes of what a profile has, as far as no job makes it."""
-        found = sorted(self.facts.resource_weights.items())
+        found = sorted(self.inputs.resource_weights.items())
         return {kind: value for kind, value in found if profile is not None and getattr(profile, kind) is not None}
 
     def with_needs(self, jobs: Mapping[str, Job]) -> list[Job]:

@@ -13,7 +13,7 @@ from rbench.errors import ResourceError
 from rbench.load import versions
 from rbench.load.registry import Registry
 from rbench.plan.lineage import weights_source
-from rbench.plan.planner import Code, Facts, make_plan
+from rbench.plan.planner import Code, PlanInputs, make_plan
 from rbench.plan.rows import Rows
 from rbench.score.sts import FEWEST
 from rbench.spec import EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
@@ -98,7 +98,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     training = _locate_training(loaded, options, problems)
     if problems:
         raise ResourceError("\n".join(dict.fromkeys(problems)))
-    facts = Facts(
+    inputs = PlanInputs(
         encoders=encoders,
         tasks=tasks,
         attacks=loaded.attacks,
@@ -118,7 +118,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     noted = (*loaded.suite.tasks, *(evaluation.task for evaluation in loaded.suite.evaluations))
     return Prepared(
         loaded=loaded,
-        plan=make_plan(loaded.suite, facts),
+        plan=make_plan(loaded.suite, inputs),
         run=options.out or default_run(loaded.suite, options.profile),
         rows=rows,
         data=data,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import ResourceError
-from rbench.resources.places import nltk_package
+from rbench.resources.paths import nltk_package
 
 VERSION = 1
 

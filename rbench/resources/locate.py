@@ -16,7 +16,7 @@ from rbench.encoders.locate import locate as find_encoder
 from rbench.encoders.vectors import COUNTERFITTED, vector_files
 from rbench.errors import ResourceError, SuiteError
 from rbench.load.registry import unknown
-from rbench.resources import places
+from rbench.resources import paths
 from rbench.spec import EncoderSpec, ResourceKind, ResourceProfile, Source
 from rbench.system import digests
 from rbench.system.located import Located
@@ -121,7 +121,7 @@ def _named(source: Source, what: str) -> str:
 
 
 def _counterfitted(source: Source, models_path: Sequence[Path]) -> Located:
-    folder = places.textattack_cache() / "word_embeddings" / "paragramcf"
+    folder = paths.textattack_cache() / "word_embeddings" / "paragramcf"
     files = [folder / name for name in COUNTERFITTED]
     if not all(path.is_file() for path in files):
         raise ResourceError(
@@ -138,10 +138,10 @@ def _of_counterfitted(where: str) -> str:
 
 def _vectors(source: Source, models_path: Sequence[Path]) -> Located:
     name = _named(source, "word_vectors")
-    place = places.on_path(name, models_path)
+    place = paths.on_path(name, models_path)
     if place is None:
         raise ResourceError(
-            f"there is no {name} in {places.searched(models_path)}; make a folder DIR/{name} with vectors.npy and "
+            f"there is no {name} in {paths.searched(models_path)}; make a folder DIR/{name} with vectors.npy and "
             "words.txt, or with one word2vec file, then pass --models DIR (or set RBENCH_MODELS=DIR)"
         )
     return _found(str(place), _of_vectors)
@@ -153,11 +153,11 @@ def _of_vectors(where: str) -> str:
 
 def _synonym_list(source: Source, models_path: Sequence[Path]) -> Located:
     name = _named(source, "synonyms")
-    place = places.on_path(name, models_path)
+    place = paths.on_path(name, models_path)
     path = place / "synonyms.txt" if place is not None and place.is_dir() else place
     if path is None or not path.is_file():
         raise ResourceError(
-            f"there is no {name}/synonyms.txt in {places.searched(models_path)}; write this file below a folder DIR, "
+            f"there is no {name}/synonyms.txt in {paths.searched(models_path)}; write this file below a folder DIR, "
             "two words a line, then pass --models DIR (or set RBENCH_MODELS=DIR)"
         )
     return _found(str(path), _of_file)
@@ -172,7 +172,7 @@ def _nltk(*packages: str) -> Finder:
         found, problems = [], []
         for package in packages:
             try:
-                found.append(places.nltk_package(package)[0])
+                found.append(paths.nltk_package(package)[0])
             except ResourceError as error:
                 problems.append(str(error))
         if problems:
@@ -183,7 +183,7 @@ def _nltk(*packages: str) -> Finder:
 
 
 def _of_nltk(packages: tuple[str, ...], where: str) -> str:
-    found = [places.nltk_package(package)[1] for package in packages]
+    found = [paths.nltk_package(package)[1] for package in packages]
     return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
@@ -225,14 +225,14 @@ def _use(source: Source, models_path: Sequence[Path]) -> Located:
             "the Universal Sentence Encoder needs TensorFlow; run `pip install 'rbench[use]'`, "
             "or choose the profile `standard`, which uses sentence-transformers instead"
         )
-    place = places.on_path(source.name or "universal-sentence-encoder", models_path)
+    place = paths.on_path(source.name or "universal-sentence-encoder", models_path)
     if place is None:
         root = Path(os.environ.get("TFHUB_CACHE_DIR") or Path(tempfile.gettempdir()) / "tfhub_modules")
         place = root / hashlib.sha1(USE.encode(), usedforsecurity=False).hexdigest()  # TensorFlow Hub's own naming
     if not (place / "saved_model.pb").is_file():
         raise ResourceError(
             f"no Universal Sentence Encoder: no {source.name or 'universal-sentence-encoder'} in "
-            f"{places.searched(models_path)}, nor is it in TensorFlow Hub's cache; run `python -c \"import "
+            f"{paths.searched(models_path)}, nor is it in TensorFlow Hub's cache; run `python -c \"import "
             f"tensorflow_hub as h; h.load('{USE}')\"` with TFHUB_CACHE_DIR set to a folder that stays"
         )
     return _found(str(place), _of_saved_model)

@@ -7,6 +7,29 @@ read, planned and tabulated in a fraction of a second.
 from __future__ import annotations
 
 from rbench.spec.bases import base_of, bases
+from rbench.spec.common import (
+    IN_DOMAIN,
+    RESOURCE_KINDS,
+    SCHEMA_VERSION,
+    TEXT_FILES,
+    AttackMetric,
+    Count,
+    EvaluationMetric,
+    Metric,
+    NumExamples,
+    Pick,
+    Pooling,
+    Positive,
+    Rate,
+    ResourceKind,
+    Share,
+    Split,
+    Stage,
+    Status,
+    Strict,
+    TaskKind,
+    is_text_file,
+)
 from rbench.spec.entries import (
     AttackSpec,
     ContrastSpec,
@@ -45,29 +68,6 @@ from rbench.spec.suite import (
     StrategyNeeds,
     Suite,
     TableSpec,
-)
-from rbench.spec.words import (
-    IN_DOMAIN,
-    RESOURCE_KINDS,
-    SCHEMA_VERSION,
-    TEXT_FILES,
-    AttackMetric,
-    Count,
-    EvaluationMetric,
-    Metric,
-    NumExamples,
-    Pick,
-    Pooling,
-    Positive,
-    Rate,
-    ResourceKind,
-    Share,
-    Split,
-    Stage,
-    Status,
-    Strict,
-    TaskKind,
-    is_text_file,
 )
 
 __all__ = [

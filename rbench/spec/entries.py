@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from rbench.spec.words import Count, Pooling, Positive, Rate, ResourceKind, Share, Strict, TaskKind
+from rbench.spec.common import Count, Pooling, Positive, Rate, ResourceKind, Share, Strict, TaskKind
 
 
 class Named(Strict):
@@ -40,7 +40,7 @@ class Training(Strict):
     group_by_length: bool = False
     """Whether a batch holds texts of similar length. Batches are shuffled. On a CPU this saves the time of padding."""
 
-    def idle(self) -> frozenset[str]:
+    def without_effect(self) -> frozenset[str]:
         unused = {"group_by_length": self.group_by_length, "train_share": self.train_share}
         return frozenset(name for name, value in unused.items() if not value)
 
@@ -196,7 +196,7 @@ class TrainSpec(Strict):
             raise ValueError("select_by must be a task, or a list of different tasks")
         return value
 
-    def idle(self) -> frozenset[str]:
+    def without_effect(self) -> frozenset[str]:
         unused = set() if self.select_by is not None else {"select_every", "patience", "select_split"}
         defaults = {"gradient_accumulation": 1, "precision": "auto", "select_split": "validation"}
         return frozenset(unused | {name for name, value in defaults.items() if getattr(self, name) == value})
@@ -237,7 +237,7 @@ class EncoderSpec(Named):
             )
         return self
 
-    def idle(self) -> frozenset[str]:
+    def without_effect(self) -> frozenset[str]:
         return frozenset({"word_vectors"}) if self.word_vectors is None else frozenset()
 
 

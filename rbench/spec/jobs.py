@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, Tag, field_validator
 
+from rbench.spec.common import SCHEMA_VERSION, Count, Positive, Split, Stage, Strict
 from rbench.spec.entries import AttackSpec, ContrastSpec, EncoderSpec, Named, ResourceProfile, TaskSpec, Training
 from rbench.spec.suite import Choice, Suite
-from rbench.spec.words import SCHEMA_VERSION, Count, Positive, Split, Stage, Strict
 
 
 class PretrainJob(Strict):
@@ -34,7 +34,7 @@ class PretrainJob(Strict):
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
-    def idle(self) -> frozenset[str]:
+    def without_effect(self) -> frozenset[str]:
         return _empty(
             self,
             "selection_fingerprint",
@@ -64,7 +64,7 @@ class FinetuneJob(Strict):
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
-    def idle(self) -> frozenset[str]:
+    def without_effect(self) -> frozenset[str]:
         return _empty(self, "resources", "resource_fingerprints", "source", "versions")
 
 
@@ -85,7 +85,7 @@ class AttackJob(Strict):
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
-    def idle(self) -> frozenset[str]:
+    def without_effect(self) -> frozenset[str]:
         return _empty(self, "versions") | (frozenset({"split"}) if self.split == "test" else frozenset())
 
 
@@ -102,7 +102,7 @@ class EvaluateJob(Strict):
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
-    def idle(self) -> frozenset[str]:
+    def without_effect(self) -> frozenset[str]:
         return _empty(self, "versions")
 
 
@@ -120,7 +120,7 @@ class ContrastJob(Strict):
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
-    def idle(self) -> frozenset[str]:
+    def without_effect(self) -> frozenset[str]:
         return _empty(self, "versions")
 
 
@@ -139,7 +139,7 @@ class BuildJob(Strict):
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
-    def idle(self) -> frozenset[str]:
+    def without_effect(self) -> frozenset[str]:
         return _empty(self, "source", "versions")
 
 
@@ -242,9 +242,9 @@ def _empty(spec: Strict, *names: str) -> frozenset[str]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Named):
-        return {k: _plain(v) for k, v in value if k not in value.COSMETIC | value.idle()}
+        return {k: _plain(v) for k, v in value if k not in value.COSMETIC | value.without_effect()}
     if isinstance(value, Strict):
-        return {k: _plain(v) for k, v in value if k not in value.idle()}
+        return {k: _plain(v) for k, v in value if k not in value.without_effect()}
     if isinstance(value, BaseModel):
         return {k: _plain(v) for k, v in value}
     if isinstance(value, Mapping):

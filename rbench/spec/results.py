@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal, Self
 
+from rbench.spec.common import SCHEMA_VERSION, Count, Share, Status, Strict
 from rbench.spec.jobs import Job
-from rbench.spec.words import SCHEMA_VERSION, Count, Share, Status, Strict
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
 _TRACEBACK = "Traceback (most recent call last):\n"

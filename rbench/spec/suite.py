@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
-from rbench.spec.words import Count, EvaluationMetric, Metric, NumExamples, Pick, ResourceKind, Split, Strict
+from rbench.spec.common import Count, EvaluationMetric, Metric, NumExamples, Pick, ResourceKind, Split, Strict
 
 
 class Choice(Strict):

@@ -42,9 +42,9 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
     else:
         chosen = sample(data.split(spec.split), spec.num_examples, job.seed, spec.task.name)
     inputs = Inputs(job, context)
-    cell = _cell(job, spec, context, inputs)
+    attack_task = _attack_task(job, spec, context, inputs)
     opened = {
-        "weights_hash": weights_hash(Path(cell.victim.where)),
+        "weights_hash": weights_hash(Path(attack_task.victim.where)),
         "resources": inputs.hashes(spec.resources, spec.resource_fingerprints),
     }
     inputs.check()  # the hashes are those of what is opened
@@ -53,7 +53,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         context.progress.note(note)
     outcomes = {outcome.example_id: outcome for outcome in resumed.outcomes}
     context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
-    for outcome in context.workers.run(cell, [example for example in chosen if example.id not in outcomes]):
+    for outcome in context.workers.run(attack_task, [example for example in chosen if example.id not in outcomes]):
         context.store.append(job, outcome)
         outcomes[outcome.example_id] = outcome
         context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
@@ -66,7 +66,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         counts=score.attack_counts(kept),
         provenance=source(
             dataset_fingerprint=data.fingerprint,
-            backend=context.workers.backend(cell),
+            backend=context.workers.backend(attack_task),
             **opened,
         ),
         outcomes=context.store.seal(job, kept),
@@ -88,12 +88,12 @@ def _counts_as_error(outcome: Outcome) -> bool:
     return outcome.status == "errored"
 
 
-def _cell(job: Job, spec: AttackJob, context: Context, inputs: Inputs) -> Any:
+def _attack_task(job: Job, spec: AttackJob, context: Context, inputs: Inputs) -> Any:
     """What the attack needs: its victim, and the resources, of which a masked LM of ours comes from the cache.
 
     Processes keep resources from cell to cell, so that they are given all of the suite's.
     """
-    from rbench.attack import Cell
+    from rbench.attack import AttackTask
 
     places = inputs.places(context.resources)
     for kind in spec.attack.needs:
@@ -102,7 +102,7 @@ def _cell(job: Job, spec: AttackJob, context: Context, inputs: Inputs) -> Any:
     module = context.modules.get(("attacks", spec.attack.name))
     victim = inputs.made("victim")
     inputs.open(victim)
-    return Cell(
+    return AttackTask(
         spec=spec.attack,
         path=module.path if module is not None else None,
         task=spec.task,

@@ -43,7 +43,7 @@ INTERVAL = (
 
 
 @dataclass(frozen=True)
-class Cell:
+class ContrastCell:
     """All seeds of one (encoder, fine-tuning, contrast set)."""
 
     encoder: str
@@ -86,7 +86,7 @@ class Contrasts:
     """Encoder and strategy."""
     sets: tuple[tuple[str, str], ...]
     """Task and contrast set."""
-    cells: Mapping[tuple[tuple[str, str], tuple[str, str]], Cell]
+    cells: Mapping[tuple[tuple[str, str], tuple[str, str]], ContrastCell]
     standing: Standing
     """Of all jobs of the plan."""
     notes: tuple[str, ...] = ()
@@ -120,9 +120,11 @@ def contrasts(results: Results) -> Contrasts:
     return Contrasts(plan, there, tuple(sets), cells, found)
 
 
-def _cell(victim: tuple[str, str], of: tuple[str, str], jobs: Sequence[Job], records: Mapping[str, Record]) -> Cell:
+def _cell(
+    victim: tuple[str, str], of: tuple[str, str], jobs: Sequence[Job], records: Mapping[str, Record]
+) -> ContrastCell:
     found = (records.get(job.key) for job in jobs)
-    return Cell(*victim, *of, tuple(jobs), tuple(r for r in found if r is not None and r.status == "complete"))
+    return ContrastCell(*victim, *of, tuple(jobs), tuple(r for r in found if r is not None and r.status == "complete"))
 
 
 def score_of(record: Record, name: str) -> Score:
@@ -183,7 +185,7 @@ def full(found: Contrasts) -> Table:
             groups.add(len(rows))
         for job in cell.jobs:
             records = tuple(record for record in cell.records if record.job.key == job.key)
-            one = Cell(cell.encoder, cell.finetune, cell.task, cell.contrast, (job,), records)
+            one = ContrastCell(cell.encoder, cell.finetune, cell.task, cell.contrast, (job,), records)
             counts = [records[0].counts.get(name) for name in ("bundles", "edits")] if records else [None, None]
             names = [cell.encoder, *([cell.finetune] if several else []), cell.contrast]
             rows.append((*names, job.seed, *counts, *(one.number(name) for name in _FULL)))
@@ -207,7 +209,7 @@ def _column(found: Contrasts, of: tuple[str, str]) -> str:
     return task if sum(other == task for other, _ in found.sets) == 1 else contrast
 
 
-def _described(cell: Cell, names: Mapping[str, str]) -> dict[str, Any]:
+def _described(cell: ContrastCell, names: Mapping[str, str]) -> dict[str, Any]:
     """A cell for programs: `value` is the consistency, `scores` has all that is shown."""
     scores = {}
     for name in names:

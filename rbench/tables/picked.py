@@ -17,7 +17,7 @@ from statistics import fmean
 
 from rbench.errors import StoreError
 from rbench.spec import Choice, Job, Pick, Record, Score
-from rbench.tables.contrast import Cell, Contrasts, score_of
+from rbench.tables.contrast import ContrastCell, Contrasts, score_of
 from rbench.tables.notes import named
 
 RATE = "learning_rate"
@@ -43,7 +43,7 @@ def picked(found: Contrasts, by: Pick) -> Contrasts:
     several = len(set(bases.values())) > 1
     validated = {key: value for key, record in found.standing.records.items() if (value := _accuracy(record))}
     unknown = [] if by == "contrast" else _unknown(found, validated)
-    groups: dict[tuple[tuple[str, str], tuple[str, str]], list[Cell]] = {}
+    groups: dict[tuple[tuple[str, str], tuple[str, str]], list[ContrastCell]] = {}
     for ((encoder, finetune), of), cell in found.cells.items():
         known = tuple(record for record in cell.records if record.job not in unknown)
         groups.setdefault(((encoder, bases[finetune]), of), []).append(replace(cell, records=known))
@@ -76,7 +76,7 @@ def _unknown(found: Contrasts, validated: Mapping[str, Score]) -> list[Job]:
     return [job for job in done if not any(key in validated for key in job.needs.values())]
 
 
-def _best(candidates: list[Cell], by: Pick, validated: Mapping[str, Score]) -> Cell:
+def _best(candidates: list[ContrastCell], by: Pick, validated: Mapping[str, Score]) -> ContrastCell:
     """The best of those that have records, by the seeds that they share; the first where there is none, of either."""
     there = [cell for cell in candidates if cell.records]
     shared = set.intersection(*({record.job.seed for record in cell.records} for cell in there)) if there else set()

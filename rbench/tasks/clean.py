@@ -61,7 +61,7 @@ class Example(NamedTuple):
 
 
 @dataclass
-class Left:
+class Dropped:
     """The rows that were left out, and the conflicts that were found.
 
     `counts` has the number of rows by reason (`train: also in test`), `places` the first few places by reason, and
@@ -112,7 +112,7 @@ class Columns(NamedTuple):
 
 def clean(
     spec: TaskSpec, columns: Columns, rows: Mapping[str, Sequence[Row]], reserved: Sequence[Reserved] = ()
-) -> tuple[dict[str, list[Example]], Left]:
+) -> tuple[dict[str, list[Example]], Dropped]:
     """Turn the rows of each split into examples, by the rules at the head of this module.
 
     Args:
@@ -124,26 +124,26 @@ def clean(
     Raises:
         ResourceError: a row lacks a column, a text is not a string, or no example of a split is left.
     """
-    left = Left()
-    found = {split: _examples(spec, columns, split, rows[split], left) for split in rows}
+    dropped = Dropped()
+    found = {split: _examples(spec, columns, split, rows[split], dropped) for split in rows}
     keys = {split: [key(spec, example.texts) for example in found[split]] for split in found}
     for split, examples in found.items():
-        left.conflicts[split] = _conflicts(spec, examples, keys[split])
+        dropped.conflicts[split] = _conflicts(spec, examples, keys[split])
     if "test" in found and "train" in found:
         tested = set(keys["test"])
         leaks = {f"train: {IN_TEST}": [one in tested for one in keys["train"]]}
-        found["train"] = _without(leaks, found["train"], rows["train"], left)
+        found["train"] = _without(leaks, found["train"], rows["train"], dropped)
     for split in ("train", "validation"):
         if not reserved or split not in found:
             continue
         keyed = [(example, key(spec, example.texts)) for example in found[split]]
         leaks = {f"{split}: {IN_SET.format(one.name)}": [one.has(*pair) for pair in keyed] for one in reserved}
-        found[split] = _without(leaks, found[split], rows[split], left)
+        found[split] = _without(leaks, found[split], rows[split], dropped)
     for split, examples in found.items():
         if not examples:
-            reasons = ", ".join(f"{n} {reason}" for reason, n in left.counts.items()) or "it has no rows"
+            reasons = ", ".join(f"{n} {reason}" for reason, n in dropped.counts.items()) or "it has no rows"
             raise ResourceError(f"task `{spec.name}`: nothing is left of its {split} split ({reasons})")
-    return found, left
+    return found, dropped
 
 
 def example(spec: TaskSpec, columns: Columns, row: Row) -> Example | str:
@@ -204,12 +204,12 @@ def _finite(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _examples(spec: TaskSpec, columns: Columns, split: str, rows: Sequence[Row], left: Left) -> list[Example]:
+def _examples(spec: TaskSpec, columns: Columns, split: str, rows: Sequence[Row], dropped: Dropped) -> list[Example]:
     examples = []
     for row in rows:
         made = example(spec, columns, row)
         if isinstance(made, str):
-            left.add(f"{split}: {made}", row.where)
+            dropped.add(f"{split}: {made}", row.where)
         else:
             examples.append(made)
     return examples
@@ -237,7 +237,7 @@ def _text(spec: TaskSpec, row: Row, column: str) -> str:
 
 
 def _without(
-    leaks: Mapping[str, Sequence[bool]], examples: list[Example], rows: Sequence[Row], left: Left
+    leaks: Mapping[str, Sequence[bool]], examples: list[Example], rows: Sequence[Row], dropped: Dropped
 ) -> list[Example]:
     """Return the examples without the leaks, which `leaks` flags by reason. A leak is counted once for each reason."""
     out: set[str] = set()
@@ -245,7 +245,7 @@ def _without(
         ids = {example.id for example, leak in zip(examples, flags, strict=True) if leak}
         for row in rows if ids else ():
             if row.id in ids:
-                left.add(reason, row.where)
+                dropped.add(reason, row.where)
         out |= ids
     return [example for example in examples if example.id not in out]
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from rbench.errors import ResourceError
 from rbench.spec import ContrastSpec, TaskSpec
-from rbench.tasks.clean import Columns, Example, Left, Reserved, Row, example, key, normalised
+from rbench.tasks.clean import Columns, Dropped, Example, Reserved, Row, example, key, normalised
 from rbench.tasks.contrast_rows import filled, numbered_rows, side_of
 from rbench.tasks.data import content_hash
 
@@ -76,18 +76,18 @@ def open_contrast(spec: ContrastSpec, task: TaskSpec, data_path: Sequence[Path] 
             published), a row lacks a column, two rows have the same id, or no row has two labels of the task.
     """
     origin, rows = numbered_rows(spec, data_path)
-    left = Left()
-    pairs = _pairs(spec, task, rows, left)
+    dropped = Dropped()
+    pairs = _pairs(spec, task, rows, dropped)
     if not pairs:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in left.counts.items()) or "it has no rows"
+        reasons = ", ".join(f"{n} {reason}" for reason, n in dropped.counts.items()) or "it has no rows"
         raise ResourceError(f"contrast set `{spec.name}`: nothing is left of it ({reasons})")
     bundles = _bundles(spec, task, pairs)
     return ContrastData(
         spec=spec,
         origin=origin,
         fingerprint=content_hash({_decides(bundle): bundle.members for bundle in bundles}),
-        dropped=dict(left.counts),
-        where=left.places,
+        dropped=dict(dropped.counts),
+        where=dropped.places,
         bundles=bundles,
         reserved=_reserved(spec, task, pairs, bundles),
         counts=_counts(task, bundles),
@@ -105,14 +105,14 @@ class _Pair(NamedTuple):
     """Normalised texts that training may not have, by position of the task's column."""
 
 
-def _pairs(spec: ContrastSpec, task: TaskSpec, rows: Iterable[Row], left: Left) -> list[_Pair]:
-    """One pair a row, in the order of the rows. Rows that cannot be used are counted in `left`."""
+def _pairs(spec: ContrastSpec, task: TaskSpec, rows: Iterable[Row], dropped: Dropped) -> list[_Pair]:
+    """One pair a row, in the order of the rows. Rows that cannot be used are counted in `dropped`."""
     columns = Columns.of(task, {})
     pairs = []
     for row in rows:
         original, edit = (example(task, columns, side_of(spec, row, side)) for side in ("original", "perturbed"))
         if isinstance(original, str) or isinstance(edit, str):
-            left.add(original if isinstance(original, str) else str(edit), row.where)
+            dropped.add(original if isinstance(original, str) else str(edit), row.where)
             continue
         cluster = None if spec.cluster is None else filled(spec, row, spec.cluster)
         shared = {

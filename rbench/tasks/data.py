@@ -73,10 +73,12 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
         ResourceError: nowhere to be found (says where it looked and how to get it), or unreadable (says where).
     """
     origin, columns, rows = _rows(spec, data_path)
-    examples, left = clean(spec, columns, rows, reserved)
-    for reason, count in left.counts.items():
-        logger.info("task %s: %d rows left out, %s: %s", spec.name, count, reason, ", ".join(left.places[reason]))
-    return TaskData(spec, origin, content_hash(examples), dict(left.counts), left.places, left.conflicts, examples)
+    examples, dropped = clean(spec, columns, rows, reserved)
+    for reason, count in dropped.counts.items():
+        logger.info("task %s: %d rows left out, %s: %s", spec.name, count, reason, ", ".join(dropped.places[reason]))
+    return TaskData(
+        spec, origin, content_hash(examples), dict(dropped.counts), dropped.places, dropped.conflicts, examples
+    )
 
 
 def _rows(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, Columns, Mapping[str, Sequence[Row]]]:

@@ -16,7 +16,7 @@ from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
 from rbench.train import layout
-from rbench.train.contrast import info_nce, uniformity
+from rbench.train.contrastive_losses import info_nce, uniformity
 from rbench.train.encoding import Encoding
 from rbench.train.heads import BatchNormHead, MLPHead
 from rbench.train.options import AdversarialTerm, Contrastive, Norm

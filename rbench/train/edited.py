@@ -28,8 +28,8 @@ from rbench.resources.thesaurus import Related, Thesaurus, check, open_thesaurus
 from rbench.spec import ResourceKind, ResourceProfile
 from rbench.system.located import Located
 from rbench.train.edits import Edit, EditOptions, Editor
-from rbench.train.places import Tagged, Type, tagged, types
 from rbench.train.processes import CHUNK, Pool, cores
+from rbench.train.replaceable import Tagged, Type, tagged, types
 
 VERSION = 1
 

@@ -1,7 +1,7 @@
 """Edit sentences for CLINE (Wang et al. 2021, section 3.1): x_syn keeps the meaning, x_ant changes it.
 
-`rbench.train.places` finds the words that may be replaced. x_syn replaces a word by a synonym, a hypernym or another
-inflection; each kind that the word has is equally likely (ours). x_ant replaces words that have antonyms first, by an
+`rbench.train.replaceable` finds the words that may be replaced. x_syn replaces a word by a synonym, a hypernym or
+another inflection; each kind that the word has is equally likely (ours). x_ant replaces words that have antonyms first, by an
 antonym. It replaces other words by words of the corpus. These have the same tag, are drawn by their frequency, so that
 rarity does not reveal them (ours), and are never related to the word in the thesaurus.
 
@@ -25,8 +25,8 @@ from typing import TypeVar
 import numpy as np
 
 from rbench.resources.thesaurus import TAGS, Related
-from rbench.spec.words import Positive, Share, Strict
-from rbench.train.places import Place, Tagged, Type
+from rbench.spec.common import Positive, Share, Strict
+from rbench.train.replaceable import ReplaceableWord, Tagged, Type
 
 T = TypeVar("T")
 _TRIES = 50
@@ -122,7 +122,7 @@ class Editor:
         }
         other = _shuffled([one for one in places if one[1] in self._other], rng)
         other.sort(key=lambda one: not self._table[one[1]].antonyms)  # stable: antonyms first, in the order drawn
-        antonyms: dict[Place, str] = {}
+        antonyms: dict[ReplaceableWord, str] = {}
         count, opposite = _count(self.antonym_rate, found.words, len(other), rng), 0
         for place, kind in other:
             if len(antonyms) == count:
@@ -175,7 +175,7 @@ def marks(offsets: Sequence[tuple[int, int]], special: Sequence[int], spans: Seq
     return found
 
 
-def _kind(text: str, place: Place) -> Type:
+def _kind(text: str, place: ReplaceableWord) -> Type:
     return text[place.start : place.end].lower(), place.tag
 
 
@@ -197,7 +197,7 @@ def _shuffled(items: list[T], rng: random.Random) -> list[T]:
     return [item for _, _, item in sorted((rng.random(), at, item) for at, item in enumerate(items))]
 
 
-def _replaced(text: str, words: Mapping[Place, str], antonyms: int = 0) -> Edit:
+def _replaced(text: str, words: Mapping[ReplaceableWord, str], antonyms: int = 0) -> Edit:
     parts, spans, at, length = [], [], 0, 0
     for place in sorted(words):
         kept, word = text[at : place.start], _cased(words[place], text[place.start : place.end])

@@ -16,7 +16,7 @@ from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError
 from rbench.spec import EncoderSpec
 from rbench.train import layout
-from rbench.train.contrast import uniformity
+from rbench.train.contrastive_losses import uniformity
 from rbench.train.encoding import Encoding
 from rbench.train.origin import sentence_encoder
 

@@ -136,7 +136,7 @@ def _fit(objective: objectives.Fitted, run: _Run) -> dict[str, float]:
 def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
     """Train an objective step by step, and save it; returns its scores."""
     texts, held_out = _hold_out(run.texts, run.seed)
-    if run.train.steps is not None and isinstance(objective, objectives.Prepared):
+    if run.train.steps is not None and isinstance(objective, objectives.PreparedObjective):
         # Only the texts that the steps will read are prepared. They are shuffled, so the first ones are a sample.
         texts = texts[: batches.seen(run.train, len(texts))]
     selector = _selector(objective, run)
@@ -185,7 +185,7 @@ def _last_checkpoint(run: _Run) -> Path | None:
 
 def _prepare(objective: objectives.Objective, texts: list[str], run: _Run) -> None:
     """Have an objective make of its texts what it needs. The state of torch's generators stays as it is."""
-    if not isinstance(objective, objectives.Prepared):
+    if not isinstance(objective, objectives.PreparedObjective):
         return
     with torch.random.fork_rng(devices=[]), scratch.folder("prepared") as temporary:
         objective.prepare(texts, run.prepared or temporary, run.progress)

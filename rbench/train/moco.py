@@ -34,8 +34,8 @@ from torch.nn import functional
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train.contrast import cosines, full
 from rbench.train.contrastive import EncoderObjective, Losses
+from rbench.train.contrastive_losses import cosines, full
 from rbench.train.heads import ProjectionHead
 from rbench.train.options import Momentum
 from rbench.train.running_sums import RunningSums

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from rbench.spec import Strict, TrainSpec
-from rbench.spec.words import Count, Positive, Rate, Share
+from rbench.spec.common import Count, Positive, Rate, Share
 
 Norm = Literal["l1", "l2", "linf"]
 Size = Annotated[float, Field(ge=0)]

@@ -73,7 +73,7 @@ class _Rewritten:
 
 
 class Paraphrased(MoCoObjective):
-    """Implement `Objective` and `Prepared`: momentum contrast with rewritten texts as positives."""
+    """Implement `Objective` and `PreparedObjective`: momentum contrast with rewritten texts as positives."""
 
     def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Momentum, rewrite: Rewriter) -> None:
         super().__init__(spec, base, options, _Rewritten(rewrite))

@@ -11,8 +11,8 @@ from textattack.shared import AttackedText, WordEmbedding
 
 from rbench import attack
 from rbench.attack import binding
-from rbench.attack.blueprint import parts
 from rbench.attack.constraints import words_changed
+from rbench.attack.dry_build import parts
 from rbench.errors import ResourceError, SuiteError
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Outcome, TaskSpec

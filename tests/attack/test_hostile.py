@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rbench import attack
-from rbench.attack.text import LeanText
+from rbench.attack.text import SplicedText
 from rbench.resources import Resources
 from rbench.spec import Outcome, TaskSpec
 from rbench.tasks import Example
@@ -84,7 +84,7 @@ def test_a_word_that_a_victim_reads_wrongly_is_skipped_for_that(single: attack.V
 def test_words_are_replaced_beside_the_token_that_upstream_splits_at(texts: tuple[str, ...]) -> None:
     from collections import OrderedDict
 
-    text = LeanText(OrderedDict((str(i), part) for i, part in enumerate(texts)))
+    text = SplicedText(OrderedDict((str(i), part) for i, part in enumerate(texts)))
     for i, word in enumerate(text.words):
         made = text.replace_word_at_index(i, "new")
         assert made.words == [*text.words[:i], "new", *text.words[i + 1 :]]

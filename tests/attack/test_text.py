@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from textattack.shared import AttackedText
 
-from rbench.attack.text import LeanText
+from rbench.attack.text import SplicedText
 
 ODD = "aIS'-_*@.,\"<>/ \t\n\u4e2d\u0130\u00df\u0430\u02d7`|"
 PARTS = st.sampled_from(
@@ -52,7 +52,7 @@ def facts(text: AttackedText) -> dict[str, Any]:
 @example("'x' - \"y\"", [(0, ""), (0, "z w")])
 def test_every_step_is_upstreams(given: Any, steps: list[tuple[int, str]]) -> None:
     columns = OrderedDict(text=given) if isinstance(given, str) else OrderedDict(zip("ab", given, strict=True))
-    theirs, ours = AttackedText(columns), LeanText(columns)
+    theirs, ours = AttackedText(columns), SplicedText(columns)
     for index, word in steps:
         if not theirs.num_words:
             break
@@ -62,7 +62,7 @@ def test_every_step_is_upstreams(given: Any, steps: list[tuple[int, str]]) -> No
         except (ValueError, IndexError):  # upstream loses its way in some odd texts
             break
         before, ours = ours, ours.replace_word_at_index(index, word)
-        assert isinstance(ours, LeanText)
+        assert isinstance(ours, SplicedText)
         if AttackedText.SPLIT_TOKEN in before.text + ours.text:  # upstream's comes apart: see test_hostile.py
             break
         assert facts(ours) == facts(theirs)
@@ -71,10 +71,10 @@ def test_every_step_is_upstreams(given: Any, steps: list[tuple[int, str]]) -> No
 
 
 def test_names_of_labels_are_handed_on() -> None:
-    ours = LeanText("a good film", {"label_names": ["no", "yes"]}).replace_word_at_index(1, "bad")
+    ours = SplicedText("a good film", {"label_names": ["no", "yes"]}).replace_word_at_index(1, "bad")
     assert ours.attack_attrs["label_names"] == ["no", "yes"]
 
 
 def test_several_words_go_upstreams_way() -> None:
     theirs = AttackedText("a good film").replace_words_at_indices([0, 2], ["the", "movie"])
-    assert facts(LeanText("a good film").replace_words_at_indices([0, 2], ["the", "movie"])) == facts(theirs)
+    assert facts(SplicedText("a good film").replace_words_at_indices([0, 2], ["the", "movie"])) == facts(theirs)

@@ -22,15 +22,15 @@ from rbench.system import located
 from rbench.tasks import Example
 from tests.attack import world
 
-HOW = attack.How(backend="torch", pooled=1)
+CONFIG = attack.EngineConfig(backend="torch", pooled=1)
 
 
 @pytest.fixture(scope="module")
-def cell(bert: Path, lm: Path, tmp_path_factory: pytest.TempPathFactory) -> attack.Cell:
+def attack_task(bert: Path, lm: Path, tmp_path_factory: pytest.TempPathFactory) -> attack.AttackTask:
     folder = tmp_path_factory.mktemp("saved")
     world.victim(bert, world.SINGLE).classifier.save(folder, {"max_length": 64})
     resources = world.resources(lm)
-    return attack.Cell(
+    return attack.AttackTask(
         spec=world.spec("textbugger"),
         path=None,
         task=world.SINGLE,
@@ -52,77 +52,81 @@ def plain(outcomes: Any) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def expected(cell: attack.Cell, examples: list[Example]) -> dict[str, dict[str, Any]]:
-    return plain(Engine(HOW).run(cell, examples))
+def expected(attack_task: attack.AttackTask, examples: list[Example]) -> dict[str, dict[str, Any]]:
+    return plain(Engine(CONFIG).run(attack_task, examples))
 
 
 @pytest.mark.parametrize("pooled", [2, 5, 30])
 def test_examples_under_way_at_once_have_the_outcomes_of_examples_one_by_one(
-    cell: attack.Cell, examples: list[Example], expected: dict[str, Any], pooled: int
+    attack_task: attack.AttackTask, examples: list[Example], expected: dict[str, Any], pooled: int
 ) -> None:
-    assert plain(Engine(attack.How(backend="torch", pooled=pooled)).run(cell, examples)) == expected
+    assert plain(Engine(attack.EngineConfig(backend="torch", pooled=pooled)).run(attack_task, examples)) == expected
 
 
 @pytest.mark.parametrize("name", ["geometry", "random", "bertattack", "bae"])
-def test_all_kinds_of_attacks_may_be_under_way_at_once(cell: attack.Cell, examples: list[Example], name: str) -> None:
+def test_all_kinds_of_attacks_may_be_under_way_at_once(
+    attack_task: attack.AttackTask, examples: list[Example], name: str
+) -> None:
     place = world.ROOT / "attacks" / f"{name}.py"
     more = {"spec": world.spec(name), "path": place if place.exists() else None}
-    other = attack.Cell(**(vars(cell) | more))
-    alone = plain(Engine(HOW).run(other, examples))
-    assert plain(Engine(attack.How(backend="torch", pooled=4)).run(other, examples[::-1])) == alone
+    other = attack.AttackTask(**(vars(attack_task) | more))
+    alone = plain(Engine(CONFIG).run(other, examples))
+    assert plain(Engine(attack.EngineConfig(backend="torch", pooled=4)).run(other, examples[::-1])) == alone
     assert {o["status"] for o in alone.values()} > {"skipped"}
     assert all(o["status"] != "errored" for o in alone.values())
 
 
 def test_processes_have_the_outcomes_of_one(
-    cell: attack.Cell, examples: list[Example], expected: dict[str, Any]
+    attack_task: attack.AttackTask, examples: list[Example], expected: dict[str, Any]
 ) -> None:
-    with attack.Workers(2, attack.How(backend="torch", pooled=2)) as workers:
+    with attack.Workers(2, attack.EngineConfig(backend="torch", pooled=2)) as workers:
         workers.warm_up(len(examples))
-        outcomes = list(workers.run(cell, examples))
+        outcomes = list(workers.run(attack_task, examples))
         pids = {worker.process.pid for worker in workers._workers}
         assert len(outcomes) == len(examples) and plain(outcomes) == expected
-        assert list(workers.run(cell, [])) == []
-        again = list(workers.run(cell, examples[3:6]))  # the processes stay
+        assert list(workers.run(attack_task, [])) == []
+        again = list(workers.run(attack_task, examples[3:6]))  # the processes stay
         assert plain(again) == {e.id: expected[e.id] for e in examples[3:6]}
         assert {worker.process.pid for worker in workers._workers} == pids
-        assert workers.backend(cell) == "torch"
+        assert workers.backend(attack_task) == "torch"
     assert not workers._workers
 
 
-def test_a_few_examples_start_no_process(cell: attack.Cell, examples: list[Example]) -> None:
-    with attack.Workers(2, HOW) as workers:
-        assert len(list(workers.run(cell, examples[: module.FEW]))) == module.FEW
-        assert not workers._workers and workers.backend(cell) == "torch"
+def test_a_few_examples_start_no_process(attack_task: attack.AttackTask, examples: list[Example]) -> None:
+    with attack.Workers(2, CONFIG) as workers:
+        assert len(list(workers.run(attack_task, examples[: module.FEW]))) == module.FEW
+        assert not workers._workers and workers.backend(attack_task) == "torch"
 
 
-def test_a_process_that_dies_is_named_and_what_was_done_stands(cell: attack.Cell, examples: list[Example]) -> None:
+def test_a_process_that_dies_is_named_and_what_was_done_stands(
+    attack_task: attack.AttackTask, examples: list[Example]
+) -> None:
     many = [example._replace(id=f"{example.id}:{i}") for i in range(20) for example in examples]
     done: list[Outcome] = []
-    with attack.Workers(2, attack.How(backend="torch", pooled=2)) as workers:
+    with attack.Workers(2, attack.EngineConfig(backend="torch", pooled=2)) as workers:
         with pytest.raises(JobError, match=r"ended by signal 9\. It may have run out of memory: use fewer --workers"):
-            for outcome in workers.run(cell, many):
+            for outcome in workers.run(attack_task, many):
                 done.append(outcome)
                 if len(done) == 3:
                     os.kill(workers._workers[0].process.pid, signal.SIGKILL)
         assert 3 <= len(done) < len(many)
         assert not workers._workers
-        assert len(list(workers.run(cell, examples))) == len(examples)  # and new ones start
+        assert len(list(workers.run(attack_task, examples))) == len(examples)  # and new ones start
 
 
-def test_a_broken_victim_is_said_here(cell: attack.Cell, examples: list[Example], tmp_path: Path) -> None:
-    for file in Path(cell.victim.where).iterdir():
+def test_a_broken_victim_is_said_here(attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path) -> None:
+    for file in Path(attack_task.victim.where).iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     head = load_file(tmp_path / "head.safetensors")
     save_file({name: torch.full_like(t, torch.nan) for name, t in head.items()}, tmp_path / "head.safetensors")
-    broken = attack.Cell(**(vars(cell) | {"victim": located.folder(tmp_path)}))
+    broken = attack.AttackTask(**(vars(attack_task) | {"victim": located.folder(tmp_path)}))
     for count in (1, 2):
-        with attack.Workers(count, HOW) as workers, pytest.raises(JobError, match="victim random gave NaN"):
+        with attack.Workers(count, CONFIG) as workers, pytest.raises(JobError, match="victim random gave NaN"):
             list(workers.run(broken, examples))
 
 
 def test_an_attack_that_cannot_read_its_files_is_no_dead_process(
-    cell: attack.Cell, examples: list[Example], tmp_path: Path
+    attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path
 ) -> None:
     file = tmp_path / "bookish.py"
     file.write_text(
@@ -130,16 +134,19 @@ def test_an_attack_that_cannot_read_its_files_is_no_dead_process(
         'def build(victim, resources, options):\n    open("no/such/words.txt")\n'
     )
     spec = world.spec("random").model_copy(update={"name": "bookish", "parameters": {}})
-    bookish = attack.Cell(**(vars(cell) | {"spec": spec, "path": file}))
-    with attack.Workers(2, HOW) as workers, pytest.raises(JobError, match=r"FileNotFoundError: .*no/such/words\.txt"):
+    bookish = attack.AttackTask(**(vars(attack_task) | {"spec": spec, "path": file}))
+    with (
+        attack.Workers(2, CONFIG) as workers,
+        pytest.raises(JobError, match=r"FileNotFoundError: .*no/such/words\.txt"),
+    ):
         list(workers.run(bookish, examples))
 
 
 def test_what_fails_in_one_example_is_in_its_outcome(
-    cell: attack.Cell, examples: list[Example], expected: dict[str, Any]
+    attack_task: attack.AttackTask, examples: list[Example], expected: dict[str, Any]
 ) -> None:
     odd = [*examples[:4], examples[0]._replace(id="odd", texts=("",)), *examples[4:]]
-    outcomes = plain(Engine(attack.How(backend="torch", pooled=4)).run(cell, odd))
+    outcomes = plain(Engine(attack.EngineConfig(backend="torch", pooled=4)).run(attack_task, odd))
     odd_one = outcomes.pop("odd")
     assert odd_one["status"] in ("errored", "failed", "skipped")
     assert outcomes == expected
@@ -153,24 +160,28 @@ def test_a_sensible_number_is_one_on_a_gpu_and_at_most_the_cores(monkeypatch: py
     assert attack.sensible("cpu") == 1
 
 
-def test_victim_and_resources_are_kept_for_the_next_cell(cell: attack.Cell, examples: list[Example]) -> None:
-    engine = Engine(HOW)
-    list(engine.run(cell, examples[:2]))
-    victim, resources = engine._victim(cell), engine._resources(cell)
-    other = attack.Cell(**(vars(cell) | {"spec": world.spec("pwws"), "seed": 1}))
+def test_victim_and_resources_are_kept_for_the_next_cell(
+    attack_task: attack.AttackTask, examples: list[Example]
+) -> None:
+    engine = Engine(CONFIG)
+    list(engine.run(attack_task, examples[:2]))
+    victim, resources = engine._victim(attack_task), engine._resources(attack_task)
+    other = attack.AttackTask(**(vars(attack_task) | {"spec": world.spec("pwws"), "seed": 1}))
     list(engine.run(other, examples[:2]))
     assert engine._victim(other) is victim and engine._resources(other) is resources
-    renamed = attack.Cell(**(vars(cell) | {"name": "another"}))
+    renamed = attack.AttackTask(**(vars(attack_task) | {"name": "another"}))
     assert engine._victim(renamed) is not victim
 
 
 @pytest.fixture
-def copied(cell: attack.Cell, tmp_path: Path) -> attack.Cell:
+def copied(attack_task: attack.AttackTask, tmp_path: Path) -> attack.AttackTask:
     """The cell with a victim and a masked LM of its own, which a test may change."""
-    places = dict(cell.places)
-    victim, lm = (shutil.copytree(p.where, tmp_path / n) for n, p in (("v", cell.victim), ("lm", places["masked_lm"])))
+    places = dict(attack_task.places)
+    victim, lm = (
+        shutil.copytree(p.where, tmp_path / n) for n, p in (("v", attack_task.victim), ("lm", places["masked_lm"]))
+    )
     own = tuple((places | {"masked_lm": located.folder(lm)}).items())
-    return attack.Cell(**(vars(cell) | {"victim": located.folder(victim), "places": own}))
+    return attack.AttackTask(**(vars(attack_task) | {"victim": located.folder(victim), "places": own}))
 
 
 def exchange(place: Path) -> None:
@@ -187,64 +198,68 @@ def untouched() -> Iterator[Example]:
     yield
 
 
-def test_another_victim_in_the_same_folder_is_opened_anew(copied: attack.Cell, examples: list[Example]) -> None:
-    engine = Engine(HOW)
+def test_another_victim_in_the_same_folder_is_opened_anew(copied: attack.AttackTask, examples: list[Example]) -> None:
+    engine = Engine(CONFIG)
     before = plain(engine.run(copied, examples))
     exchange(Path(copied.victim.where))
     with pytest.raises(JobError, match="changed after the run was planned"):
         list(engine.run(copied, untouched()))
-    replanned = attack.Cell(**(vars(copied) | {"victim": located.folder(Path(copied.victim.where))}))
-    assert plain(engine.run(replanned, examples)) == plain(Engine(HOW).run(replanned, examples)) != before
+    replanned = attack.AttackTask(**(vars(copied) | {"victim": located.folder(Path(copied.victim.where))}))
+    assert plain(engine.run(replanned, examples)) == plain(Engine(CONFIG).run(replanned, examples)) != before
 
 
-def test_another_masked_lm_in_the_same_folder_is_opened_anew(copied: attack.Cell, examples: list[Example]) -> None:
-    cell = attack.Cell(**(vars(copied) | {"spec": world.spec("bae")}))
-    engine, folder = Engine(HOW), Path(dict(cell.places)["masked_lm"].where)
-    before = plain(engine.run(cell, examples))
+def test_another_masked_lm_in_the_same_folder_is_opened_anew(
+    copied: attack.AttackTask, examples: list[Example]
+) -> None:
+    attack_task = attack.AttackTask(**(vars(copied) | {"spec": world.spec("bae")}))
+    engine, folder = Engine(CONFIG), Path(dict(attack_task.places)["masked_lm"].where)
+    before = plain(engine.run(attack_task, examples))
     exchange(folder)
     with pytest.raises(JobError, match="changed after the run was planned"):
-        list(engine.run(cell, untouched()))
-    places = dict(cell.places) | {"masked_lm": located.folder(folder)}
-    replanned = attack.Cell(**(vars(cell) | {"places": tuple(places.items())}))
-    assert plain(engine.run(replanned, examples)) == plain(Engine(HOW).run(replanned, examples)) != before
+        list(engine.run(attack_task, untouched()))
+    places = dict(attack_task.places) | {"masked_lm": located.folder(folder)}
+    replanned = attack.AttackTask(**(vars(attack_task) | {"places": tuple(places.items())}))
+    assert plain(engine.run(replanned, examples)) == plain(Engine(CONFIG).run(replanned, examples)) != before
 
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("what", ["victim", "masked_lm"])
 def test_what_is_not_what_was_planned_is_refused_in_every_process(
-    copied: attack.Cell, examples: list[Example], what: str, count: int
+    copied: attack.AttackTask, examples: list[Example], what: str, count: int
 ) -> None:
     place = copied.victim if what == "victim" else dict(copied.places)["masked_lm"]
     exchange(Path(place.where))
-    cell = attack.Cell(**(vars(copied) | {"spec": world.spec("bae")}))
-    with attack.Workers(count, HOW) as workers, pytest.raises(JobError) as caught:
-        list(workers.run(cell, examples))
+    attack_task = attack.AttackTask(**(vars(copied) | {"spec": world.spec("bae")}))
+    with attack.Workers(count, CONFIG) as workers, pytest.raises(JobError) as caught:
+        list(workers.run(attack_task, examples))
     for said in (place.where, place.fingerprint, located.folder(Path(place.where)).fingerprint):
         assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("what", ["victim", "masked_lm"])
-def test_no_outcome_is_of_anything_else(copied: attack.Cell, examples: list[Example], what: str) -> None:
+def test_no_outcome_is_of_anything_else(copied: attack.AttackTask, examples: list[Example], what: str) -> None:
     place = copied.victim if what == "victim" else dict(copied.places)["masked_lm"]
-    cell = attack.Cell(**(vars(copied) | {"spec": world.spec("bae")}))
+    attack_task = attack.AttackTask(**(vars(copied) | {"spec": world.spec("bae")}))
     outcomes = []
     with pytest.raises(JobError, match="changed after the run was planned"):
-        for outcome in Engine(HOW).run(cell, examples):
+        for outcome in Engine(CONFIG).run(attack_task, examples):
             outcomes.append(outcome)
             if len(outcomes) == 3:
                 exchange(Path(place.where))
     assert len(outcomes) == 3
 
 
-def test_a_resource_that_was_not_planned_for_is_refused(cell: attack.Cell, examples: list[Example]) -> None:
-    places = tuple((kind, place) for kind, place in cell.places if kind != "masked_lm")
-    bare = attack.Cell(**(vars(cell) | {"spec": world.spec("bae"), "places": places}))
+def test_a_resource_that_was_not_planned_for_is_refused(
+    attack_task: attack.AttackTask, examples: list[Example]
+) -> None:
+    places = tuple((kind, place) for kind, place in attack_task.places if kind != "masked_lm")
+    bare = attack.AttackTask(**(vars(attack_task) | {"spec": world.spec("bae"), "places": places}))
     with pytest.raises(ResourceError, match="no pretrain job of this run made the encoder mini-bert"):
-        list(Engine(HOW).run(bare, examples))
-    places = tuple((kind, place) for kind, place in cell.places if kind != "synonyms")
-    bare = attack.Cell(**(vars(cell) | {"spec": world.spec("pwws"), "places": places}))
+        list(Engine(CONFIG).run(bare, examples))
+    places = tuple((kind, place) for kind, place in attack_task.places if kind != "synonyms")
+    bare = attack.AttackTask(**(vars(attack_task) | {"spec": world.spec("pwws"), "places": places}))
     with pytest.raises(ResourceError, match="synonyms of resource profile mini was not looked for"):
-        list(Engine(HOW).run(bare, examples))
+        list(Engine(CONFIG).run(bare, examples))
 
 
 def test_only_the_embedded_world_has_an_oracle() -> None:
@@ -279,46 +294,49 @@ def build(victim, resources, options):
 """
 
 
-def own(cell: attack.Cell, folder: Path, action: str, building: str = "pass") -> attack.Cell:
+def own(attack_task: attack.AttackTask, folder: Path, action: str, building: str = "pass") -> attack.AttackTask:
     """The cell with a user's own attack."""
     path = folder / "own.py"
     path.write_text(OWN.format(action=action, building=building))
-    return attack.Cell(**(vars(cell) | {"spec": AttackSpec(name="own"), "path": path, "foreign": True}))
+    return attack.AttackTask(**(vars(attack_task) | {"spec": AttackSpec(name="own"), "path": path, "foreign": True}))
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_attack_of_ones_own_that_ends_its_process_ends_its_job_alone(
-    count: int, cell: attack.Cell, examples: list[Example], tmp_path: Path
+    count: int, attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path
 ) -> None:
-    exits = own(cell, tmp_path, "os._exit(3)")
+    exits = own(attack_task, tmp_path, "os._exit(3)")
     fine = [examples[0], examples[1]._replace(texts=("poison " + examples[1].texts[0],), label=examples[1].label)]
-    with attack.Workers(count, HOW) as workers:
+    with attack.Workers(count, CONFIG) as workers:
         done = []
         with pytest.raises(JobError, match=r"ended with exit code 3\. The attack's file .*own\.py may have ended it"):
             for outcome in workers.run(exits, [*fine, *examples[2:4]]):
                 done.append(outcome)
         assert {o.example_id for o in done} <= {e.id for e in examples[:4]} - {examples[1].id}
-        assert [o.example_id for o in workers.run(cell, examples[:1])] == [examples[0].id]  # the next job
-        assert workers.backend(cell) == "torch"
+        assert [o.example_id for o in workers.run(attack_task, examples[:1])] == [examples[0].id]  # the next job
+        assert workers.backend(attack_task) == "torch"
 
 
 def test_attacks_of_rbench_stay_in_this_process_where_one_is_asked_for(
-    cell: attack.Cell, examples: list[Example], tmp_path: Path
+    attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path
 ) -> None:
-    bundled = attack.Cell(**(vars(own(cell, tmp_path, "pass")) | {"foreign": False}))
-    with attack.Workers(1, HOW) as workers:
-        assert len(list(workers.run(cell, examples[:1]))) == len(list(workers.run(bundled, examples[:1]))) == 1
+    bundled = attack.AttackTask(**(vars(own(attack_task, tmp_path, "pass")) | {"foreign": False}))
+    with attack.Workers(1, CONFIG) as workers:
+        assert len(list(workers.run(attack_task, examples[:1]))) == len(list(workers.run(bundled, examples[:1]))) == 1
         assert not workers.started
 
 
-def test_nothing_to_do_starts_no_process(cell: attack.Cell, tmp_path: Path) -> None:
-    with attack.Workers(1, HOW) as workers:
-        assert list(workers.run(own(cell, tmp_path, "pass"), [])) == [] and not workers.started
+def test_nothing_to_do_starts_no_process(attack_task: attack.AttackTask, tmp_path: Path) -> None:
+    with attack.Workers(1, CONFIG) as workers:
+        assert list(workers.run(own(attack_task, tmp_path, "pass"), [])) == [] and not workers.started
 
 
 def test_a_file_that_leaves_while_the_attack_is_built_fails_the_job(
-    cell: attack.Cell, examples: list[Example], tmp_path: Path
+    attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path
 ) -> None:
-    leaves = own(cell, tmp_path, "pass", "sys.exit(0)")
-    with attack.Workers(1, HOW) as workers, pytest.raises(JobError, match=r"a worker process failed:(.|\n)*SystemExit"):
+    leaves = own(attack_task, tmp_path, "pass", "sys.exit(0)")
+    with (
+        attack.Workers(1, CONFIG) as workers,
+        pytest.raises(JobError, match=r"a worker process failed:(.|\n)*SystemExit"),
+    ):
         list(workers.run(leaves, examples[:2]))

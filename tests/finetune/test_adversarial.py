@@ -18,7 +18,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import SuiteError
 from rbench.finetune import FinetuneContext, adversarial, clean
 from rbench.finetune._data import collator, encode_split
-from rbench.finetune._hardening import Hardening, Tally
+from rbench.finetune._hardening import AdversarialStats, AdversarialTrainer
 from rbench.spec import TaskSpec, Training
 from rbench.substitution.batched import Geometry, Swapped, at_most
 from rbench.substitution.target import Target
@@ -108,10 +108,12 @@ def before(found: Any, max_length: int = 128) -> EncoderClassifier:
     return EncoderClassifier(encoder, len(found.spec.labels), max_length=max_length)
 
 
-def step(victim: EncoderClassifier, found: Any, epoch: float, folder: str, **options: Any) -> tuple[float, Tally]:
+def step(
+    victim: EncoderClassifier, found: Any, epoch: float, folder: str, **options: Any
+) -> tuple[float, AdversarialStats]:
     """The loss of one step on all training examples as one batch; gradients are in the victim's parameters."""
-    chosen, tally = adversarial.Options(**options), Tally()
-    trainer = Hardening(
+    chosen, tally = adversarial.Options(**options), AdversarialStats()
+    trainer = AdversarialTrainer(
         geometry=Geometry.of(toy.resources(), candidates=50, min_cosine=0.5),
         examples=found.split("train"),
         options=chosen,

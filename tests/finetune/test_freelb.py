@@ -17,7 +17,7 @@ from torch import Tensor
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.static import StaticModel
 from rbench.finetune import clean, freelb
-from rbench.finetune._ascent import Ascending, Rise, first, projected, uphill
+from rbench.finetune._ascent import AscentStats, FreeLBTrainer, first, projected, uphill
 from rbench.finetune._data import collator, encode_split
 from rbench.spec import Training
 from tests import tiny
@@ -81,11 +81,11 @@ def test_it_repeats_itself_for_a_seed_and_moves_with_it(folder: Path) -> None:
 # --------------------------------------------------------------------------------------------------------- one step
 
 
-def trainer(victim: EncoderClassifier, options: freelb.Options, folder: Path) -> Ascending:
+def trainer(victim: EncoderClassifier, options: freelb.Options, folder: Path) -> FreeLBTrainer:
     args = transformers.TrainingArguments(
         output_dir=str(folder), report_to=[], use_cpu=True, remove_unused_columns=False, label_names=["labels"]
     )
-    made = Ascending(options=options, rise=Rise(), model=victim, args=args)
+    made = FreeLBTrainer(options=options, rise=AscentStats(), model=victim, args=args)
     made.current_gradient_accumulation_steps = 1  # which its loop sets
     return made
 
@@ -245,7 +245,7 @@ def test_its_options_load_no_torch() -> None:
 
 
 def test_the_rise_is_that_of_the_last_epoch() -> None:
-    rise = Rise()
+    rise = AscentStats()
     assert rise.text() == "" and rise.mean == 0
     for epoch, value in ((0, 5.0), (1, 1.0), (1, 3.0)):
         rise.add(epoch, value)

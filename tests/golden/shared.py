@@ -117,7 +117,7 @@ def edits(folder: Path) -> Value:
     from rbench.mini.lexical import pos_tags
     from rbench.resources.thesaurus import mini_thesaurus
     from rbench.train.edits import EditOptions, Editor
-    from rbench.train.places import tagged, types
+    from rbench.train.replaceable import tagged, types
 
     texts = [*SENTENCES, *(" ".join(pair) for pair in PAIRS)]
     places = [tagged(text, pos_tags) for text in texts]
@@ -253,7 +253,7 @@ def cases() -> list[Case]:
         Case("shared/masked_words", ("rbench/substitution/candidates.py",), masked_words),
         Case("shared/wordswap", ("rbench/substitution/search.py",), wordswap),
         Case("shared/geometry", ("rbench/substitution/batched.py",), geometry),
-        Case("shared/edits", ("rbench/train/edits.py", "rbench/train/places.py"), edits),
+        Case("shared/edits", ("rbench/train/edits.py", "rbench/train/replaceable.py"), edits),
         Case("shared/encoders", ("rbench/encoders/sentence.py", "rbench/encoders/classifier.py"), encoders),
         Case("shared/loop", ("rbench/train/loop.py", "rbench/train/objectives/simcse.py"), loop),
         Case("shared/sts", ("rbench/score/sts.py",), sts),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rbench import load as loading
-from rbench.load.places import Problems, read
+from rbench.load.positions import Problems, read
 from rbench.load.registry import KINDS, Kind, Registry
 
 REGISTRY = Registry()

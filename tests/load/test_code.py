@@ -45,9 +45,9 @@ def test_a_users_module_that_hides_one_of_rbench_counts_as_the_users(mine: Path)
 
 
 def test_a_users_module_may_state_a_version_and_uses_code_of_rbench(mine: Path) -> None:
-    (mine / "objectives" / "own.py").write_text(f"VERSION = 3\nfrom rbench.train import contrast\n{SOURCE}")
+    (mine / "objectives" / "own.py").write_text(f"VERSION = 3\nfrom rbench.train import contrastive_losses\n{SOURCE}")
     found = code.find("objectives", "own", Registry([mine])).versions
-    assert found.keys() == {"objectives.own", "train.contrast"} and found["objectives.own"] == 3
+    assert found.keys() == {"objectives.own", "train.contrastive_losses"} and found["objectives.own"] == 3
 
 
 def test_private_modules_and_packages_are_no_names(mine: Path) -> None:

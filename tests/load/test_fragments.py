@@ -9,7 +9,7 @@ import pytest
 from rbench import load as loading
 from rbench.errors import SuiteError
 from rbench.load.files import Files
-from rbench.load.places import Located, Problems
+from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry
 from tests.load.conftest import World
 
@@ -24,7 +24,7 @@ train:
 LONG = "title: long\ntrain:\n  options:\n    dropout: 0.3\n  steps: 9\n"
 
 
-def content(world: World, name: str = "mine") -> Located:
+def content(world: World, name: str = "mine") -> Positioned:
     return Files(Registry([world.folder]), Problems()).content("encoders", name)
 
 

@@ -15,7 +15,7 @@ from rbench.errors import SuiteError
 from rbench.load import versions
 from rbench.load.code import find
 from rbench.load.registry import KINDS, Registry
-from rbench.plan.planner import Code, Facts, make_plan
+from rbench.plan.planner import Code, PlanInputs, make_plan
 from rbench.spec import Plan
 
 SUITE = {
@@ -37,7 +37,7 @@ def planned(loaded: load.Loaded) -> Plan:
     """The plan of a suite, with one fingerprint for everything in the world."""
     anything: Any = collections.defaultdict(lambda: "f")
     named = {f"{kind}/{name}": Code(one.source, one.versions) for (kind, name), one in loaded.modules.items()}
-    facts = Facts(
+    facts = PlanInputs(
         encoders=loaded.encoders,
         tasks=loaded.tasks,
         attacks=loaded.attacks,
@@ -108,7 +108,9 @@ def test_version_1_is_in_no_key(before: list[Plan]) -> None:
     assert {job.stage for job in jobs} == {"pretrain", "finetune", "attack", "evaluate", "build"}
     for job in jobs:
         empty = {name for name in ("versions", "source") if name in type(job.spec).model_fields}
-        assert not job.spec.versions and empty <= job.spec.idle(), f"{job.name}: its key of before versions stays"
+        assert not job.spec.versions and empty <= job.spec.without_effect(), (
+            f"{job.name}: its key of before versions stays"
+        )
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_version_1_is_in_no_key(before: list[Plan]) -> None:
         ("substitution.candidates", ["pretrain/adcl-mini/*", ADVERSARIAL, "attack/*/geometry/seed0", "build/*"]),
         ("substitution.search", ["pretrain/adcl-mini/*", ADVERSARIAL, "attack/*/geometry/seed0", "build/*"]),
         ("train.moco", ["pretrain/adcl-mini/*"]),
-        ("train.contrast", ["pretrain/adcl-mini/*", "pretrain/simcse-mini*"]),
+        ("train.contrastive_losses", ["pretrain/adcl-mini/*", "pretrain/simcse-mini*"]),
         ("train.loop", ["pretrain/*"]),
         ("train.selection", [SELECTED]),
         ("attack.masked_lm", ["attack/*/bae/seed0"]),

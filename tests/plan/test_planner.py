@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rbench.errors import PlanError
 from rbench.plan.lineage import chain, effective, in_domain_for, portable, trained_root, weights_source
-from rbench.plan.planner import Facts, make_plan, select, training_for
+from rbench.plan.planner import PlanInputs, make_plan, select, training_for
 from rbench.spec import (
     AttackJob,
     AttackSpec,
@@ -57,7 +57,7 @@ PROFILE = ResourceProfile(
 )
 
 
-def facts(**changes: Any) -> Facts:
+def inputs(**changes: Any) -> PlanInputs:
     values: dict[str, Any] = {
         "encoders": ENCODERS,
         "tasks": TASKS,
@@ -68,7 +68,7 @@ def facts(**changes: Any) -> Facts:
         "weights": {"lm": "w", "lm-2": "w", "cse-lm": "w"},
         "resource_weights": {"synonyms": "s", "stopwords": "t"},
     }
-    return Facts(**{**values, **changes})
+    return PlanInputs(**{**values, **changes})
 
 
 def suite(**changes: Any) -> Suite:
@@ -88,7 +88,7 @@ def names(plan: Plan) -> list[str]:
 
 
 def test_cells_are_the_product_and_everything_comes_after_its_needs() -> None:
-    plan = make_plan(suite(), facts())
+    plan = make_plan(suite(), inputs())
     attacks = [job for job in plan.jobs if job.stage == "attack"]
     assert len(attacks) == 2 * 2 * 2 * 2
     assert len([job for job in plan.jobs if job.stage == "finetune"]) == 2 * 2 * 2
@@ -101,7 +101,7 @@ def test_cells_are_the_product_and_everything_comes_after_its_needs() -> None:
 
 
 def test_attacks_on_one_victim_stand_together() -> None:
-    victims = [job.needs["victim"] for job in make_plan(suite(), facts()).jobs if job.stage == "attack"]
+    victims = [job.needs["victim"] for job in make_plan(suite(), inputs()).jobs if job.stage == "attack"]
     changes = sum(a != b for a, b in itertools.pairwise(victims))
     assert changes == len(set(victims)) - 1
 
@@ -109,7 +109,7 @@ def test_attacks_on_one_victim_stand_together() -> None:
 def test_a_plan_goes_victim_by_victim_after_the_evaluations_and_trains_what_is_first_needed() -> None:
     sts = TaskSpec(name="sim", kind="sts", columns=("sentence1", "sentence2"))
     evaluated = ContrastSpec(name="set", task="a", generator="g", original={"text": "o"}, perturbed={"text": "p"})
-    known = facts(
+    known = inputs(
         tasks={**TASKS, "sim": sts}, splits={("sim", "test"): "scored"}, contrast={"a": ((evaluated, "content"),)}
     )
     asked = suite(encoders=["lm", "cse-lm"], tasks=["a"], seeds=[0, 1], evaluate=["sim", "contrast"])
@@ -127,7 +127,7 @@ def test_a_plan_goes_victim_by_victim_after_the_evaluations_and_trains_what_is_f
         *(f"{name}/seed1" for name in (*of_lm, *of_cse)),
     ]
     # Without evaluations the second encoder is trained when the first has been attacked.
-    alone = [name.removesuffix("/seed0") for name in names(make_plan(suite(encoders=["lm", "cse-lm"]), facts()))]
+    alone = [name.removesuffix("/seed0") for name in names(make_plan(suite(encoders=["lm", "cse-lm"]), inputs()))]
     assert (
         alone.index("attack/lm/a/clean/lm")
         < alone.index("pretrain/cse-lm")
@@ -137,7 +137,7 @@ def test_a_plan_goes_victim_by_victim_after_the_evaluations_and_trains_what_is_f
 
 def test_what_is_built_of_an_encoder_comes_before_its_victims_and_needs_what_its_training_needed() -> None:
     word = EncoderSpec(name="word", base="tiny", train=MLM)
-    known = facts(
+    known = inputs(
         encoders={**ENCODERS, "word": word},
         models={"word": {"generator": "cse-lm", "other": "lm"}},
         training={"word": (PROFILE.model_copy(update={"masked_lm": Source(kind="encoder", name="cse-tiny")}), {})},
@@ -160,7 +160,7 @@ def test_what_is_built_of_an_encoder_comes_before_its_victims_and_needs_what_its
 
 
 def test_masked_lm_of_ours_is_a_need_of_its_attack_only() -> None:
-    plan = make_plan(suite(encoders=["lm"]), facts())
+    plan = make_plan(suite(encoders=["lm"]), inputs())
     pretrain = next(job.key for job in plan.jobs if job.stage == "pretrain")
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob):
@@ -186,7 +186,7 @@ CELL = "attack/lm/a/clean/swap/seed0"
     ],
 )
 def test_what_decides_an_outcome_changes_the_key(changed: dict[str, Any]) -> None:
-    assert key_of(make_plan(suite(), facts()), CELL) != key_of(make_plan(suite(), facts(**changed)), CELL)
+    assert key_of(make_plan(suite(), inputs()), CELL) != key_of(make_plan(suite(), inputs(**changed)), CELL)
 
 
 @pytest.mark.parametrize(
@@ -200,12 +200,12 @@ def test_what_decides_an_outcome_changes_the_key(changed: dict[str, Any]) -> Non
     ],
 )
 def test_what_does_not_decide_an_outcome_leaves_the_key(changed: dict[str, Any]) -> None:
-    assert key_of(make_plan(suite(), facts()), CELL) == key_of(make_plan(suite(), facts(**changed)), CELL)
+    assert key_of(make_plan(suite(), inputs()), CELL) == key_of(make_plan(suite(), inputs(**changed)), CELL)
 
 
 def test_training_overrides_reach_only_their_task_and_change_its_victims() -> None:
-    plain = make_plan(suite(), facts())
-    changed = make_plan(suite(training={"epochs": 4, "a": {"epochs": 9}}), facts())
+    plain = make_plan(suite(), inputs())
+    changed = make_plan(suite(training={"epochs": 4, "a": {"epochs": 9}}), inputs())
     for task, epochs in (("a", 9), ("b", 4)):
         name = f"finetune/lm/{task}/clean/seed0"
         job = next(job for job in changed.jobs if job.name == name)
@@ -216,19 +216,19 @@ def test_training_overrides_reach_only_their_task_and_change_its_victims() -> No
 
 
 def test_order_of_a_suite_does_not_change_keys() -> None:
-    first = make_plan(suite(), facts())
-    second = make_plan(suite(encoders=["lm", "tiny"], attacks=["lm", "swap"], seeds=[1, 0]), facts())
+    first = make_plan(suite(), inputs())
+    second = make_plan(suite(encoders=["lm", "tiny"], attacks=["lm", "swap"], seeds=[1, 0]), inputs())
     assert {job.key for job in first.jobs} == {job.key for job in second.jobs}
 
 
 def test_num_examples_beyond_the_split_names_every_split_and_its_size() -> None:
     with pytest.raises(PlanError, match=r"a: num_examples is 21, but its test split has 20 .*b: .* 10 examples"):
-        make_plan(suite(num_examples=21), facts())
-    make_plan(suite(num_examples={"a": 20, "default": 10}), facts())
+        make_plan(suite(num_examples=21), inputs())
+    make_plan(suite(num_examples={"a": 20, "default": 10}), inputs())
 
 
 def test_all_means_the_whole_split() -> None:
-    plan = make_plan(suite(num_examples="all"), facts())
+    plan = make_plan(suite(num_examples="all"), inputs())
     sizes = {j.spec.task.name: j.spec.num_examples for j in plan.jobs if isinstance(j.spec, AttackJob)}
     assert sizes == {"a": 20, "b": 10}
 
@@ -253,7 +253,7 @@ def test_bases_are_followed_to_where_weights_come_from() -> None:
 
 
 def test_a_trained_encoder_over_a_trained_one_needs_its_job() -> None:
-    plan = make_plan(suite(encoders=["cse-tiny"], attacks=["swap"]), facts())
+    plan = make_plan(suite(encoders=["cse-tiny"], attacks=["swap"]), inputs())
     by_name = {job.name: job for job in plan.jobs}
     assert by_name["pretrain/cse-tiny/seed0"].needs == {"base": by_name["pretrain/tiny/seed0"].key}
     assert by_name["finetune/cse-tiny/a/clean/seed0"].needs == {"encoder": by_name["pretrain/cse-tiny/seed0"].key}
@@ -286,7 +286,7 @@ def test_a_base_is_looked_for_under_its_own_name() -> None:
 
 @given(st.sampled_from(["swap", "attack/lm/*/seed1", "finetune", "tiny", "*/b/*"]))
 def test_select_takes_what_matches_and_what_that_needs(pattern: str) -> None:
-    plan = make_plan(suite(), facts())
+    plan = make_plan(suite(), inputs())
     chosen = select(plan, [pattern])
     keys = {job.key for job in chosen}
     assert all(need in keys for job in chosen for need in job.needs.values())
@@ -296,11 +296,11 @@ def test_select_takes_what_matches_and_what_that_needs(pattern: str) -> None:
 
 def test_select_refuses_a_pattern_without_a_match() -> None:
     with pytest.raises(PlanError, match="--only pwss: no job matches"):
-        select(make_plan(suite(), facts()), ["swap", "pwss"])
+        select(make_plan(suite(), inputs()), ["swap", "pwss"])
 
 
 def test_select_takes_what_matches_any_of_several_patterns() -> None:
-    plan = make_plan(suite(), facts())
+    plan = make_plan(suite(), inputs())
     both = {job.key for pattern in ("*/a/*", "pretrain") for job in select(plan, [pattern])}
     assert {job.key for job in select(plan, ["*/a/*", "pretrain"])} == both
     assert select(plan, ()) == plan.jobs
@@ -308,7 +308,7 @@ def test_select_takes_what_matches_any_of_several_patterns() -> None:
 
 def test_an_encoder_trained_from_a_folder_of_its_own_name_has_that_for_its_base() -> None:
     own = {"x": EncoderSpec(name="x", base="x", train=MLM)}
-    plan = make_plan(suite(encoders=["x"], attacks=["swap"]), facts(encoders={**ENCODERS, **own}, weights={"x": "w"}))
+    plan = make_plan(suite(encoders=["x"], attacks=["swap"]), inputs(encoders={**ENCODERS, **own}, weights={"x": "w"}))
     job = next(job for job in plan.jobs if job.stage == "pretrain")
     assert isinstance(job.spec, PretrainJob)
     assert (job.needs, job.spec.base_fingerprint) == ({}, "w")
@@ -321,7 +321,7 @@ IN_DOMAIN = EncoderSpec(name="in", base="lm", train=TrainSpec(objective="simcse"
 
 def test_an_in_domain_encoder_is_trained_once_a_task_on_its_training_texts() -> None:
     encoders = {**ENCODERS, "in": IN_DOMAIN, "in-mean": EncoderSpec(name="in-mean", base="in", pooling="mean")}
-    known = facts(
+    known = inputs(
         encoders=encoders, weights={"in": "w"}, splits={("a", "train"): "train of a", ("b", "train"): "train of b"}
     )
     plan = make_plan(suite(encoders=["in", "in-mean"], attacks=["swap"]), known)
@@ -337,14 +337,14 @@ def test_an_in_domain_encoder_is_trained_once_a_task_on_its_training_texts() -> 
         named = in_domain_for(IN_DOMAIN, task)
         other = make_plan(
             suite(encoders=["in"], tasks=[task], attacks=["swap"]),
-            facts(encoders={**ENCODERS, "in": named}, weights={"in": "w"}, data={task: f"train of {task}"}),
+            inputs(encoders={**ENCODERS, "in": named}, weights={"in": "w"}, data={task: f"train of {task}"}),
         )
         assert job.key in {one.key for one in other.jobs}
 
 
 def test_an_in_domain_encoder_without_a_task_is_refused() -> None:
     sts = TaskSpec(name="sim", kind="sts", columns=("sentence1", "sentence2"))
-    known = facts(
+    known = inputs(
         encoders={"in": IN_DOMAIN}, weights={"in": "w"}, tasks={"sim": sts}, splits={("sim", "test"): "scored"}
     )
     with pytest.raises(PlanError, match=r"encoder in is trained on the texts of the task .* \{in: \{data: CORPUS\}\}"):
@@ -355,7 +355,7 @@ def test_resources_of_a_training_are_in_its_key_and_their_masked_lm_among_its_ne
     encoders = {"tiny": ENCODERS["tiny"], "word": EncoderSpec(name="word", base="lm", train=MLM)}
 
     def word(**training: Any) -> tuple[Plan, Any]:
-        known = facts(encoders={**encoders, "lm": ENCODERS["lm"]}, **training)
+        known = inputs(encoders={**encoders, "lm": ENCODERS["lm"]}, **training)
         plan = make_plan(suite(encoders=["word"], attacks=[], tasks=["a"], seeds=[0]), known)
         return plan, next(job for job in plan.jobs if job.parts == ("word",))
 
@@ -369,7 +369,7 @@ def test_resources_of_a_training_are_in_its_key_and_their_masked_lm_among_its_ne
 
 def test_a_strategy_gets_the_resources_that_it_needs_and_no_others() -> None:
     needs = {"words": StrategyNeeds(resources=("masked_lm", "stopwords"))}
-    plan = make_plan(suite(encoders=["lm"], finetune=["clean", "words"]), facts(strategies=needs))
+    plan = make_plan(suite(encoders=["lm"], finetune=["clean", "words"]), inputs(strategies=needs))
     by_strategy = {job.parts[2]: job for job in plan.jobs if job.stage == "finetune"}
     clean, words = by_strategy["clean"].spec, by_strategy["words"].spec
     assert isinstance(clean, FinetuneJob) and isinstance(words, FinetuneJob)
@@ -382,7 +382,7 @@ def test_a_strategy_gets_the_resources_that_it_needs_and_no_others() -> None:
 def test_a_strategy_on_generated_texts_needs_an_attack_on_what_the_clean_victim_was_trained_on() -> None:
     needs = {"gen": StrategyNeeds(attack="swap")}
     planned = suite(encoders=["lm"], tasks=["a"], finetune=["gen"], attacks=["swap"], seeds=[3])
-    plan = make_plan(planned, facts(strategies=needs))
+    plan = make_plan(planned, inputs(strategies=needs))
     assert names(plan) == [
         "finetune/lm/a/clean/seed3",
         "attack/lm/a/clean/swap/train/seed3",
@@ -392,7 +392,7 @@ def test_a_strategy_on_generated_texts_needs_an_attack_on_what_the_clean_victim_
     made = plan.jobs[1].spec
     assert isinstance(made, AttackJob) and (made.split, made.num_examples) == ("train", 5)
     assert plan.jobs[2].needs == {"attack": plan.jobs[1].key} and plan.jobs[1].needs == {"victim": plan.jobs[0].key}
-    fewer = make_plan(planned.model_copy(update={"training": {"max_train": 2}}), facts(strategies=needs)).jobs[1].spec
+    fewer = make_plan(planned.model_copy(update={"training": {"max_train": 2}}), inputs(strategies=needs)).jobs[1].spec
     assert isinstance(fewer, AttackJob) and fewer.num_examples == 2
 
 
@@ -405,10 +405,10 @@ def test_a_strategy_may_say_how_it_is_trained() -> None:
     needs = {"clean": StrategyNeeds(), label: StrategyNeeds(training=tenth["clean"])}
     half = {"a": {"train_share": 0.5}}
     asked = suite(finetune=["clean", tenth], tasks=["a"], encoders=["lm"], seeds=[0], training=half)
-    jobs = {job.parts[2]: job for job in make_plan(asked, facts(strategies=needs)).jobs if job.stage == "finetune"}
+    jobs = {job.parts[2]: job for job in make_plan(asked, inputs(strategies=needs)).jobs if job.stage == "finetune"}
     found = {name: job.spec.training for name, job in jobs.items() if isinstance(job.spec, FinetuneJob)}
     assert found == {"clean": Training(train_share=0.5), label: Training(train_share=0.1, learning_rate=1e-4)}
-    alone = make_plan(suite(finetune=["clean"], tasks=["a"], training=half), facts())
+    alone = make_plan(suite(finetune=["clean"], tasks=["a"], training=half), inputs())
     assert jobs["clean"].key == key_of(alone, "finetune/lm/a/clean/seed0"), "another strategy beside it changes nothing"
 
 
@@ -416,7 +416,7 @@ def test_the_victim_of_adversarial_texts_is_trained_as_their_strategy_says() -> 
     label = "gen[train_share=0.4]"
     needs = {label: StrategyNeeds(attack="swap", training={"train_share": 0.4})}
     asked = suite(finetune=[{"gen": {"train_share": 0.4}}], tasks=["a"], encoders=["lm"], attacks=[], seeds=[0])
-    plan = make_plan(asked, facts(strategies=needs))
+    plan = make_plan(asked, inputs(strategies=needs))
     clean, attack, _ = plan.jobs
     assert isinstance(clean.spec, FinetuneJob) and clean.spec.training.train_share == 0.4
     assert isinstance(attack.spec, AttackJob) and attack.spec.num_examples == 2, "0.4 of 5 rows"

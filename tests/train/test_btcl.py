@@ -37,7 +37,7 @@ def test_options_name_two_models_or_none() -> None:
 def test_positives_of_the_embedded_world_are_its_paraphrases(base: Path, tmp_path: Path) -> None:
     texts = [str(row["text"]) for row in mini.rows("mini-sentiment", "train")[:8]]
     built: Any = btcl.build(btcl.Options(paraphraser="mini", queue=8), bases.spec("btcl", base, seed=3), base)
-    assert isinstance(built, objectives.Prepared)
+    assert isinstance(built, objectives.PreparedObjective)
     built.prepare(texts, tmp_path, None)
     assert built.model.positives(built.model, texts) == ([paraphrase(text, 3) for text in texts], {})
     built.model(**built.collate([built.features(text) for text in texts]))

@@ -234,16 +234,16 @@ def test_the_progress_text_has_the_parts_of_the_loss(base: Path, tmp_path: Path)
 def test_a_loss_that_is_no_number_stops_with_step_parts_and_checkpoint(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rbench.train import contrast
+    from rbench.train import contrastive_losses
 
-    calls, info_nce = 0, contrast.info_nce
+    calls, info_nce = 0, contrastive_losses.info_nce
 
     def breaks(*a: Any) -> torch.Tensor:
         nonlocal calls
         calls += 1
         return info_nce(*a) * (float("nan") if calls > 9 else 1)
 
-    monkeypatch.setattr(contrast, "info_nce", breaks)
+    monkeypatch.setattr(contrastive_losses, "info_nce", breaks)
     spec = bases.spec("vadvcse", base, steps=20)
     with pytest.raises(JobError) as error:
         pretrain(spec, base, TEXTS, tmp_path / "o", seed=0, checkpoints=tmp_path / "c")

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rbench.train import contrast, contrastive, perturb
+from rbench.train import contrastive, contrastive_losses, perturb
 from rbench.train.contrastive import Batch, ContrastiveObjective
 from tests.train.made import CONTRASTIVE, batch_of, made, run
 
@@ -35,12 +35,12 @@ def constants(built: ContrastiveObjective, batch: Batch, monkeypatch: pytest.Mon
     if "detection" in parts:
         monkeypatch.setattr(parts["detection"], "edit", once("edit", parts["detection"].edit))
         monkeypatch.setattr(parts["table"], "store", lambda *a: None)
-    js = contrast.DIVERGENCES["js"]
+    js = contrastive_losses.DIVERGENCES["js"]
 
     def with_first_label(label: Tensor, q: Tensor) -> Tensor:
         return js(kept.setdefault("label", label.clone()), q)
 
-    monkeypatch.setitem(contrast.DIVERGENCES, "js", with_first_label)
+    monkeypatch.setitem(contrastive_losses.DIVERGENCES, "js", with_first_label)
 
 
 @pytest.mark.parametrize("name", CONTRASTIVE)

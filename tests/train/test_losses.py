@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rbench.train import contrast, objectives
+from rbench.train import contrastive_losses, objectives
 from rbench.train.contrastive import Batch, ContrastiveObjective
 from tests.train.made import batch_of, formula, heads_seen, made, run
 from tests.train.test_contrast import SLOW, slow_info_nce
@@ -176,7 +176,7 @@ def test_vadvcse_is_its_algorithm_1(direction: str, divergence: str, distributio
     for _ in range(2):
         r = r.detach().requires_grad_()
         q = p(built.model.z(X + r, batch.mask))
-        F = contrast.DIVERGENCES[divergence](label.log(), q.log()).sum()
+        F = contrastive_losses.DIVERGENCES[divergence](label.log(), q.log()).sum()
         g = torch.autograd.grad(F, r)[0] * words
         if direction == "unit":
             g = torch.stack([row / row.square().sum().sqrt() for row in g])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from rbench.train import contrast
+from rbench.train import contrastive_losses
 from tests.train.made import batch_of, heads_seen, made
 
 
@@ -42,4 +42,4 @@ def test_views_change_words_only(view: Any, base: Path) -> None:
 def test_an_adversarial_view_is_a_step_up(base: Path) -> None:
     built = made("consert", base, views=("adversarial", "none"), epsilon=0.05)
     losses, seen = heads_seen(built, batch_of(built))
-    assert losses["loss"].item() > float(contrast.nt_xent(seen[1], seen[0], 0.1))
+    assert losses["loss"].item() > float(contrastive_losses.nt_xent(seen[1], seen[0], 0.1))

@@ -73,7 +73,7 @@ class Fitted(Protocol):
 
 
 @runtime_checkable
-class Prepared(Protocol):
+class PreparedObjective(Protocol):
     """An `Objective` that derives data from its texts before the first step, such as translations."""
 
     def prepare(self, texts: Sequence[str], folder: Path, progress: Callable[[int, int, str], None] | None) -> None:

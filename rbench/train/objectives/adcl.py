@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from rbench.spec import EncoderSpec, ResourceChoice, ResourceKind
-from rbench.spec.words import Positive, Share
+from rbench.spec.common import Positive, Share
 from rbench.train.options import MOMENTUM_COUNTED, Momentum
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
 
     The cost is that of `with_adversarial_term`.
     """
-    from rbench.train.contrast import info_nce
     from rbench.train.contrastive import with_adversarial_term
+    from rbench.train.contrastive_losses import info_nce
 
     return with_adversarial_term(
         options, model, batch, lambda z, z_plus, z_adv: info_nce(z, [z_adv], z_adv, options.temperature)

@@ -81,7 +81,7 @@ class View(NamedTuple):
 
 
 class Cline(MaskedEncoding):
-    """Implement `Objective` and `Prepared`.
+    """Implement `Objective` and `PreparedObjective`.
 
     A step costs one forward and one backward pass over four views of its sentences: masked, x_ori, x_syn, x_ant. The
     masked anchor does without x_ori, and random negatives do without x_ant.

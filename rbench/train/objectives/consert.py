@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from rbench.spec import EncoderSpec
-from rbench.spec.words import Rate
+from rbench.spec.common import Rate
 from rbench.train.options import OneStep
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Contr
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     """Return equation 1. Cost: 2 forward and 2 backward passes; an adversarial view costs one more of each."""
-    from rbench.train.contrast import nt_xent
+    from rbench.train.contrastive_losses import nt_xent
 
     X, tau = model.embed(batch), options.temperature
     if "adversarial" not in options.views:

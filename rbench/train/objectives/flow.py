@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rbench.spec import EncoderSpec, Strict
-from rbench.spec.words import Positive
+from rbench.spec.common import Positive
 
 if TYPE_CHECKING:
     from rbench.train.likelihood import LikelihoodObjective

@@ -37,7 +37,7 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     gradients of weights; with separate tracks there are twice as many of them. z+ is encoded once and is the constant
     target of the ascent.
     """
-    from rbench.train.contrast import info_nce
+    from rbench.train.contrastive_losses import info_nce
     from rbench.train.perturb import ascend
 
     tau = options.temperature

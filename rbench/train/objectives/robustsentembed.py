@@ -114,7 +114,7 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     z+ is encoded once and is the constant target of the ascent. The discriminator gets h of the clean view. The
     gradients for delta and eta come from the same passes.
     """
-    from rbench.train.contrast import info_nce
+    from rbench.train.contrastive_losses import info_nce
     from rbench.train.perturb import TokenLevel, ascend
 
     tau, words = options.temperature, batch.words

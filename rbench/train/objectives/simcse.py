@@ -34,7 +34,7 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Contr
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     """Return equation 4. Cost: 2 forward and 2 backward passes."""
-    from rbench.train.contrast import info_nce
+    from rbench.train.contrastive_losses import info_nce
 
     _, z, z_plus = model.twice(model.embed(batch), batch.mask)
     return {"loss": info_nce(z, [z_plus], z_plus, options.temperature)}

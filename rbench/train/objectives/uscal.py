@@ -33,8 +33,8 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Contr
 
 def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     """Return L_con(z, z+) + weight * L_con(z_adv, z+). The cost is that of `with_adversarial_term`."""
-    from rbench.train.contrast import info_nce
     from rbench.train.contrastive import with_adversarial_term
+    from rbench.train.contrastive_losses import info_nce
 
     return with_adversarial_term(
         options, model, batch, lambda z, z_plus, z_adv: info_nce(z_adv, [z_plus], z_plus, options.temperature)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from rbench.spec import EncoderSpec
-from rbench.spec.words import Rate
+from rbench.spec.common import Rate
 from rbench.train.options import Contrastive, Norm, Size
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     """
     import torch
 
-    from rbench.train.contrast import DIVERGENCES, info_nce
+    from rbench.train.contrastive_losses import DIVERGENCES, info_nce
     from rbench.train.perturb import fgm, project_sentence
 
     X, words = model.embed(batch), batch.words
@@ -90,7 +90,7 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
 
 def log_p(options: Options, z: Tensor, keys: Tensor) -> Tensor:
     """Return log p(y | x): (batch, batch) over in-batch sentences, or (batch, dim) over dimensions."""
-    from rbench.train.contrast import cosines
+    from rbench.train.contrastive_losses import cosines
 
     if options.distribution == "dimensions":
         return z.float().log_softmax(-1) if z.dtype.itemsize < 4 else z.log_softmax(-1)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, Strict
-from rbench.spec.words import Positive
+from rbench.spec.common import Positive
 
 VERSION = 1
 

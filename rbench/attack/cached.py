@@ -15,7 +15,7 @@ from textattack import Attack
 from textattack.goal_functions import GoalFunction
 from textattack.search_methods import GreedyWordSwapWIR as _GreedyWordSwapWIR
 
-from rbench.attack.text import LeanText
+from rbench.attack.text import SplicedText
 
 VERSION = 1
 
@@ -50,7 +50,7 @@ class GreedyWordSwapWIR(_GreedyWordSwapWIR):  # type: ignore[misc]
             goal.model([text.tokenizer_input for text in texts])
 
 
-class LeanAttack(Attack):  # type: ignore[misc]
+class CachedAttack(Attack):  # type: ignore[misc]
     """An attack that keeps the candidates for the original text until the example is done."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -62,8 +62,8 @@ class LeanAttack(Attack):  # type: ignore[misc]
 
     def attack(self, example: Any, ground_truth_output: Any) -> Any:
         """Attack one example, which is a string, columns by name, or an AttackedText."""
-        lean_text = LeanText(example) if isinstance(example, str | OrderedDict) else example
-        return super().attack(lean_text, ground_truth_output)
+        spliced = SplicedText(example) if isinstance(example, str | OrderedDict) else example
+        return super().attack(spliced, ground_truth_output)
 
     def clear_cache(self, recursive: bool = True) -> None:
         """Clear the caches of one example."""
@@ -82,7 +82,7 @@ class LeanAttack(Attack):  # type: ignore[misc]
         return list(self._first[key][1])
 
 
-def lean(attack: Attack) -> Attack:
+def cached(attack: Attack) -> Attack:
     """Return a faster attack with the same components and outcomes.
 
     An instance of a subclass of `Attack` is returned as it is, because it may rely on what is changed here.
@@ -93,4 +93,4 @@ def lean(attack: Attack) -> Attack:
     goal.use_cache = False
     goal.batch_size = ONE_BATCH
     constraints = [*attack.pre_transformation_constraints, *attack.constraints]
-    return LeanAttack(goal, constraints, attack.transformation, attack.search_method)
+    return CachedAttack(goal, constraints, attack.transformation, attack.search_method)

@@ -66,7 +66,7 @@ class _StubResources:
         return self._record("masked_lm", SimpleNamespace(model=model, tokenizer=SimpleNamespace(), memo=None))
 
 
-def blueprint(
+def dry_build(
     spec: AttackSpec, recipe: Any, parameters: dict[str, dict[str, Any]] | None = None
 ) -> tuple[Attack, set[ResourceKind]]:
     """Build the recipe's attack without victim and weights. Return it with the resources that it needs.

@@ -33,7 +33,7 @@ _AUXILIARIES = frozenset(
 )
 
 
-class Place(NamedTuple):
+class ReplaceableWord(NamedTuple):
     """A replaceable word, text[start:end], and its universal tag."""
 
     start: int
@@ -48,10 +48,12 @@ class Tagged:
     words: int
     packed: array[int]
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[ReplaceableWord]:
         """Return the replaceable words in the order of the text."""
         numbers = iter(self.packed)
-        return (Place(start, end, TAGS[tag]) for start, end, tag in zip(numbers, numbers, numbers, strict=True))
+        return (
+            ReplaceableWord(start, end, TAGS[tag]) for start, end, tag in zip(numbers, numbers, numbers, strict=True)
+        )
 
 
 def tagged(text: str, tagger: Callable[[Sequence[str]], Sequence[tuple[str, str]]]) -> Tagged:

@@ -41,7 +41,7 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    def idle(self) -> frozenset[str]:
+    def without_effect(self) -> frozenset[str]:
         """Return the fields without effect, given the values of the others. They do not enter a job's key, so a new
         field does not change the keys of jobs that do not use it."""
         return frozenset()

@@ -55,7 +55,7 @@ def _order(line: str, files: dict[str, int]) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
-class Located:
+class Positioned:
     """Plain data, the place (`file:line:column`) of its values, and the place of its keys."""
 
     data: Any
@@ -72,37 +72,39 @@ class Located:
         """Place of the key that leads to `where`, or of the nearest thing around it."""
         return self.keys.get(where) or self.at(where)
 
-    def sub(self, *where: str | int) -> Located:
+    def sub(self, *where: str | int) -> Positioned:
         """The part at `where`, which must exist, with its places."""
         data, n = self.data, len(where)
         for step in where:
             data = data[step]
         values = {w[n:]: place for w, place in self.values.items() if w[:n] == where}
         values.setdefault((), self.at(where))
-        return Located(data, values, {w[n:]: place for w, place in self.keys.items() if w[:n] == where and len(w) > n})
+        return Positioned(
+            data, values, {w[n:]: place for w, place in self.keys.items() if w[:n] == where and len(w) > n}
+        )
 
-    def only(self, keys: Collection[str]) -> Located:
+    def only(self, keys: Collection[str]) -> Positioned:
         """This mapping with none but `keys`, in their order here."""
         data = {key: value for key, value in self.data.items() if key in keys}
         values = {w: place for w, place in self.values.items() if not w or w[0] in data}
-        return Located(data, values, {w: place for w, place in self.keys.items() if w[0] in data})
+        return Positioned(data, values, {w: place for w, place in self.keys.items() if w[0] in data})
 
-    def put(self, where: Where, other: Located, key: str = "") -> Located:
+    def put(self, where: Where, other: Positioned, key: str = "") -> Positioned:
         """A copy with `other` in place of what was at `where`; mappings on the way are made where they are missing."""
         if not where:
             return other
         first, rest = where[0], where[1:]
-        inner = self.sub(first) if first in self.data else Located({}, {(): other.at()})
+        inner = self.sub(first) if first in self.data else Positioned({}, {(): other.at()})
         inner = inner.put(rest, other, key)
         values = {w: place for w, place in self.values.items() if w[:1] != (first,)}
         keys = {w: place for w, place in self.keys.items() if w[:1] != (first,)}
         values |= {(first, *w): place for w, place in inner.values.items()}
         keys |= {(first, *w): place for w, place in inner.keys.items()}
         keys[(first,)] = self.keys.get((first,)) or key or other.at()
-        return Located({**self.data, first: inner.data}, values, keys)
+        return Positioned({**self.data, first: inner.data}, values, keys)
 
 
-def read(path: Path, problems: Problems) -> Located:
+def read(path: Path, problems: Problems) -> Positioned:
     """The content of a YAML file, which must be a mapping.
 
     Raises SuiteError where it cannot be read, parsed or is empty; duplicate keys and the like are added to `problems`.
@@ -122,7 +124,7 @@ def read(path: Path, problems: Problems) -> Located:
     return located
 
 
-def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False) -> Located:
+def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False) -> Positioned:
     """Parse one YAML document; `name` starts every place. With `fixed_place`, every place is `name` and nothing more.
 
     Raises SuiteError where the text is not YAML; lesser faults are added to `problems`.
@@ -133,7 +135,7 @@ def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False
         node = loader.get_single_node()
         builder = _Builder(loader, name, fixed_place, problems)
         place = name if fixed_place else f"{name}:1:1"
-        return Located(None, {(): place}) if node is None else builder.build(node)
+        return Positioned(None, {(): place}) if node is None else builder.build(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = name if fixed_place or mark is None else f"{name}:{mark.line + 1}:{mark.column + 1}"
@@ -199,8 +201,8 @@ class _Builder:
         self.values: dict[Where, str] = {}
         self.keys: dict[Where, str] = {}
 
-    def build(self, node: yaml.Node) -> Located:
-        return Located(self._value(node, (), ()), self.values, self.keys)
+    def build(self, node: yaml.Node) -> Positioned:
+        return Positioned(self._value(node, (), ()), self.values, self.keys)
 
     def _place(self, node: yaml.Node) -> str:
         mark = node.start_mark

@@ -11,8 +11,8 @@ from textattack.shared import AttackedText
 
 from rbench import attack
 from rbench.attack.build import build
+from rbench.attack.cached import CachedAttack, cached
 from rbench.attack.constraints import EnoughWordsPerturbed, foreseen
-from rbench.attack.lean import LeanAttack, lean
 from rbench.resources import Resources
 from tests.attack import world
 
@@ -34,9 +34,9 @@ def test_an_attack_of_a_class_of_its_own_is_left_alone(single: attack.Victim, re
     built = build(world.spec("pwws"), single, resources, world.SINGLE)
     own = Own(*parts(built))
     own.goal_function.use_cache, own.goal_function.batch_size = True, 7
-    assert lean(own) is own
+    assert cached(own) is own
     assert own.goal_function.use_cache and own.goal_function.batch_size == 7
-    assert isinstance(lean(Attack(*parts(built))), LeanAttack)
+    assert isinstance(cached(Attack(*parts(built))), CachedAttack)
 
 
 def test_pwws_builds_the_candidates_of_a_word_once(single: attack.Victim, resources: Resources) -> None:

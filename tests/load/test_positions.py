@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import SuiteError
-from rbench.load.places import Located, Problems, Where, parse, read
+from rbench.load.positions import Positioned, Problems, Where, parse, read
 
 scalars = st.none() | st.booleans() | st.integers(-(10**18), 10**18) | st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(
@@ -25,7 +25,7 @@ plain = st.recursive(
 )
 
 
-def parsed(text: str) -> Located:
+def parsed(text: str) -> Positioned:
     problems = Problems()
     located = parse(text, "f", problems)
     problems.raise_any()
