@@ -108,9 +108,9 @@ class Engine:
             )
             return victim, watch
 
-        victim, watch = self._opened.get((cell.victim, cell.name), open_it)
-        watch.check()
-        return victim, watch
+        held = self._opened.get((cell.victim, cell.name), open_it)
+        held[1].check()
+        return held
 
     def _resources(self, cell: Cell) -> Resources:
         resources = self._loaded.get(
