@@ -251,7 +251,8 @@ def space(runs: Runs, args: argparse.Namespace, attack: str, fooled: str) -> dic
 
 def distances(cache: Path, job: Job, texts: Sequence[Outcome]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(texts, texts) between texts, and between texts (rows) and adversarial texts (columns)."""
-    victim, _ = EncoderClassifier.load(WeightCache(cache).folder(job.needs["victim"]), "cpu")
+    key = job.needs.get("victim", job.needs.get("0", ""))  # "0": in plans of before needs had roles
+    victim, _ = EncoderClassifier.load(WeightCache(cache).folder(key), "cpu")
     victim.eval()
     clean = vectors(victim, [one.original for one in texts])
     fooling = vectors(victim, [one.perturbed or one.original for one in texts])

@@ -1,9 +1,9 @@
 """Edit sentences for CLINE (Wang et al. 2021, section 3.1): x_syn keeps the meaning, x_ant changes it.
 
 `rbench.train.replaceable` finds the words that may be replaced. x_syn replaces a word by a synonym, a hypernym or
-another inflection; each kind that the word has is equally likely (ours). x_ant replaces words that have antonyms first, by an
-antonym. It replaces other words by words of the corpus. These have the same tag, are drawn by their frequency, so that
-rarity does not reveal them (ours), and are never related to the word in the thesaurus.
+another inflection; each kind that the word has is equally likely (ours). x_ant replaces words that have antonyms first,
+by an antonym. It replaces other words by words of the corpus. These have the same tag, are drawn by their frequency, so
+that rarity does not reveal them (ours), and are never related to the word in the thesaurus.
 
 The paper replaces about 40% and 20% of tokens. Here the share is of words (tokens with a letter or a digit), and it
 holds for the whole corpus: if a sentence has too few replaceable words, more are replaced in others (`rate`). At least

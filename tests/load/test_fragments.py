@@ -116,7 +116,7 @@ def test_what_is_wrong_in_a_fragment_is_told_where_it_stands(mine: World, fragme
 
 def test_what_lacks_in_all_is_told_at_the_file(mine: World) -> None:
     mine.write("encoders/mine.yaml", "include: [_wide]\n")
-    assert error(mine).startswith("encoders/mine.yaml:1:1: an encoder has either a `base` or")
+    assert error(mine).startswith("encoders/mine.yaml:1:1: an encoder must have exactly one of `base`")
 
 
 @pytest.mark.parametrize(
