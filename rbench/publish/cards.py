@@ -34,7 +34,7 @@ def write(
     from rbench.publish import card
 
     origin = chain(name, encoders)[-1]
-    base = base_of(origin, encoders) if origin.train is not None else None
+    base = base_of(origin, encoders)  # none where nothing was trained: `chain` ends at the last base
     pooling = _json(folder / "1_Pooling" / "config.json")
     about = card.About(
         encoder=portable(encoders[name]),
