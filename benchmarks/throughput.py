@@ -78,7 +78,7 @@ def main() -> None:
             with measured(sides["stock"], len(block), children=False) as seen:
                 expected = one_stock(theirs, block, spec, task, args.seed, resources)
                 seen["queries"] = sum(o.num_queries for o in expected)
-            with attack.Workers(args.workers, attack.How(args.device, args.backend, args.pooled)) as workers:
+            with attack.Workers(args.workers, attack.EngineConfig(args.device, args.backend, args.pooled)) as workers:
                 list(workers.run(cell, warm))
                 with measured(sides["rbench"], len(block), children=workers.started) as seen:
                     found = list(workers.run(cell, block))

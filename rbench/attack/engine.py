@@ -113,9 +113,9 @@ class Engine:
             )
             return victim, watch
 
-        victim, watch = self._opened.get((attack_task.victim, attack_task.name), open_it)
-        watch.check()
-        return victim, watch
+        opened = self._opened.get((attack_task.victim, attack_task.name), open_it)
+        opened[1].check()
+        return opened
 
     def _resources(self, attack_task: AttackTask) -> Resources:
         resources = self._loaded.get(

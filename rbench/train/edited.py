@@ -230,7 +230,7 @@ def _address(texts: Sequence[str], lexicon: Lexicon, options: EditOptions, seed:
     for text in texts:
         digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
     root = Path(__file__).resolve().parent.parent
-    own = [f"train/{name}.py" for name in ("edits", "edited", "places")]
+    own = [f"train/{name}.py" for name in ("edits", "edited", "replaceable")]
     code = (*own, "resources/thesaurus.py", "resources/lexical.py", "mini/thesaurus.py")
     said = {
         "texts": digest.hexdigest(),

@@ -6,11 +6,11 @@ import pytest
 
 from rbench.executors import inline
 from rbench.spec import Job, Provenance, Record
-from tests.plan.test_planner import facts, make_plan, suite
+from tests.plan.test_planner import inputs, make_plan, suite
 
 
 def test_jobs_behind_a_failure_are_not_run_and_the_others_are() -> None:
-    plan = make_plan(suite(encoders=["lm"]), facts())
+    plan = make_plan(suite(encoders=["lm"]), inputs())
     broken = next(job for job in plan.jobs if job.name == "finetune/lm/a/clean/seed0")
     called: list[str] = []
 
@@ -32,4 +32,4 @@ def test_what_the_callable_raises_ends_the_run() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(inline.run(make_plan(suite(), facts()).jobs, call))
+        list(inline.run(make_plan(suite(), inputs()).jobs, call))

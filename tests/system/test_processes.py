@@ -17,7 +17,7 @@ SCRIPT = """
 import multiprocessing, sys
 from pathlib import Path
 from rbench.system import processes
-from rbench.attack import How, workers
+from rbench.attack import EngineConfig, workers
 from rbench.train.processes import Pool
 
 method = sys.argv[1]
@@ -27,9 +27,9 @@ def nothing(*arguments):
     pass
 
 if __name__ == "__main__":
-    with workers.Workers(2, How()) as there:
+    with workers.Workers(2, EngineConfig()) as there:
         there.warm_up(100)
-        worker = workers._Worker.start(How(), 1)
+        worker = workers._Worker.start(EngineConfig(), 1)
         worker.connection.close()  # nobody to work for: it ends when it has imported all that it needs
         worker.process.join()
     with Pool(2, "rbench.train.edits", nothing) as pool:

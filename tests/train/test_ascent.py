@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.train.made import CONTRASTIVE, batch_of, heads_seen, made, run
-from tests.train.test_contrast import slow_info_nce
+from tests.train.test_contrastive_losses import slow_info_nce
 
 
 @pytest.mark.parametrize("name", ["uscal", "atcl"])

@@ -13,7 +13,7 @@ from torch import Tensor
 from rbench.train import contrastive_losses, objectives
 from rbench.train.contrastive import Batch, ContrastiveObjective
 from tests.train.made import batch_of, formula, heads_seen, made, run
-from tests.train.test_contrast import SLOW, slow_info_nce
+from tests.train.test_contrastive_losses import SLOW, slow_info_nce
 
 
 def test_simcse_is_its_equation(base: Path) -> None:

@@ -10,9 +10,9 @@ from safetensors.numpy import save_file
 
 from rbench.spec import Job, Provenance, Record
 from rbench.storage.weights import WeightCache, weights_hash
-from tests.plan.test_planner import facts, make_plan, suite
+from tests.plan.test_planner import inputs, make_plan, suite
 
-PLAN = make_plan(suite(encoders=["lm"]), facts())
+PLAN = make_plan(suite(encoders=["lm"]), inputs())
 JOB, OTHER = (job for job in PLAN.jobs if job.stage == "finetune" and not job.seed)
 PRETRAIN = next(job for job in PLAN.jobs if job.stage == "pretrain")
 VOCABULARY = {"good": 5, "dull": 6}
