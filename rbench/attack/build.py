@@ -26,7 +26,7 @@ from rbench.spec import AttackSpec, ResourceKind, TaskSpec
 
 VERSION = 1
 USES = ("attack.constraints", "attack.cached")
-"""attack.binding and attack.blueprint are not listed, because only recipes use them."""
+"""attack.binding and attack.dry_build are not listed, because only recipes use them."""
 
 
 def check(spec: AttackSpec) -> None:
