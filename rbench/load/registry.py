@@ -31,7 +31,7 @@ class Sort(NamedTuple):
     """What one of them is called in messages."""
     suffixes: tuple[str, ...] = (".yaml",)
     bundled: str = ""
-    """The folder of rbench's own files, below its package. Empty means the top of a checkout, or `bundled` in a wheel."""
+    """The folder of rbench's own files, below its package. Empty: the top of a checkout, or `bundled` in a wheel."""
     includes: bool = True
     """Whether YAML files of this kind may include fragments."""
 
