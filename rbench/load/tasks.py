@@ -47,7 +47,7 @@ class Tasks:
         task = self.load(name, place)
         if task is not None and task.kind != "sts":
             valid = ", ".join(self._scored_names())
-            message = f"task {name} (its kind is {task.kind}) has no similarity scores; tasks with scores: {valid}"
+            message = f"task {name} (its kind is {task.kind}) has no similarity scores; {valid} have them"
             self.files.problems.add(place, message)
 
     def names_with_contrast(self) -> list[str]:

@@ -53,13 +53,13 @@ def used_by(path: Path) -> dict[str, int]:
 
 
 def declared(path: Path) -> int | None:
-    """Return the VERSION that a Python file states, or None. Raises SuiteError where it is not an integer from 1 on."""
+    """Return the VERSION that a Python file states, or None. Raises SuiteError where it is not an integer above 0."""
     value = _stated(path, "VERSION")
     if value is None:
         return None
     number = value.value if isinstance(value, ast.Constant) else None
     if type(number) is not int or number < 1:
-        raise SuiteError(f"{path}:{value.lineno}: VERSION must be a whole number of at least 1, written as a literal")
+        raise SuiteError(f"{path}:{value.lineno}: VERSION must be a whole number from 1 on, written as a literal")
     return number
 
 

@@ -215,7 +215,7 @@ def _built_of(loaded: loading.Loaded, data: Mapping[str, TaskData], problems: li
 
 
 def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, Located]:
-    """Locate by name the further models that training needs. Registry encoders are left out: `_locate_weights` has them."""
+    """Locate the further models that training needs, by name. `_locate_weights` locates those in the registry."""
     from rbench.encoders.locate import locate
 
     found = {}

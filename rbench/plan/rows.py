@@ -70,5 +70,5 @@ def _while_unchanged(slot: Slot[T], sources: Callable[[], Iterable[Path]], read:
 
 
 def _contents(files: Iterable[Path]) -> dict[Path, str]:
-    """Map files to the hashes of their content. `digests` remembers hashes of unchanged files, so most calls are cheap."""
+    """Map files to the hashes of their content. An unchanged file is not read again (`digests`)."""
     return {path: digests.of_file(path) for path in files}
