@@ -290,7 +290,7 @@ def test_everything_missing_is_said_at_once_and_before_any_work(place: Path) -> 
         api.run("s.yaml", options(place))
     message = str(caught.value)
     generator = "toy-rse: train.options.generator: encoder `org/lm`"
-    for missing in ("task `stsb`", "task `pairs`", "(The base of toy-rse.)", generator):
+    for missing in ("task `stsb`", "task `pairs`", "(It is the base of toy-rse.)", generator):
         assert missing in message
     assert not Path("results").exists()
 

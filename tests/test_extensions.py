@@ -232,7 +232,7 @@ def test_an_installed_package_offers_modules(
         ("def build(): ...\n", r"toy\.py:1:1: an objective module exports Options, build; missing: Options"),
         ("import no_such_module_x\n", r"toy\.py:1: importing it fails: ModuleNotFoundError"),
         (f"NEEDS = ('words',)\n{OBJECTIVE}", r'toy\.py:1:1: NEEDS: unknown resource "words"'),
-        (f"VERSION = 1.5\n{OBJECTIVE}", r"toy\.py:1: VERSION is a whole number from 1 on"),
+        (f"VERSION = 1.5\n{OBJECTIVE}", r"toy\.py:1: VERSION must be a whole number from 1 on"),
     ],
 )
 def test_a_wrong_module_is_told_with_its_place(source: str, said: str, mine: Path, suite: Path) -> None:

@@ -1,7 +1,7 @@
-"""YAML -> specs. Everything is checked here, before anything runs, and every error names its place.
+"""Loads YAML files into specs. All checks happen here, before anything runs, and every error names its place.
 
-`load` gives a suite with all that it names; `load_task`, `load_encoder`, `load_contrast`, `load_resources` and
-`load_attack` the pieces.
+`load` returns a suite with everything that it names. `load_task`, `load_encoder`, `load_contrast`, `load_resources`
+and `load_attack` each return one entry.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ __all__ = [
 
 
 def load_task(name: str, registry: Registry, *, place: str = "task") -> TaskSpec:
-    """The task of this name; SuiteError where it is unknown or its file is wrong. `place`: where the name stands."""
+    """Return the task with this name. `place` is where the name stands, for error messages.
+
+    Raises SuiteError where the name is unknown or its file is wrong.
+    """
     entries = Entries(registry, Problems())
     entries.tasks.load(name, place)
     entries.problems.raise_any()
@@ -43,7 +46,7 @@ def load_task(name: str, registry: Registry, *, place: str = "task") -> TaskSpec
 
 
 def load_contrast(name: str, registry: Registry, *, place: str = "contrast set") -> ContrastSpec:
-    """The contrast set of this name; SuiteError as for `load_task`."""
+    """Return the contrast set with this name. Raises SuiteError as `load_task` does."""
     entries = Entries(registry, Problems())
     entries.contrast.load(name, place)
     entries.problems.raise_any()
@@ -51,7 +54,10 @@ def load_contrast(name: str, registry: Registry, *, place: str = "contrast set")
 
 
 def load_encoder(name: str, registry: Registry, *, place: str = "encoder") -> EncoderSpec:
-    """The encoder of this name, where all that it stands on is well formed too; SuiteError as for `load_task`."""
+    """Return the encoder with this name, after checking its bases, corpora and resources too.
+
+    Raises SuiteError as `load_task` does.
+    """
     entries = Entries(registry, Problems())
     entries.encoders.load(name, place)
     entries.problems.raise_any()
@@ -59,7 +65,10 @@ def load_encoder(name: str, registry: Registry, *, place: str = "encoder") -> En
 
 
 def load_resources(choice: ResourceChoice | str, registry: Registry, *, place: str = "resources") -> ResourceProfile:
-    """The profile of this name or choice, single resources replaced; SuiteError as for `load_task`."""
+    """Return the resource profile of this name or choice, with the choice's single resources put in.
+
+    Raises SuiteError as `load_task` does.
+    """
     entries = Entries(registry, Problems())
     choice = ResourceChoice(profile=choice) if isinstance(choice, str) else choice
     profile = entries.encoders.resources(choice, Positioned({}, {(): place}))
@@ -69,7 +78,10 @@ def load_resources(choice: ResourceChoice | str, registry: Registry, *, place: s
 
 
 def load_attack(choice: Choice | str, registry: Registry, *, place: str = "attack") -> AttackSpec:
-    """The attack of this name or choice, a registry file or a TextAttack recipe; SuiteError as for `load_task`."""
+    """Return the attack of this name or choice, which is a registry file or a TextAttack recipe.
+
+    Raises SuiteError as `load_task` does.
+    """
     entries = Entries(registry, Problems())
     choice = Choice(name=choice) if isinstance(choice, str) else choice
     entries.attacks.load(choice.name, Positioned(dict(choice.options), {(): place}), choice.label, place)

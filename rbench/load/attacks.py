@@ -1,4 +1,4 @@
-"""Attacks: YAML files that name a TextAttack recipe, recipes named directly, and Python files."""
+"""Loads attacks: YAML files that name a TextAttack recipe, recipes named directly, and Python files."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ _BEFORE_VERSIONS = {
     "geometry": "f4833ac6e6b0f1a0d9a36d1309b43ba69bc82b478f342edbd9f7304eb3f9385f",
     "random": "233d15908c640a851295455f7087da7aef8904a31377eec16bab5ab416614458",
 }
-"""What stands in keys for version 1 of the attacks that were there before attacks had versions: the hash of their file
-at that time, so that results of that time are found again. Later versions stand in keys as numbers alone."""
+"""The file hashes that keys hold for version 1 of the attacks that are older than VERSIONs.
+
+The hashes are those of that time, so results of that time are still found. Keys hold later versions as numbers only."""
 
 
 class Attacks:
-    """Loads attacks into `found`, by label; `modules` are those that are Python files."""
+    """Loads attacks into `found`, by label. `modules` opens the attacks that are Python files."""
 
     def __init__(self, files: Files, modules: Modules) -> None:
         self.files, self.problems, self.modules = files, files.problems, modules
         self.found: dict[str, AttackSpec] = {}
 
     def load(self, name: str, options: Positioned, label: str, place: str) -> None:
-        """Load the attack of this name with a suite's options, under `label`. `place`: where the name stands."""
+        """Load the attack `name` with a suite's options, under `label`. `place` is where the name stands."""
         spec = self._spec(name, options, place)
         if spec is not None:
             self.found[label] = spec
@@ -68,7 +69,10 @@ class Attacks:
         return self._with_options(located, options)
 
     def _with_options(self, located: Positioned, options: Positioned) -> AttackSpec | None:
-        """A recipe's spec with a suite's options over its own; unless it says what it needs, its source does."""
+        """Return a recipe's spec, in which a suite's options replace the file's own.
+
+        Where the file has no `needs`, they are read from the recipe's source.
+        """
         recipe = recipes().get(str(located.data.get("recipe")))
         if recipe is not None and "needs" not in located.data:
             located = located.put(("needs",), Positioned(list(recipe.needs), {(): located.at()}))
@@ -100,14 +104,14 @@ class Attacks:
         }
         located = Positioned(data, {(): f"{shown(path)}:1:1"})
         for key in _ATTACK_FIELDS:
-            if key in options.data and key not in own:  # a module that knows the option sees to it itself
+            if key in options.data and key not in own:  # else the module handles the option itself
                 located = located.put((key,), options.sub(key), options.key_at((key,)))
         spec = check(AttackSpec, located, self.problems)
         return spec if made is not None else None
 
 
 def _source(module: Module) -> str:
-    """What stands in keys for an attack's file."""
+    """Return the text that represents an attack's file in keys."""
     if module.bundled and module.versions.get(module.own_name) == 1:
         return _BEFORE_VERSIONS.get(module.name, "")
     return module.source

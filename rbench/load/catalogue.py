@@ -1,4 +1,4 @@
-"""What there is, for `rbench list`: names with titles and references, and what a file says; nothing is judged."""
+"""Lists registry files for `rbench list`, with titles and references, and shows their content. It checks nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rbench.spec import Named
 
 @dataclass(frozen=True)
 class Listed:
-    """One registry file. `origin` is where it comes from: rbench, a package, an --include folder."""
+    """One registry file. `origin` says where it comes from: rbench, a package or an --include folder."""
 
     name: str
     title: str
@@ -33,15 +33,16 @@ class Listed:
 
 
 def catalogue(kind: Kind, registry: Registry) -> list[Listed]:
-    """Everything of a kind, by name. A file that cannot be read is listed with what is wrong in place of its title."""
+    """List all files of a kind by name. Where a file cannot be read, its title is the error."""
     files = Files(registry, Problems())
     return [_listed(kind, name, files) for name in registry.names(kind)]
 
 
 def content(kind: Kind, name: str, registry: Registry) -> str:
-    """What the file behind a name says, below a comment with its path: with its fragments, if its kind includes any.
+    """Return the content of the file behind a name, below a comment with its path.
 
-    Raises SuiteError where there is no such file, or where it or a fragment cannot be read.
+    Fragments are merged in, if files of this kind may include them. Raises SuiteError where there is no such file, or
+    where it or a fragment cannot be read.
     """
     path = registry.path(kind, name)
     if path.suffix != YAML or not KINDS[kind].includes:
@@ -50,7 +51,7 @@ def content(kind: Kind, name: str, registry: Registry) -> str:
 
 
 def as_yaml(data: Mapping[str, Any]) -> str:
-    """The content of a registry file as YAML: what it says of itself first, then the rest in its order."""
+    """Write the content of a registry file as YAML: name, title and the like first, then the rest in its order."""
     first = {key: data[key] for key in Named.model_fields if key in data}
     return yaml.safe_dump({**first, **data}, sort_keys=False, allow_unicode=True, width=110)
 
@@ -77,7 +78,7 @@ def _listed(kind: Kind, name: str, files: Files) -> Listed:
 
 
 def _said(module: ModuleType) -> dict[str, str]:
-    """What a module says of itself: its TITLE, or else the first line of its docstring."""
+    """Return a module's title, reference and licence. Without a TITLE, the docstring's first line is the title."""
     title = getattr(module, "TITLE", "") or (inspect.getdoc(module) or "").partition("\n")[0]
     return {
         "title": title,

@@ -1,4 +1,4 @@
-"""Check plain data against a pydantic model, and say what is wrong in plain words, each with its place."""
+"""Checks plain data against a pydantic model, and says what is wrong in plain words, each time with its place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def check(model: type[Model], located: Positioned, problems: Problems) -> Model | None:
-    """The model made from `located`, or None where something is wrong; then `problems` say what and where."""
+    """Return the model made from `located`, or None where something is wrong and was added to `problems`."""
     before = len(problems.lines)
     _truth_is_no_number(model, located, problems)
     try:
@@ -28,7 +28,7 @@ def check(model: type[Model], located: Positioned, problems: Problems) -> Model 
 
 
 def fields_at(model: type[BaseModel], where: Where) -> list[str]:
-    """Names of the keys that are valid at `where` in data of `model`; empty where any key is."""
+    """Return the names of the keys that are valid at `where` in data of `model`. It is empty where any key is valid."""
     return sorted({name for kind in _kinds(model, where) if _is_model(kind) for name in kind.model_fields})
 
 
@@ -37,7 +37,7 @@ def _explain(model: type[BaseModel], located: Positioned, errors: list[ErrorDeta
     for error in errors:
         by_place.setdefault(_steps(located.data, error["loc"]), []).append(error)
     for where, group in by_place.items():
-        # The other branches of a union complain at the whole where one branch complains at a part: keep the part.
+        # Where one branch of a union has an error in a part, the other branches have one in the whole: keep the part's.
         if any(len(other) > len(where) and other[: len(where)] == where for other in by_place):
             group = [e for e in group if e["type"] in ("missing", "extra_forbidden", "value_error")]
         for place, message in _say(model, located, where, group):
@@ -45,7 +45,7 @@ def _explain(model: type[BaseModel], located: Positioned, errors: list[ErrorDeta
 
 
 def _say(model: type[BaseModel], located: Positioned, where: Where, group: list[ErrorDetails]) -> list[tuple[str, str]]:
-    """Place and message for all errors at one place: alternatives of a union become one sentence."""
+    """Return place and message of all errors at one place. Alternatives of a union become one sentence."""
     said: list[tuple[str, str]] = []
     expected: list[str] = []
     for error in group:
@@ -56,7 +56,7 @@ def _say(model: type[BaseModel], located: Positioned, where: Where, group: list[
             said.append((located.key_at(where), unknown("key", last, fields_at(model, where[:-1]))))
         elif error["type"] == "value_error":
             said.append((located.at(where), str(error["msg"]).removeprefix("Value error, ")))
-        elif error["type"] != "too_short" or not error["input"]:  # else: too few that are right, which is told already
+        elif error["type"] != "too_short" or not error["input"]:  # else some entries are wrong, which has its own error
             expected.append(_expectation(error))
     if expected:
         found = describe(group[0]["input"])
@@ -99,7 +99,7 @@ def _expectation(error: ErrorDetails) -> str:
 
 
 def _hint(group: list[ErrorDetails]) -> str:
-    """A remedy, where the kind of mistake is plain."""
+    """Return a remedy, where the kind of mistake is plain, or an empty text."""
     value = group[0]["input"]
     if any(e["type"] == "string_type" for e in group) and isinstance(value, int | float):
         return "; put it in quotes"
@@ -107,7 +107,7 @@ def _hint(group: list[ErrorDetails]) -> str:
 
 
 def _steps(data: Any, loc: tuple[int | str, ...]) -> Where:
-    """pydantic's `loc` without the steps that are not in the data: names of union branches and of missing keys."""
+    """Return pydantic's `loc` without the steps that are not in the data: names of union branches and missing keys."""
     steps: list[int | str] = []
     for step in loc:
         if isinstance(data, Mapping):
@@ -121,13 +121,13 @@ def _steps(data: Any, loc: tuple[int | str, ...]) -> Where:
 
 
 def _path(where: Where) -> str:
-    """`attacks[2].max_words`, in backticks."""
+    """Write a path as messages show it, in backticks: `attacks[2].max_words`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
     return f"`{text.removeprefix('.')}`"
 
 
 def _truth_is_no_number(model: type[BaseModel], located: Positioned, problems: Problems) -> None:
-    """pydantic reads `true` as 1 where a number is due; here it is a mistake."""
+    """Add a problem for each true or false that stands in place of a number: pydantic would read `true` as 1."""
     for where, place in list(located.values.items()):
         value: Any = located.data
         for step in where:
@@ -142,7 +142,7 @@ def _truth_is_no_number(model: type[BaseModel], located: Positioned, problems: P
 
 
 def _kinds(kind: Any, where: Where) -> list[Any]:
-    """The plain types that a model allows at `where`, with unions, Annotated and containers taken apart."""
+    """Return the plain types that a model allows at `where`, with unions, Annotated and containers taken apart."""
     kinds = _flat(kind)
     for step in where:
         inner: list[Any] = []

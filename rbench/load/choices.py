@@ -1,4 +1,4 @@
-"""The lists of a suite file, entry by entry, with their places."""
+"""Reads the lists of a suite file entry by entry, with the place of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rbench.spec import Choice
 
 
 class Chosen(NamedTuple):
-    """A Choice as it stands in the file."""
+    """A Choice as the file writes it, with its place."""
 
     name: str
     label: str
@@ -19,7 +19,7 @@ class Chosen(NamedTuple):
 
 
 def items(located: Positioned, key: str) -> Iterator[Positioned]:
-    """The entries of a list, which may be written as its only entry; nothing where it is neither."""
+    """Yield the entries of a list. A single entry may stand without the list. A missing key yields nothing."""
     value = located.data.get(key)
     if isinstance(value, list):
         yield from (located.sub(key, i) for i in range(len(value)))
@@ -28,12 +28,12 @@ def items(located: Positioned, key: str) -> Iterator[Positioned]:
 
 
 def names(located: Positioned, key: str) -> Iterator[tuple[str, str]]:
-    """Place and text of each name in a list."""
+    """Yield place and text of each name in a list."""
     return ((item.at(), item.data) for item in items(located, key) if isinstance(item.data, str))
 
 
 def choices(located: Positioned, key: str) -> Iterator[Chosen]:
-    """The well-formed choices of a list; the others are pydantic's to complain about."""
+    """Yield the well-formed choices of a list. The check against the pydantic model reports the others."""
     for item in items(located, key):
         data, options = item.data, Positioned({}, {(): item.at()})
         place = item.at()

@@ -1,4 +1,4 @@
-"""Modules that are named, of any kind: found once, then opened where they were found, as they were then."""
+"""Finds Python modules by kind and name, and imports them later, provided that their source is still the same."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from rbench.load.registry import KINDS, Kind, Registry, load_module, read_source
 
 @dataclass(frozen=True)
 class Module:
-    """A Python file behind a name, as it was when it was found."""
+    """The Python file behind a name, with the hash that its source had when it was found."""
 
     kind: Kind
     name: str
     path: Path
     digest: str
-    """sha256 of its source."""
+    """The sha256 of its source."""
     bundled: bool
-    """Whether it is rbench's own: then its VERSION stands for it in keys, and otherwise its source."""
+    """Whether it is rbench's own. Keys then hold its VERSION, and otherwise the hash of its source."""
 
     @property
     def source(self) -> str:
-        """What stands for its source in keys: nothing for one of rbench's own."""
+        """The text that represents its source in keys. It is empty for rbench's own modules."""
         return "" if self.bundled else self.digest
 
     @property
     def own_name(self) -> str:
-        """What it is called among VERSIONs: `objectives.simcse`."""
+        """Its name among VERSIONs, for example `objectives.simcse`."""
         return f"{self.kind}.{self.name}"
 
     @cached_property
@@ -43,9 +43,9 @@ class Module:
         return {**({self.own_name: own} if own is not None else {}), **versions.used_by(self.path)}
 
     def open(self) -> ModuleType:
-        """Import it. Its code runs, once a process.
+        """Import the module. Its code runs once per process.
 
-        Raises SuiteError where importing it fails, JobError where it is no longer the file that was found.
+        Raises SuiteError where the import fails, and JobError where the file has changed since it was found.
         """
         if self.bundled and KINDS[self.kind].bundled:
             package = KINDS[self.kind].bundled.replace("/", ".")
@@ -54,20 +54,20 @@ class Module:
 
 
 def open_source(path: Path, digest: str) -> ModuleType:
-    """Import a Python file whose source has this sha256; raises as `Module.open`."""
+    """Import a Python file whose source must have this sha256. Raises as `Module.open` does."""
     source = read_source(path)
     if (now := hashlib.sha256(source).hexdigest()) != digest:
         raise JobError(
             f"{path} changed since the run was planned: the sha256 of its source was {digest[:16]} then and is "
-            f"{now[:16]} now. Run the command again: what the file decides is made anew."
+            f"{now[:16]} now. Run the command again, so that it plans with the file as it is now."
         )
     return load_module(path, source)
 
 
 def find(kind: Kind, name: str, registry: Registry | None = None) -> Module:
-    """The module of this kind and name, of a registry or of what is installed.
+    """Find the module of this kind and name in `registry`, or without one in a registry without --include folders.
 
-    Raises SuiteError where there is none, naming the nearest.
+    Raises SuiteError where there is none. The error names the nearest names.
     """
     registry = registry or Registry()
     path = registry.path(kind, name)

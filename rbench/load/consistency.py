@@ -1,4 +1,4 @@
-"""What must hold between the parts of a suite, beyond their types."""
+"""Checks conditions between the parts of a suite, which their types cannot express."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rbench.spec import CONTRAST, Evaluation, EvaluationMetric, Training
 
 
 def check_purpose(merged: Positioned, problems: Problems) -> None:
-    """A suite says what encoders are fine-tuned on, unless it only scores them; and it prints what it asks for."""
+    """Check that a suite has `tasks`, unless it only scores encoders, and that it measures what its tables show."""
     attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
     asked = {choice.name for choice in choices(merged, "evaluate")}
     only_scored = evaluate and CONTRAST not in asked and not attacks
@@ -32,11 +32,11 @@ def check_purpose(merged: Positioned, problems: Problems) -> None:
         metric = table.get("metric") if isinstance(table, dict) else None
         if metric in needs and not there[metric] and evaluate != []:
             place = merged.at(("tables", i, "metric"))
-            problems.add(place, f"a table of {metric} needs {needs[metric]}, which this suite has not")
+            problems.add(place, f"a table of {metric} needs {needs[metric]}, which this suite lacks")
 
 
 def check_repeats(merged: Positioned, problems: Problems) -> None:
-    """A name that stands twice in a list would make the same cells twice."""
+    """Add a problem for each name that stands twice in a list: it would make the same table cells twice."""
     for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds"):
         chosen = key in ("encoders", "attacks", "evaluate", "build", "finetune")
         labels = (
@@ -52,17 +52,18 @@ def check_repeats(merged: Positioned, problems: Problems) -> None:
 
 
 def _evaluated(choice: Chosen) -> str:
-    """The label of an evaluation, without options that say the default; as it is written where it is wrong."""
+    """Return the label of an evaluation without options that equal the default. Invalid options stay as written."""
     try:
         return Evaluation.model_validate({**choice.options.data, "task": choice.name}).label
-    except ValidationError:  # which the check of its options tells
+    except ValidationError:  # the check of its options reports it
         return choice.label
 
 
 def check_maps(merged: Positioned, tasks: set[str], problems: Problems) -> None:
-    """`num_examples` and `training` may go by task: their keys must be tasks of this suite, their values make sense.
+    """Check `num_examples` and `training` where they are maps by task: each key must be a task of this suite.
 
-    `tasks` are those of the file, of any profile and of the overrides: narrowing `tasks` leaves a map valid.
+    `tasks` holds the tasks of the file, of all its profiles and of the overrides. So a map stays valid when a profile
+    or an override narrows `tasks`.
     """
     if isinstance(merged.data.get("num_examples"), dict):
         located = merged.sub("num_examples")

@@ -1,4 +1,4 @@
-"""Contrast sets: edited test examples of a task, in the columns of that task."""
+"""Loads contrast sets: edited test examples of a task, in the columns of that task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ContrastSets:
         self.found: dict[str, ContrastSpec] = {}
 
     def load(self, name: str, place: str) -> ContrastSpec | None:
-        """The contrast set of this name; None where something is wrong with it or its task. `place`: of the name."""
+        """Return the contrast set with this name; None where it or its task is wrong. The name stands at `place`."""
         if self.files.path("contrast", name, place) is not None and self.files.first("contrast", name):
             located = self.files.named("contrast", name)
             spec = check(ContrastSpec, located, self.files.problems) if located else None
@@ -29,7 +29,7 @@ class ContrastSets:
         return self.found.get(name)
 
     def _fits(self, spec: ContrastSpec, task: TaskSpec, located: Positioned) -> bool:
-        """Whether a contrast set has the columns of its task; if not, that is among the problems."""
+        """Check that a contrast set has the columns of its task, and add a problem for each that differs."""
         problems = self.files.problems
         before = len(problems.lines)
         wanted = {*task.columns, "label"}

@@ -1,4 +1,4 @@
-"""Encoders, with all that they stand on: bases, corpora, the models and resources of their training."""
+"""Loads encoders with everything they depend on: bases, corpora, and the models and resources of their training."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from rbench.spec import (
 )
 
 _CHANGEABLE = ("pooling", "layers", "max_length")
-"""What a suite may change of an encoder that is not ours to train."""
+"""The fields that a suite may change of an encoder without `train`."""
 _STEPS_AND_EPOCHS = "steps and epochs exclude each other; take out one of them"
 
 
 class Encoders:
-    """Loads encoders into `found`, by label; `place` is always where the name stands.
+    """Loads encoders into `found`, by label. `place` is always where the name stands.
 
-    `own` are encoders by name that no file holds. `models` are the further models that an encoder's objective names,
-    by encoder and option; `training_resources` what it asks of a resource profile, by encoder, and which kinds.
+    `own` holds encoders by name that have no file. `models` holds the further models that an encoder's objective
+    names, by encoder and option. `training_resources` holds, by encoder, the resource profile that its objective uses
+    and the kinds that it needs.
     """
 
     def __init__(self, files: Files, modules: Modules, tasks: Tasks, own: Mapping[str, Positioned]) -> None:
@@ -44,9 +45,9 @@ class Encoders:
         self._resources = Resources(files)
 
     def load(self, name: str, place: str, above: tuple[str, ...] = ()) -> None:
-        """Load an encoder, then the registry encoder that is its base, and all that it trains with.
+        """Load an encoder, the registry encoder that is its base, and everything that it trains with.
 
-        `above` are the encoders that stand on it.
+        `above` are the encoders that depend on it.
         """
         located = self.own.get(name)
         if located is None and self.files.path("encoders", name, place) is None:
@@ -63,21 +64,21 @@ class Encoders:
             self._keep(name, spec, located, above)
 
     def variant(self, name: str, options: Positioned, label: str, place: str) -> None:
-        """Load the encoder `name` with a suite's options over its own, under `label`.
+        """Load the encoder `name` under `label`, with a suite's options in place of its own.
 
-        Options are those of its training objective, other keys of its `train`, or, for an encoder that is not ours to
-        train, its pooling, layers and longest input.
+        For an encoder with `train`, options are those of its objective and the other keys of `train`. For any other
+        encoder, they are `pooling`, `layers` and `max_length`.
         """
         own = self.found.get(name)
         located = self.files.named("encoders", name) if name in self.files.registry.names("encoders") else None
         ways = self._ways(own) if own is not None else None
         if located is None or ways is None:
-            return  # which has been told
+            return  # the problem was added when `name` was loaded
         located = located.put(("name",), Positioned(label, {(): place}))
         if ways.get("epochs") == ("train", "epochs") and "epochs" in options.data:
             if "steps" in options.data:
                 self.files.problems.add(options.key_at(("epochs",)), _STEPS_AND_EPOCHS)
-            # Steps go before epochs where an encoder has both: those of its file are not to outdo a suite's epochs.
+            # Where an encoder has both, steps win over epochs. So the file's steps are removed for a suite's epochs.
             located = located.put(("train", "steps"), Positioned(None, {(): place}))
         for key in options.data:
             if key in ways:
@@ -95,9 +96,10 @@ class Encoders:
         needed: Collection[str] = RESOURCE_KINDS,
         above: tuple[str, ...] = (),
     ) -> ResourceProfile | None:
-        """The profile with single resources replaced; an encoder of ours that serves as one that is `needed` is loaded.
+        """Load a resource profile, with the choice's single resources put in. Return None where it is wrong.
 
-        `chosen` is where the choice stands, `above` the encoders whose training asks for it.
+        Load also each registry encoder that serves as a resource of a `needed` kind. `chosen` holds the places of the
+        choice. `above` are the encoders whose training uses the profile.
         """
         found = self._resources.load(choice, chosen)
         if found is None:
@@ -107,7 +109,7 @@ class Encoders:
         return found.profile
 
     def _ways(self, spec: EncoderSpec) -> dict[str, Where] | None:
-        """Where in an encoder's file each option of a variant goes; None where its objective cannot be opened."""
+        """Map each option of a variant to its place in an encoder's file; None where its objective cannot be opened."""
         if spec.train is None:
             return {key: (key,) for key in _CHANGEABLE}
         known = self.modules.options_of("objectives", spec.train.objective)
@@ -117,16 +119,16 @@ class Encoders:
         return {**training, **{key: ("train", "options", key) for key in known.model_fields}}
 
     def _keep(self, name: str, spec: EncoderSpec, located: Positioned, above: tuple[str, ...]) -> None:
-        """Keep an encoder, and load what it stands on."""
+        """Keep an encoder, and load what it depends on."""
         self.found[name] = spec
-        # An encoder may be named like the folder or hub id that it loads: then its base is that, not itself.
+        # An encoder may have the name of the folder or hub id that it loads. Then its base is that, not itself.
         if spec.base is not None and spec.base != name and spec.base in self.files.registry.names("encoders"):
             self.load(spec.base, located.at(("base",)), (*above, name))
         if spec.train is not None:
             self._training(spec, spec.train, located, (*above, name))
 
     def _training(self, spec: EncoderSpec, train: TrainSpec, located: Positioned, above: tuple[str, ...]) -> None:
-        """The objective's options, the corpus, what steps are selected by, and the further models that options name."""
+        """Check the objective's options. Load the corpus, the tasks to select steps by, and the models of options."""
         options = located.sub("train", "options") if "options" in located.data["train"] else Positioned({})
         place = located.at(("train", "objective"))
         made = self.modules.check("objectives", train.objective, place, options)
@@ -149,7 +151,7 @@ class Encoders:
     def _training_resources(
         self, name: str, train: TrainSpec, made: BaseModel | None, options: Positioned, above: tuple[str, ...]
     ) -> None:
-        """What an objective that edits words asks: its `resources`, as far as its module says that it NEEDS them."""
+        """Load the `resources` of an objective that edits words: those kinds that its module lists in NEEDS."""
         needs = self.modules.needs("objectives", train.objective)
         choice: ResourceChoice | None = getattr(made, "resources", None)
         if not needs or choice is None:
@@ -160,9 +162,9 @@ class Encoders:
             self.training_resources[name] = profile.only(needs), needs
 
     def _whole(self, name: str, place: str) -> None:
-        """A model that serves with all of its layers cannot be an encoder that leaves some out as it is loaded."""
+        """Add a problem where an encoder drops layers as it is loaded, but its user needs all of them."""
         if name not in self.found:
-            return  # which has been told
+            return  # the problem was added when `name` was loaded
         for spec in bases(self.found[name], self.found):
             if spec.train is not None:
                 return

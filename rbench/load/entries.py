@@ -1,4 +1,4 @@
-"""All that one suite names, by kind: what loads each, with one set of files and one list of problems."""
+"""Holds the loaders of each kind for one suite. They share one set of files and one list of problems."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rbench.load.tasks import Tasks
 
 
 class Entries:
-    """What one suite names, loaded once each; everything wrong goes to `problems`.
+    """Loads what one suite names, each entry once. Everything wrong goes to `problems`.
 
-    Each kind has what loads it, with all that was loaded in `found`. `own` are encoders by name that no file holds.
+    Each kind has a loader, whose `found` holds what was loaded. `own` holds encoders by name that have no file.
     """
 
     def __init__(self, registry: Registry, problems: Problems, own: Mapping[str, Positioned] | None = None) -> None:

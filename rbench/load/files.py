@@ -1,4 +1,4 @@
-"""Registry files by name, read with their places: what goes wrong is told where the name stands."""
+"""Reads registry files by name, with the place of each value. Errors point to where the name stands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rbench.load.registry import Kind, Registry
 
 
 class Files:
-    """Reads YAML files of a registry, each of them once; everything wrong goes to `problems`."""
+    """Reads YAML files of a registry, each once. Everything wrong goes to `problems`."""
 
     def __init__(self, registry: Registry, problems: Problems) -> None:
         self.registry, self.problems = registry, problems
@@ -19,7 +19,7 @@ class Files:
         self._fragments = Fragments(registry, lambda path: read(path, problems))
 
     def path(self, kind: Kind, name: str, place: str) -> Path | None:
-        """The file behind a name that stands at `place`; None where there is none, which is then a problem."""
+        """Return the file behind a name that stands at `place`. Where there is none, add a problem and return None."""
         try:
             return self.registry.path(kind, name)
         except SuiteError as error:
@@ -27,22 +27,22 @@ class Files:
             return None
 
     def first(self, kind: Kind, name: str) -> bool:
-        """Whether this is the first time that `name` is loaded; its faults are told once."""
+        """Whether this is the first call for `name`. It is used to report its errors once."""
         new = (kind, name) not in self._seen
         self._seen.add((kind, name))
         return new
 
     def content(self, kind: Kind, name: str) -> Positioned:
-        """The content of a YAML file, with the fragments that it includes.
+        """Return the content of a YAML file, merged with the fragments that it includes.
 
-        Raises SuiteError where there is no such file, or one of these cannot be read.
+        Raises SuiteError where there is no such file, or where it or a fragment cannot be read.
         """
         return self._fragments.content(kind, self.registry.path(kind, name))
 
     def named(self, kind: Kind, name: str) -> Positioned | None:
-        """`content` with its name, which is the file's own: a `name` key may repeat it, not change it.
+        """Return `content` with the key `name`, which is the file's name. A `name` in the file must be the same.
 
-        None where it cannot be read, which is then a problem.
+        Where the file cannot be read, add a problem and return None.
         """
         try:
             located = self.content(kind, name)

@@ -1,10 +1,11 @@
-"""Fragments hold what several files of a kind have in common: `include: [_simcse, _on-bert-base]`.
+"""Merges YAML files with the fragments that they include: `include: [_simcse, _on-bert-base]`.
 
-A fragment is a YAML file whose name starts with `_`, in a folder of the kind. A file and the fragments that it includes
-are merged in the order of the list, the file last. Mappings are merged key by key, at any depth. Anything else, a list
-too, is replaced whole. A fragment may include fragments. Each value keeps the place where it stands.
+A fragment holds what several files of a kind have in common. It is a YAML file whose name starts with `_`, in a folder
+of the kind. A file and the fragments that it includes are merged in the order of the list, the file last. Mappings are
+merged key by key, at any depth. Anything else, a list too, is replaced whole. A fragment may include fragments. Each
+value keeps the place where it stands.
 
-lm-evaluation-harness has `include` in its task files: one path, merged at the top level alone.
+lm-evaluation-harness has `include` in its task files too. There it is one path, merged at the top level only.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ INCLUDE = "include"
 
 
 class Fragments:
-    """Merges files with all that they include, each file once."""
+    """Merges each file once with everything that it includes."""
 
     def __init__(self, registry: Registry, read: Callable[[Path], Positioned]) -> None:
         self._registry, self._read = registry, read
         self._merged: dict[Path, Positioned] = {}
 
     def content(self, kind: Kind, path: Path, above: tuple[Path, ...] = ()) -> Positioned:
-        """The content of a file of this kind, merged over all that it includes, without the key `include`.
+        """Return the content of a file of this kind, merged over everything it includes, without the key `include`.
 
         `above` are the files through which this one is included.
 
-        Raises SuiteError, with the place of the name, where a name is no fragment's or fragments include each other in
-        a circle. Raises what `read` raises.
+        Raises SuiteError, with the place of the name, where no fragment has that name, or where fragments include each
+        other in a circle. Raises what `read` raises.
         """
         if path not in self._merged:
             located = self._read(path)
@@ -49,7 +50,7 @@ class Fragments:
 
 
 def _included(kind: Kind, path: Path, located: Positioned, registry: Registry) -> list[tuple[Path, str]]:
-    """The fragments that a file names, each with the place of its name."""
+    """Return the fragments that a file includes, each with the place of its name."""
     if INCLUDE not in located.data:
         return []
     found, problems = [], Problems()
@@ -70,11 +71,11 @@ def _unknown(name: str, valid: list[str]) -> str:
         return unknown("fragment", name, valid)
     close = nearest(name, valid)
     hint = f"; did you mean {' or '.join(close)}?" if close else ""
-    return f"{describe(name)} is no fragment's name, which starts with `_` and has neither folder nor `.yaml`{hint}"
+    return f"{describe(name)} is not a fragment's name: that starts with `_` and has no folder and no `.yaml`{hint}"
 
 
 def merge(below: Positioned, above: Positioned) -> Positioned:
-    """`above` over `below`, with the places of both. Mappings are merged key by key, anything else is replaced."""
+    """Merge `above` over `below`, with the places of both. Mappings merge key by key; other values are replaced."""
     if not (isinstance(below.data, dict) and isinstance(above.data, dict)):
         return above
     merged = Positioned({}, {(): above.at()})

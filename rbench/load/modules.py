@@ -1,4 +1,4 @@
-"""Modules that a suite names, bundled or a user's: found by name, imported, their exports and options checked."""
+"""Finds and imports the modules that a suite names, rbench's own or a user's, and checks exports and options."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ EXPORTS: dict[Kind, tuple[str, ...]] = {
     "finetune": ("Options", "run"),
     "build": ("Options", "OBJECTIVES", "run"),
 }
-"""What a module of each kind must have."""
+"""The names that a module of each kind must define."""
 
 
 class Modules:
-    """The modules that a suite names, each found once; everything wrong goes to `problems`."""
+    """Finds each module that a suite names once. Everything wrong goes to `problems`."""
 
     def __init__(self, registry: Registry, problems: Problems) -> None:
         self.registry, self.problems = registry, problems
         self.found: dict[tuple[Kind, str], Module] = {}
 
     def open(self, kind: Kind, name: str, place: str) -> ModuleType | None:
-        """The module of this kind and name, imported; None where something is wrong. `place`: where the name stands."""
+        """Import the module of this kind and name; None where something is wrong. The name stands at `place`."""
         if name not in self.registry.names(kind):
             self.problems.add(place, unknown(KINDS[kind].one, name, self.registry.names(kind)))
             return None
@@ -46,26 +46,26 @@ class Modules:
         return opened
 
     def check(self, kind: Kind, name: str, place: str, options: Positioned) -> BaseModel | None:
-        """A module's `Options` made of what a suite says; None where something is wrong."""
+        """Make a module's `Options` from a suite's options. Return None where something is wrong."""
         module = self.open(kind, name, place)
         return check(module.Options, options, self.problems) if module is not None else None
 
     def options_of(self, kind: Kind, name: str) -> type[BaseModel] | None:
-        """The `Options` of a module that was found; None of one that was not."""
+        """Return the `Options` class of a module, or None where the module was not found."""
         module = self.found.get((kind, name))
         return module.open().Options if module is not None else None
 
     def needs(self, kind: Kind, name: str) -> tuple[ResourceKind, ...]:
-        """The resources that a module says that it NEEDS; none where it was not found."""
+        """Return the resource kinds in a module's NEEDS. It is empty where the module was not found."""
         module = self.found.get((kind, name))
         return tuple(getattr(module.open(), "NEEDS", ())) if module is not None else ()
 
 
 def checked(found: Module) -> ModuleType:
-    """The module, imported.
+    """Import a module and check it.
 
     Raises SuiteError where it cannot be imported, lacks one of the EXPORTS of its kind, has a `run` that cannot be
-    called as one of its kind, NEEDS what is no resource, or states a VERSION that is none.
+    called as `signatures.CALLS` says, lists an unknown resource in NEEDS, or has an invalid VERSION.
     """
     module = found.open()
     place = f"{shown(found.path)}:1:1"

@@ -1,4 +1,4 @@
-"""A suite file under one of its profiles and under --set overrides."""
+"""Applies one of a suite's profiles, and --set overrides, to a suite file."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rbench.load.registry import unknown
 from rbench.spec import Suite
 
 _SETTABLE = frozenset(Suite.model_fields) - {"profiles"}
-_NOT_YET = {"claims": "`claims` mean nothing yet; take them out"}
-"""Keys that a later version will read. They are refused, so that nobody believes that they are checked."""
+_NOT_YET = {"claims": "`claims` are not supported yet; remove them"}
+"""Keys that only a later version will read. They are refused, so that nobody believes that rbench checks them."""
 _DEEP = ("training", "num_examples")
-"""Keys whose mappings a profile completes; all other keys it replaces."""
+"""Keys whose mappings a profile merges with the suite's. It replaces all other keys whole."""
 _SHORT_FOR = {"resources": "profile", "num_examples": "default"}
-"""What a plain value under these keys stands for, once single parts of it are set."""
+"""The inner key that a plain value stands for. It is needed when an override sets another inner key."""
 
 
 def refuse_not_yet(located: Positioned, problems: Problems) -> Positioned:
-    """`located` without the keys that mean nothing yet, each of which is a problem."""
+    """Return `located` without the keys of `_NOT_YET`, and add a problem for each of them."""
     for key in _NOT_YET.keys() & located.data.keys():
         problems.add(located.key_at((key,)), _NOT_YET[key])
     return located.only(located.data.keys() - _NOT_YET.keys())
@@ -44,14 +44,14 @@ def apply_profile(located: Positioned, profile: str | None, problems: Problems) 
 
 
 def profiles_of(located: Positioned) -> list[Positioned]:
-    """The well-formed profiles of a suite."""
+    """Return the well-formed profiles of a suite."""
     profiles = located.data.get("profiles")
     parts = [located.sub("profiles", name) for name in profiles] if isinstance(profiles, dict) else []
     return [part for part in parts if isinstance(part.data, dict)]
 
 
 def _merge(base: Positioned, profile: Positioned) -> Positioned:
-    """`base` with the profile's keys in place of its own; `training` and `num_examples` are merged key by key."""
+    """Return `base` with the profile's keys in place of its own. Merge `training` and `num_examples` key by key."""
     if not isinstance(profile.data, dict):
         return base
     for key, value in profile.data.items():
@@ -64,7 +64,7 @@ def _merge(base: Positioned, profile: Positioned) -> Positioned:
 
 
 def check_profiles(located: Positioned, chosen: str | None, problems: Problems) -> None:
-    """Check keys and types of all profiles, so that a mistake does not wait for the day it is chosen."""
+    """Check keys and types of all profiles, so that a mistake shows up before its profile is chosen."""
     profiles = located.data.get("profiles")
     if profiles is None:
         if "profiles" in located.data:
@@ -94,7 +94,7 @@ def check_profiles(located: Positioned, chosen: str | None, problems: Problems) 
 
 
 def apply_override(located: Positioned, override: str, problems: Problems) -> Positioned:
-    """`located` with one `KEY=VALUE` applied; KEY is a dotted path, VALUE is YAML."""
+    """Return `located` with one `KEY=VALUE` applied. KEY is a dotted path, and VALUE is YAML."""
     argument = f"--set {override if len(override) <= 80 else override[:77] + '...'}"
     key, equals, text = override.partition("=")
     steps = tuple(key.strip().split("."))

@@ -1,6 +1,6 @@
-"""YAML with a place for every key and value, so that any later error can name file, line and column.
+"""Parses YAML and keeps the place of every key and value, so that any later error can name file, line and column.
 
-Only plain data comes out: mappings with text keys, lists, text, numbers, true, false and null. Scalars follow YAML 1.2:
+The result is plain data: mappings with text keys, lists, text, numbers, true, false and null. Scalars follow YAML 1.2:
 `no` is text, `2e-5` is a number, a date is text. Tags, and numbers that JSON cannot hold, are refused.
 """
 
@@ -21,11 +21,11 @@ Where = tuple[str | int, ...]
 """The way to a value from the top of its document: keys and list positions."""
 
 MOST_VALUES = 100_000
-"""More values than this in one document are refused: aliases can make a small file explode."""
+"""The limit of values in one document. Through aliases, a small file can stand for very many values."""
 
 
 class Problems:
-    """Collects what is wrong, in order and once each, so that a user sees all of it in one go."""
+    """Collects problems in order, each once, so that a user sees all of them together."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -36,19 +36,19 @@ class Problems:
             self.lines.append(line)
 
     def take(self, error: SuiteError) -> None:
-        """Add an error that was raised; it names its own place."""
+        """Add an error that was raised. Its message already names its place."""
         if str(error) not in self.lines:
             self.lines.append(str(error))
 
     def raise_any(self) -> None:
-        """Raises SuiteError with all that was added, one a line, by file and place; nothing where nothing was."""
+        """Raise SuiteError with all problems, one per line, sorted by file and place. Without problems, do nothing."""
         if self.lines:
             files: dict[str, int] = {}
             raise SuiteError("\n".join(sorted(self.lines, key=lambda line: _order(line, files))))
 
 
 def _order(line: str, files: dict[str, int]) -> tuple[int, int, int]:
-    """Sort key: files as they come first, then line and column."""
+    """Return the sort key of a problem: its file in order of first appearance, then line and column."""
     found = re.match(r"(.+?):(\d+):(\d+): ", line)
     file, row, column = found.groups() if found else (line.partition(":")[0], "0", "0")
     return files.setdefault(file, len(files)), int(row), int(column)
@@ -63,17 +63,17 @@ class Positioned:
     keys: dict[Where, str] = field(default_factory=dict)
 
     def at(self, where: Where = ()) -> str:
-        """Place of the value at `where`, or of the nearest thing around it."""
+        """Return the place of the value at `where`, or of the nearest value around it."""
         while where and where not in self.values:
             where = where[:-1]
         return self.values.get(where, "")
 
     def key_at(self, where: Where) -> str:
-        """Place of the key that leads to `where`, or of the nearest thing around it."""
+        """Return the place of the key that leads to `where`, or of the nearest value around it."""
         return self.keys.get(where) or self.at(where)
 
     def sub(self, *where: str | int) -> Positioned:
-        """The part at `where`, which must exist, with its places."""
+        """Return the part at `where`, which must exist, with its places."""
         data, n = self.data, len(where)
         for step in where:
             data = data[step]
@@ -84,13 +84,13 @@ class Positioned:
         )
 
     def only(self, keys: Collection[str]) -> Positioned:
-        """This mapping with none but `keys`, in their order here."""
+        """Return this mapping with only `keys`, in the order of the mapping."""
         data = {key: value for key, value in self.data.items() if key in keys}
         values = {w: place for w, place in self.values.items() if not w or w[0] in data}
         return Positioned(data, values, {w: place for w, place in self.keys.items() if w[0] in data})
 
     def put(self, where: Where, other: Positioned, key: str = "") -> Positioned:
-        """A copy with `other` in place of what was at `where`; mappings on the way are made where they are missing."""
+        """Return a copy with `other` at `where`. Missing mappings on the way are created."""
         if not where:
             return other
         first, rest = where[0], where[1:]
@@ -105,9 +105,9 @@ class Positioned:
 
 
 def read(path: Path, problems: Problems) -> Positioned:
-    """The content of a YAML file, which must be a mapping.
+    """Read a YAML file, whose content must be a mapping.
 
-    Raises SuiteError where it cannot be read, parsed or is empty; duplicate keys and the like are added to `problems`.
+    Raises SuiteError where it cannot be read or parsed, or is empty. Adds duplicate keys and the like to `problems`.
     """
     name = shown(path)
     try:
@@ -125,9 +125,9 @@ def read(path: Path, problems: Problems) -> Positioned:
 
 
 def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False) -> Positioned:
-    """Parse one YAML document; `name` starts every place. With `fixed_place`, every place is `name` and nothing more.
+    """Parse one YAML document. Every place starts with `name`; with `fixed_place`, every place is just `name`.
 
-    Raises SuiteError where the text is not YAML; lesser faults are added to `problems`.
+    Raises SuiteError where the text is not YAML. Adds lesser errors to `problems`.
     """
     loader = None
     try:
@@ -156,7 +156,7 @@ def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False
 
 
 def shown(path: Path) -> str:
-    """A path as messages show it: relative where it lies below the current folder."""
+    """Write a path as messages show it: relative where it lies below the current folder."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:
@@ -164,7 +164,7 @@ def shown(path: Path) -> str:
 
 
 def describe(value: object) -> str:
-    """A value in a few words, for messages."""
+    """Describe a value in a few words, for messages."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):
@@ -177,7 +177,7 @@ def describe(value: object) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader with YAML 1.2's implicit types; nothing but their text decides."""
+    """PyYAML's safe loader, with the implicit types of YAML 1.2 in place of those of YAML 1.1."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (the name is PyYAML's)
 
@@ -243,12 +243,12 @@ class _Builder:
         return data
 
     def _text(self, node: yaml.ScalarNode, place: str) -> str:
-        """A scalar's text; escapes for the two halves of one character, as JSON writes it, are put together."""
+        """Return a scalar's text. Two surrogate escapes for one character, as JSON writes them, are joined."""
         text: str = node.value
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            self.problems.add(place, "half a character: an escape for a lone surrogate stands for nothing")
+            self.problems.add(place, "half a character (a lone surrogate), which is not valid Unicode")
             return ""
 
     def _scalar(self, node: yaml.ScalarNode, place: str) -> Any:

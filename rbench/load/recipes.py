@@ -1,6 +1,6 @@
-"""TextAttack's recipes as its source files tell them: class names and what stands behind them, without importing it.
+"""Reads TextAttack's recipe classes and the resources that they need from its source files, without importing it.
 
-`import textattack` takes seconds and pulls in torch; a suite that names a recipe class is checked in milliseconds here.
+`import textattack` takes seconds and loads torch. Reading the source checks a suite's recipes in milliseconds.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _NEEDS: dict[str, ResourceKind] = {
     "PartOfSpeech": "pos_tagger",
     "StopwordModification": "stopwords",
 }
-"""Which resource a TextAttack component calls for."""
+"""The resource that each TextAttack component uses."""
 
 
 class Recipe(NamedTuple):
-    """One recipe class, and every resource that its file mentions."""
+    """One recipe class, and the kinds of resources whose components its file mentions."""
 
     name: str
     needs: tuple[ResourceKind, ...]
@@ -42,9 +42,10 @@ class Recipe(NamedTuple):
 
 @functools.cache
 def recipes() -> dict[str, Recipe]:
-    """All recipe classes of the installed TextAttack by name; empty where TextAttack is not installed.
+    """Return all recipe classes of the installed TextAttack by name. It is empty where TextAttack is not installed.
 
-    `needs` is read off the source file, so it may name more than the recipe uses, never less of what is in `_NEEDS`.
+    `needs` holds the resource of every component in `_NEEDS` that the source file mentions. So it may hold more than
+    the recipe uses, but never less.
     """
     spec = importlib.util.find_spec("textattack")
     if spec is None or not spec.submodule_search_locations:

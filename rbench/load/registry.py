@@ -1,7 +1,7 @@
-"""A name in YAML is a file name: `attack: pwws` means attacks/pwws.yaml or attacks/pwws.py.
+"""Finds the file behind a name in YAML: `attack: pwws` means attacks/pwws.yaml or attacks/pwws.py.
 
 Folders are searched in order: those given with --include, those that installed packages offer (entry point group
-"rbench"), then rbench's own. There is nothing to register, and no table to keep in step with the files.
+"rbench"), then rbench's own. Names need no registration, because the files are the only list of them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Sort(NamedTuple):
     """What one of them is called in messages."""
     suffixes: tuple[str, ...] = (".yaml",)
     bundled: str = ""
-    """Where rbench's own lie, below its package; empty: at the top of a checkout, and in `bundled` in a wheel."""
+    """The folder of rbench's own files, below its package. Empty: the top of a checkout, or `bundled` in a wheel."""
     includes: bool = True
-    """Whether their YAML files may include fragments."""
+    """Whether YAML files of this kind may include fragments."""
 
 
 YAML, PYTHON = ".yaml", ".py"
@@ -48,13 +48,13 @@ KINDS: dict[Kind, Sort] = {
     "finetune": Sort("finetune strategy", (PYTHON,), "finetune"),
     "build": Sort("thing to build", (PYTHON,), "build"),
 }
-"""All kinds, by the name of the sub-folder that holds them. A new kind is a new line."""
+"""All kinds, by the name of the sub-folder that holds their files. A new kind needs one new line here."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*", re.ASCII)
-"""No separators and no leading dot or underscore: a name cannot leave its folder, nor mean `__init__`."""
+"""The form of names: no separators and no leading dot or underscore. So no name leaves its folder or is `__init__`."""
 
 FRAGMENT = re.compile(rf"_{NAME.pattern}", re.ASCII)
-"""What YAML files include (rbench.load.fragments); never the name of an entry."""
+"""The form of names of fragments, which YAML files include (rbench.load.fragments). No entry has such a name."""
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -67,7 +67,7 @@ class Root(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """The files under one name in one folder; more than one is an error for whoever asks for it."""
+    """The files under one name in one folder. More than one is an error when the name is looked up."""
 
     root: Root
     files: list[Path]
@@ -76,8 +76,8 @@ class _Found(NamedTuple):
 class Registry:
     """Finds files and modules of every kind by name; earlier folders hide later.
 
-    The folders of a kind are read when one of that kind is first asked for, and once: what is put there later is for
-    the next registry.
+    The folders of a kind are read once, when a name of that kind is first looked up. Only a new registry sees files
+    that were added later.
 
     Raises SuiteError where an included folder does not exist or holds none of the sub-folders.
     """
@@ -89,28 +89,28 @@ class Registry:
 
     @cached_property
     def roots(self) -> tuple[Root, ...]:
-        """All folders but rbench's own, in order of precedence."""
+        """All folders except rbench's own, in order of precedence."""
         offered = (_offered(point) for point in sorted(entry_points(group="rbench"), key=lambda p: p.name))
         return (*self.include, *offered)
 
     def folders(self, kind: Kind) -> list[Root]:
-        """The folders that are searched for `kind`, first to last; only those that exist."""
+        """Return the existing folders that are searched for `kind`, first to last."""
         searched = [*(Root(root.folder / kind, root.origin) for root in self.roots), Root(_bundled(kind), "rbench")]
         return [root for root in searched if root.folder.is_dir()]
 
     def names(self, kind: Kind) -> list[str]:
-        """All valid names of `kind`, sorted."""
+        """Return all valid names of `kind`, sorted."""
         return sorted(self._index(kind))
 
     def path(self, kind: Kind, name: str) -> Path:
-        """The file behind a name.
+        """Return the file behind a name.
 
-        Raises SuiteError where there is none (naming the nearest), or where one folder holds it twice.
+        Raises SuiteError where there is none, with the nearest names, or where one folder has two files of that name.
         """
         return self._find(kind, name)[0]
 
     def origin(self, kind: Kind, name: str) -> str:
-        """Where a name comes from, for people: `rbench`, `package X` or `--include DIR`. Raises as `path` does."""
+        """Say where a name comes from: `rbench`, `package X` or `--include DIR`. Raises as `path` does."""
         return self._find(kind, name)[1]
 
     def is_bundled(self, kind: Kind, name: str) -> bool:
@@ -118,20 +118,20 @@ class Registry:
         return self.path(kind, name).parent == _bundled(kind)
 
     def fragments(self, kind: Kind) -> list[str]:
-        """The names of all files that files of `kind` can include, sorted."""
+        """Return the names of all fragments that files of `kind` can include, sorted."""
         return sorted(self._fragment_index(kind))
 
     def fragment(self, kind: Kind, name: str, beside: Path) -> Path | None:
-        """The fragment that a file of `kind` means by a name; None where there is none.
+        """Return the fragment that the file `beside` of `kind` includes by this name, or None where there is none.
 
-        That in the folder of the file `beside` comes first: a user's folder changes nothing that rbench's files say.
+        A fragment in the folder of `beside` comes first. So a user's fragments do not change rbench's own files.
         """
         found = self._fragment_index(kind).get(name, [])
         own = [path for path in found if path.parent == beside.parent]
         return next(iter(own + found), None)
 
     def _fragment_index(self, kind: Kind) -> dict[str, list[Path]]:
-        """The fragments of a kind by name, in order of precedence."""
+        """Return the fragments of a kind by name, in order of precedence."""
         if kind not in self._fragments:
             index: dict[str, list[Path]] = {}
             for root in self.folders(kind) if KINDS[kind].includes else ():
@@ -145,7 +145,7 @@ class Registry:
         found = self._index(kind).get(name)
         if found is None and name in self._fragment_index(kind):
             raise SuiteError(
-                f"{name} is a fragment, which is no {KINDS[kind].one} by itself. "
+                f"{name} is a fragment, not a whole {KINDS[kind].one}. "
                 f"Name one whose file says `include: [{name}]`, or write such a file"
             )
         if found is None:
@@ -158,7 +158,7 @@ class Registry:
         return found.files[0], found.root.origin
 
     def _index(self, kind: Kind) -> dict[str, _Found]:
-        """The files of a kind by name, each in the first folder that has it."""
+        """Return the files of a kind by name, each from the first folder that has the name."""
         if kind not in self._indices:
             index: dict[str, _Found] = {}
             for root in self.folders(kind):
@@ -172,7 +172,7 @@ class Registry:
 
 
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:
-    """The sentence for a name that does not exist: `unknown task "mrr"; did you mean mr?`, or all valid names."""
+    """Word the error for an unknown name: `unknown task "mrr"; did you mean mr?`, or with all valid names."""
     valid = sorted(valid)
     shown = str(name)
     start = f'unknown {what} "{shown if len(shown) <= 60 else shown[:57] + "..."}"'
@@ -183,7 +183,7 @@ def unknown(what: str, name: object, valid: Iterable[str]) -> str:
 
 
 def nearest(name: str, valid: Iterable[str], n: int = 3) -> list[str]:
-    """Up to `n` of the valid names that look most like `name`, best first, whatever their case; empty if none does."""
+    """Return up to `n` valid names that are most similar to `name`, ignoring case, best first."""
     folded: dict[str, str] = {}
     for item in valid:
         folded.setdefault(item.lower(), item)
@@ -193,12 +193,12 @@ def nearest(name: str, valid: Iterable[str], n: int = 3) -> list[str]:
 
 
 def load_module(path: Path, source: bytes | None = None) -> ModuleType:
-    """Import a Python file by its path, under a name that its path and content make unique.
+    """Import a Python file by its path, under a module name that is unique to its path and content.
 
-    What runs is `source`, the file's content as the caller has read it, or else what it holds now.
+    The code that runs is `source`, the file's content as the caller read it, or without it the file's present content.
+    Callers pass only files from folders that the user chose: --include, installed packages and rbench itself.
 
-    Raises SuiteError, naming the file and line, where it cannot be read or importing it fails. The file's code runs:
-    only files from folders that the user chose (--include, installed packages, rbench itself) come here.
+    Raises SuiteError with file and line, where the file cannot be read or the import fails.
     """
     source = read_source(path) if source is None else source
     name = f"rbench_file_{path.stem}_{hashlib.sha256(str(path.resolve()).encode() + source).hexdigest()[:16]}"
@@ -210,7 +210,7 @@ def load_module(path: Path, source: bytes | None = None) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        # Not through the loader, whose compiled copy goes by time and size, and may be of an older content.
+        # Python's loader is not used: it may run a compiled copy of older content, since it compares time and size.
         exec(compile(source, path, "exec"), module.__dict__)
     except BaseException as error:
         del sys.modules[name]
@@ -221,7 +221,7 @@ def load_module(path: Path, source: bytes | None = None) -> ModuleType:
 
 
 def read_source(path: Path) -> bytes:
-    """The content of a Python file; SuiteError where it cannot be read."""
+    """Return the content of a Python file. Raises SuiteError where it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -229,7 +229,7 @@ def read_source(path: Path) -> bytes:
 
 
 def _line(error: BaseException, path: Path) -> int:
-    """The last line of `path` that an import error passed through."""
+    """Return the last line of `path` in an import error's traceback, or 1."""
     if isinstance(error, SyntaxError) and error.filename == str(path) and error.lineno:
         return error.lineno
     line, trace = 1, error.__traceback__
@@ -246,7 +246,7 @@ def _files(folder: Path, kind: Kind) -> list[Path]:
 
 
 def _bundled(kind: Kind) -> Path:
-    """rbench's own folder of `kind`."""
+    """Return rbench's own folder of `kind`."""
     if KINDS[kind].bundled:
         return _PACKAGE / KINDS[kind].bundled
     wheel = _PACKAGE / "bundled" / kind
@@ -263,7 +263,10 @@ def _included(folder: Path) -> Root:
 
 
 def _offered(point: EntryPoint) -> Root:
-    """The folder that an installed package offers: a module's own (without importing it) or `module:attribute`."""
+    """Return the folder that an installed package offers by its entry point.
+
+    A `module` offers its own folder and is not imported. `module:attribute` is imported and holds the path.
+    """
     package = point.dist.name if point.dist is not None else point.name
     try:
         if point.attr:

@@ -1,4 +1,4 @@
-"""Resource profiles: what stands behind attacks and trainings, with single resources replaced."""
+"""Loads resource profiles, the word lists and models that attacks and trainings use, and puts single resources in."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ LOADERS: dict[ResourceKind, tuple[tuple[str, ...], str | None]] = {
     "pos_tagger": (("nltk", "mini"), None),
     "stopwords": (("nltk", "mini"), None),
 }
-"""The kinds of source (rbench.resources) that need no name, and the one that loads a folder or hub id by name."""
+"""By resource kind: the source kinds (rbench.resources) that need no name, and the one for a folder or hub id."""
 
 
 @dataclass(frozen=True)
 class ChosenProfile:
-    """A profile as it was chosen, and the place where each of its sources stands."""
+    """A profile with its replaced resources, and the place where each of its sources stands."""
 
     profile: ResourceProfile
     places: dict[ResourceKind, str]
 
     def encoders(self, needed: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Name and place of each encoder of the registry that serves as a resource, of those kinds alone."""
+        """Yield name and place of each registry encoder that serves as a resource of a `needed` kind."""
         for kind in RESOURCE_KINDS:
             source: Source | None = getattr(self.profile, kind)
             if kind in needed and source is not None and source.kind == "encoder" and source.name is not None:
@@ -44,7 +44,10 @@ class Resources:
         self.files = files
 
     def load(self, choice: ResourceChoice, chosen: Positioned) -> ChosenProfile | None:
-        """The profile with single resources replaced; None where something is wrong. `chosen`: where it is chosen."""
+        """Return the profile with the choice's single resources put in; None where something is wrong.
+
+        `chosen` holds the places of the choice.
+        """
         if self.files.path("resources", choice.profile, chosen.at(("profile",))) is None:
             return None
         located = self.files.named("resources", choice.profile)
@@ -60,7 +63,10 @@ class Resources:
         return ChosenProfile(profile.model_copy(update=replaced), places)
 
     def _source(self, kind: ResourceKind, name: str, place: str) -> Source | None:
-        """What a suite means by one word: a loader that needs no name, an encoder of ours, a folder, a hub id."""
+        """Return the source that a suite's `name` means.
+
+        It is a source kind that needs no name, a registry encoder with `train`, a folder or a hub id.
+        """
         alone, named = LOADERS[kind]
         if name in alone:
             return Source(kind=name)

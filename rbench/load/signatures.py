@@ -1,4 +1,4 @@
-"""Functions that rbench calls with fixed arguments: a module whose function cannot be called so is refused."""
+"""Checks that rbench can call a module's function with the arguments that rbench passes to it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Call(NamedTuple):
 
     function: str
     arguments: tuple[str, ...]
-    """Positional arguments, by the names that the guide gives them."""
+    """The positional arguments, with the names that the guide uses."""
     remedy: str
-    """What to write instead of another signature."""
+    """The advice for a module whose signature differs."""
 
 
 CALLS: dict[Kind, Call] = {
@@ -58,6 +58,6 @@ def _description(function: Any) -> str:
 
 
 def _line(function: Any, found: Module) -> int:
-    """Where the function begins; 1 where it comes from another file."""
+    """Return the line where the function begins, or 1 where it comes from another file."""
     code = getattr(function, "__code__", None)
     return code.co_firstlineno if code is not None and code.co_filename == str(found.path) else 1

@@ -1,4 +1,4 @@
-"""A suite file, with a profile and --set overrides, into a Suite and everything that it names."""
+"""Loads a suite file, with a profile and --set overrides, into a Suite and the specs of everything that it names."""
 
 from __future__ import annotations
 
@@ -41,15 +41,14 @@ from rbench.spec import (
 
 @dataclass(frozen=True)
 class Loaded:
-    """A suite as it will run, profile and overrides applied, and the specs of everything that it names.
+    """A suite as it will run, with profile and overrides applied, and the specs of everything that it names.
 
-    `encoders` holds the suite's own, their bases, and those that serve as a resource or in training; `tasks` also
-    those of `evaluate`, the corpora that encoders are trained on, and what their steps are selected by. `attacks`
-    goes by label (`bertattack[max_words=10]`), `modules` by kind and plain name: attacks that are Python files, and all
-    objectives, strategies and things to build. `models` are the further models that an encoder's objective names, by
-    encoder and option; `training_resources` what it asks of a resource profile of its own, by encoder, and which kinds
-    those are.
-    `strategies` go by label. `contrast` are the contrast sets that victims are evaluated on, by task.
+    `encoders` holds the suite's encoders, their bases, and those that serve as a resource or in training. `tasks` also
+    holds the tasks of `evaluate`, training corpora, and the tasks to select training steps by. `attacks` are by label
+    (`bertattack[max_words=10]`). `modules` are by kind and plain name: attacks that are Python files, and all
+    objectives, strategies and things to build. `models` holds the further models that an encoder's objective names, by
+    encoder and option. `training_resources` holds, by encoder, the resource profile that its objective uses and the
+    kinds that it needs. `strategies` are by label. `contrast` holds the contrast sets to evaluate victims on, by task.
     """
 
     suite: Suite
@@ -63,12 +62,12 @@ class Loaded:
     training_resources: dict[str, tuple[ResourceProfile, tuple[ResourceKind, ...]]]
     strategies: dict[str, StrategyNeeds]
     building: dict[str, Choice]
-    """What is to be built, by label, with all options: also those that the suite leaves to their defaults."""
+    """The things to build, by label, with all options, including the defaults that the suite does not mention."""
     contrast: dict[str, tuple[ContrastSpec, ...]]
 
     @property
     def in_domain(self) -> list[str]:
-        """The encoders that are trained on the texts of each task that they are fine-tuned on."""
+        """The encoders that are trained in-domain: on the texts of each task that they are fine-tuned on."""
         return [name for name, spec in self.encoders.items() if spec.train is not None and spec.train.data == IN_DOMAIN]
 
 
@@ -77,7 +76,7 @@ def load(
 ) -> Loaded:
     """Load a suite by registry name or by path, apply a profile, then `KEY=VALUE` overrides, and resolve all names.
 
-    Raises SuiteError with one line for everything that is wrong, each with `file:line:column` or the override it is in.
+    Raises SuiteError with one line per problem. Each line starts with `file:line:column` or with the override.
     """
     path = find_suite(name_or_path, registry)
     problems = Problems()
@@ -95,16 +94,19 @@ def load_mapping(
     origin: str = "suite",
     own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
-    """Load a suite that is no file but plain data (JSON types); `origin` stands for its place in errors.
+    """Load a suite from plain data (JSON types) instead of a file. Errors give `origin` as its place.
 
-    `own` are encoders by name that no file holds either.
+    `own` holds encoders by name that have no file either.
     """
     located = Positioned(json.loads(json.dumps(data)), {(): origin})
     return _load(located, None, registry, None, overrides, Problems(), own)
 
 
 def find_suite(name_or_path: str | Path, registry: Registry) -> Path:
-    """The file of a suite. What has a separator or ends in .yaml is a path, all else a name; SuiteError if missing."""
+    """Return the file of a suite. Text with a separator or the suffix .yaml or .yml is a path, other text is a name.
+
+    Raises SuiteError where there is no such file.
+    """
     path = Path(name_or_path)
     if isinstance(name_or_path, str) and os.sep not in name_or_path and path.suffix not in (".yaml", ".yml"):
         try:
@@ -160,7 +162,7 @@ def _load(
     check_repeats(merged, problems)
     check_maps(merged, known, problems)
     problems.raise_any()
-    assert suite is not None and resources is not None  # else there was a problem
+    assert suite is not None and resources is not None  # otherwise a problem was added and raised
     return Loaded(
         suite=suite,
         path=path,
@@ -181,7 +183,7 @@ def _load(
 
 
 def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:
-    """What a fine-tuning strategy asks for, once its options are checked and the attack that they name is loaded."""
+    """Check a fine-tuning strategy's options, load the attack that they name, and return what the strategy needs."""
     own, training = _split(choice, entries, problems)
     made = entries.modules.check("finetune", choice.name, choice.place, own)
     if made is None or check(Training, training, problems) is None:
@@ -190,13 +192,13 @@ def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyN
     if attack is not None:
         place = choice.options.at(("attack",)) if "attack" in choice.options.data else choice.place
         entries.attacks.load(attack.name, Positioned(attack.options, {(): place}), attack.label, place)
-        entries.modules.open("finetune", CLEAN, place)  # which makes the victim of that attack
+        entries.modules.open("finetune", CLEAN, place)  # it makes the victim of that attack
     needs = entries.modules.needs("finetune", choice.name)
     return StrategyNeeds(resources=needs, attack=attack.label if attack else None, training=training.data)
 
 
 def _split(choice: Chosen, entries: Entries, problems: Problems) -> tuple[Positioned, Positioned]:
-    """A strategy's own options, and those keys of `training` that it may set too; what is neither is a problem."""
+    """Split a strategy's options into its own and keys of `training`. Add a problem for each other key."""
     module = entries.modules.open("finetune", choice.name, choice.place)
     if module is None:
         return choice.options, Positioned({})
@@ -209,7 +211,7 @@ def _split(choice: Chosen, entries: Entries, problems: Problems) -> tuple[Positi
 
 
 def _contrast(merged: Positioned, entries: Entries, problems: Problems) -> dict[str, tuple[ContrastSpec, ...]]:
-    """The contrast sets that `evaluate` means, by task of the suite; each once, however often it is named."""
+    """Return the contrast sets that `evaluate` asks for, by task of the suite, each once."""
     tasks = {name: place for place, name in names(merged, "tasks")}
     found: dict[str, dict[str, ContrastSpec]] = {}
     for choice in choices(merged, "evaluate"):
@@ -226,7 +228,7 @@ def _contrast(merged: Positioned, entries: Entries, problems: Problems) -> dict[
                 where = (
                     "not among the suite's `tasks`" if options.set is not None else f"not {meant[0]}, which names it"
                 )
-                problems.add(place, f"contrast set {name} is of the task {spec.task}, {where}")
+                problems.add(place, f"contrast set {name} is for the task {spec.task}, {where}")
             elif spec is not None:
                 found.setdefault(spec.task, {})[name] = spec
     return {task: tuple(sets.values()) for task, sets in found.items()}
@@ -235,20 +237,26 @@ def _contrast(merged: Positioned, entries: Entries, problems: Problems) -> dict[
 def _named_sets(
     choice: Chosen, entries: Entries, tasks: Mapping[str, str], problems: Problems
 ) -> list[tuple[str, str, tuple[str, ...]]]:
-    """The contrast sets that the suite's tasks name, with each task's place and name; a task without is a problem."""
+    """Return the contrast sets that the suite's tasks name, with the place of each task and its name.
+
+    Add a problem for the tasks that name no contrast set.
+    """
     loaded = {name: entries.tasks.found[name].contrast for name in tasks if name in entries.tasks.found}
     if without := [name for name, named in loaded.items() if named is None]:
         there = ", ".join(entries.tasks.names_with_contrast())
         problems.add(
             choice.place,
-            f"there is no contrast set of {', '.join(without)}; there is of {there}."
-            " To evaluate some of the suite's tasks alone, name their sets: {contrast: {set: NAME}}",
+            f"there is no contrast set for {', '.join(without)}; tasks with one: {there}."
+            " To evaluate only some of the suite's tasks, name their sets: {contrast: {set: NAME}}",
         )
     return [(named, tasks[name], (name,)) for name, named in loaded.items() if named is not None]
 
 
 def _building(merged: Positioned, choice: Chosen, entries: Entries, problems: Problems) -> Choice | None:
-    """One thing to build, with all options; None where it is wrong, or an encoder is none that it can be made of."""
+    """Return one thing to build, with all options, or None where its module or options are wrong.
+
+    Add a problem for each encoder that was not trained with an objective that this build accepts.
+    """
     module = entries.modules.open("build", choice.name, choice.place)
     made = entries.modules.check("build", choice.name, choice.place, choice.options)
     if module is None or made is None:
@@ -257,16 +265,16 @@ def _building(merged: Positioned, choice: Chosen, entries: Entries, problems: Pr
     for encoder in choices(merged, "encoders"):
         spec = entries.encoders.found.get(encoder.label)
         if spec is None:
-            continue  # which has been told
+            continue  # the problem was added when the encoder was loaded
         trained = next((below.train for below in bases(spec, entries.encoders.found) if below.train is not None), None)
         if trained is None or trained.objective not in objectives:
-            message = f"`build: {choice.name}` is of encoders that are trained by {' or '.join(objectives)}"
+            message = f"`build: {choice.name}` needs encoders that are trained with {' or '.join(objectives)}"
             problems.add(encoder.place, f"{message}; {encoder.label} is not")
     return Choice(name=choice.name, options=made.model_dump(mode="json"))
 
 
 def _resources(merged: Positioned, entries: Entries, strategies: Iterable[StrategyNeeds]) -> ResourceProfile | None:
-    """The suite's resource profile; None where it is wrong, which is then among the problems."""
+    """Return the suite's resource profile. Where it is wrong, add a problem and return None."""
     needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs}
     needed |= {kind for strategy in strategies for kind in strategy.resources}
     if "resources" not in merged.data:
@@ -276,6 +284,6 @@ def _resources(merged: Positioned, entries: Entries, strategies: Iterable[Strate
     located = merged.sub("resources")
     if isinstance(located.data, str):
         return entries.encoders.resources(ResourceChoice(profile=located.data), located, needed)
-    quiet = Problems()  # the suite's own check has told what is wrong here
+    quiet = Problems()  # the check of the suite has already added these problems
     choice = check(ResourceChoice, located, quiet)
     return entries.encoders.resources(choice, located, needed) if choice is not None else None

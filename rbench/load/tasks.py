@@ -1,4 +1,4 @@
-"""Tasks: what encoders are fine-tuned on, trained on and scored on."""
+"""Loads tasks, on which encoders are fine-tuned, trained and scored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tasks:
         self.found: dict[str, TaskSpec] = {}
 
     def load(self, name: str, place: str) -> TaskSpec | None:
-        """The task of this name; None where something is wrong."""
+        """Return the task with this name, or None where something is wrong."""
         if self.files.path("tasks", name, place) is not None and self.files.first("tasks", name):
             located = self.files.named("tasks", name)
             spec = check(TaskSpec, located, self.files.problems) if located else None
@@ -30,7 +30,7 @@ class Tasks:
         return self.found.get(name)
 
     def corpus(self, name: str, place: str) -> None:
-        """Load what an encoder is trained on: a task, or a file of texts, which needs no YAML file."""
+        """Load a training corpus: a task, or a file of texts, which needs no YAML file."""
         if is_text_file(name):
             self.found[name] = TaskSpec(
                 name=name, kind="unlabelled", columns=("text",), local=LocalData(file=name), title="a file of texts"
@@ -39,7 +39,7 @@ class Tasks:
             self.load(name, place)
 
     def scored(self, name: str, place: str, what: str = "evaluation") -> None:
-        """Load an STS task, on whose scores encoders are evaluated; `what` it is called where there is none."""
+        """Load an STS task, on which encoders are scored. `what` names it in the error for an unknown task."""
         if name not in self.files.registry.names("tasks"):
             known = [*self._scored_names(), *([CONTRAST] if what == "evaluation" else [])]
             self.files.problems.add(place, unknown(what, name, known))
@@ -47,15 +47,15 @@ class Tasks:
         task = self.load(name, place)
         if task is not None and task.kind != "sts":
             valid = ", ".join(self._scored_names())
-            message = f"task {name} (its kind is {task.kind}) has no similarity scores; {valid} have"
+            message = f"task {name} (its kind is {task.kind}) has no similarity scores; {valid} have them"
             self.files.problems.add(place, message)
 
     def names_with_contrast(self) -> list[str]:
-        """The names of tasks that name a contrast set; files with faults are passed over."""
+        """Return the names of tasks that name a contrast set. Files with errors are skipped."""
         return self._names_where(lambda data: data.get("contrast") is not None)
 
     def _scored_names(self) -> list[str]:
-        """The names of tasks that have scores; files with faults are passed over, they are told where they are used."""
+        """Return the names of tasks that have scores. Files with errors are skipped: they fail where they are used."""
         return self._names_where(lambda data: data.get("kind") == "sts")
 
     def _names_where(self, asked: Callable[[Mapping[str, Any]], bool]) -> list[str]:

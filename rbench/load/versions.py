@@ -1,7 +1,8 @@
-"""Which code decides a result: each file that does has a VERSION, and uses the files with one that it imports.
+"""Finds the VERSIONs of the code that decides a job's result, which enter its key.
 
-Keys hold the VERSIONs above 1 of the code that a job uses (docs/keys.md). All of it is read off the source: planning
-imports none of these files, many of which import torch.
+Each file whose code decides results states a VERSION. It uses the files with a VERSION that it imports. Keys hold the
+VERSIONs above 1 of the code that a job uses (docs/keys.md). All of this is read from the source, because many of these
+files import torch and planning should import none of them.
 """
 
 from __future__ import annotations
@@ -33,37 +34,37 @@ PARTS: dict[str, tuple[str, ...]] = {
     "pos_tagger": ("resources.lexical",),
     "stopwords": ("resources.lexical",),
 }
-"""What jobs use beside the module that they name: by stage, by what they are asked, and by the resources they need."""
+"""The files that jobs use besides the modules that they name: by stage, by feature, and by resource that they need."""
 
 _ELSEWHERE = ("errors", "hub", "load", "mini", "progress", "spec", "storage", "system", "tasks")
-"""Code that computes nothing of a job's result, or whose results (rows, words) are in keys as hashes."""
+"""Code that has no part in a job's result, or whose output (rows, words) is in keys as hashes."""
 _AS_ASKED = ("resources", "resources.runtime", "resources.locate", "encoders", "encoders.load", "encoders.locate")
-"""Code that opens what a job is asked to use: which that is, PARTS says."""
+"""Code that opens the resources and encoders of a job. PARTS says which code these use."""
 
 
 def part(name: str) -> dict[str, int]:
-    """The VERSIONs behind a part of all jobs, by file: `train.loop` is rbench/train/loop.py."""
+    """Return the VERSIONs behind an entry of PARTS, by file: `train.loop` is rbench/train/loop.py."""
     return _with_used(PARTS[name])
 
 
 def used_by(path: Path) -> dict[str, int]:
-    """The VERSIONs of rbench's files that a Python file uses, its own left out."""
+    """Return the VERSIONs of rbench's files that a Python file uses, without its own."""
     return _with_used(_used(path))
 
 
 def declared(path: Path) -> int | None:
-    """The VERSION that a Python file states; None where it states none. SuiteError where it is no whole number."""
+    """Return the VERSION that a Python file states, or None. Raises SuiteError where it is not an integer above 0."""
     value = _stated(path, "VERSION")
     if value is None:
         return None
     number = value.value if isinstance(value, ast.Constant) else None
     if type(number) is not int or number < 1:
-        raise SuiteError(f"{path}:{value.lineno}: VERSION is a whole number from 1 on, written out")
+        raise SuiteError(f"{path}:{value.lineno}: VERSION must be a whole number from 1 on, written as a literal")
     return number
 
 
 def files() -> dict[str, Path]:
-    """All files of the package that have a VERSION, by name."""
+    """Return all files of the package that have a VERSION, by name."""
     return {_name(path): path for path in sorted(_PACKAGE.rglob("*.py")) if _states_version(path)}
 
 
@@ -81,16 +82,16 @@ def _with_used(names: Iterable[str]) -> dict[str, int]:
 
 
 def _used(path: Path) -> tuple[str, ...]:
-    """The nearest files with a VERSION that a file imports: itself, or through files without one.
+    """Return the nearest files with a VERSION that a file imports, directly or through files without one.
 
-    Where not all that is imported is used by every job, a file says what is: `USES = ("train.contrastive_losses",)`.
+    A file whose imports are not all used by every job lists the used ones: `USES = ("train.contrastive_losses",)`.
     """
     said = _stated(path, "USES") if path.is_relative_to(_PACKAGE) else None
     return _reached(path) if said is None else tuple(ast.literal_eval(said))
 
 
 def _stated(path: Path, name: str) -> ast.expr | None:
-    """What a file assigns to a name, outside of functions and classes."""
+    """Return the expression that a file assigns to a name, outside of functions and classes."""
     for node in _tree(path).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if isinstance(node, ast.Assign | ast.AnnAssign) and any(
@@ -105,12 +106,12 @@ def _reached(path: Path) -> tuple[str, ...]:
 
 
 def parts_of(path: Path) -> set[Path]:
-    """A file with those without a VERSION through which it reaches others: they count as parts of it."""
+    """Return a file and the files without a VERSION through which it reaches others. They count as parts of it."""
     return _walk(path)[1]
 
 
 def _walk(path: Path) -> tuple[set[Path], set[Path]]:
-    """The nearest files with a VERSION, and what was passed on the way to them, the beginning included."""
+    """Return the nearest files with a VERSION, and the files on the way to them, `path` included."""
     found: set[Path] = set()
     passed = {path}
     queue = [path]
@@ -129,7 +130,7 @@ def _passed_by(name: str) -> bool:
 
 
 def _imported(path: Path) -> tuple[Path, ...]:
-    """The files of the package that a file imports, anywhere but for type checking alone."""
+    """Return the files of the package that a file imports anywhere, except under `if TYPE_CHECKING`."""
     return _imports(_tree(path))
 
 
@@ -150,7 +151,10 @@ def _each_import(tree: ast.Module) -> Iterator[Path]:
 
 
 def _behind(module: str, name: str) -> Path | None:
-    """The file that `from rbench.module import name` means: of what a package passes on, the file that has it."""
+    """Return the file that `from rbench.module import name` reads.
+
+    Where a package's `__init__.py` imports the name from another file, that file is returned.
+    """
     inside = _file(f"{module}.{name}".removeprefix("."))
     file = _file(module)
     if file is None or file.name != "__init__.py":
@@ -174,7 +178,7 @@ def _ours(module: str) -> bool:
 
 
 def _file(name: str) -> Path | None:
-    """The file of a module of the package, `train.loop`; None where there is none."""
+    """Return the file of a module of the package, such as `train.loop`, or None where there is none."""
     place = _PACKAGE.joinpath(*name.split(".")) if name else _PACKAGE
     found = (place.with_name(place.name + ".py"), place / "__init__.py")
     return next((file for file in found if file.is_file() and file.is_relative_to(_PACKAGE)), None)
@@ -201,4 +205,4 @@ def _parsed(path: Path, source: bytes) -> ast.Module:
         return ast.parse(source)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
-        raise SuiteError(f"{path}:{line}: it is no Python: {error}") from error
+        raise SuiteError(f"{path}:{line}: not valid Python: {error}") from error

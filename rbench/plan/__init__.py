@@ -1,1 +1,1 @@
-"""From a suite to its jobs: `prepare` finds and hashes what it names, `planner` makes jobs, `estimate` their cost."""
+"""Turns a suite into jobs: `prepare` finds and hashes what it names, `planner` makes jobs, `estimate` tells costs."""

@@ -1,4 +1,4 @@
-"""What jobs will cost, before anything runs."""
+"""Estimates what jobs will cost, before anything runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a job will cost: examples to attack and, roughly, model queries; or texts to encode or classify."""
+    """The cost of a job: examples to attack and, roughly, model queries. Evaluations count texts as examples."""
 
     examples: int
     queries: int = 0
 
 
 def estimate(job: Job, prepared: Prepared) -> Estimate | None:
-    """Queries grow with the number of words; queries_per_word is a rule of thumb that each attack's file carries."""
+    """Estimate a job's cost; None for jobs that are neither attacks nor evaluations.
+
+    Queries are examples times mean words times the attack's `queries_per_word`, a rule of thumb in the attack's file.
+    """
     spec = job.spec
     if isinstance(spec, EvaluateJob):
         return Estimate(prepared.data[spec.task.name].sizes[spec.split])
@@ -31,12 +34,12 @@ def estimate(job: Job, prepared: Prepared) -> Estimate | None:
     if not isinstance(spec, AttackJob):
         return None
     words = _mean_words(prepared.data[spec.task.name], spec.attack.protect.get(spec.task.kind, ()))
-    # Training texts are taken to be as long as test texts.
+    # The estimate assumes that training texts are as long as test texts.
     return Estimate(spec.num_examples, round(spec.num_examples * words * spec.attack.queries_per_word))
 
 
 def _mean_words(data: TaskData, protected: tuple[str, ...]) -> float:
-    """Mean words that an attack may change in a test text, from the first 200."""
+    """Return the mean number of words that an attack may change in an example, over the first 200 test examples."""
     examples = data.split("test")[:200]
     open_columns = [i for i, column in enumerate(data.spec.columns) if column not in protected]
     return sum(len(example.texts[i].split()) for example in examples for i in open_columns) / max(1, len(examples))

@@ -1,4 +1,4 @@
-"""What encoders stand on: bases below bases, down to weights that a job makes or that lie somewhere."""
+"""Follows an encoder's bases down to the weights that a job makes, or that lie in a folder or on the hub."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from rbench.spec import IN_DOMAIN, EncoderSpec, base_of, bases, is_text_file
 
 
 def chain(name: str, encoders: Mapping[str, EncoderSpec]) -> list[EncoderSpec]:
-    """The encoder, its base, the base's base ...: up to and including the first that is trained or not in the registry.
+    """Return the encoder, its base, the base's base and so on, within the registry.
 
-    The last member is where the weights come from: a pretrain job if it has `train`, else a folder or a hub id.
-    Raises PlanError where the bases go round in a circle.
+    The chain ends with the first encoder that has `train`, or whose base is not in the registry. The weights come from
+    that last encoder: from its pretrain job if it has `train`, else from a folder or a hub id.
+    Raises PlanError where the bases form a circle.
     """
     specs = []
     for spec in bases(encoders[name], encoders):
@@ -27,7 +28,7 @@ def chain(name: str, encoders: Mapping[str, EncoderSpec]) -> list[EncoderSpec]:
 
 
 def effective(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec:
-    """The encoder as it is loaded: its own pooling and limits, over the weights at the end of its chain of bases."""
+    """Return the encoder as it is loaded: its own pooling and limits, with the weights at the end of its chain."""
     specs = chain(name, encoders)
     spec, last = specs[0], specs[-1]
     if last is spec:
@@ -45,9 +46,10 @@ def effective(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec:
 
 
 def portable(spec: EncoderSpec) -> EncoderSpec:
-    """The spec as jobs hold it: of a path, a base's, a corpus's or a further model's, its last part alone.
+    """Return the spec as jobs hold it: each path to a base, corpus or further model becomes its last part.
 
-    What lies there is in the job as a hash, and a path would make the same work another job elsewhere.
+    The job holds the content behind the path as a hash. A full path would give the same work a different key on another
+    machine.
     """
     changes: dict[str, Any] = {}
     if spec.base is not None and _is_path(spec.base):
@@ -76,26 +78,26 @@ def _last(path: str) -> str:
 
 
 def trained_root(name: str, encoders: Mapping[str, EncoderSpec]) -> str | None:
-    """Name of the encoder whose pretrain job makes the weights of `name`; None where they come from folder or hub."""
+    """Return the encoder whose pretrain job makes the weights of `name`, or None where no job makes them."""
     last = chain(name, encoders)[-1]
     return last.name if last.train is not None else None
 
 
 def in_domain_for(spec: EncoderSpec, task: str | None) -> EncoderSpec:
-    """The encoder as it is trained on the texts of one task; PlanError where there is none."""
+    """Return the in-domain encoder with `task` as its corpus. Raises PlanError where `task` is None."""
     assert spec.train is not None
     if task is None:
         raise PlanError(
             f"encoder {spec.name} is trained on the texts of the task that it is fine-tuned on (data: {IN_DOMAIN}), "
-            f"and here it is used without one. Name a corpus: {{{spec.name}: {{data: CORPUS}}}}; a task is one too."
+            f"but here it is used without a task. Name a corpus or a task: {{{spec.name}: {{data: CORPUS}}}}"
         )
     return spec.model_copy(update={"train": spec.train.model_copy(update={"data": task})})
 
 
 def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec | None:
-    """What to look for on disk or on the hub so that encoder `name` can be made; None where jobs make all of it.
+    """Return the encoder whose weights must be found on disk or on the hub to make `name`; None where jobs make all.
 
-    For an encoder that we train this is its base, for any other the end of its chain of bases.
+    If `name` is trained by a job, this is the base of that training. Otherwise it is the end of its chain of bases.
     """
     last = chain(name, encoders)[-1]
     if last.train is None:
@@ -105,10 +107,10 @@ def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpe
     if (base := registered_base(last, encoders)) is not None:
         below = chain(base, encoders)[-1]
         return below if below.train is None else None
-    # Under the base's name: a folder that is called like the encoder would be the encoder, not its base.
+    # The spec takes the base's name: a folder with the encoder's name would hold the encoder, not its base.
     return last.model_copy(update={"name": last.base, "train": None})
 
 
 def registered_base(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:
-    """The name of the base of an encoder where that is another encoder of the registry, as `base_of` finds it."""
+    """Return the name of an encoder's base where that is another encoder of the registry (`base_of`), else None."""
     return spec.base if base_of(spec, encoders) is not None else None

@@ -1,8 +1,8 @@
-"""Suite -> Plan, without side effects: which jobs, in which order, needing which others.
+"""Makes a Plan from a suite, without side effects: the jobs, their order, and which jobs each needs.
 
-The plan is computed from specs and fingerprints that are handed to it, so it loads no data and no model. A job's key is
-the hash of everything that decides its outcome: the same suite on the same data and weights gives the same keys on any
-machine, and resuming is the difference between a plan's keys and the store's.
+The plan is computed from specs and fingerprints that are passed in, so planning loads no data and no model. A job's key
+is the hash of everything that decides its outcome. So the same suite on the same data and weights gives the same keys
+on any machine. A resumed run does the jobs whose keys the store does not have.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from rbench.spec.jobs import AnyJob, content_key
 
 @dataclass(frozen=True)
 class Code:
-    """What of the code behind a job enters its key."""
+    """What a job's key holds of the code behind the job."""
 
     source: str = ""
     """Content hash of a module that a user added; empty for rbench's own."""
     versions: Mapping[str, int] = field(default_factory=dict)
-    """VERSIONs of the code of rbench that is used."""
+    """VERSIONs of the files of rbench that are used, by name."""
 
 
 @dataclass(frozen=True)
 class PlanInputs:
-    """What a plan must know of the world: specs by name, and the content of data, weights and resources as hashes."""
+    """The inputs of a plan: specs by name, and content hashes of data, weights and resources."""
 
     encoders: Mapping[str, EncoderSpec]
     tasks: Mapping[str, TaskSpec]
@@ -64,19 +64,19 @@ class PlanInputs:
     sizes: Mapping[str, Mapping[str, int]]
     """Rows by task and split."""
     weights: Mapping[str, str] = field(default_factory=dict)
-    """Content hash by encoder name, for encoders whose weights are not made by a job; by any name for `models`."""
+    """Content hash by encoder name, for weights that no job makes. It also holds the names in `models`."""
     models: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Names of the further models that an encoder's training needs (a generator), by encoder and option."""
     splits: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Content hash by task and split, for splits of which nothing else of the task is used."""
+    """Content hash by task and split, for jobs that use only that split of the task."""
     resource_weights: Mapping[str, str] = field(default_factory=dict)
-    """Content hash by resource kind, for resources that are not made by a job."""
+    """Content hash by resource kind, for resources that no job makes."""
     training: Mapping[str, tuple[ResourceProfile, Mapping[str, str]]] = field(default_factory=dict)
-    """What an encoder's objective asks of a resource profile of its own, and content hashes of it by kind."""
+    """By encoder: the resource profile that its objective uses, and content hashes of those resources by kind."""
     strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
-    """What fine-tuning strategies ask for, by label."""
+    """What fine-tuning strategies need, by label."""
     building: Mapping[str, Choice] = field(default_factory=dict)
-    """What is to be built, by label, with all options."""
+    """The things to build, by label, with all options."""
     contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
     """The contrast sets that victims are evaluated on, with their content hashes, by task."""
     code: Mapping[str, Code] = field(default_factory=dict)
@@ -84,13 +84,13 @@ class PlanInputs:
 
 
 def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
-    """All jobs of `suite`, victim by victim, so that the first rows of a table are there after the first victim.
+    """Make all jobs of `suite`, victim by victim, so that a table has its first rows after the first victim.
 
-    Evaluations of encoders come first, because they are quick. Then, for each seed, task and encoder, comes what is
-    built of the encoder, and each victim with its contrast sets and its attacks right behind it. A job that others
-    need (a pretraining, say) stands right before the first of them.
+    Evaluations of encoders come first, because they are quick. Then, for each seed, task and encoder, come the things
+    built from the encoder, and each victim directly followed by its contrast sets and attacks. A job that others need
+    (for example a pretraining) stands directly before the first of them.
 
-    Raises PlanError where a split is smaller than `num_examples` asks for; all such splits are named at once.
+    Raises PlanError where test splits have fewer rows than `num_examples`. The error names all such splits.
     """
     _check_sizes(suite, inputs)
     planner = _Planner(suite, inputs)
@@ -118,22 +118,29 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
 
 
 def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
-    """The task's training defaults under the suite's overrides, for all tasks, then for this one, then a strategy's."""
+    """Return the training settings of a task.
+
+    Later ones win: the task's defaults, the suite's for all tasks, the suite's for this task, the strategy's.
+    """
     general = {k: v for k, v in suite.training.items() if k in Training.model_fields}
     own: Any = suite.training.get(task.name, {})
     return Training.model_validate({**task.training.model_dump(), **general, **own, **(strategy or {})})
 
 
 def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str | None:
-    """Fingerprint of the pairs that steps are selected by, from those of (task, split); None where none are."""
+    """Return one fingerprint of the splits that training steps are selected by, or None where there are none.
+
+    `splits` holds fingerprints by task and split.
+    """
     found = [splits[task, train.select_split] for task in train.selecting]
     return content_key({"selected_by": found}) if len(found) > 1 else next(iter(found), None)
 
 
 def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:
-    """The jobs whose name contains one of `patterns` (or matches it, with * and ?), with all that they need.
+    """Return the jobs whose name contains one of `patterns`, with all jobs that they need.
 
-    Without a pattern all jobs. Raises PlanError for a pattern that no job matches.
+    A pattern with * or ? must match the whole name. Without patterns, return all jobs. Raises PlanError for a pattern
+    that no job matches.
     """
     if not patterns:
         return plan.jobs
@@ -170,35 +177,36 @@ def _check_sizes(suite: Suite, inputs: PlanInputs) -> None:
 
 
 class _Planner:
-    """Makes jobs and remembers them, so that each is made once."""
+    """Makes jobs and remembers them, so that each exists once."""
 
     def __init__(self, suite: Suite, inputs: PlanInputs) -> None:
         self.suite, self.inputs = suite, inputs
         self.made: dict[str, Job] = {}
 
     def _job(self, spec: AnyJob, parts: tuple[str, ...], needed: Mapping[str, Job | None], seed: int) -> Job:
-        """The job, made now or before. A role of `needed` is left out where no job plays it."""
+        """Make a job, or return it if it was made before. Roles in `needed` without a job are left out."""
         needs = {role: below.key for role, below in needed.items() if below is not None}
         job = Job.make(spec, parts, needs, seed)
         return self.made.setdefault(job.key, job)
 
     def _code(self, *names: str | None) -> Code:
-        """What enters a job's key of all the code behind it: versions above 1, and the one source that a user added."""
+        """Merge the code under `names` into what a job's key holds: VERSIONs above 1, and the source a user added."""
         found = [self.inputs.code[name] for name in names if name is not None and name in self.inputs.code]
         versions = {name: version for one in found for name, version in one.versions.items() if version > 1}
         return Code("".join(one.source for one in found), versions)
 
     def _opened(self, encoder: str) -> str | None:
-        """The part of a job that opens weights that no job makes, where those are a table of word vectors."""
+        """Return "static encoder", a name in `versions.PARTS`, where the encoder's weights are a word vector table."""
         source = weights_source(encoder, self.inputs.encoders)
         return "static encoder" if source is not None and source.word_vectors is not None else None
 
     def pretrain(self, name: str, task: str | None = None) -> Job | None:
-        """The job that makes the weights under encoder `name`, or None where they exist already.
+        """Return the job that makes the weights of encoder `name`, or None where no job makes them.
 
         Args:
-            task: what it will be fine-tuned on, on whose training texts an in-domain encoder is trained; PlanError
-                where such a one has none.
+            task: the task that the encoder will be fine-tuned on. An in-domain encoder trains on its training texts.
+
+        Raises PlanError where an in-domain encoder has no task.
         """
         root = trained_root(name, self.inputs.encoders)
         if root is None:
@@ -237,12 +245,12 @@ class _Planner:
         return self._job(job, parts, needed, spec.train.seed)
 
     def _behind(self, profile: ResourceProfile | None, task: str | None = None) -> Job | None:
-        """The job that trains the masked LM of a profile, where that is an encoder of ours."""
+        """Return the job that trains the masked LM of a profile, or None where no job trains it."""
         lm = profile.masked_lm if profile is not None else None
         return self.pretrain(lm.name, task) if lm is not None and lm.kind == "encoder" and lm.name else None
 
     def evaluate(self, encoder: str, evaluation: Evaluation) -> Job:
-        """The job that scores an encoder on one split of a task; nothing is left to chance, so its seed is 0."""
+        """Return the job that scores an encoder on one split of a task. It is deterministic, so its seed is 0."""
         below = self.pretrain(encoder)
         job = EvaluateJob(
             encoder=portable(effective(encoder, self.inputs.encoders)),
@@ -255,11 +263,11 @@ class _Planner:
         return self._job(job, (encoder, evaluation.label), {"encoder": below}, 0)
 
     def finetune(self, encoder: str, task: str, strategy: Choice, seed: int) -> Job:
-        """The job that makes the victim: encoder + head, fine-tuned on the task with one strategy and seed."""
+        """Return the job that makes a victim: encoder and head, fine-tuned on the task with one strategy and seed."""
         below = self.pretrain(encoder, task)
         asked = self.inputs.strategies.get(strategy.label, StrategyNeeds())
         profile = self.inputs.resources.only(asked.resources) if asked.resources else None
-        # A victim that is attacked for its strategy's sake is trained as that says, and stands in no suite.
+        # The clean victim that a strategy's attack needs takes the strategy's training options. It may be in no suite.
         overrides = asked.training if strategy.label in self.inputs.strategies else strategy.options
         training = training_for(self.suite, self.inputs.tasks[task], overrides)
         needed = {"encoder": below, "masked_lm": self._behind(profile, task)}
@@ -294,7 +302,10 @@ class _Planner:
         seed: int,
         training_texts: int | None = None,
     ) -> Job:
-        """The attack on one victim; on so many of the texts that it was trained on, where a number is given."""
+        """Return the job that attacks one victim.
+
+        With `training_texts`, it attacks that many of the victim's training texts instead of test texts.
+        """
         spec, inputs = self.inputs.attacks[attack], self.inputs
         wanted = self.suite.examples_for(task)
         profile = inputs.resources.only(spec.needs)
@@ -316,7 +327,7 @@ class _Planner:
         return self._job(job, parts, {"victim": victim, "masked_lm": self._behind(profile, task)}, seed)
 
     def contrast(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
-        """The evaluations of one victim on the contrast sets of its task."""
+        """Return the jobs that evaluate one victim on the contrast sets of its task."""
         made = []
         for spec, fingerprint in self.inputs.contrast.get(task, ()):
             job = ContrastJob(
@@ -331,7 +342,7 @@ class _Planner:
         return made
 
     def build(self, encoder: str, task: str, choice: Choice, seed: int) -> Job:
-        """The job that makes something of a trained encoder, which loading has made sure that it is."""
+        """Return the job that builds something from a trained encoder. Loading has checked that a job trains it."""
         inputs, below = self.inputs, self.pretrain(encoder, task)
         assert below is not None
         what = inputs.building[choice.label]
@@ -344,17 +355,17 @@ class _Planner:
             source=code.source,
             versions=dict(code.versions),
         )
-        # What its training needed is needed again: the masked LM, for one.
+        # The build needs again what the encoder's training needed, for example the masked LM.
         again = {role: self.made[key] for role, key in below.needs.items()}
         return self._job(job, (encoder, task, choice.label), {"encoder": below, **again}, seed)
 
     def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
-        """Content hashes of what a profile has, as far as no job makes it."""
+        """Return the content hashes of a profile's resources, for those that no job makes."""
         found = sorted(self.inputs.resource_weights.items())
         return {kind: value for kind, value in found if profile is not None and getattr(profile, kind) is not None}
 
     def with_needs(self, jobs: Mapping[str, Job]) -> list[Job]:
-        """`jobs` and all that they need, each right before the first job that needs it."""
+        """Return `jobs` and all that they need, each directly before the first job that needs it."""
         ordered: dict[str, Job] = {}
 
         def visit(job: Job) -> None:
@@ -368,12 +379,12 @@ class _Planner:
 
 
 def asked_of(profile: ResourceProfile | None) -> list[str]:
-    """The kinds of resources that a profile has."""
+    """Return the kinds of resources that a profile has."""
     return [kind for kind in RESOURCE_KINDS if profile is not None and getattr(profile, kind) is not None]
 
 
 def _ways(spec: AttackSpec) -> list[str]:
-    """The code behind an attack: its module, or what TextAttack's recipes are given."""
+    """Return the names of the code behind an attack: its module, or the entries of `versions.PARTS` for recipes."""
     if spec.recipe is None:
         return [f"attacks/{spec.name}"]
     return ["recipe", *(["masked recipe"] if "masked_lm" in spec.needs else [])]

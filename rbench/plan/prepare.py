@@ -1,4 +1,4 @@
-"""From a suite's name to a plan: read it, and find and fingerprint all that it names, before any work starts."""
+"""Reads a suite, finds and fingerprints everything that it names, and plans it, before any work starts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may say beside the suite. Paths in `data`, `models` and `include` are searched in order."""
+    """A user's options besides the suite. Paths in `data`, `models` and `include` are searched in order."""
 
     profile: str | None = None
     overrides: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
-    """Patterns of job names: the jobs that match one of them, and what they need; all jobs where there is none."""
+    """Patterns of job names. The jobs that match one of them run, with what they need. Empty: all jobs."""
     limit: int | None = None
     out: Path | None = None
     data: tuple[Path, ...] = ()
@@ -38,43 +38,43 @@ class Options:
     include: tuple[Path, ...] = ()
     device: Literal["auto", "cpu", "cuda"] = "auto"
     backend: str = "auto"
-    """What computes networks under attack: one of `rbench.inference.BACKENDS`, or the fastest here."""
+    """What computes the network during attacks: one of `rbench.inference.BACKENDS`, or `auto` for the fastest."""
     workers: int | None = 1
-    """Processes for attacks; None: as many as this machine is good for. More than one needs a script that is guarded
-    by `if __name__ == "__main__"`, as always with processes."""
+    """Processes for attacks; None: as many as suit this machine. More than one needs a script that is guarded by
+    `if __name__ == "__main__"`, as multiprocessing always does."""
     pooled: int | None = None
-    """Examples under way at once in a process; None: what fits the device."""
+    """Examples that a process attacks at the same time; None: as many as suit the device."""
     fresh: bool = False
     texts: bool = True
-    """Whether outcomes keep their texts. A RUN that was begun without them goes on without them, whatever this says."""
+    """Whether outcomes keep their texts. A RUN that was begun without texts stays without them in any case."""
     report_to: tuple[str, ...] = ()
     """Trackers that follow the training of encoders: `tensorboard`, `wandb`, whatever transformers knows."""
     logs: Path | None = None
-    """Where those leave their files; None: `logs/` in the RUN."""
+    """The folder for the trackers' files; None: `logs/` in the RUN."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A suite with everything it names found and fingerprinted, before any work starts."""
+    """A suite whose named data, weights and resources have been found and fingerprinted."""
 
     loaded: loading.Loaded
     plan: Plan
     run: Path
     rows: Rows
-    """Hands out what is in `data` and `contrast` again while their files are what they were."""
+    """Returns what is in `data` and `contrast` again, unless their files have changed."""
     data: Mapping[str, TaskData]
     contrast: Mapping[str, tuple[ContrastData, ...]]
     """The contrast sets that victims are evaluated on, by task."""
     places: Places
-    """Weights and resources."""
+    """The places of weights and resources."""
     notes: list[str]
 
 
 def prepare(suite: str | Path, options: Options) -> Prepared:
     """Read the suite and find all data, weights and resources that it needs.
 
-    Raises SuiteError for what is wrong in a file, PlanError for what cannot be planned, and one ResourceError that
-    names everything missing with its remedy.
+    Raises SuiteError for errors in a file, PlanError for what cannot be planned, and one ResourceError that names
+    everything that is missing, each with a remedy.
     """
     registry = Registry(options.include)
     loaded = loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
@@ -84,7 +84,7 @@ def prepare(suite: str | Path, options: Options) -> Prepared:
 
 
 def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
-    """`prepare` for a suite that is loaded already; raises PlanError and ResourceError as that does."""
+    """Prepare a suite that is already loaded. Raises PlanError and ResourceError as `prepare` does."""
     encoders, tasks = loaded.encoders, loaded.tasks
     problems: list[str] = []
     rows = Rows(options.data)
@@ -132,7 +132,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
 
 
 def default_run(suite: Suite, profile: str | None) -> Path:
-    """`results/runs/<suite>[-<profile>]` under the current folder."""
+    """Return the default folder of a RUN: `results/runs/<suite>[-<profile>]` under the current folder."""
     return Path("results") / "runs" / (f"{suite.name}-{profile}" if profile else suite.name)
 
 
@@ -146,7 +146,7 @@ def _limited(suite: Suite, limit: int) -> Suite:
 
 
 def _open_contrast(loaded: loading.Loaded, rows: Rows, problems: list[str]) -> dict[str, tuple[ContrastData, ...]]:
-    """The contrast sets that victims are evaluated on, by task."""
+    """Open the contrast sets that victims are evaluated on, by task."""
     found: dict[str, tuple[ContrastData, ...]] = {}
     for task, sets in loaded.contrast.items():
         for spec in sets:
@@ -177,7 +177,7 @@ def _open_tasks(
 def _scored_splits(
     loaded: loading.Loaded, data: Mapping[str, TaskData], problems: list[str]
 ) -> dict[tuple[str, str], str]:
-    """Fingerprints of the splits on which encoders are scored, in evaluations and to select steps of training."""
+    """Fingerprint the splits on which encoders are scored, in evaluations and to select training steps."""
     users: dict[tuple[str, str], str] = {(e.task, e.split): "evaluate" for e in loaded.suite.evaluations}
     for name, spec in loaded.encoders.items():
         for task in spec.train.selecting if spec.train is not None else ():
@@ -185,7 +185,7 @@ def _scored_splits(
             users.setdefault((task, spec.train.select_split), f"encoder {name}: select_by")
     found = {}
     for (task, split), user in users.items():
-        sizes = data[task].sizes if task in data else {split: FEWEST}  # else it is missing, which is told already
+        sizes = data[task].sizes if task in data else {split: FEWEST}  # a missing task has its problem already
         if split not in sizes:
             problems.append(f"{user}: task {task} has no {split} split here; it has {', '.join(sizes)}")
         elif sizes[split] < FEWEST:
@@ -196,13 +196,13 @@ def _scored_splits(
 
 
 def _trained_on(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> dict[tuple[str, str], str]:
-    """Fingerprints of the training splits whose texts in-domain encoders are trained on."""
+    """Fingerprint the training splits whose texts in-domain encoders are trained on."""
     tasks = [name for name in loaded.suite.tasks if name in data] if loaded.in_domain else []
     return {(name, "train"): data[name].split_fingerprint("train") for name in tasks}
 
 
 def _built_of(loaded: loading.Loaded, data: Mapping[str, TaskData], problems: list[str]) -> dict[tuple[str, str], str]:
-    """Fingerprints of the splits of whose texts something is built."""
+    """Fingerprint the splits whose texts something is built from."""
     found = {}
     for what in loaded.building.values():
         split = what.options["split"]
@@ -215,8 +215,7 @@ def _built_of(loaded: loading.Loaded, data: Mapping[str, TaskData], problems: li
 
 
 def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[str, Located]:
-    """Places by name of the further models that training needs, those that are encoders of the registry left out
-    (they are located as such)."""
+    """Locate the further models that training needs, by name. `_locate_weights` locates those in the registry."""
     from rbench.encoders.locate import locate
 
     found = {}
@@ -232,7 +231,7 @@ def _locate_models(loaded: loading.Loaded, options: Options, problems: list[str]
 
 
 def _too_small(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> list[str]:
-    """What is wrong with corpora that were found: fewer sentences than a batch."""
+    """Return a problem for each corpus that was found but has fewer sentences than a batch."""
     from rbench.train import batches
 
     wrong = []
@@ -263,18 +262,18 @@ def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, probl
         except ResourceError as error:
             missing.setdefault(str(error), []).extend([name] if name != source.name else [])
     for problem, users in missing.items():
-        problems.append(f"{problem} (The base of {', '.join(users)}.)" if users else problem)
+        problems.append(f"{problem} (It is the base of {', '.join(users)}.)" if users else problem)
     return weights
 
 
 def _code(loaded: loading.Loaded) -> dict[str, Code]:
-    """The code behind the suite's modules and behind all jobs."""
+    """Return the code behind the suite's modules and behind all jobs."""
     named = {f"{kind}/{name}": Code(found.source, found.versions) for (kind, name), found in loaded.modules.items()}
     return {**named, **{name: Code(versions=versions.part(name)) for name in versions.PARTS}}
 
 
 def _objective(train: TrainSpec, loaded: loading.Loaded) -> Any:
-    """The module of an encoder's objective."""
+    """Import the module of an encoder's objective."""
     return loaded.modules["objectives", train.objective].open()
 
 
@@ -305,7 +304,7 @@ def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[s
 def _locate_training(
     loaded: loading.Loaded, options: Options, problems: list[str]
 ) -> dict[str, tuple[ResourceProfile, dict[ResourceKind, Located]]]:
-    """What encoders' objectives ask of resource profiles of their own, and where it lies."""
+    """Locate the resources of encoders' objectives. Return profile and places by encoder."""
     from rbench import resources
 
     asked = {}

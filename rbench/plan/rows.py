@@ -1,8 +1,8 @@
-"""The rows of tasks and contrast sets: read once, for the plan and for all jobs of its run.
+"""Reads the rows of tasks and contrast sets once, for the plan and for all jobs of its run.
 
-Rows that are in memory are handed out again while the files that they come from have the contents that they had. So a
-run reads each file once, and still sees a file that was exchanged after planning. Rows that are generated never change,
-and those of the hub are of the commit that was resolved when they were read.
+Rows stay in memory and are reused while the content of their files is unchanged. So a run reads each file once, and
+still sees a file that was replaced after planning. Generated rows never change. Rows from the hub belong to the commit
+that was resolved when they were read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Rows:
-    """Reads rows, and holds those of each task and contrast set.
+    """Reads the rows of each task and contrast set, and keeps them.
 
     Args:
         data_path: data folders, searched first to last.
@@ -35,10 +35,10 @@ class Rows:
         self._sets: dict[str, Slot[ContrastData]] = defaultdict(Slot)
 
     def task(self, spec: TaskSpec, sets: Sequence[ContrastData] = ()) -> TaskData:
-        """The rows of a task, without those that contrast `sets` keep out of training and validation.
+        """Return the rows of a task, without those that contrast `sets` keep out of training and validation.
 
         Raises:
-            ResourceError: there are none, or they cannot be read (`rbench.tasks.open_task`).
+            ResourceError: there are no rows, or they cannot be read (`rbench.tasks.open_task`).
         """
         from rbench.tasks import files, open_task
 
@@ -50,7 +50,7 @@ class Rows:
         return _while_unchanged(self._tasks[spec.name], sources, lambda: open_task(spec, self._path, reserved))
 
     def contrast(self, spec: ContrastSpec, task: TaskSpec) -> ContrastData:
-        """The bundles of a contrast set of `task`; ResourceError as `rbench.tasks.open_contrast`."""
+        """Return the bundles of a contrast set of `task`. Raises ResourceError as `rbench.tasks.open_contrast` does."""
         from rbench.tasks import files, open_contrast
 
         return _while_unchanged(
@@ -61,14 +61,14 @@ class Rows:
 
 
 def _while_unchanged(slot: Slot[T], sources: Callable[[], Iterable[Path]], read: Callable[[], T]) -> T:
-    """What the slot holds while its sources have the contents that it was read from, else what `read` returns."""
+    """Return the slot's value if the content of its sources is unchanged, else read it again with `read`."""
     before = _contents(sources())
     found = slot.get(before, read)
     if _contents(sources()) != before:
-        slot.clear()  # a file changed while it was read: what was read is of no known content
+        slot.clear()  # a file changed while it was read, so the content that was read is unknown
     return found
 
 
 def _contents(files: Iterable[Path]) -> dict[Path, str]:
-    """The files with the hashes of their contents, which cost nothing while the file system says that they are old."""
+    """Map files to the hashes of their content. An unchanged file is not read again (`digests`)."""
     return {path: digests.of_file(path) for path in files}

@@ -1,4 +1,4 @@
-"""Jobs and plans, and the content hash that gives a job its key."""
+"""Defines jobs and plans, and the content hash that is a job's key."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from rbench.spec.suite import Choice, Suite
 
 
 class PretrainJob(Strict):
-    """Train an encoder of ours; its weights go to the cache."""
+    """Train an encoder that has `train`. Its weights go to the cache."""
 
     stage: Literal["pretrain"] = "pretrain"
     encoder: EncoderSpec
     base_fingerprint: str | None = None
-    """Content of the base's weights, where the base is not itself trained by a job."""
+    """Content hash of the base's weights, where no job trains the base."""
     data_fingerprint: str
     selection_fingerprint: str | None = None
-    """Content of what `encoder.train.select_by` names."""
+    """Content hash of the data that `encoder.train.select_by` names."""
     model_fingerprints: dict[str, str] = {}
-    """Content of the further models that the objective's options name, by option; not of those that a job trains."""
+    """Content hashes of the further models that the objective's options name, by option, where no job trains them."""
     resources: ResourceProfile | None = None
-    """What an objective that edits words asks: those resources of the profile that it needs."""
+    """For an objective that edits words: the resources of the profile that it needs."""
     resource_fingerprints: dict[str, str] = {}
     source: str = ""
-    """sha256 of the source of the objective, where a user added it."""
+    """The sha256 of the objective's source, where a user added it."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
@@ -47,7 +47,7 @@ class PretrainJob(Strict):
 
 
 class FinetuneJob(Strict):
-    """Fine-tune an encoder with a linear head on a task: the result is a victim."""
+    """Fine-tune an encoder with a linear head on a task. The result is a victim."""
 
     stage: Literal["finetune"] = "finetune"
     encoder: EncoderSpec
@@ -57,10 +57,10 @@ class FinetuneJob(Strict):
     data_fingerprint: str
     training: Training
     resources: ResourceProfile | None = None
-    """What a strategy that edits words asks: those resources of the suite's profile that it needs."""
+    """For a strategy that edits words: the resources of the suite's profile that it needs."""
     resource_fingerprints: dict[str, str] = {}
     source: str = ""
-    """sha256 of the source of the strategy, where a user added it."""
+    """The sha256 of the strategy's source, where a user added it."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
@@ -81,7 +81,7 @@ class AttackJob(Strict):
     resource_fingerprints: dict[str, str]
     num_examples: Positive
     split: Split = "test"
-    """`train` where the adversarial texts are to be trained on: then the sample is the one that is trained on."""
+    """`train` where a strategy trains on the adversarial texts. The sample is then the one that it trains on."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
@@ -90,7 +90,7 @@ class AttackJob(Strict):
 
 
 class EvaluateJob(Strict):
-    """Score an encoder as it is, on one split of an STS task: nothing is trained, nothing attacked."""
+    """Score an encoder as it is on one split of an STS task. Nothing is trained or attacked."""
 
     stage: Literal["evaluate"] = "evaluate"
     encoder: EncoderSpec
@@ -98,7 +98,7 @@ class EvaluateJob(Strict):
     task: TaskSpec
     split: Split
     data_fingerprint: str
-    """Content of the split alone."""
+    """Content hash of that split only."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
@@ -107,7 +107,7 @@ class EvaluateJob(Strict):
 
 
 class ContrastJob(Strict):
-    """Classify a contrast set with one victim: an evaluation too, of what fine-tuning made."""
+    """Classify a contrast set with one victim. Its stage is `evaluate` too."""
 
     stage: Literal["evaluate"] = "evaluate"
     measure: Literal["contrast"] = "contrast"
@@ -116,7 +116,7 @@ class ContrastJob(Strict):
     task: TaskSpec
     contrast: ContrastSpec
     data_fingerprint: str
-    """Content of the contrast set."""
+    """Content hash of the contrast set."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
@@ -125,7 +125,7 @@ class ContrastJob(Strict):
 
 
 class BuildJob(Strict):
-    """Make something of an encoder that a job trains, on texts of a task."""
+    """Build something from an encoder that a job trains, on texts of a task."""
 
     stage: Literal["build"] = "build"
     encoder: str
@@ -133,9 +133,9 @@ class BuildJob(Strict):
     """A module of `rbench.build`, with all of its options."""
     task: TaskSpec
     data_fingerprint: str
-    """Content of the split that the options name."""
+    """Content hash of the split that the options name."""
     source: str = ""
-    """sha256 of the source of the module, where a user added it."""
+    """The sha256 of the module's source, where a user added it."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
@@ -144,7 +144,7 @@ class BuildJob(Strict):
 
 
 def _kind(spec: Any) -> str:
-    """Which of the types below a job's spec is: its stage, and of evaluations what is measured."""
+    """Return the tag of a job's spec in `JobSpec`: its stage, followed by `measure` where it has one."""
     stage, measure = (
         (spec.get(k) if isinstance(spec, Mapping) else getattr(spec, k, None)) for k in ("stage", "measure")
     )
@@ -164,22 +164,22 @@ JobSpec = Annotated[
 
 
 class Job(Strict):
-    """One unit of work. `parts` make it readable, `key` makes it unique: the hash of all that decides its outcome."""
+    """One unit of work. `parts` make a readable name. `key` is the hash of everything that decides the outcome."""
 
     key: str
     parts: tuple[str, ...]
     spec: JobSpec
     needs: dict[str, str] = {}
-    """Keys of the jobs whose output this one reads, by the role that each plays in it. One job may play several.
+    """Keys of the jobs whose output this one reads, by role. One job may have several roles.
 
-    | role             | what that job made                                  | who asks for it                     |
+    | role             | what that job made                                  | which stages read it                |
     |------------------|-----------------------------------------------------|-------------------------------------|
     | `base`           | the encoder that training starts from               | pretrain, build                     |
     | `options.OPTION` | a further model that this option of training names  | pretrain, build                     |
     | `masked_lm`      | the masked LM of the resource profile               | pretrain, finetune, attack, build   |
-    | `encoder`        | the encoder that is fine-tuned, scored or built of  | finetune, evaluate, build           |
+    | `encoder`        | the encoder to fine-tune, score or build from       | finetune, evaluate, build           |
     | `attack`         | adversarial texts to train on                       | finetune                            |
-    | `victim`         | the victim that is attacked or classifies           | attack, evaluate on a contrast set  |
+    | `victim`         | the victim to attack or to classify with            | attack, evaluate on a contrast set  |
 
     A role is left out where no job makes it, because the weights lie in a folder or on the hub.
     """
@@ -188,7 +188,7 @@ class Job(Strict):
     @field_validator("needs", mode="before")
     @classmethod
     def _numbered(cls, needs: Any) -> Any:
-        """Needs were a list once. Plans and records of then have positions for roles, which no stage asks for."""
+        """Accept the lists of keys in old plans and records. Their positions become roles, which no stage reads."""
         return {str(i): key for i, key in enumerate(needs)} if isinstance(needs, list | tuple) else needs
 
     @property
@@ -197,12 +197,12 @@ class Job(Strict):
 
     @property
     def name(self) -> str:
-        """For people: `attack/minilm/mr/clean/pwws/seed0`."""
+        """A readable name: `attack/minilm/mr/clean/pwws/seed0`."""
         return "/".join((self.stage, *self.parts, f"seed{self.seed}"))
 
     @property
     def folder(self) -> str:
-        """Relative path of its record in the RUN: `attack/minilm/mr/clean/pwws/seed0-1f3a9c20`."""
+        """The relative path of its record in the RUN: `attack/minilm/mr/clean/pwws/seed0-1f3a9c20`."""
         return f"{self.name}-{self.key[:8]}"
 
     @classmethod
@@ -213,22 +213,22 @@ class Job(Strict):
         needs: Mapping[str, str],
         seed: int,
     ) -> Job:
-        """Build a job with the key that its content gives it. Of `needs` the keys decide, each once; roles do not."""
+        """Make a job, whose key is the hash of its content. The keys in `needs` enter it, each once. Roles do not."""
         needed = sorted(set(needs.values()))
         key = content_key({"schema": SCHEMA_VERSION, "spec": spec, "seed": seed, "needs": needed})
         return cls(key=key, parts=parts, spec=spec, needs=dict(needs), seed=seed)
 
 
 class Plan(Strict):
-    """All jobs of a suite in an order in which each comes after those that it needs."""
+    """All jobs of a suite, in an order in which each job comes after those that it needs."""
 
     suite: Suite
     jobs: tuple[Job, ...]
     texts: bool = True
-    """Whether the RUN keeps texts: of a RUN that was begun without them, or stripped, no job writes any."""
+    """Whether the RUN keeps texts. In a RUN that was begun without texts, or stripped of them, no job writes any."""
 
     def job(self, key: str) -> Job:
-        """The job with this key; KeyError where there is none."""
+        """Return the job with this key. Raises KeyError where there is none."""
         for job in self.jobs:
             if job.key == key:
                 return job
@@ -236,7 +236,7 @@ class Plan(Strict):
 
 
 def _empty(spec: Strict, *names: str) -> frozenset[str]:
-    """Those of the fields that hold nothing."""
+    """Return the fields among `names` that are empty."""
     return frozenset(name for name in names if not getattr(spec, name))
 
 
@@ -255,6 +255,6 @@ def _plain(value: Any) -> Any:
 
 
 def content_key(value: Any) -> str:
-    """Hash of a value's content: 64 hex digits, the same on every machine, blind to titles and key order."""
+    """Hash a value's content into 64 hex digits. They are the same on every machine and ignore titles and key order."""
     text = json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Open a task: find its data, divide and clean it, and say what it is made of."""
+"""Opens a task: finds its data, divides it into splits, cleans it, and counts what was left out."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Answer = TypeVar("Answer")
 class TaskData:
     """A task with its examples, cleaned by the rules of `rbench.tasks.clean`.
 
-    `dropped` counts the rows left out by split and reason (`train: also in test`), `where` has the first few of their
-    places (`file:line`), `conflicts` the texts that a split has under several labels (kept). `fingerprint` is the hash
-    of all examples of all splits: ids, texts and labels.
+    `dropped` counts the rows left out, by split and reason (`train: also in test`). `where` has the first few of their
+    places (`file:line`). `conflicts` counts the texts that a split has under several labels, which are kept.
+    `fingerprint` is the hash of all examples of all splits: ids, texts and labels.
     """
 
     spec: TaskSpec
@@ -36,15 +36,15 @@ class TaskData:
     conflicts: dict[str, int]
     examples: Mapping[str, Sequence[Example]] = field(repr=False)
     _hashes: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """`split_fingerprint` by split, as far as it was asked for."""
+    """A cache of `split_fingerprint`, by split."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Number of examples by split."""
+        """The number of examples by split."""
         return {name: len(examples) for name, examples in self.examples.items()}
 
     def split(self, name: str) -> list[Example]:
-        """The examples of a split, in the order of their source.
+        """Return the examples of a split, in the order of their source.
 
         Raises:
             ResourceError: the task has no such split.
@@ -54,23 +54,23 @@ class TaskData:
         return list(self.examples[name])
 
     def with_train(self, examples: Sequence[Example]) -> TaskData:
-        """The same task with other training examples; the fingerprint stays that of what was opened."""
+        """Return the same task with other training examples. The fingerprint does not change."""
         return replace(self, examples={**self.examples, "train": examples})
 
     def split_fingerprint(self, name: str) -> str:
-        """Hash of the examples of one split; ResourceError as for `split`."""
+        """Return the hash of the examples of one split. Raises ResourceError as `split` does."""
         if name not in self._hashes:
             self._hashes[name] = content_hash({name: self.split(name)})
         return self._hashes[name]
 
 
 def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence[Reserved] = ()) -> TaskData:
-    """The data of `spec`: generated, a file, from the first data folder that has all of it, or from the hub.
+    """Open the data of `spec`: generated, from a file, from the first complete copy in a data folder, or from the hub.
 
-    `reserved` is what contrast sets on which victims will be evaluated keep out of training and validation.
+    `reserved` holds what contrast sets keep out of training and validation, because victims are evaluated on them.
 
     Raises:
-        ResourceError: nowhere to be found (says where it looked and how to get it), or unreadable (says where).
+        ResourceError: there is no data (says where it looked and how to get it), or it is unreadable (says where).
     """
     origin, columns, rows = _rows(spec, data_path)
     examples, dropped = clean(spec, columns, rows, reserved)
@@ -82,7 +82,7 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
 
 
 def _rows(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, Columns, Mapping[str, Sequence[Row]]]:
-    """Where the rows come from, in words, which of their columns are what, and the rows by split."""
+    """Return a description of where the rows come from, the meaning of their columns, and the rows by split."""
     if spec.generator is not None:
         return f"generated ({spec.generator})", Columns.of(spec, {}), _generated(spec)
     if spec.local is not None and spec.local.file is not None:
@@ -99,10 +99,10 @@ def _rows(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, Columns, Mapp
 
 
 def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
-    """Where `open_task` would take the data from, for people: nothing is read or downloaded.
+    """Describe where `open_task` would take the data from, for people. Nothing is read or downloaded.
 
     Raises:
-        ResourceError: nowhere to be found (says where it looked and how to get it).
+        ResourceError: there is no data (says where it looked and how to get it).
     """
     if spec.generator is not None:
         return f"generated ({spec.generator})"
@@ -139,7 +139,7 @@ def _generated(spec: TaskSpec) -> dict[str, list[Row]]:
 
 
 def content_hash(examples: Mapping[str, Sequence[Example]]) -> str:
-    """Hash of all examples of all splits: ids, texts and labels."""
+    """Return the hash of all examples of all splits: ids, texts and labels."""
     digest = hashlib.sha256()
     for split in sorted(examples):
         digest.update(f"{split}\n".encode())

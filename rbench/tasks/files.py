@@ -1,4 +1,4 @@
-"""The files that rows are read from, found as `open_task` and `open_contrast` find them; nothing is read here."""
+"""Finds the files that `open_task` and `open_contrast` read rows from. Nothing is read here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rbench.tasks import lines, local
 
 
 def of_task(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
-    """The files of a task's rows. None where rows are generated, or are to come from the hub.
+    """Return the files of a task's rows. The list is empty where rows are generated or come from the hub.
 
     Raises:
         ResourceError: the task is a corpus file, and it is not there.
@@ -30,7 +30,7 @@ def of_task(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
 
 
 def of_contrast(spec: ContrastSpec, data_path: Sequence[Path]) -> list[Path]:
-    """The file of a contrast set's rows. None where they are generated, or no data folder has it."""
+    """Return the file of a contrast set's rows. The list is empty where they are generated or no data folder has it."""
     if spec.local is None or spec.generator is not None:
         return []
     found = (path for root in data_path for path in local.source_files(root, spec.local) if path.is_file())

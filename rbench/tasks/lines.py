@@ -1,4 +1,4 @@
-"""Read rows from files with one row a line: JSON Lines (`.jsonl`) and plain text (`.txt`)."""
+"""Reads rows from files with one row per line: JSON Lines (`.jsonl`) and plain text (`.txt`)."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""A task's local copy: JSON Lines, one object a line, in `<folder>/<split>.jsonl` under a data folder.
+"""Finds and reads a task's local copy: JSON Lines in `<folder>/<split>.jsonl` under a data folder.
 
-A source that ends in `.txt` is that file, one text a line; `<folder>/*` are all `.jsonl` and `.txt` files of a folder.
+A source that ends in `.txt` is that file, with one text per line. `<folder>/*` means all `.jsonl` and `.txt` files of a
+folder.
 
-Layouts are tried in order, and the first whose files are all there is used:
+Layouts are tried in order, and the first whose files all exist is used:
 
 1. the split files that the task's `local.splits` names;
 2. the undivided file that `local.unsplit` names, divided by the seeded rule of `split.three_way`;
 3. `<task>/train.jsonl`, `<task>/validation.jsonl`, `<task>/test.jsonl`; without a validation file a seeded tenth of the
-   training rows takes its place (`split.holdout`). A corpus (kind `unlabelled`) has `<task>/train.jsonl` alone.
+   training rows takes its place (`split.holdout`). A corpus (kind `unlabelled`) has only `<task>/train.jsonl`.
 
-Data folders are searched first to last; a layout's files all come from one folder.
+Data folders are searched first to last. All files of a layout come from one folder.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ from rbench.tasks import lines, split
 from rbench.tasks.clean import Row
 
 SOURCE = re.compile(r"([A-Za-z0-9][\w.+-]*/)+(\*|[A-Za-z0-9][\w.+-]*)", re.ASCII)
-"""`<folder>/<file stem>`: no leading dots and no empty parts, so that no source leaves the data folder."""
+"""The form of sources, `<folder>/<file stem>`. No leading dots and no empty parts: no source leaves the data folder."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the splits lie under a data folder: sources by split, or one undivided source."""
+    """The files of the splits under a data folder: sources by split, or one undivided source."""
 
     splits: Mapping[str, tuple[str, ...]]
     unsplit: Unsplit | None = None
 
     @property
     def sources(self) -> list[str]:
-        """All sources that it needs, each once, without holdout suffixes."""
+        """All sources of the layout, each once, without holdout suffixes."""
         named = [self.unsplit.source] if self.unsplit else [name for names in self.splits.values() for name in names]
         return list(dict.fromkeys(split.source_of(name)[0] for name in named))
 
     def missing(self, root: Path) -> list[Path]:
-        """Its files that are not under `root`."""
+        """Return the layout's files that do not exist under `root`."""
         paths: list[Path] = []
         for source in self.sources:
             paths += source_files(root, source) or [root / file_of(source)]
@@ -52,7 +53,7 @@ class Layout:
 
 
 def layouts(spec: TaskSpec) -> list[Layout]:
-    """The layouts in which a local copy of `spec` is accepted, in order of preference."""
+    """Return the layouts that a local copy of `spec` may have, in order of preference."""
     found = []
     if spec.local is not None and spec.local.splits:
         found.append(Layout(spec.local.splits))
@@ -66,7 +67,7 @@ def layouts(spec: TaskSpec) -> list[Layout]:
 
 
 def find(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[Path, Layout] | None:
-    """The first data folder with a complete copy, and its layout; None where no folder has one."""
+    """Return the first data folder with a complete copy, and its layout. Return None where no folder has one."""
     for root in data_path:
         for layout in layouts(spec):
             if not layout.missing(root):
@@ -75,7 +76,7 @@ def find(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[Path, Layout] | Non
 
 
 def partial(spec: TaskSpec, data_path: Sequence[Path]) -> str:
-    """What a nearly complete copy lacks, as the start of a sentence; empty where no folder has any of the files."""
+    """Say which files an incomplete copy lacks, as the start of a sentence. Empty where no folder has any of them."""
     for root in data_path:
         for layout in layouts(spec):
             missing = layout.missing(root)
@@ -85,10 +86,12 @@ def partial(spec: TaskSpec, data_path: Sequence[Path]) -> str:
 
 
 def read(spec: TaskSpec, root: Path, layout: Layout) -> dict[str, list[Row]]:
-    """The rows of each split. Their ids are `<file stem>:<row>`, with the folder in front where a split has several.
+    """Read the rows of each split.
+
+    Ids are `<file stem>:<row>`. Where a split has several files, the folder stands in front.
 
     Raises:
-        ResourceError: a file that is not JSON Lines, or a list of test rows that does not fit.
+        ResourceError: a file is not JSON Lines, or the list of test rows does not fit the data.
     """
     if layout.unsplit is not None:
         return _divide(spec, root, layout.unsplit)
@@ -112,7 +115,7 @@ def read(spec: TaskSpec, root: Path, layout: Layout) -> dict[str, list[Row]]:
 
 
 def describe(root: Path, layout: Layout) -> str:
-    """Where the data comes from, for people."""
+    """Describe where the data comes from, for people."""
     if layout.unsplit is None:
         parts = "; ".join(f"{part}: {' + '.join(names)}" for part, names in layout.splits.items())
         return f"local {root} ({parts})"
@@ -123,12 +126,16 @@ def describe(root: Path, layout: Layout) -> str:
 
 
 def file_of(source: str) -> str:
-    """The file that a source stands for, below the data folder: `mr/train.jsonl` for `mr/train`."""
+    """Return a source's file relative to the data folder: `mr/train.jsonl` for `mr/train`."""
     return source if is_text_file(source) else f"{source}.jsonl"
 
 
 def source_files(root: Path, source: str) -> list[Path]:
-    """The files behind a source `<folder>/<stem>`, which may be missing, or those that `<folder>/*` has, by name."""
+    """Return the file of a source `<folder>/<stem>`, even if missing, or the existing files of `<folder>/*` by name.
+
+    Raises:
+        ResourceError: the source is not written so.
+    """
     if not SOURCE.fullmatch(source):
         raise ResourceError(f"a local source is written <folder>/<file without .jsonl>, not {source!r}")
     path = root / file_of(source)
@@ -158,7 +165,7 @@ def _test_rows(root: Path, rule: Unsplit) -> list[int] | None:
         return None
     path = root / rule.test_rows
     if Path(rule.test_rows).name != rule.test_rows:
-        raise ResourceError(f"a list of test rows is a file in the data folder, not {rule.test_rows!r}")
+        raise ResourceError(f"`test_rows` must name a file directly in the data folder, not {rule.test_rows!r}")
     if not path.is_file():
         return None
     try:
@@ -166,5 +173,5 @@ def _test_rows(root: Path, rule: Unsplit) -> list[int] | None:
     except (ValueError, RecursionError) as error:
         raise ResourceError(f"{path}: not JSON ({error})") from error
     if not isinstance(rows, list) or not all(isinstance(row, int) and not isinstance(row, bool) for row in rows):
-        raise ResourceError(f"{path}: a list of zero-based row numbers is wanted")
+        raise ResourceError(f"{path}: expected a JSON list of row numbers, which start at 0")
     return rows

@@ -63,7 +63,7 @@ def test_contrast_stands_beside_sts_tasks(edited: World) -> None:
     [
         (
             "tasks: [pairs, reviews]\nevaluate: [contrast]\n",
-            "my.yaml:3:12: there is no contrast set of pairs; there is of ",
+            "my.yaml:3:12: there is no contrast set for pairs; tasks with one: ",
         ),
         ("evaluate: [contrast]\n", "my.yaml:1:1: `tasks` is missing"),
         ("tasks: []\nevaluate: [contrast]\n", "my.yaml:2:8: `tasks`: expected at least 1 of them, found a list"),
@@ -73,7 +73,7 @@ def test_contrast_stands_beside_sts_tasks(edited: World) -> None:
         ),
         (
             "tasks: reviews\nevaluate: [contrast: {set: pairs-edited}]\n",
-            "my.yaml:3:28: contrast set pairs-edited is of the task pairs, not among the suite's `tasks`",
+            "my.yaml:3:28: contrast set pairs-edited is for the task pairs, not among the suite's `tasks`",
         ),
         ("tasks: reviews\nevaluate: [contrast: {sets: x}]\n", 'my.yaml:3:23: unknown key "sets"; did you mean set?'),
         (
@@ -86,11 +86,11 @@ def test_contrast_stands_beside_sts_tasks(edited: World) -> None:
         ),
         (
             "tasks: reviews\ntables: [{metric: contrast}]\n",
-            "my.yaml:3:19: a table of contrast needs `evaluate: [contrast]`, which this suite has not",
+            "my.yaml:3:19: a table of contrast needs `evaluate: [contrast]`, which this suite lacks",
         ),
         (
             "tasks: reviews\nevaluate: [contrast]\ntables: [{metric: sts}]\n",
-            "my.yaml:4:19: a table of sts needs `evaluate`, a list of STS tasks, which this suite has not",
+            "my.yaml:4:19: a table of sts needs `evaluate`, a list of STS tasks, which this suite lacks",
         ),
     ],
 )
@@ -102,7 +102,7 @@ def test_what_is_wrong_is_told_with_place_and_remedy(edited: World, text: str, m
 
 def test_who_has_a_contrast_set_is_said(edited: World) -> None:
     line = edited.error(None, "tasks=[reviews, pairs]")
-    told = line.partition("there is of ")[2].partition(". ")[0].split(", ")
+    told = line.partition("tasks with one: ")[2].partition(". ")[0].split(", ")
     assert {"reviews", "imdb", "snli", "boolq", "perspectrum", "mini-sentiment", "mini-nli"} == set(told)
 
 
@@ -127,7 +127,7 @@ def test_who_has_a_contrast_set_is_said(edited: World) -> None:
         (
             "task: TASK",
             "task: pairs",
-            "my.yaml:2:9: contrast set edited is of the task pairs, not reviews, which names it",
+            "my.yaml:2:9: contrast set edited is for the task pairs, not reviews, which names it",
         ),
     ],
 )

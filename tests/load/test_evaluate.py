@@ -52,7 +52,7 @@ def test_a_suite_that_only_evaluates_needs_no_tasks(rated: World) -> None:
         ("encoders: plain\nevaluate: similar\nattacks: words\n", "my.yaml:1:1: `tasks` is missing"),
         (
             "encoders: plain\ntasks: reviews\ntables: [{metric: sts}]\n",
-            "my.yaml:3:19: a table of sts needs `evaluate`, a list of STS tasks, which this suite has not",
+            "my.yaml:3:19: a table of sts needs `evaluate`, a list of STS tasks, which this suite lacks",
         ),
         (
             "encoders: plain\ntasks: reviews\nprofiles: {other: {tasks: []}}\n",

@@ -126,11 +126,11 @@ def test_what_lacks_in_all_is_told_at_the_file(mine: World) -> None:
         ("_lng", '2:10: unknown fragment "_lng"; did you mean _long'),
         (
             "[long]",
-            '2:11: "long" is no fragment\'s name, which starts with `_` and has neither folder nor',
+            '2:11: "long" is not a fragment\'s name: that starts with `_` and has no folder',
         ),
-        ("[plain]", '2:11: "plain" is no fragment\'s name, which starts with `_`'),
-        ("[./_long.yaml]", '2:11: "./_long.yaml" is no fragment\'s name'),
-        ("[../encoders/_long]", '2:11: "../encoders/_long" is no fragment\'s name'),
+        ("[plain]", '2:11: "plain" is not a fragment\'s name: that starts with `_`'),
+        ("[./_long.yaml]", '2:11: "./_long.yaml" is not a fragment\'s name'),
+        ("[../encoders/_long]", '2:11: "../encoders/_long" is not a fragment\'s name'),
         ("[_long.yaml]", '2:11: unknown fragment "_long.yaml"; did you mean _long'),
         ("[3]", "2:11: `include`: expected names of fragments, found 3"),
         ("[]", "2:10: `include`: expected names of fragments, found a list"),
@@ -168,7 +168,7 @@ def test_a_fragment_is_no_entry(mine: World) -> None:
     assert "_wide" not in registry.names("encoders") and "_wide" in registry.fragments("encoders")
     assert not [entry.name for entry in loading.catalogue("encoders", registry) if entry.name.startswith("_")]
     mine.change("[plain, trained]", "[plain, _wide]")
-    said = "_wide is a fragment, which is no encoder by itself. Name one whose file says `include: [_wide]`"
+    said = "_wide is a fragment, not a whole encoder. Name one whose file says `include: [_wide]`"
     assert mine.error().startswith(f"my.yaml:2:19: {said}")
 
 

@@ -248,7 +248,7 @@ def test_a_long_override_is_shortened(world: World) -> None:
     assert len(world.errors(None, "title=[" + "x" * 10_000)[0]) < 300
 
 
-CLAIMS = "`claims` mean nothing yet; take them out"
+CLAIMS = "`claims` are not supported yet; remove them"
 
 
 @pytest.mark.parametrize("value", ["[{asr: below 5}]", "[]", "", "nonsense", "{a: 1}"])
@@ -692,4 +692,4 @@ def test_a_circle_of_bases_is_told_where_something_is_built_of_it_too(world: Wor
     world.suite((world.folder / "my.yaml").read_text() + "build: [positives]\n")
     lines = world.errors()
     assert any("round in a circle: plain -> round -> plain" in line for line in lines)
-    assert any("`build: positives` is of encoders that are trained by" in line for line in lines)
+    assert any("`build: positives` needs encoders that are trained with" in line for line in lines)

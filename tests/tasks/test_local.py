@@ -140,7 +140,7 @@ def test_a_source_cannot_leave_the_data_folder(source: str, tmp_path: Path) -> N
 def test_a_list_of_rows_cannot_leave_the_data_folder(write: Write, tmp_path: Path) -> None:
     write("data/toy/all", reviews(10))
     (tmp_path / "rows.json").write_text("[1]")
-    with pytest.raises(ResourceError, match="test rows"):
+    with pytest.raises(ResourceError, match="`test_rows` must name a file"):
         open_task(task(local={"unsplit": {"source": "toy/all", "test_rows": "../rows.json"}}), [tmp_path / "data"])
 
 
