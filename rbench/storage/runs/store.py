@@ -84,7 +84,7 @@ class Store(RunFolder):
         _write(self.root / "plan.json", plan.model_dump_json(indent=1))
 
     def plan(self) -> Plan | None:
-        """Return the plan of the last run in this folder; None if there was none. Raises StoreError if it is damaged."""
+        """Return the plan of the last run in this folder; None if there is none. StoreError if it is damaged."""
         path = self.root / "plan.json"
         content = files.read(path)
         if content is None:
