@@ -99,7 +99,7 @@ def _another(what: str, args: AdHocArgs, registry: Registry) -> str:
     start = f"{what} is an encoder of the registry, trained as its file says; {flags} would make it another encoder"
     if spec.base is None:
         return f"{start}. Leave these options out, or name an objective: {', '.join(registry.names('objectives'))}."
-    return f"{start}. To train that: rbench train {spec.train.objective} --base {spec.base} --data {spec.train.data} ..."
+    return f"{start}. Instead: rbench train {spec.train.objective} --base {spec.base} --data {spec.train.data} ..."
 
 
 def _put_together(objective: str, args: AdHocArgs, registry: Registry) -> Positioned:
