@@ -1,11 +1,11 @@
-"""The Python face of rbench: what the command line calls, and what a notebook may call.
+"""Offer rbench from Python: the functions that the command line calls and that a notebook may call.
 
 import rbench
 result = rbench.run("quickstart")
-frame = rbench.load_results(result.run)   # one row an attacked example
+frame = rbench.load_results(result.run)   # one row per attacked example
 
-Some functions have the name of their module (`run`, `train`, `doctor`): `rbench.api.run` is the function. All of them
-are imported at once, so that this holds whatever was imported before. Importing them does not load torch.
+Some functions have the name of their module (`run`, `train`, `doctor`): `rbench.api.run` is the function. This module
+imports all of them, so that this holds in any order of imports. Importing them does not load torch.
 """
 
 from __future__ import annotations

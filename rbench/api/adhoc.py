@@ -1,4 +1,4 @@
-"""An encoder that no file holds: objective, base and corpus from the command line, put together as a file's content."""
+"""Put together the content of an encoder file from an objective, a base and a corpus of the command line."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rbench.load.registry import NAME, Registry, unknown
 from rbench.spec import IN_DOMAIN, TrainSpec, is_text_file
 
 OF_ENCODER = ("pooling", "layers", "revision")
-"""Keys of an encoder file that --set knows beside those of its `train`."""
+"""Keys of an encoder file that --set accepts besides those of its `train`."""
 _ELSEWHERE = ("objective", "options", "data")
 
 
 @dataclass(frozen=True)
 class AdHocArgs:
-    """What was said beside the objective; None and empty where nothing was."""
+    """The options given besides the objective; None or empty if not given."""
 
     base: str | None = None
     data: str | None = None
@@ -36,17 +36,20 @@ class AdHocArgs:
 
     @property
     def flags(self) -> list[str]:
-        """The options that were used, as the command line writes them."""
+        """The options that were given, as the command line writes them."""
         named = ("base", "data", "steps", "epochs", "seed", "name")
         return [f"--{flag}" for flag in named if getattr(self, flag) is not None] + ["--set"] * bool(self.settings)
 
 
 def entry(what: str, args: AdHocArgs, registry: Registry) -> Positioned | None:
-    """The content of an encoder file for objective `what`, with options as places; None where `what` is an encoder.
+    """Return the content of an encoder file for objective `what`; None if `what` is an encoder of the registry.
+
+    Each value has the option that it comes from as its position in error messages. For an encoder that suites train on
+    the texts of each task (`data: in-domain`), `--data` alone returns its file with that corpus.
 
     Raises:
-        SuiteError: neither an encoder nor an objective; an encoder with options that would make it another; an
-            objective without base or corpus; an unknown corpus or --set key; a name that is taken.
+        SuiteError: `what` is neither an encoder nor an objective; an encoder has options that would change it; an
+            objective has no base or corpus; a corpus or --set key is unknown; the name is taken.
     """
     encoders, known = registry.names("encoders"), registry.names("objectives")
     ad_hoc = args.base is not None or args.data is not None
@@ -70,7 +73,7 @@ def entry(what: str, args: AdHocArgs, registry: Registry) -> Positioned | None:
 
 
 def _in_domain(what: str, args: AdHocArgs, registry: Registry) -> Positioned | None:
-    """An encoder that a suite trains on the texts of each task, trained on those of one; None where it is not such."""
+    """Return an in-domain encoder with the corpus of `--data`; None if the encoder `what` is not in-domain."""
     spec = load_encoder(what, registry)
     if spec.train is None or spec.train.data != IN_DOMAIN:
         return None
@@ -85,18 +88,18 @@ def _in_domain(what: str, args: AdHocArgs, registry: Registry) -> Positioned | N
 
 
 def _another(what: str, args: AdHocArgs, registry: Registry) -> str:
-    """An entry with other settings is another encoder; the command for that one."""
+    """Say that an encoder with other settings would be another encoder, and the command that trains that one."""
     spec = load_encoder(what, registry)
     flags = ", ".join(args.flags)
     if spec.train is None:
         return (
-            f"{what} is an encoder, and none that is trained by itself: {flags} say nothing about it. "
+            f"{what} is an encoder that is not trained by itself, so {flags} cannot apply to it. "
             f"To train it further: rbench train OBJECTIVE --base {what} --data CORPUS; see rbench list objectives."
         )
-    start = f"{what} is an encoder of the registry, trained as its file says; {flags} would make it another"
+    start = f"{what} is an encoder of the registry, trained as its file says; {flags} would make it another encoder"
     if spec.base is None:
-        return f"{start}. Leave that out, or name an objective: {', '.join(registry.names('objectives'))}."
-    return f"{start}. That one: rbench train {spec.train.objective} --base {spec.base} --data {spec.train.data} ..."
+        return f"{start}. Leave these options out, or name an objective: {', '.join(registry.names('objectives'))}."
+    return f"{start}. Instead: rbench train {spec.train.objective} --base {spec.base} --data {spec.train.data} ..."
 
 
 def _put_together(objective: str, args: AdHocArgs, registry: Registry) -> Positioned:
@@ -123,13 +126,13 @@ def _put_together(objective: str, args: AdHocArgs, registry: Registry) -> Positi
 
 
 def _folder(base: str) -> str:
-    """A path as an absolute one, so that the entry means the same wherever it is read; anything else as it is."""
+    """Make a folder's path absolute, so that the entry is valid wherever it is read. Other values stay as given."""
     path = Path(base).expanduser()
     return str(path.resolve()) if (os.sep in base or base == ".") and path.is_dir() else base
 
 
 def _corpus(data: str, registry: Registry, problems: Problems) -> str:
-    """The corpus as an encoder file names it."""
+    """Return the corpus as an encoder file names it. Adds a problem if it is unknown."""
     path = Path(data).expanduser()
     if is_text_file(data):
         return str(path.resolve()) if path.is_file() else data
@@ -142,11 +145,11 @@ def _corpus(data: str, registry: Registry, problems: Problems) -> str:
 
 
 def _name(objective: str, args: AdHocArgs, registry: Registry, problems: Problems) -> str:
-    """--name, or `<objective>-<base>-<data>`."""
+    """Return --name, or else `<objective>-<base>-<data>`. Adds a problem if it is not allowed or taken."""
     if args.name is None:
         parts = (objective, Path(str(args.base)).name, Path(str(args.data)).stem)
         name = re.sub(r"[^A-Za-z0-9._+-]+", "-", "-".join(part for part in parts if part))
-        where = "the name that it would have"
+        where = "the name made from objective, base and corpus"
     else:
         name, where = args.name, "--name"
     if not NAME.fullmatch(name):
@@ -157,7 +160,7 @@ def _name(objective: str, args: AdHocArgs, registry: Registry, problems: Problem
 
 
 def _set(located: Positioned, setting: str, objective: str, options: Collection[str], problems: Problems) -> Positioned:
-    """`located` with one `KEY=VALUE` applied; VALUE is YAML. `options` are the objective's."""
+    """Return `located` with one `KEY=VALUE` applied. VALUE is YAML; `options` are the option names of the objective."""
     place = f"--set {setting if len(setting) <= 80 else setting[:77] + '...'}"
     key, equals, text = setting.partition("=")
     key = key.strip()

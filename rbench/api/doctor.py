@@ -1,4 +1,4 @@
-"""`rbench doctor`: which resources, data and encoders are here, and how to get the others."""
+"""Check which resources, data sets and encoders are on this machine, and say how to get the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rbench.spec import Strict
 
 
 class Check(Strict):
-    """One line of `rbench doctor`: is it here, where, and if not how to get it. `ok` None: present but not verified."""
+    """One line of `rbench doctor`: whether and where something is, or how to get it. `ok` None: there, not verified."""
 
     kind: str
     name: str
@@ -21,7 +21,7 @@ class Check(Strict):
 
 
 def doctor(options: Options | None = None) -> list[Check]:
-    """Every resource profile, data set and encoder: present, where, or exactly how to get it."""
+    """Check every resource profile, data set and encoder: whether and where it is, or exactly how to get it."""
     from rbench import resources
     from rbench.encoders.locate import locate
     from rbench.tasks import locate_contrast, locate_task

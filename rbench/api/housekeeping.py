@@ -1,4 +1,4 @@
-"""The cache for those who look after it: what `rbench cache` calls."""
+"""List, prune and verify the cache (`rbench cache`)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rbench.storage.weights.inventory import Item, items
 from rbench.storage.weights.prune import Wanted, chosen, problem, remove
 
 Track = Callable[[Sequence[Item]], Iterable[Item]]
-"""Yields the items that it is given, and shows meanwhile how many were taken."""
+"""Yields the items that it is given and may show how many have been processed."""
 
 
 @dataclass(frozen=True)
 class Cached:
-    """What is in the cache folder `root`; `exists` is whether there is such a folder."""
+    """The items in the cache folder `root`. `exists` says whether that folder exists."""
 
     root: Path
     exists: bool
@@ -27,7 +27,7 @@ class Cached:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What was chosen to go, and what of it went: nothing where it was only to be shown."""
+    """The items chosen for removal, and those that were removed. Without `delete`, none is removed."""
 
     root: Path
     chosen: list[Item]
@@ -36,7 +36,7 @@ class Pruned:
 
 @dataclass(frozen=True)
 class VerifiedWeights:
-    """Weights whose files were all read, and those of them that cannot be trusted, with what is wrong."""
+    """The weights whose files were read, and those that cannot be trusted, each with the reason."""
 
     root: Path
     checked: list[Item]
@@ -44,7 +44,7 @@ class VerifiedWeights:
 
 
 def cached() -> Cached:
-    """All that is in the cache. Raises ResourceError where it cannot be read."""
+    """List everything in the cache. Raises ResourceError if it cannot be read."""
     root = default_cache()
     return Cached(root, root.exists(), items(root))
 
@@ -57,15 +57,15 @@ def prune(
     delete: bool = False,
     track: Track = iter,
 ) -> Pruned:
-    """Choose what of the cache is to go, and with `delete` remove it.
+    """Choose items of the cache for removal, and with `delete` remove them.
 
-    Where several conditions are given all must hold; where none is given, what is of no use to anyone is chosen.
+    An item is chosen if all conditions that are given hold. Without a condition, useless items are chosen.
 
     Args:
-        older_than: seconds for which it was not used.
-        runs: folders of RUNs: the weights that one of their plans names.
-        keep: folders of RUNs: the weights that none of their plans names.
-        track: shows how far the choice is; it takes long without a condition, when all weights are read.
+        older_than: the item was not used for this many seconds.
+        runs: folders of RUNs; one of their plans has the job that made the item.
+        keep: folders of RUNs; a job that is in none of their plans made the item.
+        track: shows the progress. Without a condition the choice is slow, because all weights are read.
 
     Raises:
         StoreError: a folder of `runs` or `keep` is not a RUN, or its plan is damaged.
@@ -78,9 +78,9 @@ def prune(
 
 
 def verify(track: Track = iter) -> VerifiedWeights:
-    """Read all files of all weights; `track` shows how far that is.
+    """Read and check all files of all weights. `track` shows the progress.
 
-    Raises ResourceError where the cache cannot be read.
+    Raises ResourceError if the cache cannot be read.
     """
     root = default_cache()
     weights = [item for item in items(root) if item.kind in ("encoder", "victim", "damaged")]
@@ -89,7 +89,7 @@ def verify(track: Track = iter) -> VerifiedWeights:
 
 
 def _keys(runs: list[Path]) -> frozenset[str] | None:
-    """Keys of the jobs of all plans; None where no RUN is given."""
+    """Return the keys of the jobs in the plans of these RUNs; None if no RUN is given."""
     if not runs:
         return None
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a RUN holds: its tables, and its outcomes as a data frame."""
+"""Read the results of a RUN: its tables, and its outcomes as a data frame."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table(
     intervals: bool = False,
     pick: Pick | None = None,
 ) -> str:
-    """A table computed from the records of a RUN and from nothing else; see `rbench.tables.build`."""
+    """Compute a table from the records of a RUN and nothing else, and render it; see `rbench.tables.build`."""
     from rbench.tables import build
     from rbench.tables.formats import render
 
@@ -29,7 +29,7 @@ def table(
 
 
 def load_results(run: Path | str) -> pd.DataFrame:
-    """One row an attacked example: encoder, finetune, task, attack, seed, and all fields of its outcome."""
+    """Return one row per attacked example: encoder, finetune, task, attack, seed, and all fields of its outcome."""
     from rbench.tables import results_frame
 
     return results_frame(Store(Path(run)))

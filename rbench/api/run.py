@@ -1,4 +1,4 @@
-"""Running a suite that is prepared: what is to be done, by whom, and its tables."""
+"""Run a prepared suite: select the jobs that must run, run them, and write the tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run came to. `failed` are the records of failed jobs, `skipped` the jobs that needed one of them."""
+    """The result of a run. `failed` are the records of failed jobs, `skipped` the jobs that needed one of them."""
 
     run: Path
     complete: int
@@ -34,13 +34,13 @@ class RunResult:
     skipped: list[Job] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     errored: Mapping[str, int] = field(default_factory=dict)
-    """Examples of complete jobs on which the attack raised, by the type of what it raised."""
+    """Number of examples of complete jobs on which the attack raised an exception, by its type."""
 
 
 def _check_attacks(todo: list[Job]) -> None:
-    """Recipe and parameter names, against TextAttack itself, before anything is trained."""
+    """Check recipe and parameter names against TextAttack itself before anything is trained."""
     specs = {job.parts[-1]: job.spec.attack for job in todo if isinstance(job.spec, AttackJob)}
-    if specs:  # importing TextAttack takes seconds: not for a run that is done
+    if specs:  # importing TextAttack takes seconds, which a finished run need not wait for
         from rbench import attack
 
         for spec in specs.values():
@@ -48,7 +48,7 @@ def _check_attacks(todo: list[Job]) -> None:
 
 
 def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
-    """`run` for a suite that is prepared already."""
+    """Run a prepared suite; see `rbench.api.run`."""
     from rbench.stages import Context
     from rbench.train import reports
 
@@ -98,7 +98,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
 
 
 def _as_it_stands(store: Store, prepared: Prepared, options: Options) -> tuple[Prepared, Standing]:
-    """The suite with a plan that says whether the RUN keeps texts, and how its jobs stand; --fresh begins anew."""
+    """Return the suite with `texts` set in its plan, and the state of its jobs. With --fresh no job is done."""
     plan = prepared.plan
     store.texts = options.texts if options.fresh else texts.kept(store, plan, options.texts)
     found = Standing({}, {}) if options.fresh else standing(store, plan)
@@ -109,7 +109,7 @@ def _as_it_stands(store: Store, prepared: Prepared, options: Options) -> tuple[P
 
 
 def _finished(todo: list[Job], context: Context) -> tuple[list[Record], list[Job]]:
-    """Run all jobs; the records of those that failed, and the jobs that needed one of them."""
+    """Run all jobs; return the records of failed jobs, and the jobs that needed one of them."""
     from rbench.executors import inline
     from rbench.stages import run_job
 
@@ -132,7 +132,7 @@ def _finished(todo: list[Job], context: Context) -> tuple[list[Record], list[Job
 
 @contextmanager
 def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache) -> Iterator[Workers | None]:
-    """What runs attacks, if there are any to run."""
+    """Yield the workers that run attacks; None if there is no attack to run."""
     largest = max((job.spec.num_examples for job in todo if isinstance(job.spec, AttackJob)), default=0)
     if not largest:
         yield None
@@ -146,7 +146,7 @@ def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache)
 
 
 def _write_tables(prepared: Prepared, store: Store, found: Standing) -> list[str]:
-    """The suite's tables in every format under RUN/tables; returned as markdown."""
+    """Write the suite's tables in every format under RUN/tables; return them as markdown."""
     suite = prepared.plan.suite
     asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.contrast, "positives": suite.build}
     wanted_tables = [wanted for wanted in suite.tables if asked.get(wanted.metric, suite.attacks)]
@@ -171,7 +171,7 @@ def _write_tables(prepared: Prepared, store: Store, found: Standing) -> list[str
 
 
 def _todo(jobs: tuple[Job, ...], done: Collection[str], cache: WeightCache) -> list[Job]:
-    """Jobs that must run: those not done, and done ones whose weights another needs and the cache no longer has."""
+    """Select the jobs that must run: those not done, and done ones whose weights are needed and no longer cached."""
     todo: dict[str, Job] = {}
     needed: set[str] = set()
     for job in reversed(jobs):

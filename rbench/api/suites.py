@@ -1,4 +1,4 @@
-"""Suites from Python: what they come to, running one, and one attack to look at."""
+"""Plan and run suites from Python, and attack a few examples to look at."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from rbench.system import scratch
 
 @dataclass(frozen=True)
 class Planned:
-    """A suite, planned: its jobs, where they go, which are done, what the rest costs, and what a user should know.
+    """A planned suite: its jobs, its RUN folder, which jobs are done, what the others cost, and notes for the user.
 
-    `done` and `cached` are keys of jobs. A job of `cached` is not done, but costs next to nothing: the weights that it
-    would make are in the cache.
+    `done` and `cached` are keys of jobs. A job in `cached` is not done but costs next to nothing, because the weights
+    that it would make are in the cache.
     """
 
     plan: Plan
     jobs: tuple[Job, ...]
-    """The jobs chosen by --only, in order; all of the plan without it."""
+    """The jobs chosen by --only, in order; without it all jobs of the plan."""
     run: Path
     done: frozenset[str]
     estimates: Mapping[str, Estimate]
@@ -41,7 +41,7 @@ class Planned:
 
 
 def plan(suite: str | Path, options: Options | None = None) -> Planned:
-    """The jobs of a suite, which of them are done, and what the others will cost. Trains and attacks nothing."""
+    """Plan a suite: its jobs, which of them are done, and what the others will cost. Trains and attacks nothing."""
     options = options or Options()
     prepared = prepare(suite, options)
     store = Store(prepared.run)
@@ -60,10 +60,10 @@ def plan(suite: str | Path, options: Options | None = None) -> Planned:
 
 
 def run(suite: str | Path, options: Options | None = None, *, progress: Progress | None = None) -> RunResult:
-    """Run what is not done yet and return the suite's tables. The same call again resumes, also after a crash.
+    """Run the jobs that are not done and return the suite's tables. The same call resumes, also after a crash.
 
-    Raises RbenchError before any work where the suite or a resource is wrong; a job that fails while running is
-    recorded and listed in the result, and the jobs that do not need it go on.
+    Raises RbenchError before any work if the suite or a resource is wrong. A job that fails while running is recorded
+    and listed in the result, and the jobs that do not need it still run.
     """
     options = options or Options()
     return run_prepared(prepare(suite, options), options, progress or Silent())
@@ -80,12 +80,12 @@ def attack(
 ) -> Iterator[Outcome]:
     """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
 
-    The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError where texts
-    are not to be kept, for they are what it shows.
+    The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError if
+    `options.texts` is false, because the texts are what it shows.
     """
     options = options or Options()
     if not options.texts:
-        raise PlanError("rbench attack shows texts, and none are to be kept; use rbench run --no-texts for numbers")
+        raise PlanError("rbench attack shows texts, so --no-texts does not apply; use rbench run --no-texts for scores")
     registry = Registry(options.include)
     suite = {"name": "attack", "encoders": [encoder], "tasks": [task], "attacks": [attack], "num_examples": n}
     if task.startswith("mini-"):
@@ -95,6 +95,6 @@ def attack(
         prepared = prepare_loaded(loaded, dataclasses.replace(options, out=folder))
         result = run_prepared(prepared, options, progress or Silent())
         outcomes = Store(folder).outcomes(prepared.plan.jobs[-1])
-        if result.failed and len(outcomes) < n:  # a job that failed because examples errored has them all to show
+        if result.failed and len(outcomes) < n:  # a job that failed because examples errored still has all outcomes
             raise RbenchError(result.failed[0].error or f"{result.failed[0].job.name} failed")
         yield from outcomes

@@ -1,4 +1,4 @@
-"""Training and exporting encoders by themselves: what `rbench train` and `rbench export` call.
+"""Train and export encoders without a suite (`rbench train`, `rbench export`).
 
 from rbench import api
 trained = api.train("simcse-mini")                                            # an entry of the registry
@@ -33,7 +33,7 @@ from rbench.system.located import Watch
 from rbench.train import objectives as modules
 
 LOGS = Path("results/logs")
-"""Where trackers of `train` and `export` leave their files; those of a suite leave them in its RUN."""
+"""The folder for tracker files of `train` and `export`. Suites have it in their RUN."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Trained:
 
     name: str
     root: str
-    """The encoder whose training made the weights: `name` itself, or one below it."""
+    """The encoder whose training made the weights: `name`, or an encoder that it is based on."""
     record: Record
     weights: Path
     entry: str
-    """An encoder file that gives the same encoder in a suite; empty for one that has a file."""
+    """The content of an encoder file for use in a suite; empty if the encoder has a file."""
     exported: Path | None = None
 
 
@@ -64,19 +64,19 @@ def train(
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> Trained:
-    """Train an encoder, or find it in the cache: the job is the one that a suite with this encoder has.
+    """Train an encoder or find it in the cache. The job is the same as in a suite with this encoder.
 
     Args:
         what: an encoder of the registry; or, with `base` and `data`, a training objective.
         base: an encoder of the registry, a folder on the model search path or a path, or a hub id.
         data: a corpus of the registry, or a `.txt` or `.jsonl` file.
         settings: `KEY=VALUE`: options of the objective, keys of `TrainSpec`, `pooling`, `layers`, `revision`.
-        steps, epochs, seed, name: of the ad-hoc encoder; by default one epoch, seed 0, `<objective>-<base>-<data>`.
-        out: a folder for an export of the result.
-        options: where things are, and the device.
+        steps, epochs, seed, name: for an objective; default one epoch, seed 0 and `<objective>-<base>-<data>`.
+        out: the folder to which the encoder is exported.
+        options: search paths, the device and more.
 
     Raises:
-        SuiteError, PlanError, ResourceError: wrong names, options, files or places, before any work.
+        SuiteError, PlanError, ResourceError: a name, option, file or place is wrong; raised before any work.
         JobError: the training failed.
     """
     options = options or Options()
@@ -103,14 +103,14 @@ def train(
 
 @dataclass(frozen=True)
 class ListedObjective:
-    """A training objective: what it is, where it comes from, and its options with their defaults."""
+    """A training objective: its listing, and its options with their defaults."""
 
     listed: loading.Listed
     options: dict[str, Any]
 
 
 def objectives(registry: Registry | None = None) -> list[ListedObjective]:
-    """All training objectives by name; one that cannot be imported has what is wrong in place of its title."""
+    """List all training objectives by name. If one cannot be imported, its title says what is wrong."""
     registry = registry or Registry()
     found = []
     for listed in loading.catalogue("objectives", registry):
@@ -130,16 +130,16 @@ def export(
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Write an encoder of the registry to `folder` for plain `SentenceTransformer(folder)`; returns its width.
+    """Write an encoder of the registry to `folder` for plain `SentenceTransformer(folder)`; return its dimension.
 
-    An encoder of ours comes from the cache, and is trained first where it is not there.
+    An encoder that rbench trains comes from the cache, and is trained first if it is not there.
 
     Args:
         force: replace the encoder that `folder` holds.
 
     Raises:
-        SuiteError, PlanError, ResourceError: an unknown name, a place that is taken, an encoder that
-            sentence-transformers cannot express, missing weights; before any work.
+        SuiteError, PlanError, ResourceError: the name is unknown, the folder is taken, sentence-transformers cannot
+            express the encoder, or weights are missing; raised before any work.
         JobError: the training failed.
     """
     options = options or Options()
@@ -155,9 +155,9 @@ def export(
 
 
 def _prepared(encoder: str, registry: Registry, options: Options, own: Positioned | None) -> Prepared:
-    """The encoder as a suite would plan it, with the jobs alone that make its weights.
+    """Plan the encoder as a suite would, with only the jobs that make its weights.
 
-    A suite needs a task: one of the embedded world, which is always there.
+    A suite needs a task, so it takes one of the embedded world, which is always there.
     """
     if own is None and encoder not in registry.names("encoders"):
         raise SuiteError(unknown("encoder", encoder, registry.names("encoders")))
@@ -166,8 +166,8 @@ def _prepared(encoder: str, registry: Registry, options: Options, own: Positione
     loaded = loading.load_mapping(suite, registry=registry, origin="rbench train", own=made)
     if (root := trained_root(encoder, loaded.encoders)) in loaded.in_domain:
         raise PlanError(
-            f"encoder {root} is trained on the texts of the task that it is fine-tuned on (data: {IN_DOMAIN}); say on "
-            f"which task's, or name a corpus: rbench train {root} --data TASK. A suite takes each of its tasks in turn."
+            f"encoder {root} is trained on the texts of the task that it is fine-tuned on (data: {IN_DOMAIN}). Name "
+            f"a task or a corpus: rbench train {root} --data TASK. A suite takes each of its tasks in turn."
         )
     try:
         prepared = prepare_loaded(loaded, options)
@@ -178,7 +178,7 @@ def _prepared(encoder: str, registry: Registry, options: Options, own: Positione
 
 
 def _base_hint(own: Positioned | None, registry: Registry) -> str:
-    """A base that is nowhere may be a slip for one of the registry's."""
+    """Suggest encoders of the registry with names like a base that was not found."""
     base = own.data["base"] if own is not None else None
     known = registry.names("encoders")
     close = nearest(base, known) if base is not None and "/" not in base and base not in known else []
@@ -186,12 +186,12 @@ def _base_hint(own: Positioned | None, registry: Registry) -> str:
 
 
 def _weights(root: str, prepared: Prepared, options: Options, progress: Progress | None) -> tuple[Record, Path]:
-    """Train what is not in the cache; the record and the folder of the weights of `root`."""
+    """Train what is not in the cache; return the record and the folder of the weights of `root`."""
     job = _job(root, prepared)
     progress = progress or Silent()
-    options = dataclasses.replace(options, logs=options.logs or LOGS)  # the RUN below does not last
+    options = dataclasses.replace(options, logs=options.logs or LOGS)  # the RUN below is temporary
     cache = WeightCache(default_cache())
-    if cache.has(job.key):  # then what it was made from is not needed
+    if cache.has(job.key):  # then the jobs that it needs are not needed
         prepared = dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": (job,)}))
     with scratch.folder("train") as folder:
         result = run_prepared(dataclasses.replace(prepared, run=folder), options, progress)
@@ -222,7 +222,7 @@ def _export(
 
 
 def _objective(name: str, loaded: loading.Loaded) -> Any:
-    """The module of the objective by which the weights of an encoder were trained; None where none was."""
+    """Return the module of the objective that trained the weights of an encoder; None if rbench did not train them."""
     train = chain(name, loaded.encoders)[-1].train
     return loaded.modules["objectives", train.objective].open() if train is not None else None
 

@@ -1,4 +1,4 @@
-"""A Glow-like normalising flow over sentence vectors (BERT-flow, Li et al. 2020, section 3), made with normflows."""
+"""Define a Glow-like normalising flow over sentence vectors (BERT-flow, Li et al. 2020, section 3) with normflows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ VERSION = 1
 
 
 class Flow(Transform):
-    """z = f^-1(u), where u = f(z) are sentence vectors and z is Gaussian (Li et al. 2020, section 3.2).
+    """Maps sentence vectors u to Gaussian vectors z = f^-1(u), where u = f(z) (Li et al. 2020, section 3.2).
 
-    The layout is Glow's (Kingma and Dhariwal 2018). Each level has steps of activation normalisation, permutation and
-    coupling; after each level but the last the second half of the numbers goes to z as it is. Couplings are additive
-    and permutations random and fixed, as BERT-flow's (from memory); Glow's are affine and learned. The network in a
-    coupling has two hidden layers with ReLU.
+    The layout is that of Glow (Kingma and Dhariwal 2018). Each level has steps of activation normalisation, permutation
+    and coupling. After each level but the last, the second half of the dimensions goes to z unchanged.
+
+    Glow has affine couplings and learned 1x1 convolutions. As in the released code of BERT-flow (bohanli/BERT-flow,
+    flow/glow_ops_1x1.py and flow/config), couplings are additive and permutations are fixed. Here permutations are
+    random; the released code reverses the order of the dimensions. In both, the network in a coupling has two hidden
+    layers with ReLU. The released code also has activation normalisation in these layers; here they have none.
 
     Args:
-        width: length of the vectors, and of z; at least 2 ** levels.
-        levels: how many levels there are.
-        depth: steps in a level.
-        hidden: units in a hidden layer of a coupling. The paper prints none of these three.
+        width: length of the vectors and of z; at least 2 ** levels.
+        levels: number of levels.
+        depth: number of steps in a level.
+        hidden: width of the hidden layers of a coupling. The paper does not print `levels`, `depth` and `hidden`.
 
     Raises:
         ResourceError: normflows is not installed, or `width` is below 2 ** levels.
@@ -64,24 +67,24 @@ class Flow(Transform):
         return dict(self._shape)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """z (batch, width) of u (batch, width)."""
+        """Map u (batch, width) to z (batch, width)."""
         parts, _ = self.flow.inverse_and_log_det(vectors)
         return torch.cat(parts, dim=1)
 
     def inverse(self, z: Tensor) -> Tensor:
-        """u (batch, width) of z (batch, width)."""
+        """Map z (batch, width) to u (batch, width)."""
         vectors: Tensor = self.flow.forward_and_log_det(list(torch.split(z, self._sizes, dim=1)))[0]
         return vectors
 
     def log_prob(self, vectors: Tensor) -> Tensor:
-        """log p(u) of u (batch, width), in nats: log N(z; 0, I) + log |det dz/du|, (batch,)."""
+        """Compute log p(u) = log N(z; 0, I) + log |det dz/du| in nats, (batch,), for u (batch, width)."""
         parts, log_det = self.flow.inverse_and_log_det(vectors)
         logs: Tensor = log_det + sum(prior.log_prob(part) for prior, part in zip(self.flow.q0, parts, strict=True))
         return logs
 
 
 def _step(width: int, hidden: int) -> tuple[nn.Module, nn.Module, nn.Module]:
-    """The parts of one step, in their order from u to z. The coupling starts as the identity (Glow, section 3.3)."""
+    """Make the parts of one step, in order from u to z. The coupling starts as the identity (Glow, section 3.3)."""
     import normflows as nf
 
     half = width - width // 2

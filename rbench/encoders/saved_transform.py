@@ -1,4 +1,4 @@
-"""Reads the folder `transform/` of an encoder, whichever kind of transform it holds."""
+"""Read the folder `transform/` of an encoder, whichever kind of transform it holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rbench.spec import Pooling
 
 VERSION = 1
 USES = ("encoders.transform",)
-"""Only encoders that have a flow use `encoders.flow`."""
+"""`encoders.flow` is not listed, because only encoders that have a flow use it."""
 
 
 def read_transform(folder: Path, pooling: Pooling, name: str = "encoder") -> Transform:

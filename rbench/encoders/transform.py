@@ -1,10 +1,9 @@
-"""What is done to sentence vectors after pooling: a linear map (whitening) or a normalising flow (BERT-flow).
+"""Define transforms of sentence vectors after pooling: a linear map (whitening) or a normalising flow (BERT-flow).
 
 A transform is fitted on the vectors of a corpus without labels (`rbench.train.objectives`, whitening and flow) and is
-part of the encoder from then on. It is frozen: gradients of fine-tuning pass through it to the network and change the
-network alone, because the papers compare it as a fixed step after an encoder. On disk it is a folder beside the
-network: weights (safetensors) and `rbench.json`, which says what it is and for which pooling.
-`rbench.encoders.saved_transform` reads the folder back.
+part of the encoder from then on. It is frozen: gradients of fine-tuning pass through it and change only the network,
+because the papers compare it as a fixed step after an encoder. On disk it is a folder beside the network: weights
+(safetensors) and `rbench.json`, which has its kind and pooling. `rbench.encoders.saved_transform` reads the folder.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ class Transform(nn.Module):
     dim: int
 
     def about(self) -> dict[str, Any]:
-        """What the constructor needs beside the weights, as JSON values."""
+        """Return the constructor's arguments except the weights, as JSON values."""
         return {}
 
     def save(self, folder: Path, pooling: Pooling) -> None:
-        """Write weights and `rbench.json` to `folder`; `pooling` made the vectors on which it was fitted."""
+        """Write weights and `rbench.json` to `folder`. `pooling` made the vectors on which the transform was fitted."""
         folder.mkdir(parents=True, exist_ok=True)
         save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / WEIGHTS)
         about = {"kind": self.KIND, "pooling": pooling, **self.about()}
@@ -45,7 +44,7 @@ class Transform(nn.Module):
 
 
 class Linear(Transform):
-    """x W^T + b. Its folder is also a Dense module of sentence-transformers.
+    """Computes x W^T + b. Its folder is also a Dense module of sentence-transformers.
 
     Args:
         weight: W, (dim, width).

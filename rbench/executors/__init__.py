@@ -1,1 +1,1 @@
-"""Executors run a callable over jobs, a module each way. They know neither encoders nor attacks."""
+"""Run a callable over jobs. Each module is one way to do so, and knows nothing of encoders or attacks."""

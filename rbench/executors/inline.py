@@ -1,4 +1,4 @@
-"""Runs one job after the other in this process."""
+"""Run one job after the other in this process."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from rbench.spec import Job, Record
 
 
 def run(jobs: Sequence[Job], call: Callable[[Job], Record]) -> Iterator[tuple[Job, Record | None]]:
-    """Call `call` on each job, in order; yield the job with its record.
+    """Call `call` on each job in order and yield the job with its record.
 
-    A job that needs a failed one is not run: its record is None.
+    A job is not run if a job that it needs failed or was not run. Its record is None.
 
     Args:
-        jobs: each after all jobs that it needs.
-        call: runs a job. It turns errors into failed records; an exception that it raises ends the run.
+        jobs: jobs in an order in which each comes after all jobs that it needs.
+        call: runs a job. It turns errors into failed records. An exception that it raises ends the run.
     """
     failed: set[str] = set()
     for job in jobs:

@@ -1,10 +1,10 @@
-"""Rows of the embedded world on disk: making them takes seconds, and each process would make them again.
+"""Keep generated rows of the embedded world on disk, because every process would spend seconds on generating them.
 
     CACHE/prepared/<generator>-<digits>.json    a line with the sha256 of the rest, then the rows as JSON
 
-The digits are a hash of all files of this package, code and word lists, and of Python's version, whose random numbers
-decide the rows. So code that was edited finds nothing that earlier code has made. A file that is not what was written
-is made again. Where the cache folder cannot be read or written, rows are made as if there were none.
+The digits are a hash of all files of this package (code and word lists) and of Python's version, whose random numbers
+decide the rows. So edited code never reads rows that earlier code made. A file that does not match its sha256 is made
+again. If the cache folder cannot be read or written, rows are generated without it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("rbench")
 
 
 def _hash_of_code() -> str:
-    """Of all files of this package, by their paths in it, and of Python's version."""
+    """Hash the paths and contents of all files of this package, and Python's version."""
     here = Path(__file__).parent
     digest = hashlib.sha256(platform.python_version().encode())
     for file in sorted(path for path in here.rglob("*") if path.suffix in (".py", ".yaml")):
@@ -38,13 +38,13 @@ def _hash_of_code() -> str:
 
 
 _CODE = _hash_of_code()
-"""Computed when the code is imported: a file that is edited later is not the code that runs here."""
+"""The hash at import time, because code that is edited later is not the code that runs in this process."""
 
 
 def keep(name: str, make: Callable[[], Rows]) -> Rows:
-    """What `make` returns, rows called `name` (`mini-...`): read where they were kept, else made and kept.
+    """Return the rows called `name` (`mini-...`): read from the cache, or else made with `make` and kept there.
 
-    They must be of dictionaries with str keys, lists, str, int and float, which JSON gives back as they were.
+    The rows must consist of dictionaries with str keys, lists, str, int and float, which JSON returns unchanged.
     """
     path = default_cache() / "prepared" / f"{name}-{_CODE[:16]}.json"
     body = _read(path)
@@ -52,14 +52,14 @@ def keep(name: str, make: Callable[[], Rows]) -> Rows:
         found: Rows = json.loads(body)
         return found
     made = make()
-    if _hash_of_code() == _CODE:  # word lists are read when they are needed, perhaps after they were edited
+    if _hash_of_code() == _CODE:  # the word lists may have been edited before `make` read them
         with suppress(OSError):
             _write(path, json.dumps(made, ensure_ascii=False).encode())
     return made
 
 
 def _read(path: Path) -> bytes | None:
-    """The rows in a file, as they were written; None where there is no such file, or another content."""
+    """Read the rows in a file as JSON; None if there is no file, or if it is unreadable or damaged."""
     try:
         if not path.is_file():
             return None
@@ -69,13 +69,13 @@ def _read(path: Path) -> bytes | None:
     if hashlib.sha256(body).hexdigest().encode() != digest:
         log.warning("%s is damaged; it is made again", path)
         return None
-    with suppress(OSError):  # a cache that may only be read
+    with suppress(OSError):  # the cache may be read-only
         os.utime(path)
     return body
 
 
 def _write(path: Path, body: bytes) -> None:
-    """Write all of a file or nothing. Several processes may do so at once: each writes the same."""
+    """Write a file completely or not at all. Several processes may do so at once, because all write the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("wb", dir=path.parent, suffix=".part", delete=False) as file:
         part = Path(file.name)

@@ -1,4 +1,4 @@
-"""What people of the embedded world talk about: a seeded source of meanings. Labels are nobody's business here."""
+"""Draw the meanings of the embedded world's sentences from a seeded random generator. Labels are made elsewhere."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rbench.mini.meaning import Clause, Thing
 
 CONCEPT_EXPONENT = 1.0
 MARKED = 0.12
-"""Weight of the marked one of two antonyms relative to the other (words of praise and blame apart)."""
+"""Weight of the marked one of two antonyms relative to the other, except for words of praise and blame."""
 NOUN_FRAMES = ("person", "animal", "thing", "part", "object", "place")
 
 
 @cache
 def concepts(part: str, frames: tuple[str, ...], topic: str | None = None, polarity: int = 0) -> tuple[Concept, ...]:
-    """Concepts of a part of speech, by frame, topic and polarity."""
+    """Return the concepts of a part of speech with one of the frames, the topic and the polarity."""
     return tuple(c for c in load().of(part, *frames, topic=topic) if c.polarity == polarity)
 
 
@@ -28,7 +28,7 @@ def concepts(part: str, frames: tuple[str, ...], topic: str | None = None, polar
 def _weighted(
     part: str, frames: tuple[str, ...], topic: str | None, polarity: int, breadth: int
 ) -> tuple[tuple[Concept, ...], tuple[float, ...]]:
-    """The first `breadth` such concepts of each frame with cumulative weights by Zipf's law."""
+    """Return the first `breadth` such concepts of each frame, with cumulative weights by Zipf's law."""
     ranks: Counter[str] = Counter()
     found, weights = [], []
     for concept in concepts(part, frames, topic, polarity):
@@ -41,7 +41,7 @@ def _weighted(
 
 @cache
 def _unrelated(name: str, avoid: tuple[str, ...], breadth: int) -> tuple[tuple[Concept, ...], tuple[float, ...]]:
-    """Concepts that could stand in the place of `name` and are unrelated to it and to all of `avoid`, with weights."""
+    """Return concepts that can replace `name`, unrelated to it and to all of `avoid`, with cumulative weights."""
     concept = load().concepts[name]
     anywhere = NOUN_FRAMES if concept.part == "noun" else (concept.frame,)
     for frames, topic in (((concept.frame,), concept.topic), (anywhere, None)):
@@ -54,7 +54,7 @@ def _unrelated(name: str, avoid: tuple[str, ...], breadth: int) -> tuple[tuple[C
 
 
 def _marking(concept: Concept) -> float:
-    """Praise and blame are equally frequent; of other antonyms the marked one is rare."""
+    """Return the factor on a concept's frequency: `MARKED` for a marked antonym without polarity, else 1."""
     return MARKED if concept.marked and not concept.polarity else 1.0
 
 
@@ -68,7 +68,7 @@ def related(first: str, second: str) -> bool:
 
 
 class World:
-    """Draws things and clauses; all chance comes from `rng`, and `breadth` keeps to the most common concepts."""
+    """Draws things and clauses with `rng`, from the `breadth` most common concepts of each frame."""
 
     def __init__(self, rng: Random, breadth: int = 1000) -> None:
         self.rng = rng
@@ -78,31 +78,31 @@ class World:
         return self.rng.random() < share
 
     def one(self, part: str, *frames: str, topic: str | None = None, polarity: int = 0) -> str:
-        """The name of one such concept; those that the lexicon lists first are more frequent."""
+        """Draw a concept and return its name. Concepts that the lexicon lists first are more frequent."""
         found, weights = _weighted(part, frames, topic, polarity, self.breadth)
         return self.rng.choices(found, cum_weights=weights)[0].name
 
     def other(self, name: str, *, avoid: Sequence[str] = ()) -> str:
-        """A concept that could stand in the place of `name`, unrelated to it and to all of `avoid`."""
+        """Draw a concept that can replace `name`, unrelated to it and to all of `avoid`."""
         found, weights = _unrelated(name, tuple(avoid), self.breadth)
         return self.rng.choices(found, cum_weights=weights)[0].name
 
     # -------------------------------------------------------------------------------------------------- things
 
     def thing(self, *frames: str, topic: str | None = None, quality: float = 0.25, plural: float = 0.12) -> Thing:
-        """A noun phrase without polarity; with a plain quality at that rate."""
+        """Draw a noun phrase without polarity. `quality` and `plural` are the rates of adjectives and plurals."""
         head = self.one("noun", *frames, topic=topic)
         return Thing(head, self.quality(head) if self.chance(quality) else None, plural=self.chance(plural))
 
     def quality(self, head: str, polarity: int = 0) -> str:
-        """An adjective that can be said of `head`."""
+        """Draw an adjective that can describe `head`."""
         return self.one("adjective", "any", "person" if self._lives(head) else "thing", polarity=polarity)
 
     def person(self, **options: float) -> Thing:
         return self.thing("person", **options)  # type: ignore[arg-type]
 
     def subject_matter(self) -> Thing:
-        """Something that can be judged: a thing or, half of the time, a part of one."""
+        """Draw something that can be judged: a thing or, half of the time, a part of a thing."""
         if self.chance(0.5):
             return self.thing("thing", quality=0.3)
         part = self.thing("part", quality=0.1, plural=0.1)
@@ -114,7 +114,7 @@ class World:
     # ------------------------------------------------------------------------------------------------- clauses
 
     def event(self, *, past: bool = True) -> Clause:
-        """Something that happened, without polarity."""
+        """Draw a clause without polarity: an event or a state."""
         kind = self.rng.choices(("act", "meet", "do", "state"), (28, 14, 30, 28))[0]
         if kind == "state":
             return self.setting(self._state(past), place=0.5, time=0.25)
@@ -134,7 +134,7 @@ class World:
         return Clause(subject, "be", quality=self._gradable(subject.head), intensity=intensity, past=past)
 
     def _gradable(self, head: str) -> str:
-        """An adjective that has an antonym."""
+        """Draw an adjective that can describe `head` and has an antonym."""
         lexicon = load()
         while True:
             quality = self.quality(head)
@@ -142,7 +142,7 @@ class World:
                 return quality
 
     def setting(self, clause: Clause, *, place: float = 0.55, time: float = 0.3) -> Clause:
-        """The clause with a place, company or time, at these rates."""
+        """Add a place or company and a time to a clause, at these rates."""
         if self.chance(place):
             if self._lives(clause.subject.head) and self.chance(0.2):
                 clause = replace(clause, place=("with", self.person(quality=0.15)))
@@ -152,7 +152,7 @@ class World:
         return replace(clause, time=self.one("time")) if self.chance(time) else clause
 
     def verdict(self, polarity: int, *, intensity: str | None = None, past: bool = True) -> Clause:
-        """A clause whose predicate praises (1) or blames (-1); an `intensity` makes it an adjective."""
+        """Draw a clause whose predicate praises (1) or blames (-1). With `intensity` the predicate is an adjective."""
         negated = intensity is None and self.chance(0.12)
         sign = -polarity if negated else polarity
         kinds = (("quality", 44), ("judge", 23), ("affect", 13), ("noun", 10), ("manner", 10))
@@ -181,7 +181,7 @@ class World:
         return replace(clause, negated=negated, past=past)
 
     def topical(self, topic: str, *, past: bool = True) -> Clause:
-        """A clause with at least one of subject, verb and object of the topic, and nothing of another."""
+        """Draw a clause whose subject, verb or object belongs to the topic, and that has no word of another topic."""
         person = self.thing("person", topic=topic) if self.chance(0.55) else self.person()
         kind = self.rng.choices(("act", "plain act", "do", "state"), (35, 25, 20, 20))[0]
         matter = self.thing("thing", topic=topic, quality=0.2)

@@ -1,7 +1,7 @@
-"""run_job: the one place where the stages meet.
+"""Run one job of any stage and store its record (`run_job`).
 
-A job reads only what it needs by key: the weights that earlier jobs left in the cache, the task's rows (whose
-fingerprint must be the one that was planned) and the resources behind its attack.
+A job reads only what its spec and needs name: weights that earlier jobs left in the cache, rows of its task, whose
+fingerprint must be the planned one, and resources such as those of its attack.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run_job(job: Job, context: Context) -> Record:
         )
 
     if job.stage != "evaluate":
-        context.network.clear()  # trainings and attacks need the memory
+        context.network.clear()  # free the memory for trainings and attacks
     try:
         spec = job.spec
         if isinstance(spec, PretrainJob):

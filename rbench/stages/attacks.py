@@ -1,4 +1,4 @@
-"""Jobs that attack a victim."""
+"""Run jobs that attack a victim."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from rbench.storage.weights import weights_hash
 from rbench.tasks import Example
 
 TOLERATED = 0.1
-"""The share of a job's examples that may error: with more of them the rest says too little, and the job fails."""
+"""Maximum share of a job's examples that may error. With more, too few remain and the job fails."""
 
 
 def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Example]:
-    """The first `n` of a permutation of the test split seeded by (seed, task): a larger n keeps the smaller sample."""
+    """Return the first `n` of a permutation of `examples` seeded by (seed, task). A larger n extends the sample."""
     digest = hashlib.sha256(f"sample:{seed}:{task}".encode()).digest()
     generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
     return [examples[i] for i in generator.permutation(len(examples))[:n]]
 
 
 def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Record:
-    """Attack those examples that have no outcome yet, and store each outcome as it comes.
+    """Attack the examples that have no outcome yet, and store each outcome as soon as it is there.
 
-    Raises JobError where more than a tenth of the examples errored.
+    Raises JobError if more than a tenth of the examples errored.
     """
     data = context.data(spec.task, spec.data_fingerprint)
     if spec.split == "train":
@@ -47,7 +47,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         "weights_hash": weights_hash(Path(attack_task.victim.where)),
         "resources": inputs.hashes(spec.resources, spec.resource_fingerprints),
     }
-    inputs.check()  # the hashes are those of what is opened
+    inputs.check()  # the hashes must be those of the opened files
     resumed = context.store.resume(job, {example.id for example in chosen})
     for note in resumed.notes:
         context.progress.note(note)
@@ -84,20 +84,20 @@ def _check_errors(outcomes: Collection[Outcome]) -> None:
 
 
 def _counts_as_error(outcome: Outcome) -> bool:
-    """Whether an outcome counts towards what is tolerated. A status that is exempt from it is named here."""
+    """Whether an outcome counts as an error in `TOLERATED`. Only the status `errored` does."""
     return outcome.status == "errored"
 
 
 def _attack_task(job: Job, spec: AttackJob, context: Context, inputs: Inputs) -> Any:
-    """What the attack needs: its victim, and the resources, of which a masked LM of ours comes from the cache.
+    """Put together what a worker needs: the victim and the resources. A masked LM that rbench trained is in the cache.
 
-    Processes keep resources from cell to cell, so that they are given all of the suite's.
+    Workers keep resources from one attack to the next, so they get all resources of the suite.
     """
     from rbench.attack import AttackTask
 
     places = inputs.places(context.resources)
     for kind in spec.attack.needs:
-        if kind in places:  # else the attack says what is missing
+        if kind in places:  # otherwise the attack says what is missing
             inputs.open(places[kind])
     module = context.modules.get(("attacks", spec.attack.name))
     victim = inputs.made("victim")

@@ -1,4 +1,4 @@
-"""Jobs that make things to be looked at."""
+"""Run build jobs, which make things to look at, such as the positives of an encoder's training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rbench.storage.weights import weights_hash
 
 
 def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
-    """Make the thing and store its outcomes."""
+    """Build with the module that the spec names, and store the outcomes."""
     trained = context.plan.job(job.needs["encoder"])
     assert isinstance(trained.spec, PretrainJob)
     assert trained.spec.encoder.train is not None
@@ -36,7 +36,7 @@ def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
         context.progress.note(note)
     known = {outcome.example_id for outcome in resumed.outcomes}
     for outcome in built.outcomes:
-        if outcome.example_id not in known:  # a run that was killed here makes them again, the same
+        if outcome.example_id not in known:  # a killed run resumes: it builds the same outcomes again
             context.store.append(job, outcome)
     asked, kinds = trained.spec.resources, trained.spec.resource_fingerprints
     return Record(

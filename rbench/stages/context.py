@@ -1,4 +1,4 @@
-"""What the jobs of one run share."""
+"""Hold what the jobs of one run share (`Context`)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from rbench.system.slot import Slot
 from rbench.tasks import ContrastData, TaskData
 
 Source = Callable[..., Provenance]
-"""Where a record comes from: of what is known of every job, and of what its stage adds."""
+"""Makes the provenance of a record. Its keyword arguments are the fields that the stage adds."""
 
 
 def changed(name: str) -> JobError:
-    """Data are no longer those that were planned."""
+    """Return the error for data that are no longer those that were planned."""
     return JobError(f"the data of {name} changed while the run was under way; run the command again")
 
 
 @dataclasses.dataclass
 class Context:
-    """What the jobs of one run share: where things are found, where results go, and what is loaded at the moment."""
+    """What the jobs of one run share: places of inputs, stores for results, and what is loaded at the moment."""
 
     plan: Plan
     store: Store
@@ -38,42 +38,42 @@ class Context:
     tasks: Mapping[str, TaskSpec]
     resources: ResourceProfile
     modules: Mapping[tuple[str, str], Module]
-    """By kind and name, each as it was when the run was planned."""
+    """Modules by kind and name, each as it was when the run was planned."""
     contrast: Mapping[str, tuple[ContrastSpec, ...]]
-    """The contrast sets that victims are evaluated on, by task: no victim is trained on what is in them."""
+    """The contrast sets that victims are evaluated on, by task. Their texts are kept out of the training rows."""
     rows: Rows
-    """The rows that planning read, or others where their files changed since."""
+    """Gives the rows that planning read. Reads them again if their files changed since."""
     places: Places
-    """Where weights and resources lie, as planning found them."""
+    """Where planning found the weights and resources."""
     device: str
     workers: Any
-    """`rbench.attack.Workers`; None where nothing is to be attacked."""
+    """`rbench.attack.Workers`; None if the run has no attacks."""
     progress: Progress
     logs: Path
-    """Where trackers of training leave their files."""
+    """The folder for files of training trackers."""
     report_to: tuple[str, ...] = ()
-    """Trackers, by the names that transformers gives them."""
+    """Names of trackers, as in transformers."""
     network: Slot[Any] = dataclasses.field(default_factory=Slot)
-    """The encoder or victim that the last evaluation opened, for the next one of it."""
+    """The encoder or victim of the last evaluation, kept in case the next one needs the same."""
     _tasks: dict[str, TaskData] = dataclasses.field(default_factory=dict)
     _sets: dict[str, ContrastData] = dataclasses.field(default_factory=dict)
 
     def data(self, task: TaskSpec, fingerprint: str, split: Split | None = None) -> TaskData:
-        """The task's rows; JobError where they (or, given a split, its) are no longer those that were planned."""
+        """Return the task's rows. Raises JobError unless they (or those of `split`) have the planned fingerprint."""
         data = self.task(task)
         if (data.fingerprint if split is None else data.split_fingerprint(split)) != fingerprint:
             raise changed(task.name)
         return data
 
     def task(self, spec: TaskSpec) -> TaskData:
-        """The task's rows as they are when the first job of the run asks for them, planned or not."""
+        """Return the task's rows as they are when a job first asks. Does not compare them with the plan."""
         if spec.name not in self._tasks:
             sets = [self.contrast_set(one, spec) for one in self.contrast.get(spec.name, ())]
             self._tasks[spec.name] = self.rows.task(spec, sets)
         return self._tasks[spec.name]
 
     def contrast_set(self, spec: ContrastSpec, task: TaskSpec) -> ContrastData:
-        """The bundles of a contrast set, as `task` gives rows."""
+        """Return the bundles of a contrast set as they are when a job first asks. Does not compare with the plan."""
         if spec.name not in self._sets:
             self._sets[spec.name] = self.rows.contrast(spec, task)
         return self._sets[spec.name]

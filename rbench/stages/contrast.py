@@ -1,4 +1,4 @@
-"""A victim on a contrast set: what it says of each text, and what that comes to."""
+"""Evaluate a victim on a contrast set: its prediction for each text, and scores over the bundles."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rbench.tasks import Bundle, ContrastData, Example
 VERSION = 1
 
 Progress = Callable[[int, int, str], None]
-"""Called with texts done, texts in all, and what is known so far."""
+"""Called with the texts done, the texts in all, and a message."""
 
 
 class Contrasted(NamedTuple):
-    """What the victim said, bundle by bundle, the scores of `rbench.score.contrast`, and counts for a record."""
+    """Predictions bundle by bundle, the scores of `rbench.score.contrast`, and counts for the record."""
 
     predictions: list[Prediction]
     scores: tuple[Score, ...]
@@ -28,11 +28,11 @@ class Contrasted(NamedTuple):
 
 
 def on_contrast(victim: EncoderClassifier, data: ContrastData, progress: Progress) -> Contrasted:
-    """Classify every original once and every edit.
+    """Classify every original and every edit once.
 
-    Counts are those of the set, the rows of it that were left out, and two that show what the victim never saw of it:
-    `texts_cut`, texts longer than it reads, and `edits_read_as_original`, edits of which it read the same tokens as of
-    their original, be it that the edit was cut off.
+    Counts are those of the set, its rows that were left out, and two more. `texts_cut` counts the texts that are longer
+    than the victim's input. `edits_read_as_original` counts the edits that have the same tokens as their original for
+    the victim, for instance because the edited part was cut off.
     """
     members = list(_members(data.bundles))
     done = 0
@@ -74,7 +74,7 @@ def _members(bundles: Sequence[Bundle]) -> Iterator[tuple[Bundle, Example]]:
 
 
 def _alike(bundles: Sequence[Bundle], found: Classified) -> int:
-    """How many edits the victim could not tell from their original."""
+    """Count the edits whose tokens equal those of their original."""
     alike, at = 0, 0
     for bundle in bundles:
         edits = found.read[at + 1 : at + 1 + len(bundle.edits)]

@@ -1,4 +1,4 @@
-"""Jobs that score: encoders on pairs of sentences, victims on contrast sets."""
+"""Run jobs that score encoders on sentence pairs and victims on contrast sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rbench.stages.inputs import Inputs
 
 
 def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> Record:
-    """Score an encoder as it is on pairs of sentences."""
+    """Score an encoder on sentence pairs, without fine-tuning."""
     from rbench import encoders
 
     data = context.data(spec.task, spec.data_fingerprint, spec.split)
@@ -43,7 +43,7 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
 
 
 def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> Record:
-    """Classify a contrast set with a victim, and store what it said of each text."""
+    """Classify a contrast set with a victim, and store its prediction for each text."""
     from rbench.encoders.classifier import EncoderClassifier
     from rbench.stages.contrast import on_contrast
 
@@ -68,7 +68,7 @@ def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> R
 
 
 def _kept_out(job: Job, spec: ContrastJob, context: Context) -> dict[str, int]:
-    """How many rows the victim was not trained on, or its epoch not chosen by, because of the contrast set."""
+    """Count the rows that the contrast set kept out of the victim's training and out of its validation."""
     trained = context.plan.job(job.needs["victim"]).spec
     assert isinstance(trained, FinetuneJob)
     dropped = context.data(spec.task, trained.data_fingerprint).dropped

@@ -1,8 +1,8 @@
-"""What one job opens: weights that earlier jobs made, weights and resources that lie somewhere; each is checked.
+"""Open and check the inputs of one job: weights that earlier jobs made, and weights and resources in other places.
 
-A job takes places from the plan and never searches. It opens each through `Inputs`, which compares what lies there with
-what was planned, and calls `check` when all is loaded and when the work is done: networks are mapped from their files,
-and WordNet is read while it is used, so that an exchange at any time would decide the result.
+A job takes places from the plan and never searches. It opens each through `Inputs`, which compares the files there with
+the planned fingerprint. The job calls `check` when everything is loaded and again when the work is done: networks are
+memory-mapped and WordNet is read while it is used, so files that are replaced at any time could change the result.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ N = TypeVar("N")
 
 
 def own(spec: PretrainJob, context: Context) -> EncoderSpec:
-    """The encoder with its paths, of which the job's spec holds none; an in-domain one with its task's corpus."""
+    """Return the encoder with its paths, which the job's spec lacks. An in-domain encoder gets its task's corpus."""
     own = context.encoders[spec.encoder.name]
     assert own.train is not None and spec.encoder.train is not None
     return in_domain_for(own, spec.encoder.train.data) if own.train.data == IN_DOMAIN else own
 
 
 class Inputs:
-    """The inputs of one job. All methods raise JobError where something is not what was planned."""
+    """The inputs of one job. All methods raise JobError if something is not as it was planned."""
 
     def __init__(self, job: Job, context: Context) -> None:
         self._job, self._context = job, context
@@ -37,62 +37,63 @@ class Inputs:
         self._resources: list[Any] = []
 
     def check(self) -> None:
-        """Look at all that was opened again."""
+        """Check again everything that was opened."""
         self._watch.check()
         for resources in self._resources:
             resources.check()
 
     def open(self, place: Located) -> str:
-        """Where it lies, once it is clear that it is what was planned."""
+        """Check that a place holds what was planned, and return its path or hub id."""
         return self._watch.open(place)
 
     def place(self, role: str, name: str) -> Located:
-        """The weights that the job in a role made; where no job plays it, those that planning found for `name`."""
+        """Return the place of a role's weights: made by the role's job or, if there is none, found for `name`."""
         return self.made(role) if role in self._job.needs else self._context.places.weights[name]
 
     def weights(self, role: str, name: str) -> Path | str:
-        """Where the weights in a role lie, once it is clear that they are what was planned."""
+        """Check the weights for a role, and return their path or hub id; see `place`."""
         where = self.open(self.place(role, name))
         return Path(where) if role in self._job.needs else where
 
     def hash_of(self, role: str, place: Located) -> str:
-        """The hash for a record of the weights in a role: of those that a job made, that of the weights alone."""
+        """Return the hash of a role's weights for the record. If a job made them, only safetensors files count."""
         return weights_hash(Path(place.where)) if role in self._job.needs else place.fingerprint
 
     def network(self, place: Located, how: str, load: Callable[[str], N]) -> N:
-        """The network at a place, to be read and not to be trained; what the last evaluation opened, if it is that one.
+        """Return the network at a place for inference only. The network of the last evaluation is reused if it fits.
 
         Args:
-            how: all that decides which network `load` makes of the place.
+            how: everything besides the place that decides which network `load` returns.
         """
         where = self.open(place)
 
         def checked() -> N:
             network = load(where)
-            self.check()  # before it is kept: it may have been read while the place was exchanged
+            self.check()  # before it is kept: the files may have been replaced during the load
             return network
 
         network: N = self._context.network.get((place, how), checked)
         return network
 
     def base(self, spec: EncoderSpec) -> Path | str | None:
-        """What the training of an encoder starts from; None where that is an architecture."""
+        """Return the weights from which an encoder's training starts; None if it starts from an architecture."""
         if spec.base is None:
             return None
         return self.weights("base", registered_base(spec, self._context.encoders) or spec.name)
 
     def made(self, role: str) -> Located:
-        """The weights that the job in this role made, as its cache entry has them."""
+        """Return where the cache has the weights that the job in this role made."""
         key = self._job.needs[role]
         place = located.folder(self._context.cache.folder(key))
-        self._context.cache.folder(key)  # verified once more: what was hashed is what the entry lists
+        self._context.cache.folder(key)  # check again: the hashed files are those that the entry lists
         return place
 
     def places(self, profile: ResourceProfile, encoder: str | None = None) -> dict[ResourceKind, Located]:
-        """Where the resources of a profile lie: as planned, and a masked LM of ours where a job made it.
+        """Return where the resources of a profile are: as planned, or the cache for a masked LM that a job made.
 
         Args:
-            encoder: whose objective asks for it, of a profile of its own; None: attacks and strategies, of the suite's.
+            encoder: the encoder whose training needs its own profile; None for the suite's profile, which attacks and
+                strategies use.
         """
         planned = self._context.places
         found = dict(planned.resources if encoder is None else planned.training[encoder])
@@ -103,7 +104,7 @@ class Inputs:
         return found
 
     def resources(self, profile: ResourceProfile | None, encoder: str | None = None) -> Any:
-        """The same, each loaded when a training asks for it; None where it asks for nothing."""
+        """Return the resources of a profile, each loaded at its first use; None if there is no profile."""
         if profile is None:
             return None
         from rbench.resources import Resources
@@ -113,7 +114,7 @@ class Inputs:
         return found
 
     def hashes(self, profile: ResourceProfile, kinds: Collection[str], encoder: str | None = None) -> dict[str, str]:
-        """Hashes of these resources for a record, computed now; of a masked LM of ours its weights'."""
+        """Compute the hashes of resources for a record. For a masked LM that a job made, its weights are hashed."""
         ours = profile.masked_lm is not None and profile.masked_lm.kind == "encoder"
         return {
             str(kind): weights_hash(Path(place.where)) if ours and kind == "masked_lm" else place.check()

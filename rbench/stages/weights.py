@@ -1,4 +1,4 @@
-"""Jobs that make weights: encoders trained, victims fine-tuned."""
+"""Run jobs that make weights: train encoders and fine-tune victims."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cached(
     make: Callable[[Path], tuple[tuple[Score, ...], dict[str, int], str]],
     source: Source,
 ) -> Record:
-    """The record of a job whose weights live in the cache: made now, or found there under the same key."""
+    """Return the record of a job whose weights are in the cache; `make` makes them if the cache lacks them."""
     with context.cache.making(job) as entry:
         if entry.record is not None:
             trackers = ", ".join(context.report_to) if isinstance(job.spec, PretrainJob) else ""
@@ -50,7 +50,7 @@ def cached(
 
 
 def _precision(job: Job, context: Context) -> str:
-    """What the network was computed in; fine-tuning is always in fp32."""
+    """Return the floating-point precision of the training; fine-tuning is always in fp32."""
     train = job.spec.encoder.train if isinstance(job.spec, PretrainJob) else None
     if train is None:
         return "fp32"
@@ -61,14 +61,14 @@ def _precision(job: Job, context: Context) -> str:
 
 
 def _objective(train: TrainSpec, context: Context) -> Any:
-    """The module of an encoder's objective."""
+    """Return the module of an encoder's objective."""
     return context.modules["objectives", train.objective].open()
 
 
 def pretrain(
     job: Job, spec: PretrainJob, context: Context, folder: Path
 ) -> tuple[tuple[Score, ...], dict[str, int], str]:
-    """Train an encoder into `folder`; its scores, counts, and the fingerprint of its corpus."""
+    """Train an encoder into `folder`; return scores, counts, and the fingerprint of its corpus."""
     from rbench import train as training
     from rbench.train import batches, objectives
     from rbench.train.reports import Reports
@@ -106,7 +106,8 @@ def pretrain(
         unchanged=inputs.check,
     )
     inputs.check()
-    # Texts, or pairs, that a score was computed on: those held out, unless it is of the training itself.
+    # Sample sizes: the loss is computed on the texts that the steps use. Other scores are computed on held-out texts,
+    # on the pairs of the selection, or on all texts if the objective has no steps.
     rest = batches.held_out(len(texts)) if batches.stepwise(module) else len(texts)
     sizes = {"loss": batches.seen(train, len(texts) - rest)}
     if selection is not None:
@@ -116,12 +117,12 @@ def pretrain(
 
 
 def _roles_of_models(options: Any) -> dict[str, str]:
-    """The roles (`Job.needs`) of the further models that the options of an objective name, by the model's name."""
+    """Return the roles (in `Job.needs`) of the further models that an objective's options name, by model name."""
     return {getattr(options, option): f"options.{option}" for option in getattr(options, "MODELS", ())}
 
 
 def _selection(train: TrainSpec, fingerprint: str, context: Context) -> Any:
-    """The pairs that steps are selected by."""
+    """Return the pairs whose scores select the step of the training."""
     from rbench.train.selection import Selection
 
     split = train.select_split
@@ -134,7 +135,7 @@ def _selection(train: TrainSpec, fingerprint: str, context: Context) -> Any:
 def _scores(
     values: Mapping[str, float], sizes: Mapping[str, int], rest: int, counted: Mapping[str, str]
 ) -> tuple[Score, ...]:
-    """Scores with the number of things that each is of: of those `counted`, as the score of the other name says."""
+    """Make scores with their sample sizes. `counted` maps a score to the value that holds its sample size."""
     sizes = {**sizes, **{name: int(values[of]) for name, of in counted.items() if of in values}}
     return tuple(Score(name=name, value=value, n=sizes.get(name, rest)) for name, value in values.items())
 
@@ -142,7 +143,7 @@ def _scores(
 def finetune(
     job: Job, spec: FinetuneJob, context: Context, folder: Path
 ) -> tuple[tuple[Score, ...], dict[str, int], str]:
-    """Fine-tune a victim into `folder`; its scores, counts, and the fingerprint of its task's rows."""
+    """Fine-tune a victim into `folder`; return scores, counts, and the fingerprint of its task's rows."""
     from rbench import encoders
     from rbench.finetune import FinetuneContext
 

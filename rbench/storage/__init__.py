@@ -1,1 +1,1 @@
-"""What lasts: records and outcomes of RUNs (`runs`), weights in the cache (`weights`), and checks of both."""
+"""Keep what jobs make: records and outcomes of RUNs (`runs`) and weights in the cache (`weights`); check both."""

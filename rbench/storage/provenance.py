@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, commit, machine, device. Imports nothing heavy."""
+"""Say where a result comes from: package versions, commit and machine. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PACKAGES = (
 
 @cache
 def commit() -> tuple[str | None, bool | None]:
-    """(commit, dirty) of the checkout that rbench runs from; (None, None) for an installed wheel."""
+    """Return (commit, dirty) of the checkout that rbench runs from; (None, None) for an installed wheel."""
     root = Path(rbench.__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None, None
     try:
         head = _git(root, "rev-parse", "HEAD")
         return head.strip(), bool(_git(root, "status", "--porcelain", "--untracked-files=no").strip())
-    except (OSError, subprocess.CalledProcessError):  # no git on this machine: the commit is simply not known
+    except (OSError, subprocess.CalledProcessError):  # git is missing or fails: the commit is not known
         return None, None
 
 
@@ -42,7 +42,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 @cache
 def packages() -> dict[str, str]:
-    """Installed versions of the packages that can change a number."""
+    """Return the installed versions of the packages that can change a score."""
     found = {}
     for name in PACKAGES:
         try:
@@ -54,7 +54,7 @@ def packages() -> dict[str, str]:
 
 @cache
 def machine() -> str:
-    """Operating system, architecture and processor, without host or user names."""
+    """Return operating system, architecture and processor, without host or user names."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

@@ -1,7 +1,7 @@
-"""How the jobs of a plan stand: which records can be relied upon, which jobs are done, and what is wrong with others.
+"""Report the state of a plan's jobs: which records are reliable, which jobs are done, and what is wrong with others.
 
-A record is relied upon where it can be read, says what tables need, and its digests are those of the files beside it.
-What is wrong with one job concerns that job alone: it counts as not done, and the others are tabled.
+A record is reliable if it can be read, holds the scores that tables need, and its digests match the files beside it.
+A problem affects only its own job: that job counts as not done, and tables show the others.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ UNKNOWN = "of unknown kind"
 
 @dataclass(frozen=True)
 class Standing:
-    """The jobs of a plan that left something behind, by key."""
+    """The records and problems of a plan's jobs, by job key. A job that never ran has neither."""
 
     records: Mapping[str, Record]
-    """What can be relied upon: complete ones and failed ones, in the plan's order."""
+    """Reliable records, complete or failed, in the plan's order."""
     problems: Mapping[str, str]
-    """What is wrong with others, and the remedy."""
+    """What is wrong with the other jobs, and the remedy."""
 
     @cached_property
     def done(self) -> frozenset[str]:
@@ -34,7 +34,7 @@ class Standing:
 
 
 def standing(store: Store, plan: Plan) -> Standing:
-    """How the plan's jobs stand in `store`. Reads each file that a record has a digest of, whole."""
+    """Check the plan's jobs in `store`. Reads all of every file that has a digest in a record."""
     records, problems = {}, {}
     for job in plan.jobs:
         found = store.look(job)
@@ -49,7 +49,7 @@ def standing(store: Store, plan: Plan) -> Standing:
 
 
 def errored(store: Store, found: Standing, jobs: Iterable[Job]) -> dict[str, int]:
-    """How many examples of complete jobs errored, by the type of what was raised, the most frequent first."""
+    """Count the examples of complete jobs that errored, by type of exception, the most frequent first."""
     kinds: Counter[str] = Counter()
     for job in jobs:
         if job.key not in found.done or not (n := found.records[job.key].counts.get("errored", 0)):

@@ -1,8 +1,8 @@
-"""RUNs without texts: licences forbid many texts to be passed on, and numbers need none.
+"""Make RUNs without texts, because licences forbid passing on many texts. Scores do not need the texts.
 
-A RUN is begun without texts (`rbench run --no-texts`) or is a copy of another (`rbench strip`). Its outcomes have no
-original, no perturbed text, and of an error the exception's type alone; everything else is as it was. Its plan says so,
-and whoever resumes it writes no texts either.
+A RUN without texts is started with `rbench run --no-texts` or copied from another RUN with `rbench strip`. Its outcomes
+have neither the original nor the perturbed text, and an error is only the exception's type. Nothing else differs. Its
+plan says so, and a run that resumes it writes no texts either.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from rbench.storage.runs import Store
 from rbench.storage.runs.files import as_store_error
 
 _OF_TEXTS = "positives"
-"""The metric whose table is made of texts; others are made of numbers."""
+"""The metric whose table shows texts. All other tables show numbers."""
 
 
 def kept(store: Store, plan: Plan, wanted: bool) -> bool:
-    """Whether the RUN in `store` keeps texts: as it was begun, or as is `wanted` where nothing has been written yet.
+    """Whether the RUN in `store` keeps texts: as when it was started, or as `wanted` if it has no results yet.
 
-    Raises StoreError where no texts are wanted and there are some.
+    Raises StoreError if no texts are wanted but the RUN has some.
     """
     before = None
-    with suppress(StoreError):  # a damaged plan is written anew, and the records say what it said
+    with suppress(StoreError):  # a damaged plan is replaced, and the records say whether there are texts
         before = store.plan()
     if before is not None and not before.texts:
         return False
@@ -35,14 +35,14 @@ def kept(store: Store, plan: Plan, wanted: bool) -> bool:
         return False
     if not wanted and any(store.root.rglob("outcomes.jsonl")):
         raise StoreError(
-            f"{store.root} has outcomes with texts, so --no-texts cannot go on with it. Go on without --no-texts and "
+            f"{store.root} has outcomes with texts, so --no-texts cannot resume it. Resume it without --no-texts and "
             "make a copy without texts, rbench strip RUN; or choose another --out."
         )
     return wanted
 
 
 def check(jobs: Iterable[Job]) -> None:
-    """Raise PlanError where a job that is to run is made from the texts of another, which would not be there."""
+    """Raise PlanError if a job that is to run needs the texts of another job, which the RUN would not keep."""
     for job in jobs:
         if "attack" in job.needs:
             raise PlanError(
@@ -52,23 +52,23 @@ def check(jobs: Iterable[Job]) -> None:
 
 
 def shown_by(table: TableSpec) -> bool:
-    """Whether a table is made of texts."""
+    """Whether a table shows texts."""
     return table.metric == _OF_TEXTS and table.layout == "paper"
 
 
 def notes(plan: Plan) -> list[str]:
-    """What a RUN without texts does not make of all that its suite asks for."""
+    """Name the tables of the suite that a RUN without texts leaves out."""
     missing = not plan.texts and any(shown_by(table) for table in plan.suite.tables)
-    return [f"the table {_OF_TEXTS} is made of texts, which this RUN does not keep: it is left out"] if missing else []
+    return [f"the table {_OF_TEXTS} shows texts, which this RUN does not keep: it is left out"] if missing else []
 
 
 def strip(run: Path, out: Path | None = None) -> Path:
-    """Copy a RUN without its texts; returns the folder, `out` or RUN-stripped. The RUN itself is never changed.
+    """Copy a RUN without its texts; return the copy's folder, `out` or RUN-stripped. The RUN itself is not changed.
 
-    Copied are the plan, the records of its jobs, outcomes, predictions, and tables, except those made of texts. A
-    record without digests is copied without: nothing says that its outcomes are those that it is of.
+    Copies the plan, the records of its jobs, outcomes, predictions, and the tables that show no texts. A record without
+    digests stays without, because nothing confirms that the outcomes beside it belong to it.
 
-    Raises StoreError where there is no RUN, something in it is damaged, or `out` lies in it or holds anything.
+    Raises StoreError if `run` is not a RUN, something in it is damaged, or `out` is inside it or not empty.
     """
     source = Store(run)
     plan = source.plan()
@@ -96,7 +96,7 @@ def _check_out(run: Path, out: Path) -> None:
 
 
 def _problem(source: Store, job: Job) -> str | None:
-    """What of a job cannot be relied upon."""
+    """Say what is damaged in the files of a job; None if nothing is."""
     return source.look(job).problem or source.read(job).damage
 
 

@@ -1,9 +1,9 @@
-"""A RUN re-read: whether its records, outcomes and predictions still say what was written, and agree with each other.
+"""Verify a RUN: its records, outcomes and predictions are as they were written, and agree with each other.
 
-Every record is parsed and its key made anew from its content; every line beside it is read, its checksum and the file's
-digest computed; counts and scores are computed again from the outcomes and compared; and AUA = clean x (1 - ASR) must
-hold. Reading changes nothing. A record without digests that has no outcomes cannot be verified: nothing says what it
-is of.
+`verify` parses every record and computes its key from its content. It reads every line beside the record and computes
+the line's checksum and the file's digest. It computes counts and scores from the outcomes and compares them with the
+record. AUA = clean x (1 - ASR) must hold. Nothing is changed. A record of an attack, a build or a contrast set that has
+no digest cannot be verified: nothing says which lines it was computed from.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from rbench.storage.runs import Store
 
 State = Literal["verified", "cannot be verified", "damaged", "not done"]
 DELETE = "Delete the record, and the same rbench run makes it again."
-RESUME = "The same rbench run makes that good."
+RESUME = "The same rbench run repairs that."
 CLOSE = 1e-9
-"""Relative difference that the order of a sum may make."""
+"""Relative tolerance, because the order of a sum changes its rounding."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to be said, in one line: what is wrong with a file, and what to do."""
+    """One line of the report: what is wrong with a file, and what to do."""
 
     text: str
     damage: bool = True
-    """Whether something is wrong; else it is only mentioned."""
+    """Whether something is wrong. If not, the finding is only information."""
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What the RUN came to: findings in the plan's order, and how many jobs are in which state."""
+    """The result: findings in the plan's order, and the number of jobs in each state."""
 
     run: Path
     findings: tuple[Finding, ...]
@@ -46,12 +46,12 @@ class Verified:
 
     @property
     def damaged(self) -> bool:
-        """Whether anything is damaged, be it no job's."""
+        """Whether anything is damaged."""
         return any(finding.damage for finding in self.findings)
 
 
 def verify(run: Path | str) -> Verified:
-    """Re-read all that a RUN holds. Raises StoreError where it is no RUN, or its plan is damaged."""
+    """Read and check everything in a RUN. Raises StoreError if `run` is not a RUN or its plan is damaged."""
     store = Store(Path(run))
     plan = store.plan()
     if plan is None:
@@ -66,7 +66,7 @@ def verify(run: Path | str) -> Verified:
 
 
 def _job(store: Store, job: Job) -> tuple[State, list[Finding]]:
-    """One job's state, and what is to be said of it."""
+    """Return the state of one job and its findings."""
     if job.key != Job.make(job.spec, job.parts, job.needs, job.seed).key:
         said = f"{store.root / 'plan.json'}: the key of {job.name} is not that of its content. Run the suite again."
         return "damaged", [Finding(said)]
@@ -85,7 +85,7 @@ def _job(store: Store, job: Job) -> tuple[State, list[Finding]]:
 
 
 def _linewise(store: Store, job: Job, remedy: str) -> list[str]:
-    """What is wrong with lines by themselves, of a job whose record does not contradict them."""
+    """Say which outcome lines are damaged or repeated. The job's record, if any, matches the file."""
     read = store.read(job)
     wrong = [f"{read.damage}. {remedy}"] if read.damage else []
     ids = Counter(line.outcome.example_id for line in read.lines if line.outcome is not None)
@@ -97,14 +97,14 @@ def _linewise(store: Store, job: Job, remedy: str) -> list[str]:
 
 
 def _evident(record: Record) -> bool:
-    """Whether the record has a digest of what it is of; one whose job leaves weights alone is all that there is."""
+    """Whether the record has the digest that its stage needs. Records of the other stages need none."""
     if isinstance(record.job.spec, AttackJob | BuildJob):
         return record.outcomes is not None
     return record.predictions is not None if isinstance(record.job.spec, ContrastJob) else True
 
 
 def _recordwise(record: Record) -> Iterator[str]:
-    """What is wrong with a complete record by itself."""
+    """Say what is wrong within a complete record."""
     job = record.job
     if job.key != Job.make(job.spec, job.parts, job.needs, job.seed).key:
         yield "its key is not that of its content."
@@ -120,12 +120,12 @@ def _recordwise(record: Record) -> Iterator[str]:
 
 
 def _recomputed(store: Store, job: Job, record: Record) -> Iterator[str]:
-    """What lines say otherwise than the record that is of them; where there are none, nothing can be said."""
+    """Say where the record differs from the lines beside it. Nothing is checked if there are no lines."""
     spec = job.spec
     if isinstance(spec, AttackJob) and (outcomes := store.outcomes(job)):
         oracle = spec.task.generator is not None
         if len(outcomes) != spec.num_examples:
-            yield f"it is of {len(outcomes)} outcomes, and its job of {spec.num_examples} examples."
+            yield f"it has {len(outcomes)} outcomes, but its job has {spec.num_examples} examples."
         yield from _unequal(record, attack_scores(outcomes, oracle).values(), attack_counts(outcomes, oracle))
     elif isinstance(spec, ContrastJob):
         try:
@@ -140,7 +140,7 @@ def _recomputed(store: Store, job: Job, record: Record) -> Iterator[str]:
 
 
 def _unequal(record: Record, scores: Iterable[Score], counts: Mapping[str, int]) -> Iterator[str]:
-    """Numbers of a record that are not those computed again; one that it lacks is of a metric younger than it is."""
+    """Say which numbers of a record differ from the recomputed ones. Metrics newer than the record are skipped."""
     stored = {score.name: score for score in record.scores}
     for score in scores:
         theirs = stored.get(score.name)
@@ -149,7 +149,7 @@ def _unequal(record: Record, scores: Iterable[Score], counts: Mapping[str, int])
         for field in ("value", "n", "low", "high", "sd", "units"):
             ours, other = getattr(score, field), getattr(theirs, field)
             if other is not None and not (ours is not None and math.isclose(ours, other, rel_tol=CLOSE, abs_tol=CLOSE)):
-                yield f"{score.name} has the {field} {other}, but what it is of gives {ours}."
+                yield f"{score.name} has the {field} {other}, but the lines beside the record give {ours}."
                 break
     for name, n in counts.items():
         if record.counts.get(name, n) != n:
@@ -157,7 +157,7 @@ def _unequal(record: Record, scores: Iterable[Score], counts: Mapping[str, int])
 
 
 def _strangers(store: Store, plan: Plan) -> list[Finding]:
-    """Folders of jobs that the plan does not have: those of an earlier version of the suite."""
+    """Find folders of jobs that are not in the plan. An earlier version of the suite left them."""
     own = {store.folder(job) for job in plan.jobs}
     there = {file.parent for stage in get_args(Stage) for file in (store.root / stage).rglob("*.json*")}
     return [

@@ -105,7 +105,7 @@ def test_a_cache_that_is_a_file_is_an_error_with_a_remedy(shell: Shell, root: Pa
     result = shell("cache", verb)
     assert result.exit_code == 2
     _, after = result.stderr.split("\n", 1)  # below the first line, which says what is being done
-    assert after == f"error: the cache folder {root} is no folder; RBENCH_CACHE=DIR names another\n"
+    assert after == f"error: the cache folder {root} is not a folder; RBENCH_CACHE=DIR names another\n"
 
 
 def test_prune_shows_what_would_go_and_removes_it_with_yes_alone(

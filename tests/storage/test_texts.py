@@ -249,7 +249,7 @@ def test_a_run_says_which_table_it_does_not_make() -> None:
     plan = Plan(suite=make_suite(tables=tables), jobs=())
     assert notes(plan) == []
     (said,) = notes(plan.model_copy(update={"texts": False}))
-    assert "the table positives is made of texts" in said
+    assert "the table positives shows texts" in said
     assert notes(Plan(suite=make_suite(tables=tables[1:]), jobs=(), texts=False)) == []
 
 

@@ -207,7 +207,7 @@ def test_they_cannot_be_verified_but_may_be_refuted(old: tuple[Store, Job]) -> N
     path = store.folder(job) / "outcomes.jsonl"
     drop_line(path, 1)
     finding, *_ = verify(store.root).findings
-    assert "it is of 19 outcomes, and its job of 20 examples. Delete the record" in finding.text
+    assert "it has 19 outcomes, but its job has 20 examples. Delete the record" in finding.text
     path.unlink()
     assert verify(store.root).counts["cannot be verified"] == 1
 
@@ -219,7 +219,7 @@ def test_an_example_that_is_there_twice_is_named(old: tuple[Store, Job]) -> None
     assert "example test:3 is there more than once. Delete the record" in finding.text
     (store.folder(job) / "record.json").unlink()
     (finding,) = verify(store.root).findings
-    assert "example test:3 is there more than once. The same rbench run makes that good" in finding.text
+    assert "example test:3 is there more than once. The same rbench run repairs that" in finding.text
     store.resume(job)
     assert not verify(store.root).findings
 

@@ -1,4 +1,4 @@
-"""Files that survive a crash: read whole, replaced whole, or appended to line by line."""
+"""Read, replace and append to files so that a crash leaves no file half written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def as_store_error(path: Path) -> Iterator[None]:
 
 
 def read(path: Path) -> bytes | None:
-    """The content of a file, None where there is none; StoreError where it cannot be read."""
+    """Return the content of a file, or None if there is no file. Raises StoreError if it cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -30,7 +30,7 @@ def read(path: Path) -> bytes | None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Replace the file in one step: after a crash it holds the old content or the new one, never a part."""
+    """Replace the file in one step: after a crash it holds the old content or the new content, never a part."""
     temporary = path.with_name(f"{path.name}.tmp")
     with as_store_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def append(path: Path, line: bytes) -> None:
-    """Add a line (without its newline); it is on disk when this returns. A torn last line is cut off first."""
+    """Add a line (without its newline). It is on disk when this returns. An incomplete last line is cut off first."""
     with as_store_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as file:
@@ -59,7 +59,7 @@ def append(path: Path, line: bytes) -> None:
 
 
 def unused(path: Path) -> Path:
-    """`path`, or the first of `path-2`, `path-3` ... that does not exist."""
+    """Return `path`, or the first of `path-2`, `path-3` ... if it exists."""
     candidate, number = path, 2
     while candidate.exists():
         candidate, number = path.with_name(f"{path.name}-{number}"), number + 1
@@ -67,7 +67,7 @@ def unused(path: Path) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":  # elsewhere a folder cannot be opened
+    if os.name != "posix":  # other systems cannot open a folder
         return
     handle = os.open(folder, os.O_RDONLY)
     try:

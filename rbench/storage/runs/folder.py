@@ -1,4 +1,4 @@
-"""A RUN's folder as a whole: held by one process at a time, and moved aside rather than deleted."""
+"""Lock the folder of a RUN for one process at a time, and move its contents aside instead of deleting them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOCK_FILES = {".lock", ".lock.holder"}
 
 
 class RunFolder:
-    """The folder `root`. Makes nothing until it is locked or something is written."""
+    """The folder `root`. It is created when it is locked or when something is written."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
@@ -29,15 +29,17 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder against other processes that would run in it; does not wait.
+        """Lock the folder against other processes that would run in it. Does not wait.
 
-        The system lets go when the process dies, however it dies. Readers need no lock.
+        The operating system releases the lock when the process dies, for whatever reason. Readers need no lock.
+
+        Raises StoreError if the folder is locked or cannot be written.
         """
         holder = self.root / ".lock.holder"
         with files.as_store_error(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             try:
-                if self._lock.is_locked:  # a lock within the lock would let go too early
+                if self._lock.is_locked:  # the end of a nested lock would release the outer one
                     raise Timeout(self._lock.lock_file)
                 self._lock.acquire()
             except Timeout:
@@ -54,10 +56,11 @@ class RunFolder:
             self._lock.release()
 
     def set_aside(self) -> Path | None:
-        """Move all that the folder holds to `<run>.<timestamp>` beside it; None where it holds nothing.
+        """Move the contents of the folder to `<run>.<timestamp>` beside it and return that; None if it is empty.
 
-        May be called with the lock held, which stays where it is; else takes it meanwhile. Refuses a folder that rbench
-        did not write. Never deletes.
+        Takes the lock unless it is held already. The lock files stay in the folder. Never deletes.
+
+        Raises StoreError if rbench did not write the folder, or if it is locked or cannot be written.
         """
         with files.as_store_error(self.root):
             found = [path.name for path in self.root.iterdir()] if self.root.exists() else []

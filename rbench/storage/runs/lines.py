@@ -1,8 +1,8 @@
-"""Lines of outcomes.jsonl: each names its job and carries a checksum, so that a changed line is told from a sound one.
+"""Write and read the lines of outcomes.jsonl. Each names its job and carries a checksum that reveals changes.
 
-A record's digest says whether the file is what was written; where it is not, the checksums say which lines still are.
-Lines of before there were checksums have none. They are taken as they are, unless a digest contradicts the file or a
-line with a checksum stands above them: then nothing vouches for them.
+A record's digest tells whether the file is as it was written. If it is not, the checksums tell which lines still are.
+Files of earlier versions have lines without checksums. Such a line is accepted, unless the digest does not match the
+file or a line above it has a checksum: then nothing confirms it.
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ class _Line(Strict):
     job: str
     outcome: Outcome
     check: str | None = None
-    """Of the job's key and the outcome, 16 hex digits."""
+    """The checksum over the job's key and the outcome, 16 hex digits."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One whole line as it was found. One that cannot be relied upon has no outcome but a `problem`."""
+    """One complete line as it was found. An unreliable line has a `problem` and no outcome."""
 
     number: int
-    """From 1."""
+    """The line number, from 1."""
     raw: bytes
     outcome: Outcome | None
     problem: str | None = None
     other_job: bool = False
-    """It is sound, but belongs to another job."""
+    """Whether the line is sound but belongs to another job."""
 
 
 def write_line(job: Job, outcome: Outcome) -> bytes:
-    """A line with its checksum, without a newline."""
+    """Return a line with its checksum, without a newline."""
     text = outcome.model_dump_json()
     check = _checksum(job.key, from_json(text))
     return f'{{"job":{json.dumps(job.key)},"check":"{check}","outcome":{text}}}'.encode()
 
 
 def read_lines(content: bytes, job: Job, *, contradicted: bool = False) -> Iterator[Line]:
-    """The lines of a job's file; a torn last one is left out.
+    """Yield the lines of a job's file. An incomplete last line is left out.
 
-    `contradicted`: a record says that the file is not what was written.
+    Args:
+        contradicted: the file does not match the digest in the job's record.
     """
     checksums = contradicted
     for number, raw in enumerate(content.split(b"\n")[:-1], start=1):
@@ -73,12 +74,12 @@ def read_lines(content: bytes, job: Job, *, contradicted: bool = False) -> Itera
 
 
 def digest(content: bytes, n: int, *, texts: bool) -> Digest:
-    """The digest of a file of `n` lines."""
+    """Return the digest of a file of `n` lines."""
     return Digest(n=n, sha256=sha256(content).hexdigest(), texts=texts)
 
 
 def first_error(error: Exception) -> str:
-    """The first thing that is wrong, in few words and without the content in which it is."""
+    """Return the first problem in a few words, without the content that has it."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}".removeprefix(": ")
@@ -86,6 +87,6 @@ def first_error(error: Exception) -> str:
 
 
 def _checksum(key: str, outcome: Any) -> str:
-    """Of the outcome's content as JSON, so that a field that is added to outcomes later leaves old lines sound."""
+    """Hash the outcome as the JSON that was written, so that old lines stay valid when outcomes get a new field."""
     text = json.dumps([key, outcome], sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The store of one RUN: its plan, and each job's record, outcomes and predictions."""
+"""Store one RUN: its plan, its tables, and each job's record, outcomes and predictions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rbench.storage.runs.lines import Line, digest, first_error, read_lines, wri
 from rbench.storage.runs.names import folder_name
 
 _NAMED = 3
-"""So many damaged lines are named, the others counted."""
+"""How many damaged lines a message names. It counts the others."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A job's record, if it can be relied upon; else, where something is wrong, what that is and its remedy."""
+    """A job's record if it is reliable. If something is wrong, `problem` says what, and the remedy."""
 
     record: Record | None
     problem: str | None = None
@@ -39,8 +39,7 @@ class Read:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """Those that can be relied upon, in the order in which they happened; of an example that is there twice, the
-        first."""
+        """The reliable outcomes in the order in which they happened. Only the first outcome of an example counts."""
         found: dict[str, Outcome] = {}
         for line in self.lines:
             if line.outcome is not None:
@@ -49,7 +48,7 @@ class Read:
 
     @property
     def damage(self) -> str | None:
-        """Which lines are damaged, and how; None where none is."""
+        """Which lines are damaged, and how; None if none is."""
         bad = [f"line {line.number}: {line.problem}" for line in self.lines if line.outcome is None]
         more = f"; and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
         lines = "1 line is" if len(bad) == 1 else f"{len(bad)} lines are"
@@ -58,20 +57,20 @@ class Read:
 
 @dataclass(frozen=True)
 class Resumed:
-    """What a job that begins again may build upon."""
+    """The outcomes that a job keeps when it starts again."""
 
     outcomes: list[Outcome]
     notes: tuple[str, ...]
-    """What was left out of the file, and why."""
+    """What was removed from the file, and why."""
 
 
 class Store(RunFolder):
-    """All that a run has left in the folder `root`. Makes nothing until something is written.
+    """What a run has written to the folder `root`. The folder is created when something is written.
+
+    Every method raises StoreError if the folder is locked, or cannot be read or written.
 
     Args:
         texts: whether outcomes are written with their texts.
-
-    Every method raises StoreError where the folder is locked, or cannot be read or written.
     """
 
     def __init__(self, root: Path, *, texts: bool = True) -> None:
@@ -81,11 +80,11 @@ class Store(RunFolder):
     # ------------------------------------------------------------------------------------------------------- plan
 
     def write_plan(self, plan: Plan) -> None:
-        """Keep the plan, whole; it decides what `records` returns and how tables are laid out."""
+        """Write the plan. It decides what `records` returns and how tables are laid out."""
         _write(self.root / "plan.json", plan.model_dump_json(indent=1))
 
     def plan(self) -> Plan | None:
-        """The plan of the last run in this folder, None where nothing was ever run; StoreError if it is damaged."""
+        """Return the plan of the last run in this folder; None if there is none. StoreError if it is damaged."""
         path = self.root / "plan.json"
         content = files.read(path)
         if content is None:
@@ -95,11 +94,11 @@ class Store(RunFolder):
         except ValueError as error:
             raise StoreError(
                 f"{path} is damaged or from another version of rbench ({first_error(error)}). "
-                "Run the suite again to write it anew; finished jobs are kept."
+                "Run the suite again to replace it; finished jobs are kept."
             ) from error
 
     def write_table(self, name: str, text: str) -> Path:
-        """Keep a table under this file name, whole; an older one is replaced, and stands where this one fails."""
+        """Write a table under this file name. It replaces an older one, which stays if the writing fails."""
         path = self.root / "tables" / name
         try:
             _write(path, text.rstrip("\n"))
@@ -113,12 +112,12 @@ class Store(RunFolder):
     # ---------------------------------------------------------------------------------------------------- records
 
     def folder(self, job: Job) -> Path:
-        """Where this job's record and outcomes lie; always inside `root`."""
+        """Return the folder of this job's record and outcomes. It is always inside `root`."""
         parts = (folder_name(part) for part in job.parts)
         return self.root.joinpath(job.stage, *parts, f"seed{job.seed}-{folder_name(job.key[:8])}")
 
     def look(self, job: Job) -> Found:
-        """The job's record, checked against the files beside it; raises nothing that concerns this job alone."""
+        """Check the job's record against the files beside it. Problems of this job are returned, not raised."""
         try:
             record = self._record(job)
             wrong = self._contradiction(job, record) if record is not None else None
@@ -129,31 +128,31 @@ class Store(RunFolder):
         return Found(None, f"{wrong} {job.name} counts as not done; the same rbench run makes it again.")
 
     def record(self, job: Job) -> Record | None:
-        """What the job left behind, None where it has not ended yet; StoreError where that cannot be relied upon."""
+        """Return the job's record; None if the job has not ended. Raises StoreError if the record is unreliable."""
         found = self.look(job)
         if found.problem is not None:
             raise StoreError(found.problem)
         return found.record
 
     def records(self, plan: Plan | None = None) -> list[Record]:
-        """The records of a plan's jobs, in its order; by default of the plan in this folder.
+        """Return the reliable records of a plan's jobs, in its order; by default of the plan in this folder.
 
-        What an earlier version of the suite left in the folder is not among them, nor what cannot be relied upon.
+        Records that an earlier version of the suite left in the folder are not included.
         """
         plan = plan or self.plan()
         found = [self.look(job).record for job in plan.jobs] if plan is not None else []
         return [record for record in found if record is not None]
 
     def write_record(self, record: Record) -> None:
-        """Keep a job's record, whole; an older one of the same job (a failed one, say) is replaced."""
+        """Write a job's record. It replaces an older one of the same job, such as a failed one."""
         self.check_owner(record.job)
         kept = record if self.texts else record.without_texts()
         _write(self.folder(record.job) / "record.json", kept.model_dump_json(indent=1))
 
     def check_owner(self, job: Job) -> None:
-        """StoreError where the job's folder holds the sound record of another job, which is not to be overwritten."""
+        """Raise StoreError if the job's folder holds a sound record of another job: it must not be overwritten."""
         path = self.folder(job) / "record.json"
-        with suppress(ValueError):  # a damaged record is nobody's: replacing it is the repair
+        with suppress(ValueError):  # a damaged record may be replaced: that repairs it
             other = Record.model_validate_json(files.read(path) or b"").job
             if other.key != job.key and other.key == _remade(other).key:
                 raise StoreError(
@@ -162,7 +161,7 @@ class Store(RunFolder):
                 )
 
     def _record(self, job: Job) -> Record | None:
-        """What stands in record.json, whatever stands beside it."""
+        """Read record.json without looking at the files beside it."""
         path = self.folder(job) / "record.json"
         content = files.read(path)
         if content is None:
@@ -186,16 +185,16 @@ class Store(RunFolder):
         return record
 
     def _contradiction(self, job: Job, record: Record) -> str | None:
-        """What is wrong with the files that a record is of; None where they are what its digests say."""
+        """Say what is wrong with the files beside a record; None if they match its digests."""
         for name, stated in (("outcomes.jsonl", record.outcomes), ("predictions.jsonl", record.predictions)):
             if stated is None:
                 continue
             path = self.folder(job) / name
             content = files.read(path)
             if content is None and stated.n:
-                return f"{path} is missing: the record beside it is of {stated.n} lines."
+                return f"{path} is missing: the record beside it lists {stated.n} lines."
             if digest(content or b"", stated.n, texts=stated.texts) != stated:
-                return f"{path} is not what the record beside it is of: {self._difference(job, name, stated.n)}."
+                return f"{path} does not match the record beside it: {self._difference(job, name, stated.n)}."
         return None
 
     def _difference(self, job: Job, name: str, stated: int) -> str:
@@ -208,35 +207,40 @@ class Store(RunFolder):
     # --------------------------------------------------------------------------------------------------- outcomes
 
     def append(self, job: Job, outcome: Outcome) -> None:
-        """Add one outcome to the job's; it is on disk when this returns. A torn last line is cut off first."""
+        """Append one outcome of the job. It is on disk when this returns. An incomplete last line is cut off first."""
         files.append(
             self.folder(job) / "outcomes.jsonl", write_line(job, outcome if self.texts else outcome.without_texts())
         )
 
     def read(self, job: Job) -> Read:
-        """The lines of the job's outcomes, sound and damaged.
+        """Read the lines of the job's outcomes, sound and damaged.
 
-        A torn last line is left out. Reading never writes, so a table may be made while the run goes on.
+        An incomplete last line is left out. Reading writes nothing, so a table can be made while the run goes on.
         """
         path = self.folder(job) / "outcomes.jsonl"
         content = files.read(path) or b""
         stated = None
-        with suppress(StoreError):  # a record that cannot be read contradicts nothing
+        with suppress(StoreError):  # an unreadable record has no digest to compare with
             record = self._record(job)
             stated = record.outcomes if record is not None else None
         contradicted = stated is not None and stated.sha256 != digest(content, 0, texts=True).sha256
         return Read(path, content, tuple(read_lines(content, job, contradicted=contradicted)))
 
     def outcomes(self, job: Job) -> list[Outcome]:
-        """The job's outcomes that can be relied upon, in the order in which they happened; see `Read.outcomes`."""
+        """Return the job's reliable outcomes in the order in which they happened; see `Read.outcomes`."""
         return self.read(job).outcomes
 
     def resume(self, job: Job, wanted: Collection[str] | None = None) -> Resumed:
-        """What there is of the outcomes of a job that begins again, before any is added.
+        """Clean up the outcomes of a job that starts again, and return those that are kept.
 
-        The file is replaced, in one step, by the lines that are kept, in the order in which they happened. Left out
-        are damaged lines, second ones of an example, examples that errored, and those that are not `wanted` (ids; None:
-        all are). Raises StoreError where a sound line belongs to another job.
+        The kept lines replace the file in one step, in the order in which they happened. Removed are damaged lines,
+        repeated examples, examples that errored, and examples that are not in `wanted`.
+
+        Args:
+            wanted: ids of examples; None keeps all.
+
+        Raises:
+            StoreError: a sound line belongs to another job.
         """
         read = self.read(job)
         if (other := next((line for line in read.lines if line.other_job), None)) is not None:
@@ -255,21 +259,21 @@ class Store(RunFolder):
         content = b"".join(line.raw + b"\n" for line in kept.values())
         if content != read.content:
             files.write(read.path, content)
-        notes = [f"{read.damage}: what they were of is done again"] if read.damage else []
+        notes = [f"{read.damage}: their examples are done again"] if read.damage else []
         notes += [f"{job.name}: {errored} of its examples errored and are attacked again"] if errored else []
         return Resumed([line.outcome for line in kept.values() if line.outcome is not None], tuple(notes))
 
     def write_outcomes(self, job: Job, outcomes: Sequence[Outcome]) -> Digest:
-        """Keep all outcomes of a job, whole, in place of those that are there; returns the digest for its record."""
+        """Replace all outcomes of a job; return the digest for its record."""
         kept = outcomes if self.texts else [outcome.without_texts() for outcome in outcomes]
         content = b"".join(write_line(job, outcome) + b"\n" for outcome in kept)
         files.write(self.folder(job) / "outcomes.jsonl", content)
         return _digest(content, kept)
 
     def seal(self, job: Job, outcomes: Sequence[Outcome]) -> Digest:
-        """The digest of the job's outcomes for its record, when the last of `outcomes` is written.
+        """Return the digest of the job's outcomes for its record, once all `outcomes` are written.
 
-        Raises StoreError unless the file has one line for each of them, which says the same, and no others.
+        Raises StoreError unless the file holds exactly these outcomes, one line each.
         """
         path = self.folder(job) / "outcomes.jsonl"
         content = files.read(path) or b""
@@ -284,7 +288,7 @@ class Store(RunFolder):
     # ------------------------------------------------------------------------------------------------- predictions
 
     def write_predictions(self, job: Job, predictions: Sequence[Prediction]) -> Digest:
-        """Keep what a victim said of each text of an evaluation, whole; an older one of the same job is replaced.
+        """Write the victim's prediction for each text of a contrast set, replacing older ones of the same job.
 
         Returns the digest for the job's record.
         """
@@ -295,7 +299,7 @@ class Store(RunFolder):
         return digest(content, len(lines), texts=False)
 
     def predictions(self, job: Job) -> list[Prediction]:
-        """What `write_predictions` kept; nothing where the job has not come so far. StoreError for a damaged line."""
+        """Read the predictions; an empty list if the job has written none. Raises StoreError for a damaged line."""
         path = self.folder(job) / "predictions.jsonl"
         found = []
         for number, line in enumerate((files.read(path) or b"").split(b"\n")[:-1], start=1):

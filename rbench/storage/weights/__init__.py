@@ -1,14 +1,14 @@
-"""The content-addressed cache of weights: what pretrain and finetune jobs make, by job key.
+"""Cache the weights that pretrain and finetune jobs make, by job key.
 
     CACHE/weights/<kk>/<key>/   an entry: weights, tokenizer, record.json, and manifest.json, which lists its files
-    CACHE/locks/<key>.lock      held by the process that makes the entry, or removes it
-    CACHE/checkpoints/<key>/    of a training under way, or of one that was killed and will go on
-    CACHE/prepared/             edited corpora and translations, by content; rows of the embedded world, by its code
-    CACHE/tmp/                  folders of living processes (rbench.system.scratch), and those that killed ones left
+    CACHE/locks/<key>.lock      held by the process that makes or removes the entry
+    CACHE/checkpoints/<key>/    of a running training, or of a killed one that will be resumed
+    CACHE/prepared/             edited corpora and translations, by content; rows of the embedded world, by code
+    CACHE/tmp/                  folders of running processes (rbench.system.scratch), and leftovers of killed ones
     CACHE/backends.json         which back-end is the fastest on this machine
 
-`cache` has the cache, `manifest` says whether an entry is what was written, `leftovers` removes what nobody works in,
-`inventory` lists what is there, and `prune` says what may go and removes it.
+`cache` reads and writes entries, `manifest` checks that an entry is as it was written, `leftovers` removes what killed
+processes left, `inventory` lists what is in the cache, and `prune` selects what may be removed and removes it.
 """
 
 from rbench.storage.weights.cache import Entry, WeightCache

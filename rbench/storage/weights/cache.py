@@ -1,9 +1,8 @@
-"""The cache of weights.
+"""Read and write entries of the weight cache.
 
-An entry is written in a folder of its own (`rbench.system.scratch`) and renamed into its place when it is whole, so a
-killed run leaves nothing half made; a lock per key keeps two runs from training the same thing twice. A found entry is
-trusted only if its record names the same key and its files are those of its manifest, each with the content that it
-had.
+An entry is written in a temporary folder (`rbench.system.scratch`) and renamed into its place when it is complete, so a
+killed run leaves no partial entry. A lock per key prevents two runs from training the same weights. An existing entry
+is trusted only if its record has the same key and its files match its manifest in name and content.
 """
 
 from __future__ import annotations
@@ -34,22 +33,22 @@ _warned: set[tuple[Path, str]] = set()
 
 @dataclass
 class Entry:
-    """A cache entry under construction (`record` is None), or one that was found."""
+    """A cache entry: one that is being made (`record` is None), or one that was found."""
 
     folder: Path
     final: Path
     record: Record | None
 
     def publish(self, record: Record) -> Record:
-        """Write the record and the list of files beside the weights, and move all of them into their place.
+        """Write the record and the list of files beside the weights, and move the entry into its place.
 
-        Raises ResourceError where the cache folder cannot be written.
+        Raises ResourceError if the cache folder cannot be written.
         """
         with scratch.writing(self.final):
             (self.folder / RECORD).write_text(record.model_dump_json(indent=1), encoding="utf-8")
             manifest.write(self.folder)
             self.final.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):  # one that is not trusted; it goes with the folder in which this was made
+            with suppress(FileNotFoundError):  # an untrusted entry; it is removed with this temporary folder
                 self.final.rename(self.folder.with_name("replaced"))
             self.folder.rename(self.final)
         _warned.difference_update({said for said in _warned if said[0] == self.final})
@@ -57,23 +56,23 @@ class Entry:
 
 
 class WeightCache:
-    """Weights under `root`, one folder a job key."""
+    """The weights under `root`, one folder per job key."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def place(self, key: str) -> Path:
-        """Where the entry of a job is, or would be."""
+        """Return where the entry of a job is, or would be."""
         return self.root / "weights" / key[:2] / key
 
     def lock_file(self, key: str) -> Path:
-        """What is locked while the entry of a job is made or removed."""
+        """Return the file that is locked while the entry of a job is made or removed."""
         return self.root / "locks" / f"{key}.lock"
 
     def folder(self, key: str) -> Path:
-        """Where the weights of a finished job lie, once it is checked that they are what was written.
+        """Return the folder of a finished job's weights after checking that they are as they were written.
 
-        Cheap where nothing changed since the last time. Raises JobError where they are gone or damaged.
+        The check is cheap if nothing changed since the last one. Raises JobError if they are missing or damaged.
         """
         found = look(self.place(key), key)
         if found is None:
@@ -90,11 +89,11 @@ class WeightCache:
         return self.place(key)
 
     def has(self, key: str) -> bool:
-        """Whether the weights of this job are here, whole and unchanged."""
+        """Whether the cache has the weights of this job, complete and unchanged."""
         return self._found(key) is not None
 
     def seems_to_have(self, key: str) -> bool:
-        """Whether there is an entry of this job, of which nothing is read: `has` may yet find it damaged."""
+        """Whether there is an entry of this job. Reads no content, so the entry may turn out damaged in `has`."""
         return (self.place(key) / manifest.NAME).is_file()
 
     def _found(self, key: str) -> Record | None:
@@ -107,14 +106,14 @@ class WeightCache:
         return None
 
     def _note_use(self, key: str) -> None:
-        with suppress(OSError):  # a cache that may only be read
+        with suppress(OSError):  # the cache may be read-only
             os.utime(self.place(key))
 
     @contextmanager
     def making(self, job: Job) -> Iterator[Entry]:
-        """An entry for `job`, found or to be made; only one process at a time gets past here for a key.
+        """Yield the entry for `job`, found or to be made, and hold the lock of its key meanwhile.
 
-        Raises ResourceError where the cache folder cannot be written.
+        Raises ResourceError if the cache folder cannot be written.
         """
         lock = filelock.FileLock(self.lock_file(job.key))
         with scratch.writing(self.root):
@@ -134,7 +133,7 @@ class WeightCache:
 
     @contextmanager
     def using(self, keys: Iterable[str]) -> Iterator[None]:
-        """Keep these entries from being pruned while the block lasts, wherever that is tried."""
+        """Protect these entries from pruning by any process while the block lasts."""
         wanted = sorted(set(keys))
         if not wanted:
             yield
@@ -144,7 +143,7 @@ class WeightCache:
             yield
 
     def in_use(self) -> set[str]:
-        """Keys that living processes have named in `using`."""
+        """Return the keys that running processes have named in `using`."""
         found: set[str] = set()
         for file in scratch.locks(self.root):
             if scratch.is_held(file):
@@ -153,12 +152,12 @@ class WeightCache:
         return found
 
     def sweep(self) -> list[Path]:
-        """Remove what killed processes left; see `leftovers.sweep`."""
+        """Remove what killed processes left and return it; see `leftovers.sweep`."""
         return leftovers.sweep(self.root)
 
 
 def look(place: Path, key: str) -> Record | str | None:
-    """The record of an entry that is whole; why it cannot be trusted, in words; or None where there is none."""
+    """Return the record of a complete entry, the reason why the entry cannot be trusted, or None if there is none."""
     if not place.is_dir():
         return None
     if (problem := manifest.problem(place)) is not None:
@@ -166,12 +165,12 @@ def look(place: Path, key: str) -> Record | str | None:
     try:
         record = Record.model_validate_json((place / RECORD).read_bytes())
     except (OSError, ValidationError):
-        return f"its {RECORD} is of another version of rbench"
+        return f"its {RECORD} is from another version of rbench"
     return record if record.job.key == key else "it holds the weights of another job"
 
 
 def _called(place: Path) -> str:
-    """An entry for people: the job as its record names it, where it can be read, and the beginning of its key."""
+    """Name an entry in a message: the beginning of its key, and its job if its record can be read."""
     try:
         record = Record.model_validate_json((place / RECORD).read_bytes())
     except (OSError, ValidationError):

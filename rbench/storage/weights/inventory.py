@@ -1,4 +1,4 @@
-"""What lies in the cache: entries of weights, checkpoints, what was prepared, and what killed processes left."""
+"""List what is in the cache: weights, checkpoints, prepared data, and what killed processes left."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ class Item:
     """One thing in the cache that is kept or removed as a whole."""
 
     kind: Kind
-    """encoder, victim: weights that a job made. damaged: weights without a record that can be read. checkpoints: of a
-    training under way or killed. edits, translations: prepared corpora. rows: of the embedded world. back-ends: the
-    fastest on this machine. in work: the folder of a living process. left: that of a killed one."""
+    """encoder, victim: weights that a job made. damaged: weights whose record cannot be read. checkpoints: those of a
+    running or killed training. edits, translations: prepared corpora. rows: data of the embedded world. back-ends: the
+    fastest one on this machine. in work: the folder of a running process. left: the folder of a killed process."""
     name: str
-    """Whose it is: the job that made it, or the encoder in training; else what the file or folder is called."""
+    """The job that made it, or the encoder in training; else the name of the file or folder."""
     path: Path
     size: int
-    """Bytes."""
+    """The size in bytes."""
     used: float
-    """When weights were last made or asked for, and anything else last written; seconds since the epoch."""
+    """When weights were last made or used, or when anything else was last written; seconds since the epoch."""
     key: str | None = None
-    """The job's, where a job made it."""
+    """The key of the job that made it, if a job did."""
     in_use: bool = False
-    """Whether a living process makes it, removes it, or runs jobs that need it."""
+    """Whether a running process makes it, removes it, or runs jobs that need it."""
     listed: bool = True
-    """Whether its files are listed, so that they can be checked; entries of earlier versions have no list."""
+    """Whether it has a list of its files, so that they can be checked. Entries of earlier versions have none."""
     why: str = ""
-    """Why nobody has any use of it, in words, where that was found."""
+    """Why it is useless, in words, if `prune` found that."""
 
 
 def items(root: Path) -> list[Item]:
-    """Everything in the cache folder `root` that rbench put there, by kind and name; links are left out.
+    """List everything that rbench put in the cache folder `root`, by kind and name. Links are left out.
 
-    Nothing is hashed. Raises ResourceError where `root` is no folder or cannot be read.
+    Nothing is hashed. Raises ResourceError if `root` is not a folder or cannot be read.
     """
     cache = WeightCache(root)
     try:
         if not root.exists():
             return []
         if not root.is_dir():
-            raise ResourceError(f"the cache folder {root} is no folder; RBENCH_CACHE=DIR names another")
+            raise ResourceError(f"the cache folder {root} is not a folder; RBENCH_CACHE=DIR names another")
         needed = cache.in_use()
         found = [*_weights(cache, needed), *_checkpoints(cache, needed), *_prepared(root, bool(needed)), *_work(root)]
         if (file := root / "backends.json").is_file():
@@ -104,7 +104,7 @@ def _checkpoints(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
 
 
 def _prepared(root: Path, in_use: bool) -> Iterator[Item]:
-    """No lock says who reads these, so all are in use while any run is under way."""
+    """List prepared data. No lock says who reads them, so all count as in use while any run needs weights."""
     prepared = root / "prepared"
     kinds: tuple[tuple[Kind, str], ...] = (("edits", "edits-*.jsonl"), ("rows", "mini-*.json"))
     for kind, pattern in kinds:
@@ -139,7 +139,7 @@ def _item(
 
 
 def _folders(parent: Path) -> list[Path]:
-    """Folders in a folder, links and hidden ones left out; none where there is no such folder."""
+    """List the folders in a folder, without links and hidden ones. Empty if there is no such folder."""
     if parent.is_symlink() or not parent.is_dir():
         return []
     found = (path for path in parent.iterdir() if path.is_dir() and not path.is_symlink())
@@ -147,11 +147,11 @@ def _folders(parent: Path) -> list[Path]:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder and below."""
+    """Return the bytes of a file, or of all files in a folder and below."""
     if not path.is_dir():
         return path.lstat().st_size
     total = 0
     for file in path.rglob("*"):
-        with suppress(FileNotFoundError):  # it goes while we look
+        with suppress(FileNotFoundError):  # it was removed meanwhile
             total += 0 if file.is_dir() and not file.is_symlink() else file.lstat().st_size
     return total

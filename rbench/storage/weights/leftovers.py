@@ -1,4 +1,4 @@
-"""What killed processes have left, here and in the system's temporary folder, and its removal."""
+"""Find and remove what killed processes left, in the cache and in the system's temporary folder."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from filelock import FileLock, Timeout
 from rbench.system import scratch
 
 LEFT_ALONE = 7 * 24 * 3600
-"""Seconds without a write after which something counts as left, where no lock says whether it is."""
+"""After this many seconds without a write, something without a lock counts as left by a killed process."""
 
 _EARLIER = re.compile(r"[0-9a-f]{8}-[a-z0-9_]{8}")
 _EARLIER_IN_SYSTEM = re.compile(r"rbench-(finetune|train|attack|prepared)-[a-z0-9_]{8}")
 
 
 def sweep(root: Path) -> list[Path]:
-    """Remove the folders that no living process works in; returns what was removed.
+    """Remove what killed processes left; return what was removed.
 
-    Below the cache folder `root` these are the folders of killed processes, prepared files that were never finished,
-    and folders of versions that had no locks there. Those versions worked in the system's temporary folder, too: there
-    it is this user's folders with names that no other program gives. Where no lock says whether a process works with
-    something, it counts as left when nothing was written in it for `LEFT_ALONE`.
+    In the cache folder `root`, removes folders of killed processes, unfinished prepared files, and folders of earlier
+    versions, which had no lock of their own. Earlier versions also worked in the system's temporary folder: there,
+    removes this user's folders with names that only rbench gives. If no lock says whether a process uses something, it
+    counts as left when nothing was written in it for `LEFT_ALONE` seconds.
     """
     removed = []
     for file in scratch.locks(root):
@@ -55,7 +55,7 @@ def sweep(root: Path) -> list[Path]:
 
 
 def left(root: Path) -> list[Path]:
-    """What `sweep` would remove below the cache folder."""
+    """List what `sweep` would remove from the cache folder."""
     ours = (scratch.folder_of(file) for file in scratch.locks(root) if not scratch.is_held(file))
     earlier = (
         place
@@ -67,18 +67,18 @@ def left(root: Path) -> list[Path]:
 
 
 def last_written(path: Path) -> float:
-    """When something was last written in a folder or a file, in seconds since the epoch; links are not followed."""
+    """Return when a folder or file was last written, in seconds since the epoch. Links are not followed."""
     newest = path.lstat().st_mtime
     for parent, folders, files in os.walk(path):
         for name in (*folders, *files):
-            with suppress(FileNotFoundError):  # it goes while we look
+            with suppress(FileNotFoundError):  # it was removed meanwhile
                 newest = max(newest, (Path(parent) / name).lstat().st_mtime)
     return newest
 
 
 @contextmanager
 def _held(*files: Path) -> Iterator[list[FileLock | None]]:
-    """Locks on all files, None for one that another process holds."""
+    """Lock all files; yield a lock for each, or None if another process holds it."""
     with ExitStack() as stack:
         found: list[FileLock | None] = []
         for file in files:
@@ -92,7 +92,7 @@ def _held(*files: Path) -> Iterator[list[FileLock | None]]:
 
 
 def _of_earlier_versions(root: Path) -> list[Path]:
-    """Folders that were made without a lock of their own, by versions that held the lock of the job instead."""
+    """List folders without a lock of their own. Earlier versions made them while holding the lock of the job."""
     return [
         place
         for place in sorted((root / "tmp").glob("????????-????????"))
@@ -108,7 +108,7 @@ def _job_locks(root: Path, place: Path) -> list[Path]:
 
 
 def _parts(root: Path) -> list[Path]:
-    """Files that were never finished: of edits, and of translations."""
+    """List unfinished files of edits, rows and translations."""
     found = [*(root / "prepared").glob("tmp*.part"), *(root / "prepared" / "translations").glob("*/*.tmp")]
     limit = time.time() - LEFT_ALONE
     return sorted(file for file in found if file.is_file() and not file.is_symlink() and last_written(file) < limit)

@@ -1,8 +1,8 @@
-"""Which files a cache entry consists of, and what is in them.
+"""Write and check the manifest of a cache entry: its files and their hashes.
 
     manifest.json   {"files": {"config.json": "<sha256>", "record.json": "<sha256>", "tokenizer.json": ...}}
 
-It is written last, before the entry is moved to its place, and names every file but itself.
+The manifest lists every file of the entry except itself. It is written last, before the entry is moved to its place.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from rbench.spec import Strict
 from rbench.system import digests
 
 NAME = "manifest.json"
-UNLISTED = f"it has no list of its files ({NAME}), as entries of earlier versions, so nothing can vouch for them"
+UNLISTED = f"it has no list of its files ({NAME}), like entries of earlier versions, so they cannot be checked"
 
 
 class Manifest(Strict):
-    """The files of an entry, by their paths in it, with the sha256 of what is in them."""
+    """The sha256 of each file of an entry, by its path in the entry."""
 
     files: dict[str, str]
 
 
 def write(folder: Path) -> None:
-    """List the files that `folder` holds now."""
+    """Write the manifest of the files that are in `folder` now."""
     files = {name: digests.of_file(folder / name) for name in sorted(_names(folder))}
     (folder / NAME).write_text(Manifest(files=files).model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def problem(folder: Path) -> str | None:
-    """What is wrong with the files in `folder`, as the end of a sentence; None where they are those of its manifest.
+    """Say what is wrong with the files in `folder`, as the end of a sentence; None if they match its manifest.
 
-    Cheap where it was asked before: contents are read again only of files that changed since.
+    A repeated check is cheap: only files that changed since the last one are read.
     """
     try:
         listed = Manifest.model_validate_json((folder / NAME).read_bytes()).files
@@ -57,9 +57,9 @@ def problem(folder: Path) -> str | None:
 
 
 def weights_hash(folder: Path) -> str:
-    """sha256 over the names and contents of the safetensors files in `folder` and below.
+    """Compute the sha256 over the names and contents of the safetensors files in `folder` and below.
 
-    It says which weights were used, in records; whether an entry is whole says its manifest.
+    Records use it to say which weights were used. The manifest, not this hash, says whether an entry is complete.
     """
     files = sorted(folder.rglob("*.safetensors"))
     names = [file.relative_to(folder).as_posix() for file in files]
@@ -77,7 +77,7 @@ def weights_hash(folder: Path) -> str:
 
 
 def _names(folder: Path, above: str = "") -> Iterator[str]:
-    """Paths of all that lies in a folder and is no folder itself; a link to one counts as a file."""
+    """Yield the paths of all files in a folder and below. A link counts as a file."""
     with os.scandir(folder) as found:
         for one in found:
             if one.is_dir(follow_symlinks=False):

@@ -1,4 +1,4 @@
-"""What of the cache may go, and its removal: never what a living process works with, never anything elsewhere."""
+"""Select and remove entries of the cache. Nothing that a running process uses and nothing elsewhere is removed."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ WORK = ("left", "in work")
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What is to go: that for which all conditions hold that are given."""
+    """The conditions for removal. An item is selected if all conditions that are given hold."""
 
     older_than: float | None = None
-    """Seconds for which it was not used."""
+    """The item was not used for at least this many seconds."""
     runs: frozenset[str] | None = None
-    """Keys of jobs: what none of them made stays."""
+    """Keys of jobs: one of them made the item."""
     keep: frozenset[str] | None = None
-    """Keys of jobs: what one of them made stays, and what no job made (edits, translations, rows)."""
+    """Keys of jobs: another job made the item. What no job made (edits, translations, rows) stays."""
 
     @property
     def any(self) -> bool:
-        """Whether there is a condition."""
+        """Whether any condition is given."""
         return (self.older_than, self.runs, self.keep) != (None, None, None)
 
 
 def seconds(text: str) -> float:
-    """The seconds of `12h`, `30d` or `2w`. ValueError for anything else."""
+    """Return the seconds in `12h`, `30d` or `2w`. Raises ValueError for anything else."""
     found = re.fullmatch(r"(\d{1,6})([hdw])", text.strip(), re.ASCII)
     if found is None:
-        raise ValueError(f"{text!r} is no length of time: write hours, days or weeks as in 12h, 30d or 2w")
+        raise ValueError(f"{text!r} is not a length of time: write hours, days or weeks as in 12h, 30d or 2w")
     return int(found[1]) * UNITS[found[2]]
 
 
@@ -52,10 +52,10 @@ def chosen(
     now: float | None = None,
     track: Callable[[Sequence[Item]], Iterable[Item]] = iter,
 ) -> list[Item]:
-    """Those of `items` that are to go; without a condition, what is of no use to anyone.
+    """Select the items that are to be removed; without a condition, those that are useless.
 
-    Of no use is what killed processes left, what cannot be trusted, and checkpoints of encoders that are there: `why`
-    says which. To find out, all weights are read; `track` yields the items and may show how far that is.
+    Useless are leftovers of killed processes, weights that cannot be trusted, and checkpoints of trained encoders. The
+    field `why` gives the reason. All weights are read to find out; `track` yields the items and may show the progress.
     """
     now = time.time() if now is None else now
     if not wanted.any:
@@ -76,7 +76,7 @@ def chosen(
 
 
 def useless(item: Item, items: Sequence[Item]) -> str | None:
-    """Why nobody has any use of an item, in words; None where somebody may."""
+    """Say why an item is useless; None if it may be of use."""
     if item.kind == "left":
         return "left by a killed process"
     if item.kind == "checkpoints":
@@ -86,7 +86,7 @@ def useless(item: Item, items: Sequence[Item]) -> str | None:
 
 
 def problem(item: Item) -> str | None:
-    """Why weights cannot be trusted, once their files are read; None where they can, or for anything else."""
+    """Read the files of weights and say why they cannot be trusted; None if they can, and for all other items."""
     if item.key is None or item.kind == "checkpoints":
         return None
     found = look(item.path, item.key)
@@ -94,9 +94,9 @@ def problem(item: Item) -> str | None:
 
 
 def remove(root: Path, items: Sequence[Item]) -> list[Item]:
-    """Remove these from the cache folder `root`; returns those that went. What a process works with stays.
+    """Remove items from the cache folder `root`; return those that were removed. What a process uses stays.
 
-    Raises ResourceError where the system does not let it.
+    Raises ResourceError if the operating system refuses a removal.
     """
     cache = WeightCache(root)
     if any(item.kind == "left" for item in items):
@@ -117,7 +117,7 @@ def remove(root: Path, items: Sequence[Item]) -> list[Item]:
 
 @contextmanager
 def _held(cache: WeightCache, key: str | None) -> Iterator[bool]:
-    """Whether no other process makes or removes the entry of a job, which none can until the block ends."""
+    """Try to lock the entry of a job for the block; yield whether that succeeded. Without a key, yield True."""
     if key is None:
         yield True
         return
@@ -136,7 +136,7 @@ def _held(cache: WeightCache, key: str | None) -> Iterator[bool]:
 
 
 def _delete(root: Path, path: Path) -> None:
-    """Move out of its place at once, then remove: whoever looks meanwhile finds all of it, or nothing."""
+    """Move the path out of its place in one step, then delete it: readers find all of it or nothing."""
     if not _is_inside(root, path):
         return
     with scratch.folder("prune", root) as folder, suppress(FileNotFoundError):
@@ -144,7 +144,7 @@ def _delete(root: Path, path: Path) -> None:
 
 
 def _is_inside(root: Path, path: Path) -> bool:
-    """Whether a path lies in the cache folder without a link on the way. One may have come since it was listed."""
+    """Whether a path is in the cache folder with no link on the way. A link may be newer than the listing."""
     above = path.parent
     straight = above.is_relative_to(root) and above.resolve() == root.resolve() / above.relative_to(root)
     return straight and not path.is_symlink()

@@ -86,7 +86,7 @@ def test_a_record_is_not_relied_upon_when_its_outcomes_changed(store: Store, dam
 
 def test_a_missing_file_is_noticed(store: Store) -> None:
     path_of(store).unlink()
-    assert "is missing: the record beside it is of 4 lines" in (store.look(JOB).problem or "")
+    assert "is missing: the record beside it lists 4 lines" in (store.look(JOB).problem or "")
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=list(DAMAGE))

@@ -140,7 +140,7 @@ def test_an_empty_cache_and_none_have_nothing(tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_read_is_said_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ResourceError, match="file is no folder; RBENCH_CACHE=DIR names another"):
+    with pytest.raises(ResourceError, match="file is not a folder; RBENCH_CACHE=DIR names another"):
         items(tmp_path / "file")
 
 
