@@ -1,6 +1,6 @@
-"""What must be said below a table: n, seeds, resources, the attacks' own notes, and what is missing.
+"""Writes the notes below a table: n, seeds, resources, the attacks' own notes, and missing jobs.
 
-Neither times, dates nor paths: a run that was killed and resumed makes the same table, byte for byte.
+Notes hold neither times, dates nor paths, so that a resumed run makes the same table, byte for byte.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rbench.storage.standing import Standing
 from rbench.tables.aggregate import Cell, Grid
 
 _NAMED = 8
-"""So many missing jobs are named, the others counted."""
+"""Maximal number of missing jobs that a note names. It counts the others."""
 _KINDS: dict[ResourceKind, str] = {
     "word_vectors": "word vectors",
     "synonyms": "synonyms",
