@@ -1,4 +1,4 @@
-"""Makes tables from a RUN: `build` lays one out, `formats.render` writes it as text, `results_frame` gives each example."""
+"""Makes tables from a RUN: `build` lays out, `formats.render` makes text, `results_frame` gives every example."""
 
 from __future__ import annotations
 

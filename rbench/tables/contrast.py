@@ -67,7 +67,7 @@ class ContrastCell:
         return bool(self.records) and (self.provisional or not self.complete)
 
     def score(self, name: str) -> tuple[Score, float | None] | None:
-        """Return a score's mean over the seeds that are done and its deviation between them; None where none is done."""
+        """Return a score's mean over the seeds done and its standard deviation between them; None where none is done."""
         return mean_score([score_of(record, name) for record in self.records]) if self.records else None
 
     def number(self, name: str) -> Number | None:
@@ -241,7 +241,7 @@ def _notes(found: Contrasts) -> tuple[str, ...]:
 
 
 def _set_notes(found: Contrasts, of: tuple[str, str]) -> list[str]:
-    """Return notes on a set: its size, rows left out of it, rows kept out of training for it, and its file's notes."""
+    """Return notes on a set: its size, rows left out, rows kept out of training, texts cut, and its file's notes."""
     name = _column(found, of) if _column(found, of) == of[1] else f"{of[0]} ({of[1]})"
     cells = [cell for (_, other), cell in found.cells.items() if other == of]
     record = next((record for cell in cells for record in cell.records), None)

@@ -68,7 +68,7 @@ def _grid(
     bold: Callable[[str], str],
     colour: Callable[[str, str], str] = lambda text, _: text,
 ) -> list[list[str]]:
-    """Return all entries as text. In the layout paper, a name in the first column that repeats the one above is empty."""
+    """Return all entries as text. In the layout paper, a first column that repeats the row above is left empty."""
 
     def text(entry: Entry) -> str:
         if entry is None:
