@@ -67,7 +67,7 @@ class ContrastCell:
         return bool(self.records) and (self.provisional or not self.complete)
 
     def score(self, name: str) -> tuple[Score, float | None] | None:
-        """Return a score's mean over the seeds done and its standard deviation between them; None where none is done."""
+        """Return a score's mean over the finished seeds and its standard deviation; None where no seed is finished."""
         return mean_score([score_of(record, name) for record in self.records]) if self.records else None
 
     def number(self, name: str) -> Number | None:
