@@ -1,4 +1,4 @@
-"""What each verb hands to the API, what it prints, and how it ends."""
+"""Tests what each verb passes to the API, what it prints, and its exit code."""
 
 from __future__ import annotations
 
