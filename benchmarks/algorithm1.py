@@ -1,6 +1,6 @@
-"""The Geometry search as its pseudocode has it: one text, one word and one candidate at a time.
+"""Implements the Geometry search as in its pseudocode: one text, one word and one candidate at a time.
 
-`rbench/substitution/batched.py` is measured against it.
+`geometry.py` compares the speed of `rbench/substitution/batched.py` with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rbench.substitution.segmentation import spans_of
 
 
 class Plain:
-    """Algorithm 1 line by line, for one text: no batch, nothing left out that its pseudocode does."""
+    """Runs Algorithm 1 line by line on one text, without batches and without omitting any step of the pseudocode."""
 
     def __init__(self, task: Any, min_cosine: float) -> None:
         self.task, self.args, self.min_cosine = task, task.args, min_cosine
@@ -54,7 +54,7 @@ class Plain:
         )
 
     def gradients(self, text: str, row: int) -> tuple[Tensor, Tensor, dict[int, float]]:
-        """z, v_z, and the norm of each word's mean gradient."""
+        """Return z, v_z, and the norm of each word's mean gradient."""
         inputs = self.tokens(text, return_offsets_mapping=True)
         offsets = inputs.pop("offset_mapping")[0].tolist()
         inputs = inputs.to(self.args.device)
@@ -70,7 +70,7 @@ class Plain:
         return z[0].detach(), v[0], norms
 
     def candidates(self, text: str, start: int, end: int) -> list[str]:
-        """The masked LM's predictions for the word that are whole words, filtered by cosine; lower-case words alone."""
+        """Return the masked LM's predictions for a word: lower-case whole words, filtered by cosine."""
         word = text[start:end]
         masked = text[:start] + self.tokenizer.mask_token + text[end:]
         inputs = self.tokenizer(masked, return_tensors="pt", truncation=True).to(self.args.device)

@@ -1,14 +1,14 @@
-"""Is the outcome the same? Stock TextAttack 0.3.11 and rbench on the same victim, resources and per-example seeds.
+"""Compares outcomes of stock TextAttack 0.3.11 and rbench on the same victim, resources and per-example seeds.
 
     python benchmarks/equality.py --task mr --victim FOLDER --models DIR --data DIR --n 20
 
-For every example status, number of queries and final text must agree. Differences are printed with both texts and the
-gap between the victim's scores of them. Results go, one record an example and recipe, into one JSON file; what is there
-already is not run again, so the script can be stopped, resumed and sharded (--shard I/N).
+For every example, status, number of queries and final text must agree. Differences are printed with both texts and the
+gap between the victim's scores of them. The results are one JSON file with one record per example and recipe. Examples
+in it are not run again, so the script can be stopped, resumed and sharded (--shard I/N).
 
 Stock TextAttack takes an hour for what rbench does in minutes. --stock FILE keeps its outcomes (one line each, under a
-key of versions, victim and example), so that a changed engine is compared again without waiting; --stock-only makes
-them. Without --stock both sides run in turn in this process.
+key of versions, victim and example), so that a changed engine can be compared without running stock again.
+--stock-only makes them. Without --stock both sides run in turn in this process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NEAR_TIE = 1e-5
 
 
 def main() -> int:
-    """Exit code 1 where an outcome differs by more than a near-tie."""
+    """Run the comparison. Exits with 1 where an outcome differs by more than a near-tie."""
     args = parse()
     registry = Registry()
     task = load.load_task(args.task, registry)
@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def stored(args: argparse.Namespace) -> dict[str, tuple[Outcome, float]]:
-    """What stock did in an earlier run, by key; the last line may be half written."""
+    """Read stock's outcomes of an earlier run, by key. The last line may be incomplete."""
     kept = {}
     if args.stock is not None and args.stock.exists():
         for line in args.stock.read_text(encoding="utf-8").splitlines():
@@ -111,7 +111,7 @@ def versions() -> dict[str, str]:
 
 
 def timed(attacked: Any, example: Example, spec: Any, task: Any, seed: int) -> tuple[Outcome, float]:
-    """The outcome and the processor seconds that it took, which other processes disturb less than the clock."""
+    """Return the outcome and its processor seconds, which depend less on other processes than wall time."""
     start = time.process_time()
     (outcome,) = attack.run(lambda: attacked, [example], spec=spec, task=task, seed=seed)
     return outcome, round(time.process_time() - start, 4)
@@ -145,7 +145,7 @@ def chosen(examples: list[Example], args: argparse.Namespace) -> list[Example]:
 
 
 class StockAttack:
-    """A stock attack with the one question that rbench's runner asks its own victim."""
+    """A stock attack with the one method that rbench's runner calls on its own victim."""
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.attack, self.clear_cache = inner, inner.attack, inner.clear_cache
@@ -161,7 +161,7 @@ def key(args: argparse.Namespace, recipe: str, example: str) -> str:
 
 
 def compare(args: argparse.Namespace, recipe: str, expected: Outcome, found: Outcome, victim: Any) -> dict[str, Any]:
-    """One record; where something differs, both texts and how far apart the victim's scores of them are."""
+    """Return one record. Where the outcomes differ, it has both texts and the gap between the victim's scores."""
     what = [f for f in ("status", "num_queries", "perturbed") if getattr(expected, f) != getattr(found, f)]
     record: dict[str, Any] = {
         "task": args.task,
@@ -187,7 +187,7 @@ def brief(outcome: Outcome) -> dict[str, Any]:
 
 
 def gap(expected: Outcome, found: Outcome, victim: Any) -> float | None:
-    """Difference of the victim's probability of the true label between the two final texts."""
+    """Return the difference of the victim's probability of the true label between the two final texts."""
     if expected.perturbed is None or found.perturbed is None:
         return None
     texts = [t[0] if len(t) == 1 else t for t in (expected.perturbed, found.perturbed)]
@@ -200,7 +200,7 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def write(args: argparse.Namespace, records: dict[str, dict[str, Any]]) -> None:
-    """Merge into the file, which another shard may have written meanwhile."""
+    """Merge the records into the file, which another shard may have written in the meantime."""
     records |= {k: v for k, v in read(args.out).items() if k not in records}
     summary = {name: summarise([r for r in records.values() if label(r) == name]) for name in labels(records)}
     document = {
@@ -227,7 +227,7 @@ def labels(records: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Skipped examples are compared too, but time is that of those attacked; `ratio` is of processor seconds."""
+    """Count agreements, including skipped examples. Times are of attacked examples; `ratio` is of processor seconds."""
     attacked = [r for r in records if r["status"] != "skipped"] or records
     seconds = {who: sum(r[f"seconds_{who}"] for r in attacked) for who in ("stock", "rbench")}
     cpu = {who: sum(r[f"cpu_{who}"] for r in attacked) for who in ("stock", "rbench")}

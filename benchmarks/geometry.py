@@ -1,21 +1,22 @@
-"""Hard positives a second: the Geometry search on a batch against one text at a time, and what it is of an ADCL step.
+"""Measures hard positives per second, for batches and for single texts, and the search's share of an ADCL step.
 
     python benchmarks/geometry.py --models DIR --data DIR --out benchmarks/results/geometry.json
 
-speed    the same texts, --rounds times in turn, all three ways warm, with nothing remembered from one to the next:
+speed    hard positives per second in three ways, on the same texts, --rounds times in turn. All are warmed up, and no
+         caches are kept from one to the next:
          batched  `rbench.substitution.batched`, --batch texts a call
          alone    `rbench.substitution.batched`, one text a call
-         plain    Algorithm 1 as it is printed, one text, one word and one candidate at a time, with the models of
-                  transformers and torch.autograd as they come: what there is without this code
-         `alone` and `plain` do the first --some texts. Says how many of theirs end with the same words.
-profile  of `batched`: seconds of processor time by what they went to, and how often each network was asked
-bound    how fast it could be here if nothing but matrix products took time: floating-point operations of the questions
-         that the search asks of the networks for --some texts, over the rate of the largest product of a MiniLM layer
+         plain    Algorithm 1 as printed in the paper, one text, one word and one candidate at a time, with unmodified
+                  models of transformers and torch.autograd: the baseline without this code
+         `alone` and `plain` do the first --some texts. Also counts how many texts of theirs end with the same words.
+profile  seconds of processor time of `batched` by kind of work, and the number of calls of each network
+bound    the speed on this machine if only matrix products took time: floating-point operations of the network calls
+         that the search makes for --some texts, over the rate of the largest product of a MiniLM layer
 share    the search's share of the time of an ADCL training step, on the same texts
 
-Texts are of --words words, from a corpus in a data folder; the loss is equation 1 against random keys. The profile
-`local` stands behind candidates; the encoder is its masked LM's network, of MiniLM's shape, with the [CLS] vector and
-an untrained head. Prints what it finds; --out FILE is JSON with machine and versions.
+Texts have --words words each and come from a corpus in a data folder. The loss is equation 1 with random keys. The
+resource profile `local` gives the candidates. The encoder is its masked LM's network, of MiniLM's shape, with the [CLS]
+vector and an untrained head. Prints results; --out FILE writes them as JSON with machine and versions.
 """
 
 from __future__ import annotations
@@ -105,14 +106,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--models", type=Path, action="append", help="also RBENCH_MODELS")
     parser.add_argument("--data", type=Path, action="append", help="also RBENCH_DATA")
     parser.add_argument("--resources", default="local", help="a resource profile")
-    parser.add_argument("--base", type=Path, help="the encoder's folder; default: that of the profile's masked LM")
+    parser.add_argument("--base", type=Path, help="the encoder's folder (default: the profile's masked LM)")
     parser.add_argument("--corpus", default="wikipedia_en", help="corpus/NAME.jsonl in a data folder")
-    parser.add_argument("--words", type=int, default=44, help="in a text: the mean of AG's News")
+    parser.add_argument("--words", type=int, default=44, help="words per text; the default is the mean of AG News")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--batches", type=int, default=1)
     parser.add_argument("--some", type=int, default=16, help="texts for `alone` and `plain`")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=4, help="of ADCL")
+    parser.add_argument("--steps", type=int, default=4, help="ADCL training steps")
     parser.add_argument("--max-words", type=int, default=10)
     parser.add_argument("--share", type=float, default=0.2)
     parser.add_argument("--candidates", type=int, default=25)
@@ -130,7 +131,7 @@ def folder_of(name: str, models: Sequence[Path]) -> Path:
 
 
 def texts_of(args: argparse.Namespace) -> list[str]:
-    """Texts of as many words as asked for, the first of the corpus: for all batches, or for all steps of ADCL."""
+    """Return the first texts of the corpus with --words words, enough for all batches and for all steps of ADCL."""
     file = next(found for folder in args.data if (found := folder / "corpus" / f"{args.corpus}.jsonl").is_file())
     wanted = args.batch * max(args.batches, args.steps + 2 if "share" in args.parts else 0)
     with file.open(encoding="utf-8") as lines:
@@ -142,7 +143,7 @@ def texts_of(args: argparse.Namespace) -> list[str]:
 
 
 class Task:
-    """Encoder, head and a contrastive loss: what the search climbs in training."""
+    """Encoder, head and contrastive loss that the search maximizes in training."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -154,17 +155,17 @@ class Task:
         self.keys = nn.functional.normalize(torch.randn(KEYS + len(args.texts), DIM), dim=1).to(args.device)
 
     def loss(self, z: Tensor, rows: list[int]) -> Tensor:
-        """Equation 1 of each text: its own key is that of its number."""
+        """Compute equation 1 for each text. A text's positive key has the same index as the text."""
         similar = z @ self.keys.T
         own = torch.tensor(rows, device=z.device)
         return similar.logsumexp(dim=1) - similar.gather(1, own.unsqueeze(1)).squeeze(1)
 
     def geometry(self) -> Geometry:
-        """The search with nothing remembered."""
+        """Build the search with empty caches."""
         return Geometry.of(self.args.found, candidates=self.args.candidates, min_cosine=MIN_COSINE)
 
     def search(self, found: Geometry, first: int, size: int) -> list[Swapped]:
-        """The search on texts number `first`, ..., `first + size - 1` in one call."""
+        """Run the search on texts number `first`, ..., `first + size - 1` in one call."""
         return found(
             [(text,) for text in self.args.texts[first : first + size]],
             Target(
@@ -181,7 +182,7 @@ class Task:
 
 
 def speed(args: argparse.Namespace) -> dict[str, Any]:
-    """Hard positives a second of each way, by rounds, and ratios within a round."""
+    """Measure hard positives per second of each way, by round, and their ratios within a round."""
     task = Task(args)
     size, some = args.batch * args.batches, args.some
 
@@ -225,7 +226,7 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def profiled(args: argparse.Namespace) -> dict[str, Any]:
-    """Processor seconds of one batch by what they went to; they add up to `all`."""
+    """Measure processor seconds of one batch by kind of work. They add up to `all`."""
     task = Task(args)
     task.search(task.geometry(), 0, 2)
     found = task.geometry()
@@ -244,7 +245,7 @@ def profiled(args: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def watched(seconds: Counter[str], counts: Counter[str]) -> Iterator[None]:
-    """Count questions and time of the search's three callables."""
+    """Count calls of the search's three callables and measure their time."""
     originals = {name: getattr(SearchCallbacks, name) for name in ("gradients", "candidates", "scores")}
 
     def noted(name: str) -> Callable[[Any, list[Any]], Any]:
@@ -273,9 +274,9 @@ def watched(seconds: Counter[str], counts: Counter[str]) -> Iterator[None]:
 
 
 def bound(args: argparse.Namespace) -> dict[str, Any]:
-    """Hard positives a second if nothing but the networks' products took time, all at the rate of their largest.
+    """Compute hard positives per second if only the networks' products took time, all at the rate of their largest.
 
-    Asked one text at a time, so that no text is padded for another's sake, by PyTorch, whose operations can be counted.
+    Runs the networks on one text at a time, so that no text is padded, and in PyTorch, which can count operations.
     """
     if args.device != "cpu":
         raise SystemExit("bound measures the products of a CPU")
@@ -301,7 +302,7 @@ def bound(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def share(args: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of an ADCL step, the first left out, and of the search in it."""
+    """Measure seconds of an ADCL step and of the search in it, without the first step."""
     searches: list[float] = []
     ends: list[tuple[float, int]] = []
     call = Geometry.__call__

@@ -1,23 +1,23 @@
-"""How do time and memory grow with what rbench is given, and how did they before?
+"""Measures how time and memory grow with the size of the input, in this version and in an earlier one.
 
     python benchmarks/growth.py --before COMMIT --out benchmarks/results/growth.json
 
 Measures this version and that of another commit in turn, on one machine, each time in a fresh process:
 
-plan     seconds to plan suites of 2, 200 and 800 encoders, half of them trained. `growth` is what 800 take over what
-         200 take, the two encoders' time subtracted from both: 4 where time grows with the number of encoders.
-store    seconds to write 5 outcomes and a record of each of 100 and 400 jobs, to read them again, and to say how the
-         jobs of the plan stand.
-tables   seconds of `rbench table`, and of a `rbench run` that finds everything done and writes three tables, for 200
-         and 800 attack jobs.
+plan     seconds to plan suites of 2, 200 and 800 encoders, half of them trained. `growth` is the time of 800 over the
+         time of 200, with the time of 2 subtracted from both. It is 4 where time is linear in the number of encoders.
+store    seconds to write 5 outcomes and a record for each of 100 and 400 jobs, to read them again, and to determine the
+         state of the plan's jobs.
+tables   seconds of `rbench table`, and of a `rbench run` that finds all jobs done and writes three tables, for 200 and
+         800 attack jobs.
 frame    seconds and peak memory of `load_results` for a million outcomes of 1000 jobs.
 import   seconds and peak memory of `import rbench`, `rbench --help` and the module that imports TextAttack; seconds to
-         the first byte of `rbench plan quickstart` and `rbench run quickstart` on a pipe. With an empty cache, and a
-         warm one: that which a whole `rbench plan quickstart` has left. The run is stopped at its first byte.
+         the first byte of `rbench plan quickstart` and `rbench run quickstart` on a pipe. Both are measured with an
+         empty cache and with a warm one, filled by a `rbench plan quickstart`. The run is stopped at its first byte.
 
-RUNs are made up (`synthetic.py`). Figures are medians over --rounds processes; those of store and frame are of one.
---quick makes everything small, to see whether it works. Prints what it finds; --out FILE is JSON with commits, machine
-and versions, written after each part.
+RUNs are synthetic (`synthetic.py`). Figures are medians over several processes, except those of store and frame, which
+come from one. --quick makes all sizes small, to test the script. Prints results; --out FILE writes them as JSON with
+commits, machine and versions, after each part.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything."""
+    """Number of rounds, and sizes of each part."""
 
     rounds: int
     encoders: tuple[int, ...]
     store_jobs: tuple[int, ...]
     table_jobs: tuple[int, ...]
     frame_jobs: int
-    """Of a thousand outcomes each."""
+    """Number of jobs with a thousand outcomes each."""
 
 
 FULL = Sizes(3, (2, 200, 800), (100, 400), (200, 800), 1000)
@@ -96,7 +96,7 @@ def parse() -> argparse.Namespace:
 
 def plan(both: tuple[Tree, Tree], sizes: Sizes) -> Figures:
     found: Figures = {"encoders": list(sizes.encoders)}
-    for tree in both:  # what the cache keeps between plans is there for all of them
+    for tree in both:  # fill the cache, so that all plans find the same
         tree.child(THIS, "--child", "plan", str(sizes.encoders[0]))
     for n in sizes.encoders:
         for name, rounds in in_turn(both, sizes, lambda tree, n=n: tree.child(THIS, "--child", "plan", str(n))):
@@ -162,7 +162,7 @@ def imports(both: tuple[Tree, Tree], sizes: Sizes) -> Figures:
 
 
 def first_byte(tree: Tree, verb: str, cache: str) -> Ran:
-    """The command `rbench VERB quickstart` in a new folder, with a cache of its own where that is to be empty."""
+    """Run `rbench VERB quickstart` in a new folder, with an empty cache of its own or with the warm one."""
     out = tempfile.mkdtemp(dir=tree.work)
     own = f"{out}/cache" if cache == "empty" else "cache"
     if cache == "warm" and not (tree.work / "warm").exists():
@@ -172,7 +172,7 @@ def first_byte(tree: Tree, verb: str, cache: str) -> Ran:
 
 
 def in_turn(both: tuple[Tree, Tree], sizes: Sizes, measure: Callable[[Tree], Any]) -> list[tuple[str, list[Any]]]:
-    """What each version came to in every round; they take turns, so that what else the machine does hits both."""
+    """Measure each version in every round. The versions take turns, so that other load on the machine affects both."""
     rounds = [[measure(tree) for tree in both] for _ in range(sizes.rounds)]
     return [(tree.name, list(found)) for tree, found in zip(both, zip(*rounds, strict=True), strict=True)]
 
@@ -190,7 +190,7 @@ PARTS: dict[str, Callable[[tuple[Tree, Tree], Sizes], Figures]] = {
 
 
 def child_plan(encoders: str) -> Figures:
-    """Seconds to plan a suite of so many encoders that are files of an --include folder."""
+    """Measure seconds to plan a suite with this many encoders, which are files of an --include folder."""
     from synthetic import Options, api, write_encoders
 
     with tempfile.TemporaryDirectory() as folder:
@@ -201,7 +201,7 @@ def child_plan(encoders: str) -> Figures:
 
 
 def child_store(jobs: str) -> Figures:
-    """Seconds to write the outcomes and records of a RUN of so many attack jobs one by one, and to read them."""
+    """Measure seconds to write outcomes and records of a RUN of this many attack jobs one by one, and to read them."""
     import synthetic
 
     with tempfile.TemporaryDirectory() as folder:
@@ -222,7 +222,7 @@ def child_store(jobs: str) -> Figures:
 
 
 def child_write(folder: str, jobs: str, outcomes: str) -> Figures:
-    """A finished RUN in a new folder."""
+    """Write a finished RUN to a new folder."""
     import synthetic
 
     Path(folder).mkdir()
@@ -230,7 +230,7 @@ def child_write(folder: str, jobs: str, outcomes: str) -> Figures:
 
 
 def child_frame(folder: str) -> Figures:
-    """Seconds of `load_results`. Nothing else is imported, for the memory of this process is measured too."""
+    """Measure seconds of `load_results`. Imports nothing else, because the memory of this process is measured too."""
     import rbench
 
     start = time.perf_counter()
@@ -248,7 +248,7 @@ CHILDREN: dict[str, Callable[..., Figures]] = {
 
 @contextmanager
 def clock(seconds: dict[str, float], what: str) -> Iterator[None]:
-    """Note the seconds that the block takes."""
+    """Record the seconds that the block takes."""
     start = time.perf_counter()
     yield
     seconds[what] = round(time.perf_counter() - start, 3)
@@ -269,7 +269,7 @@ def described(args: argparse.Namespace, both: tuple[Tree, Tree], sizes: Sizes) -
 
 
 def lines(found: Figures) -> list[str]:
-    """The figures of a part for people: what was measured at the sizes, before and after."""
+    """Format the figures of a part for people: what was measured at each size, before and after."""
     sizes = [f"{key}: {value}" for key, value in found.items() if key not in ("before", "after")]
     sides = found["before"].items()
     return sizes + [f"{what}: before {value}, after {found['after'][what]}" for what, value in sides]

@@ -1,23 +1,24 @@
-"""ADCL's hypotheses on a finished RUN of `adcl-table1`: H1, H2 (Table 1) and H4 (Table 4), differences with intervals.
+"""Tests ADCL's hypotheses on a finished RUN of `adcl-table1`: H1, H2 (Table 1), H4 (Table 4), with intervals.
 
     python benchmarks/hypotheses.py RUN [RUN ...] --base minilm --trained adcl-minilm --task mr --out FILE
 
-asr    ASR of one cell less that of another, attack by attack and as the mean of the attacks:
-       H1  the trained encoder less the base, both fine-tuned clean
-       H2  the same, both fine-tuned adversarially
-       fine-tuning  adversarial less clean, base and trained
-space  H4: distances in the vector space of the four victims. d_pos is the mean distance of a text and its adversarial
-       text, d_neg that of a text and every other text, and every other adversarial text; printed is also d_pos / d_neg,
-       since victims differ in the length of their vectors. Texts are those on which an attack fooled the base
-       fine-tuned clean, as in section 4.5. Being fooled is to have them far apart, and so these are the base's worst;
-       the same is printed for texts that fooled the trained encoder. Needs the victims in the weight cache.
+asr    ASR of one cell minus that of another, for each attack and for the mean of the attacks:
+       H1  the trained encoder minus the base, both fine-tuned clean
+       H2  the trained encoder minus the base, both fine-tuned adversarially
+       fine-tuning  adversarial minus clean, for base and trained encoder
+space  H4: distances in the vector space of the four victims. d_pos is the mean distance of a text to its adversarial
+       text, d_neg its mean distance to every other text and every other adversarial text. d_pos / d_neg is printed as
+       well, since victims differ in the length of their vectors. Texts are those on which an attack fooled the base
+       fine-tuned clean, as in section 4.5. This choice is unfavourable to the base: where it was fooled, its vectors
+       are far apart. So the same is printed for texts that fooled the trained encoder. Needs the victims in the weight
+       cache.
 
-All cells of a seed attack the same texts, and comparisons are paired: texts are drawn anew within each seed, both cells
-with the same draw (scipy.stats.bootstrap, percentile, 95%). An interval covers the texts; `seeds` has each seed's own
-difference, which is what there is to see of the seed of fine-tuning. Training has one seed. ASR is over the texts that
-its own victim got right, so that two cells have their own n.
+All cells of a seed attack the same texts, and comparisons are paired: texts are resampled within each seed, with the
+same resample for both cells (scipy.stats.bootstrap, percentile, 95%). An interval covers the choice of texts. `seeds`
+has the difference of each fine-tuning seed, to show how it varies. Training has one seed. ASR is over the texts that
+the cell's own victim classified correctly, so that two cells have different n.
 
-The distance is Euclidean, which the paper does not say.
+The distance is Euclidean. The paper does not name its distance.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ from rbench.storage.weights import WeightCache, default_cache
 DRAWS = 9999
 BATCH = 64
 Statistic = Callable[..., float]
-"""Of one array of drawn places a seed."""
+"""A statistic of one array of resampled indices per seed."""
 
 
 class Cell(NamedTuple):
-    """A place in the table, all seeds of it."""
+    """A cell of the table, with all its seeds."""
 
     encoder: str
     strategy: str
@@ -59,7 +60,7 @@ class Cell(NamedTuple):
 
 
 Runs = dict[Cell, dict[int, tuple[Job, list[Outcome]]]]
-"""For each cell and seed the attack and its outcomes, ordered by example."""
+"""For each cell and seed, the attack job and its outcomes, ordered by example."""
 
 
 def main() -> None:
@@ -102,7 +103,7 @@ def parse() -> argparse.Namespace:
 
 
 def read(folders: Sequence[Path], task: str) -> Runs:
-    """All finished attacks on `task`. SystemExit where a folder has no plan, or a cell could be one or another."""
+    """Read all finished attacks on `task`. Raises SystemExit where a folder has no plan, or a cell is ambiguous."""
     runs: Runs = {}
     for folder in folders:
         store = Store(folder)
@@ -125,7 +126,7 @@ def read(folders: Sequence[Path], task: str) -> Runs:
 
 
 def check(runs: Runs, args: argparse.Namespace) -> None:
-    """SystemExit unless both encoders have both kinds of fine-tuning under every attack, with the same seeds."""
+    """Raise SystemExit unless both encoders have both kinds of fine-tuning for every attack, with the same seeds."""
     attacks = sorted({cell.attack for cell in runs} | set(args.space))
     if not runs:
         raise SystemExit(f"no finished attacks on {args.task}")
@@ -143,7 +144,7 @@ def check(runs: Runs, args: argparse.Namespace) -> None:
 
 
 def asr(runs: Runs, args: argparse.Namespace) -> dict[str, Any]:
-    """ASR of the four kinds of victim, attack by attack, and the differences that H1, H2 and fine-tuning are about."""
+    """Compute the ASR of the four kinds of victim for each attack, and the differences for H1, H2 and fine-tuning."""
     pairs = {
         "H1": ((args.trained, "clean"), (args.base, "clean")),
         "H2": ((args.trained, "adversarial"), (args.base, "adversarial")),
@@ -168,7 +169,7 @@ def asr(runs: Runs, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def rate(seeds: dict[int, tuple[Job, list[Outcome]]]) -> dict[str, Any]:
-    """ASR in %, all seeds together, its n, and each seed's own."""
+    """Return the ASR in % over all seeds, its n, and the ASR of each seed."""
     tried = {seed: [one for one in outcomes if one.status != "skipped"] for seed, (_, outcomes) in seeds.items()}
     fooled = {seed: sum(one.status == "succeeded" for one in chosen) for seed, chosen in tried.items()}
     n = sum(map(len, tried.values()))
@@ -182,12 +183,12 @@ def rate(seeds: dict[int, tuple[Job, list[Outcome]]]) -> dict[str, Any]:
 def difference(
     runs: Runs, one: tuple[str, str], other: tuple[str, str], attacks: Sequence[str], draws: int
 ) -> dict[str, Any]:
-    """ASR of cell `one` less that of `other` in points, the mean of `attacks`."""
+    """Return the ASR of cell `one` minus that of `other` in points, as the mean over `attacks`."""
     seeds = sorted(runs[Cell(*one, attacks[0])])
     table = {seed: np.array([marks(runs, one, other, attack, seed) for attack in attacks]) for seed in seeds}
 
     def found(*drawn: NDArray[np.int64]) -> float:
-        """Of (attacks, 2 cells, 2 marks, texts), texts drawn within each seed and pooled."""
+        """Compute it from (attacks, 2 cells, 2 marks, texts), with texts resampled within each seed and pooled."""
         sums = sum(table[seed][..., places].sum(-1) for seed, places in zip(seeds, drawn, strict=True))
         rates = sums[..., 1] / sums[..., 0]
         return float((rates[:, 0] - rates[:, 1]).mean())
@@ -204,7 +205,7 @@ def difference(
 def marks(
     runs: Runs, one: tuple[str, str], other: tuple[str, str], attack: str, seed: int
 ) -> list[list[NDArray[np.int64]]]:
-    """For each of two cells, for each text: whether it was attacked, whether that succeeded."""
+    """Return for each of two cells and each text whether it was attacked and whether the attack succeeded."""
     both = [runs[Cell(*cell, attack)][seed][1] for cell in (one, other)]
     if [x.example_id for x in both[0]] != [x.example_id for x in both[1]]:
         raise SystemExit(f"{one} and {other}, {attack}, seed {seed}: not the same texts")
@@ -218,7 +219,7 @@ def marks(
 
 
 def space(runs: Runs, args: argparse.Namespace, attack: str, fooled: str) -> dict[str, Any]:
-    """d_pos, d_neg, their difference (delta) and quotient, in each of the four vector spaces, and H4's differences.
+    """Compute d_pos, d_neg, their difference (delta) and quotient in each of four vector spaces, and H4's differences.
 
     Texts are those on which `attack` fooled the encoder `fooled`, fine-tuned clean.
     """
@@ -250,8 +251,8 @@ def space(runs: Runs, args: argparse.Namespace, attack: str, fooled: str) -> dic
 
 
 def distances(cache: Path, job: Job, texts: Sequence[Outcome]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(texts, texts) between texts, and between texts (rows) and adversarial texts (columns)."""
-    key = job.needs.get("victim", job.needs.get("0", ""))  # "0": in plans of before needs had roles
+    """Return distances between texts, and between texts (rows) and adversarial texts (columns), both (texts, texts)."""
+    key = job.needs.get("victim", job.needs.get("0", ""))  # "0": in plans made before needs had roles
     victim, _ = EncoderClassifier.load(WeightCache(cache).folder(key), "cpu")
     victim.eval()
     clean = vectors(victim, [one.original for one in texts])
@@ -260,7 +261,7 @@ def distances(cache: Path, job: Job, texts: Sequence[Outcome]) -> tuple[NDArray[
 
 
 def vectors(victim: EncoderClassifier, rows: Sequence[tuple[str, ...]]) -> NDArray[np.float64]:
-    """What the head reads, (rows, dim)."""
+    """Return the vectors that the head reads, (rows, dim)."""
     found = []
     with torch.inference_mode():
         for start in range(0, len(rows), BATCH):
@@ -273,7 +274,7 @@ def vectors(victim: EncoderClassifier, rows: Sequence[tuple[str, ...]]) -> NDArr
 
 
 def quotient(tables: Sequence[Any], drawn: Sequence[NDArray[np.int64]]) -> float:
-    """d_pos / d_neg, the mean over seeds: each seed has its own victim, whose distances do not mix with another's."""
+    """Return the mean over seeds of d_pos / d_neg. Ratios are per seed, because each seed has its own victim."""
     return mean([d_pos(one, places) / d_neg(one, places) for one, places in zip(tables, drawn, strict=True)])
 
 
@@ -282,7 +283,7 @@ def d_pos(table: tuple[NDArray[np.float64], NDArray[np.float64]], places: NDArra
 
 
 def d_neg(table: tuple[NDArray[np.float64], NDArray[np.float64]], places: NDArray[np.int64]) -> float:
-    """Over pairs of different texts: one that was drawn twice is no negative of itself."""
+    """Return the mean distance over pairs of different texts. A text that was drawn twice is no negative of itself."""
     weights = np.bincount(places, minlength=len(table[0])).astype(float)
     pairs = np.outer(weights, weights)
     np.fill_diagonal(pairs, 0)
@@ -293,7 +294,7 @@ def d_neg(table: tuple[NDArray[np.float64], NDArray[np.float64]], places: NDArra
 
 
 def interval(places: Sequence[NDArray[np.int64]], statistic: Statistic, draws: int) -> tuple[float, float]:
-    """95%, of a statistic of one array of drawn places a seed."""
+    """Compute the 95% interval of a statistic of one array of resampled indices per seed."""
     result = bootstrap(
         tuple(places), statistic, vectorized=False, n_resamples=draws, method="percentile", rng=np.random.default_rng(0)
     )
@@ -305,7 +306,7 @@ def mean(numbers: Sequence[float]) -> float:
 
 
 def rounded(number: float) -> float | None:
-    """None for what is no number: so few texts that some resample is one of them alone, which has no others."""
+    """Round a number; None if it is not finite. With few texts, a resample may be a single text without negatives."""
     return round(number, 3) if math.isfinite(number) else None
 
 

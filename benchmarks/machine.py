@@ -1,4 +1,4 @@
-"""What this machine is, without anything heavy: a process that imports only this can measure the memory of others."""
+"""Describes this machine without heavy imports, so that a process that imports it can measure the memory of others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """The name of the processor."""
+    """Return the name of the processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return next(
@@ -17,5 +17,5 @@ def processor() -> str:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

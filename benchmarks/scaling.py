@@ -1,13 +1,15 @@
-"""How cost grows with examples, what workers and back-ends bring, and where the time of an attack goes.
+"""Measures how an attack's cost grows with examples and changes with workers and back-ends, and where its time goes.
 
     python benchmarks/scaling.py --task mr --victim FOLDER --models DIR --data DIR
 
-growth   seconds and peak memory for 50, 100, 200 and 400 examples of TextFooler: linear, and flat once caches are full
-grid     seconds an example for processes x examples under way at once in each x back-ends; fresh processes each time
-profile  one process, one thread: the share of each network in an attack's time, and how far from this machine's rate of
-         matrix products the victim's forward passes are
+growth   seconds and peak memory for 50, 100, 200 and 400 examples of TextFooler. Seconds should be linear, and memory
+         flat once caches are full.
+grid     seconds per example for each combination of processes, examples under way at once in each, and back-end. Each
+         is measured in fresh processes.
+profile  the share of each network in an attack's time in one process with one thread, and the rate of the victim's
+         forward passes compared with this machine's rate of matrix products
 
-Prints what it finds; --out FILE is JSON with machine and versions.
+Prints results; --out FILE writes them as JSON with machine and versions.
 """
 
 from __future__ import annotations
@@ -163,13 +165,13 @@ def profiles(cell: Any, examples: list[Example]) -> dict[str, Any]:
 
 
 def flop_per_token(classifier: Any) -> float:
-    """Of the linear layers in the transformer's layers: attention's products and all else come on top."""
+    """Count operations per token of the linear layers in the transformer's layers. Attention products are left out."""
     layers = classifier.encoder.model.encoder
     return 2.0 * sum(m.weight.numel() for m in layers.modules() if isinstance(m, torch.nn.Linear))
 
 
 def matmul(name: str) -> float:
-    """GFLOP/s of the largest product of a MiniLM layer, 512 tokens at a time."""
+    """Measure GFLOP/s of the largest matrix product of a MiniLM layer, with 512 tokens at a time."""
     layer, x = torch.nn.Linear(384, 1536), torch.randn(512, 384)
     product = backends._with_linear(backends._OneDnnLinear if name == "onednn" else backends._Linear, layer)
     with torch.inference_mode():

@@ -1,7 +1,7 @@
-"""TextAttack as it is: its own victim wrapper, constraints, transformations and caches, over the same resources.
+"""Runs unmodified TextAttack with rbench's resources, for comparison: its own wrapper, constraints and caches.
 
-The one place where stock behaviour is set up for comparison. Nothing of rbench's waste removal is in here; TextAttack's
-constructors are handed our word vectors, masked LM, sentence encoder, tags and stop words, and its code does the rest.
+Only this module sets up stock behaviour. It has none of rbench's speedups: TextAttack's constructors get rbench's word
+vectors, masked LM, sentence encoder, tags and stop words, and TextAttack's code does everything else.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StockWrapper(HuggingFaceModelWrapper):
 
 
 class Neighbours:
-    """The table of nearest neighbours that TextAttack's vectors come with: row i is i itself, then the nearest."""
+    """Table of nearest neighbours as TextAttack's vectors have it: row i holds i itself, then its nearest words."""
 
     def __init__(self, vectors: Any) -> None:
         self.vectors = vectors
@@ -48,7 +48,7 @@ class Neighbours:
 
 @contextmanager
 def stock(resources: Any) -> Iterator[None]:
-    """Inside, TextAttack's components, built and run, find `resources` where they look for their own."""
+    """Make TextAttack's components use `resources` as their own while they are built and run inside the block."""
     with ExitStack() as stack:
         for owner, name, value in _stand_ins(resources):
             stack.enter_context(swapped(owner, name, value))
@@ -80,7 +80,7 @@ def _stand_ins(resources: Any) -> Iterator[tuple[Any, str, Any]]:
     homoglyphs = WordSwapHomoglyphSwap.__init__
 
     def without_table(self: Any, *args: Any, **kwargs: Any) -> None:
-        """The wheel of 0.3.11 leaves out a table that the constructor reads last and word swaps never use."""
+        """Replace a table that the 0.3.11 wheel lacks. The constructor reads it last, and word swaps never use it."""
         try:
             homoglyphs(self, *args, **kwargs)
         except FileNotFoundError:
@@ -90,7 +90,7 @@ def _stand_ins(resources: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def build_stock(spec: AttackSpec, classifier: Any, max_length: int, resources: Any, task: TaskSpec) -> Attack:
-    """The recipe of `spec` as TextAttack builds it, with the columns protected that rbench protects."""
+    """Build the recipe of `spec` as TextAttack does, and protect the same columns as rbench."""
     resources.load(spec.needs)
     with stock(resources):
         attack = recipe_class(spec).build(StockWrapper(classifier, max_length))

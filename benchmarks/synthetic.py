@@ -1,6 +1,6 @@
-"""RUNs without a model: plans as rbench makes them, with records and outcomes that are made up.
+"""Writes RUNs without running a model: plans that rbench makes, with synthetic records and outcomes.
 
-Written with whichever rbench is imported, also older ones: what has moved since is looked for in both places.
+Works with older versions of rbench too: names that have moved since are imported from either place.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Options = api.Options  # older versions offer it there too
 
 TASKS, ATTACKS = ("mini-sentiment", "mini-nli"), ("textfooler", "textbugger", "pwws", "bae", "bertattack")
 WORDS = 18
-"""In a column of an example: with this many a text of movie reviews (MR) is as long on average."""
+"""Words in a column of an example. Texts of movie reviews (MR) have this length on average."""
 
 
 def suite(folder: Path, seeds: int) -> Path:
-    """The file of a suite with ten attack jobs a seed."""
+    """Write the file of a suite with ten attack jobs per seed, and return its path."""
     path = folder / "growth.yaml"
     content = {
         "name": "growth",
@@ -45,12 +45,12 @@ def suite(folder: Path, seeds: int) -> Path:
 
 
 def planned(folder: Path, jobs: int) -> Any:
-    """The plan of a suite with so many attack jobs, a multiple of ten, and the jobs that they need."""
+    """Plan a suite with this many attack jobs, a multiple of ten, and the jobs that they need."""
     return api.plan(suite(folder, jobs // (len(TASKS) * len(ATTACKS))), Options(out=folder / "run")).plan
 
 
 def outcomes(job: Job, n: int) -> tuple[Outcome, ...]:
-    """So many outcomes of an attack job; those of one task are all alike, which no measure can tell."""
+    """Return this many outcomes of an attack job. All are alike for one task, which does not affect any measurement."""
     assert isinstance(job.spec, AttackJob)
     return _drawn(n, len(job.spec.task.columns))
 
@@ -84,7 +84,7 @@ def _outcome(rng: random.Random, number: int, columns: int) -> Outcome:
 
 
 def record(job: Job, made: Sequence[Outcome], **more: Any) -> Record:
-    """The record of a complete job; `more` are fields of it that older versions lack."""
+    """Return the record of a complete job. `more` are fields that older versions lack."""
     return Record(
         job=job,
         status="complete",
@@ -96,7 +96,7 @@ def record(job: Job, made: Sequence[Outcome], **more: Any) -> Record:
 
 
 def write(store: Store, job: Job, n: int) -> None:
-    """A job's record and, of an attack, its outcomes, all at once."""
+    """Write a job's record at once, and the outcomes of an attack job."""
     if not isinstance(job.spec, AttackJob):
         store.write_record(record(job, ()))
         return
@@ -110,7 +110,7 @@ def write(store: Store, job: Job, n: int) -> None:
 
 
 def write_run(folder: Path, jobs: int, n: int) -> Path:
-    """A finished RUN of so many attack jobs of so many outcomes each."""
+    """Write a finished RUN of this many attack jobs with this many outcomes each."""
     plan = planned(folder, jobs)
     store = Store(folder / "run")
     store.write_plan(plan)
@@ -120,7 +120,7 @@ def write_run(folder: Path, jobs: int, n: int) -> Path:
 
 
 def append(store: Store, job: Job, n: int) -> None:
-    """A job's record and, of an attack, its outcomes, one after the other as a run leaves them."""
+    """Write a job's record, and the outcomes of an attack job one by one, as a run does."""
     made = outcomes(job, n) if isinstance(job.spec, AttackJob) else ()
     for outcome in made:
         store.append(job, outcome)
@@ -129,7 +129,7 @@ def append(store: Store, job: Job, n: int) -> None:
 
 
 def done(store: Store, plan: Any) -> frozenset[str]:
-    """Keys of the jobs that need not run again."""
+    """Return the keys of the jobs that are done."""
     try:
         from rbench.storage.standing import standing
     except ImportError:
@@ -138,7 +138,7 @@ def done(store: Store, plan: Any) -> frozenset[str]:
 
 
 def write_encoders(folder: Path, n: int) -> Path:
-    """So many files of encoders, every other of which is trained; the file of a suite that names them."""
+    """Write this many encoder files, every second one trained, and return the file of a suite that names them."""
     (folder / "encoders").mkdir()
     names = [f"grown-{i}" for i in range(n)]
     for i, name in enumerate(names):

@@ -1,16 +1,16 @@
-"""How much faster? Stock TextAttack 0.3.11 and rbench in turn, on the same examples, victim and resources.
+"""Compares the speed of stock TextAttack 0.3.11 and rbench on the same examples, victim and resources.
 
     python benchmarks/throughput.py --task mr --victim FOLDER --models DIR --data DIR --n 20
 
-Stock runs as TextAttack runs it: its own wrapper (inputs padded to the tokenizer's limit, --max-length, 512 for BERT's
-kin), constraints, transformations and caches, one example after the other, with all cores for PyTorch. rbench runs as
-`rbench run` runs it: --workers processes. Examples are drawn at random; both sides get them in blocks, in turn, so that
-what else the machine does hits both. Before the clock starts models are loaded and other examples attacked: one by
-stock, --warm by rbench, whose back-ends make code for each new shape of batch, so that both are measured as in the
-middle of a run of many. Medians are over blocks. Outcomes are compared too.
+Stock is unmodified TextAttack: its own wrapper (inputs padded to the tokenizer's limit, --max-length, 512 for models
+like BERT), constraints, transformations and caches, one example after the other, with all cores for PyTorch. rbench
+uses --workers processes, as `rbench run` does. Examples are drawn at random. The two sides attack them in blocks, in
+turn, so that other load on the machine affects both. Before timing starts, models are loaded and other examples are
+attacked: one by stock, --warm by rbench, whose back-ends compile code for each new batch shape. So both are measured as
+in the middle of a long run. Medians are over blocks. Outcomes are compared too.
 
-Prints a table; --out FILE is JSON with one object an attack and task, the machine and versions. What is there already
-is not run again, so that the script can be stopped and resumed.
+Prints a table; --out FILE writes JSON with one object per attack and task, the machine and versions. Results in it are
+not computed again, so that the script can be stopped and resumed.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def parse() -> argparse.Namespace:
 
 
 def with_rows(task: TaskSpec, rows: str | None) -> TaskSpec:
-    """The task with other rows to attack, and their name."""
+    """Return the task with other rows to attack, and the name of these rows."""
     if rows is None:
         return task
     assert task.local is not None
@@ -125,7 +125,7 @@ def with_rows(task: TaskSpec, rows: str | None) -> TaskSpec:
 
 
 def limited(args: argparse.Namespace, classifier: Any) -> Path:
-    """The victim as a folder, for this run, whose limit is that of stock's wrapper."""
+    """Copy the victim to a folder for this run, with stock's limit of tokens."""
     folder = Path(tempfile.mkdtemp(prefix="rbench-victim-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     classifier.save(folder, {"max_length": args.max_length})
@@ -141,7 +141,7 @@ def one_stock(
 
 @contextmanager
 def measured(rows: list[dict[str, Any]], n: int, *, children: bool) -> Iterator[dict[str, Any]]:
-    """Wall seconds, and the most memory that this process, or all its children together, hold meanwhile.
+    """Measure wall seconds, and the peak memory of this process or of all its children together.
 
     Pages that children share are counted once for each of them.
     """

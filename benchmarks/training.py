@@ -1,4 +1,4 @@
-"""What does a training step cost? Steps a second and peak memory of every objective, and both relative to SimCSE.
+"""Measures the cost of a training step: steps per second and peak memory of each objective, also relative to SimCSE.
 
     python benchmarks/training.py --steps 20
 
@@ -6,12 +6,12 @@ Each objective trains with its own options through `rbench.train.pretrain`, in a
 turn, on sentences of the embedded world and a base with random weights (or --base FOLDER): speed does not depend on
 what a network has learned.
 
-Beside it stands what the objective's equations need, as it is implemented: passes over the batch, counted with hooks
-while it trains. A forward pass counts 1, a backward pass to the inputs alone (the ascent of a perturbation) 1, a
-backward pass to inputs and weights 2, as many as each has matrix products. `over` is the time relative to SimCSE
-divided by the passes relative to SimCSE: 1 means that nothing but passes costs time.
+The time is compared with the passes over the batch that the implemented objective needs, counted with hooks while it
+trains. The weights of passes are proportional to their matrix products: a forward pass counts 1, a backward pass to the
+inputs alone (the ascent of a perturbation) 1, a backward pass to inputs and weights 2. `over` is the time relative to
+SimCSE divided by the passes relative to SimCSE: 1 means that only passes cost time.
 
-Prints a table; --out FILE is JSON with machine and versions.
+Prints a table; --out FILE writes JSON with machine and versions.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", type=Path, help="a transformers folder with a masked-LM head")
-    parser.add_argument("--shape", choices=sorted(SHAPES), default="minilm", help="of a base with random weights")
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="minilm", help="shape of a base with random weights")
     parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=list(OBJECTIVES))
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--rounds", type=int, default=3)
@@ -91,7 +91,7 @@ SHAPES: dict[str, dict[str, int]] = {
 
 
 def write_base(folder: Path, shape: str) -> Path:
-    """A masked LM of this shape with random weights."""
+    """Write a masked LM of this shape with random weights."""
     tokenizer.write(folder)
     words = len(transformers.AutoTokenizer.from_pretrained(folder))
     torch.manual_seed(0)
@@ -100,7 +100,7 @@ def write_base(folder: Path, shape: str) -> Path:
 
 
 def apart(name: str, base: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """`one` in a process of its own, so that its peak memory is its own."""
+    """Run `one` in a new process, so that peak memory is that of one objective."""
     command = [sys.executable, __file__, "--one", name, "--base", str(base), "--device", args.device]
     command += ["--steps", str(args.steps), "--batch-size", str(args.batch_size), "--max-length", str(args.max_length)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -111,7 +111,7 @@ def apart(name: str, base: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def one(name: str, base: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of each step after the first few, peak memory, and passes a step."""
+    """Measure seconds of each step after the first few, peak memory, and passes per step."""
     ends: list[float] = []
     count = max(args.batch_size * 40, 4000)
     texts = [str(text["text"]) for text in mini.rows("mini-corpus", "train")[:count]]
@@ -145,16 +145,16 @@ def one(name: str, base: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def peak_rss() -> int:
-    """Megabytes that this process held at most."""
+    """Return the peak memory of this process in megabytes."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most >> (20 if sys.platform == "darwin" else 10)
 
 
 @contextmanager
 def counted(passes: Counter[str], batch_size: int) -> Iterator[None]:
-    """Count passes of the networks that an objective trains or asks: `forward`, `backward`, and `ascent` (to inputs).
+    """Count passes of all networks that an objective uses: `forward`, `backward`, and `ascent` (to inputs).
 
-    A network with twice the batch counts twice. Hooks sit on transformers' encoders, whoever calls them.
+    A pass over twice the batch counts twice. Hooks on transformers' encoders count passes, whatever code calls them.
     """
     from transformers.models.bert.modeling_bert import BertEncoder
 
@@ -185,7 +185,7 @@ def counted(passes: Counter[str], batch_size: int) -> Iterator[None]:
 
 
 def row(name: str, rounds: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Medians over rounds; ratios are of the same round."""
+    """Return medians over rounds. Ratios compare values of the same round."""
     mine, simcse = rounds[name], rounds["simcse"]
     ratios = [a["seconds"] / b["seconds"] for a, b in zip(mine, simcse, strict=True)]
     units = cost(mine[0]["passes"]) / cost(simcse[0]["passes"])
@@ -203,7 +203,7 @@ def row(name: str, rounds: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def cost(passes: dict[str, float]) -> float:
-    """Passes as products: see above."""
+    """Weigh passes by their matrix products, as the module's docstring says."""
     return passes.get("forward", 0) + passes.get("ascent", 0) + 2 * passes.get("backward", 0)
 
 

@@ -1,7 +1,7 @@
-"""Two versions of rbench side by side, and commands that are measured in either.
+"""Checks out two versions of rbench and measures commands in each.
 
-The version of a commit is a git worktree, made in a temporary folder and removed in the end. A process has the version
-of the folder that stands first on its PYTHONPATH; what else is installed is the same for both.
+The version of a commit is a git worktree in a temporary folder, which is removed at the end. A process uses the version
+that comes first on its PYTHONPATH. All other installed packages are the same for both.
 """
 
 from __future__ import annotations
@@ -22,36 +22,41 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RBENCH = ("-c", "from rbench.cli import main; main()")
-"""Arguments of Python that make it the command `rbench`."""
+"""Arguments with which Python runs the command `rbench`."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command came to."""
+    """Time and memory that a command took."""
 
     seconds: float
-    """From its start to its end."""
+    """Seconds from start to end."""
     first: float | None
-    """From its start to its first byte on stdout or stderr, which are one pipe; None where it wrote nothing."""
+    """Seconds from start to the first byte on stdout or stderr, which share a pipe; None where it wrote nothing."""
     peak_mb: int
-    """The most memory that it held (its own maximum resident set size)."""
+    """Peak memory (its own maximum resident set size)."""
     output: str
 
 
 @dataclass(frozen=True)
 class Tree:
-    """One version: where its files are, and a folder for what it writes."""
+    """One version: the folder of its files, and a folder for its output."""
 
     name: str
     root: Path
     commit: str
-    """With a + where files differ from it."""
+    """Commit, with a + where files differ from it."""
     work: Path
 
     def python(self, *arguments: str, cache: str = "cache", stop: bool = False) -> Ran:
-        """Run Python with this version; stderr is told what it took. `cache`, a folder in `work`, is its RBENCH_CACHE.
+        """Run Python with this version, and print what it took to stderr.
 
-        `stop`: end it with its first byte. SystemExit where it fails otherwise.
+        Args:
+            cache: a folder in `work` for RBENCH_CACHE.
+            stop: whether to end the process at its first byte.
+
+        Raises:
+            SystemExit: the process failed, and was not ended at its first byte.
         """
         environment = os.environ | {
             "PYTHONPATH": str(self.root),
@@ -66,14 +71,14 @@ class Tree:
         return ran
 
     def child(self, script: Path, *arguments: str) -> dict[str, Any]:
-        """What a script prints as JSON in its last line, with `peak_mb`, the most memory that it held."""
+        """Run a script and return the JSON in its last line, with its peak memory added as `peak_mb`."""
         ran = self.python(str(script), *arguments)
         found: dict[str, Any] = json.loads(ran.output.splitlines()[-1])
         return found | {"peak_mb": ran.peak_mb}
 
 
 def run(command: list[str], environment: dict[str, str], folder: Path, *, stop: bool = False) -> tuple[Ran, int]:
-    """Run a command in a folder; what it came to, and its exit status."""
+    """Run a command in a folder. Return its measurements and its exit status."""
     start = time.perf_counter()
     process = subprocess.Popen(
         command,
@@ -102,7 +107,7 @@ def run(command: list[str], environment: dict[str, str], folder: Path, *, stop: 
 
 @contextmanager
 def trees(before: str) -> Iterator[tuple[Tree, Tree]]:
-    """The version of the commit `before`, and the one that this file is in; both compiled."""
+    """Yield the version of the commit `before` and the one of this file, both compiled to bytecode."""
     repository = HERE.parent
     with tempfile.TemporaryDirectory(prefix="rbench-growth-") as folder:
         old = Path(folder) / "tree"
@@ -121,7 +126,7 @@ def trees(before: str) -> Iterator[tuple[Tree, Tree]]:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What git prints."""
+    """Run git and return its output."""
     done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"error: git {' '.join(arguments)}: {done.stderr.strip()}")

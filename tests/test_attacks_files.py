@@ -1,4 +1,4 @@
-"""Every file in attacks/ is tested by being there: it loads, is checked, builds, and says what it is."""
+"""Tests that every file in attacks/ loads, passes its checks, builds, and has a title and a reference."""
 
 from __future__ import annotations
 

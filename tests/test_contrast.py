@@ -1,4 +1,4 @@
-"""Suites with `evaluate: [contrast]`: from the file to the record, and back from what the victim said."""
+"""Tests suites with `evaluate: [contrast]`, from the file to the record and the predictions."""
 
 from __future__ import annotations
 

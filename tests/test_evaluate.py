@@ -1,4 +1,4 @@
-"""Suites with `evaluate`, and training that selects a step or needs further models: from the file to the record."""
+"""Tests suites with `evaluate`, and training with step selection or further models, from the file to the record."""
 
 from __future__ import annotations
 

@@ -308,7 +308,7 @@ def test_a_strategy_without_a_validation_accuracy_fails_with_its_file(mine: Path
     assert "own.py: run returned no score validation_accuracy" in record.error
 
 
-def test_a_strategy_with_the_signature_of_before_is_refused_while_the_suite_loads(mine: Path, suite: Path) -> None:
+def test_a_strategy_with_an_outdated_signature_is_refused_while_the_suite_loads(mine: Path, suite: Path) -> None:
     file = mine / "finetune" / "own.py"
     file.write_text(
         "from rbench.finetune.probe import Options\n\n\n"

@@ -1,4 +1,4 @@
-"""What the guides show, run as it stands: files below DIR, DATA and MODELS, and the commands over them."""
+"""Runs the files and commands that the guides show, with DIR, DATA and MODELS replaced by folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoders with `data: in-domain`: trained once a task, on its training texts, in a suite and by `rbench train`."""
+"""Tests encoders with `data: in-domain`, which are trained once per task, in a suite and by `rbench train`."""
 
 from __future__ import annotations
 

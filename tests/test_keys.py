@@ -196,7 +196,7 @@ def test_jobs_of_other_kinds_have_the_keys_that_they_had(stored: str) -> None:
     assert Job.make(spec, ("e",), needs, seed).key[:8] == stored
 
 
-def test_of_needs_the_keys_decide_and_neither_their_roles_nor_how_often_they_are_named() -> None:
+def test_needs_enter_a_key_by_their_keys_and_not_by_role_or_repetition() -> None:
     spec, needs, seed = OTHERS["97fe0505"]
     same = ({"a": "x", "b": "y"}, {"a": "y", "b": "x", "c": "y"})
     assert {Job.make(spec, ("e",), given, seed).key for given in (needs, *same)} == {

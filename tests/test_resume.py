@@ -1,4 +1,4 @@
-"""A run that is killed and started again gives the tables of a run left alone, byte for byte."""
+"""Tests that a run that is killed and restarted gives the same tables as an uninterrupted run, byte for byte."""
 
 from __future__ import annotations
 

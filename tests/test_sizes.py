@@ -1,4 +1,4 @@
-"""How long files and functions may be: short enough to be read at once."""
+"""Tests the maximal lengths of files and functions."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""flair and bert_score, imported when something uses them and not before.
+"""Delays the import of flair and bert_score until something uses them.
 
-TextAttack imports both, which is half of the time and memory of its own import. rbench binds the components that would
-use them to resources of its own, so hardly any process needs them. While TextAttack is imported, stand-ins lie in
-`sys.modules`. They are taken out afterwards, so `import flair` elsewhere gets the library. What TextAttack holds of a
-stand-in imports the library at its first use and passes the use on: an attack of your own in which TextAttack tags
-words with flair works as it does without rbench.
+TextAttack imports both, which takes half of the time and memory of its own import. rbench replaces the components that
+use them by resources of its own, so hardly any process needs them. While TextAttack is imported, `sys.modules` holds
+stand-ins. They are removed afterwards, so that `import flair` elsewhere gets the library. TextAttack keeps references
+to the stand-ins. At its first use, a stand-in imports the library and forwards the call to it. So a user's attack in
+which TextAttack tags words with flair works as it does without rbench.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any
 
 
 class _Module(ModuleType):
-    """Stands for a module, which is imported when it is asked for something that was not set here."""
+    """Stands in for a module. Access to an attribute that was not set on the stand-in imports the module."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked by import machinery and inspection, not by a user
+        if name.startswith("__"):  # the import system and inspection look these up, not users
             raise AttributeError(name)
         return getattr(_library(self.__name__), name)
 
 
 class _Name:
-    """Stands for `name` of a module, which is imported when this is called or asked for an attribute."""
+    """Stands in for `name` of a module. A call or access to an attribute imports the module."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
@@ -42,8 +42,8 @@ class _Name:
         return getattr(getattr(_library(self._module), self._name), name)
 
 
-class _Tokenizer(ABC):  # noqa: B024 (an ABC because flair's is: Python exchanges a base for one of the same layout)
-    """Stands for flair's class of this name, also an ABC, until TextAttack's subclass of it is first instantiated."""
+class _Tokenizer(ABC):  # noqa: B024 (an ABC as flair's is: `__bases__` can only be set to a class of the same layout)
+    """Stands in for flair's class of this name until TextAttack's subclass of it is first instantiated."""
 
     def __new__(cls) -> Any:
         _library("flair")
@@ -51,7 +51,7 @@ class _Tokenizer(ABC):  # noqa: B024 (an ABC because flair's is: Python exchange
 
 
 def _stand_ins() -> dict[str, ModuleType]:
-    """A module for each name that TextAttack imports, with all that it takes from there while it is imported."""
+    """Return a stand-in for each module that TextAttack imports, with the names that it imports from it."""
     modules: dict[str, Any] = {name: _Module(name) for name in ("flair", "flair.data", "flair.models", "bert_score")}
     modules["flair"].data = modules["flair.data"]
     modules["flair.data"].Tokenizer = _Tokenizer
@@ -65,7 +65,7 @@ _made = _stand_ins()
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Import TextAttack inside this. A library that was imported before is left as it is."""
+    """Put the stand-ins into `sys.modules` while TextAttack is imported. Imported libraries are kept."""
     ours = {name: module for name, module in _made.items() if name.partition(".")[0] not in sys.modules}
     sys.modules.update(ours)
     try:
@@ -76,7 +76,7 @@ def deferred() -> Iterator[None]:
 
 
 def _library(name: str) -> ModuleType:
-    """The module of this name; flair also gets what TextAttack gave the stand-in: its device, and its tokenizer."""
+    """Import the module of this name. flair gets the device and tokenizer base that TextAttack set on the stand-ins."""
     if sys.modules.get(name) is _made[name]:
         raise ImportError(f"{name} was asked for something while TextAttack was being imported", name=name)
     library = importlib.import_module(name)

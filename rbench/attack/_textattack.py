@@ -1,15 +1,17 @@
 """Imports textattack without its side effects. Importing this module is enough; do it before any textattack import.
 
-Left alone, `import textattack` (0.3.11)
-- downloads NLTK packages and stanza models unless `post_install_check_3` lies in its cache folder. Here `nltk.download`
-  does nothing while it is imported, and the check file that TextAttack then writes is removed where there was none: its
-  own command line still downloads what it needs later. (`TA_CACHE_DIR` would redirect the Hugging Face cache as well.)
+By itself, `import textattack` (0.3.11)
+- downloads NLTK packages and stanza models unless its cache folder has the file `post_install_check_3`. Here
+  `nltk.download` does nothing during the import. The check file that TextAttack writes is removed if it is new, so that
+  TextAttack's own command line still downloads what it needs. (`TA_CACHE_DIR` is left alone, because it would redirect
+  the Hugging Face cache as well.)
 - raises LookupError where NLTK's stop words are missing, because a class body in `textattack.augmentation`, which
-  rbench does not use, reads them. Here that one list is empty in that case.
-- switches off every logger that exists already (`dictConfig` with its default) and sets TOKENIZERS_PARALLELISM. Here
-  both are put back; its own logger speaks up for errors only. Tokenizers stay on one thread unless the user says
-  otherwise: batches are small, and processes fork.
-- imports flair and bert_score, which takes as long as all the rest. Here they wait for their first use (`_deferred`).
+  rbench does not use, reads them. Here that list is empty in that case.
+- disables every existing logger (`dictConfig` with its default) and sets TOKENIZERS_PARALLELISM. Here both are
+  restored, and TextAttack's logger shows errors only. Tokenizers use one thread unless the user says otherwise, because
+  batches are small and processes fork.
+- imports flair and bert_score, which take as long as everything else. Here they are imported at their first use
+  (see `_deferred`).
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ CHECK_FILE = "post_install_check_3"
 
 @contextmanager
 def swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """`owner.name` is `value` inside; outside it is what it was, also if that came from a base class."""
+    """Set `owner.name` to `value` inside the block. Restore it afterwards, also where a base class defined it."""
     own = vars(owner).get(name, _MISSING)
     setattr(owner, name, value)
     try:
@@ -119,7 +121,7 @@ textattack: Any = sys.modules.get("textattack") or _prepared_import()
 
 
 def use_device(device: str) -> None:
-    """Have TextAttack's own components keep their tensors on `device`; left alone they take any GPU they see."""
+    """Make TextAttack's own components keep their tensors on `device`. By default they use a GPU if there is one."""
     import torch
 
     textattack.shared.utils.device = torch.device(device)

@@ -1,16 +1,16 @@
-"""The Geometry attack as TextAttack objects: the word-substitution search on the gradients of a victim.
+"""Builds the Geometry attack from TextAttack objects: a word-substitution search on the gradients of a victim.
 
 "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models", sections
 3.3 and 4.3, Algorithm 1 with the cross-entropy loss of the true label. It is a white-box attack: it needs the victim's
-gradients. `rbench.substitution.search.search` is the search; this module says what the loss is and what a query is.
+gradients. `rbench.substitution.search.search` implements the search. This module defines its loss and counts queries.
 
 Cross-entropy is log(1 + exp(m)) with m the log-odds against the true label y, m = logsumexp(l_k, k != y) - l_y. Its
-gradients are those of m times sigmoid(m) > 0. The gradients of m are used instead: the direction of v_z and the order
-of the words are the same, and nothing underflows where a victim is sure of itself.
+gradients are those of m times sigmoid(m) > 0. The gradients of m are used instead. They give the same direction of v_z
+and the same order of words, and they do not underflow where a victim is confident.
 
 The victim's head is linear, l = W z + b. So v_z = W'g with g the gradient of m at the logits. Since g sums to zero,
-(z_j - z) . v_z = g . (log p_j - log p), with p the probabilities that TextAttack's goal function keeps. The projection
-of a candidate's sentence vector therefore follows from the victim's answer, which may come from a cache.
+(z_j - z) . v_z = g . (log p_j - log p), with p the probabilities that TextAttack's goal function keeps. So the
+projection of a candidate's sentence vector follows from the victim's probabilities, which may come from a cache.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ VERSION = 1
 
 
 class Look(NamedTuple):
-    """What one gradient pass over n texts gives."""
+    """Result of one gradient pass over n texts."""
 
     log_probabilities: Tensor
     """(n, labels), float64, on the CPU."""
     at_logits: Tensor
-    """(n, labels), float64, on the CPU: g in the text at the head of this module."""
+    """(n, labels), float64, on the CPU: g in the module's docstring."""
     lengths: Tensor
     """(n,): |v_z|, the norm of the gradient at the sentence vector."""
     norms: list[Tensor]
@@ -71,7 +71,7 @@ class VictimGradients:
             raise JobError("the Geometry attack needs a victim with a fast tokenizer, to know which pieces make a word")
 
     def __call__(self, texts: Sequence[AttackedText], labels: Sequence[int]) -> Look:
-        """Ask for all texts in one forward and one backward pass, which other attacks under way share."""
+        """Compute all texts in one forward and one backward pass. Other attacks under way share these passes."""
         encoded = self.classifier.tokenizer(
             [text.tokenizer_input for text in texts],
             truncation=True,
@@ -89,11 +89,11 @@ class VictimGradients:
 
 
 class GeometrySearch(SearchMethod):  # type: ignore[misc]
-    """`rbench.substitution.search.search` on one text, against the victim behind the goal function.
+    """Runs `rbench.substitution.search.search` on one text, against the victim of the goal function.
 
-    Each candidate text that is scored counts as one query (in the goal function), and so does each gradient pass, since
-    it includes a forward pass of the victim. Under a query budget a round has no more candidates than the budget still
-    pays for, the most probable first.
+    Each scored candidate counts as one query (in the goal function). So does each gradient pass, since it includes a
+    forward pass of the victim. Under a query budget, a round scores only as many candidates as the budget allows, the
+    most probable first.
     """
 
     is_black_box = False
@@ -131,7 +131,7 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
         return example.results[result.words]
 
     def _left(self) -> float:
-        """Queries that the budget still pays for."""
+        """Return the number of queries left in the budget."""
         left: float = self.goal_function.query_budget - self.goal_function.num_queries
         return left
 
@@ -152,7 +152,7 @@ class _Example:
     def gradients(self, batch: list[Sentence]) -> Gradients:
         self.method.goal_function.num_queries += len(batch)
         look = self.method.gradients([self.texts[s.words] for s in batch], [self.label] * len(batch))
-        # Only where a sentence vector lies along v_z matters: one number, in units of length.
+        # The search only needs the position of a sentence vector along v_z: one number per text.
         lengths = torch.where(look.lengths > 0, look.lengths, torch.ones_like(look.lengths))
         self.axis = (look.at_logits / lengths.unsqueeze(1))[0]
         return Gradients(look.log_probabilities @ self.axis.unsqueeze(1), torch.ones(len(batch), 1), look.norms)
@@ -165,7 +165,7 @@ class _Example:
         return [kept.get(slot, []) for slot in batch]
 
     def _allowed(self, slot: Slot, ranked: list[str]) -> list[str]:
-        """Candidates that the constraints let through, most probable first, as many as the budget pays for."""
+        """Return candidates that pass the constraints, most probable first, at most as many as the budget allows."""
         text, place = self.texts[slot.words], slot.place
         changed = self.method.get_transformations(
             text, original_text=self.initial.attacked_text, indices_to_modify=[place]

@@ -1,4 +1,4 @@
-"""Options that verbs share, their help, and checks that typer does not do."""
+"""Defines the options that several verbs share, their help, and checks that typer does not do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHAT, WHERE, HOW = "What to run", "Where things are", "How to run"
 
 
 class Device(StrEnum):
-    """Where models run."""
+    """Device on which models run."""
 
     auto = "auto"
     cpu = "cpu"
@@ -24,7 +24,7 @@ class Device(StrEnum):
 
 
 class Backend(StrEnum):
-    """What computes networks under attack."""
+    """Library that computes networks under attack."""
 
     auto = "auto"
     torch = "torch"
@@ -39,7 +39,7 @@ FORMATS = ("markdown", "latex", "csv", "json")
 
 
 def one_of(what: str, valid: tuple[str, ...]) -> Callable[[str | None], str | None]:
-    """A typer callback that lets only `valid` names pass, or none, and names the nearest to any other."""
+    """Return a typer callback that accepts `valid` names and None. For any other name it suggests the nearest one."""
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in valid:

@@ -1,4 +1,4 @@
-"""Two ways to watch a run: bars with time left on a terminal, and lines that a log file can bear."""
+"""Shows the progress of a run: as bars with the time left on a terminal, elsewhere as lines that suit a log file."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rbench.progress import Progress
 Thing = TypeVar("Thing")
 
 EVERY = 30.0
-"""Seconds between two lines of one job."""
+"""Minimal number of seconds between two lines of one job."""
 
 
 @contextlib.contextmanager
 def watching(quiet: bool) -> Iterator[Progress | None]:
-    """How the user sees the work inside: None with --quiet, bars on a terminal, else lines. All on standard error."""
+    """Show progress on standard error inside the block. Yields bars on a terminal, else lines; None with --quiet."""
     if quiet:
         yield None
     elif is_terminal(stderr=True):
@@ -38,10 +38,9 @@ def watching(quiet: bool) -> Iterator[Progress | None]:
 
 @contextlib.contextmanager
 def tracking(name: str) -> Iterator[Callable[[Sequence[Thing]], Iterable[Thing]]]:
-    """How the user sees work on many things that are no jobs: `for thing in track(things)` with what this yields.
+    """Show progress on standard error over many things other than jobs. Yields `track`: `for thing in track(things)`.
 
-    On a terminal it is a bar that goes when the work ends, elsewhere a line at most every `EVERY` seconds. All on
-    standard error.
+    A terminal shows a bar that disappears at the end. Elsewhere a line is printed at most every `EVERY` seconds.
     """
     if is_terminal(stderr=True):
         bars = Bars(console(stderr=True))
@@ -61,7 +60,7 @@ def _counted(update: Callable[[int, int], None], things: Sequence[Thing]) -> Ite
 
 
 class Bars:
-    """One bar for the whole run and one for the job under way, both with the time left; notes scroll above."""
+    """Shows a bar for the whole run and one for the current job, both with the time left. Notes appear above them."""
 
     def __init__(self, on: Console) -> None:
         self.display = RichProgress(
@@ -98,7 +97,7 @@ class Bars:
 
 
 class Lines:
-    """A line when a job starts and one when it ends; between them one at most every `EVERY` seconds."""
+    """Prints a line when a job starts, one when it ends, and between them at most one every `EVERY` seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -111,14 +110,14 @@ class Lines:
         tell(f"{self.name}: started")
 
     def begin(self, name: str) -> None:
-        """What the next lines are about; prints nothing."""
+        """Set the name that the next lines begin with. Prints nothing."""
         self.name, self.text, self.first = name, "", None
         self.started = self.told = self.clock()
 
     def update(self, done: int, total: int, text: str = "") -> None:
         now = self.clock()
         self.text = text or self.text
-        if self.first is None:  # a resumed job starts in its middle: only what is done now tells its speed
+        if self.first is None:  # a resumed job does not start at 0: only steps done now count for its speed
             self.first = (done, now)
         if now - self.told < EVERY:
             return
@@ -140,7 +139,7 @@ def _ending(name: str, status: str, seconds: float, text: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: `8 s`, `3 min`, `2 h 05 min`."""
+    """Format seconds for people: `8 s`, `3 min`, `2 h 05 min`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -1,4 +1,4 @@
-"""`rbench cache`: what lies in the cache, what of it may go, and whether it is what was written."""
+"""Implements `rbench cache`: listing the cache, pruning it, and checking that its files are as they were written."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ app.add_typer(
 def list_() -> None:
     """List what is in the cache, with sizes.
 
-    An encoder or a victim (a fine-tuned classifier) is called by the job that made it. Their last use is when they
-    were last made or asked for; that of anything else is when it was last written.
+    An encoder or a victim (a fine-tuned classifier) is listed by the name of the job that made it. Its last use is when
+    a job last made or loaded it. For anything else, last use is when it was last written.
     """
     from rbench.api import housekeeping
 
@@ -49,8 +49,8 @@ def list_() -> None:
     say(f"\n{_total(found.items)} in {found.root}")
     if any(not item.listed for item in found.items):
         say(
-            "Entries without a list of their files are of earlier versions of rbench. They cannot be checked, so they "
-            "are made again when they are needed; rbench cache prune --yes removes them."
+            "Entries without a list of their files come from earlier versions of rbench. They cannot be checked, so "
+            "they are made again when needed; rbench cache prune --yes removes them."
         )
 
 
@@ -71,29 +71,30 @@ def _duration(text: str | None) -> float | None:
 def prune(
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="TIME", help="What was not used for so long: 12h, 30d or 2w."),
+        typer.Option("--older-than", metavar="TIME", help="Entries not used for this long: 12h, 30d or 2w."),
     ] = None,
     runs: Annotated[
         list[Path] | None,
         typer.Option(
-            "--run", metavar="RUN", help="What this run's jobs made or found; repeated: what those of any made."
+            "--run", metavar="RUN", help="Entries that this run's jobs made or used. May be repeated: any of the runs."
         ),
     ] = None,
     keep: Annotated[
         list[Path] | None,
         typer.Option(
-            "--keep", metavar="RUN", help="What this run does not need; repeated: what none of the runs needs."
+            "--keep", metavar="RUN", help="Entries that this run does not need. May be repeated: none of the runs."
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, as without --yes.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove the chosen entries.")] = False,
 ) -> None:
     """Show what could go from the cache; remove it with --yes.
 
-    Options say what is to go; where several are given, all must hold. Without any it is what nobody can use: folders
-    of killed processes, damaged weights, and checkpoints of encoders whose training is over.
+    Options choose the entries to remove. With several options, an entry must match all of them. Without options, the
+    entries are those that nobody can use: folders of killed processes, damaged weights, and checkpoints of encoders
+    whose training is over.
 
-    What a living process works with stays, and so does everything outside the cache folder.
+    Entries in use by a running process are kept, and nothing outside the cache folder is touched.
     """
     from rbench.api import housekeeping
     from rbench.cli.bars import tracking
@@ -121,8 +122,8 @@ def prune(
 def verify() -> None:
     """Read all weights and say which are damaged.
 
-    Every file of every encoder and victim is compared with what was written. Ends with 1 if one of them cannot be
-    trusted. A run checks the weights that it uses by itself.
+    Compares every file of every encoder and victim with the digest recorded when it was written. Exits with 1 if any
+    differs. A run checks the weights that it uses by itself.
     """
     from rbench.api import housekeeping
     from rbench.cli.bars import tracking
@@ -160,7 +161,7 @@ def _total(items: Sequence[Item]) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes for people, in powers of 1,000: `88.4 MB`."""
+    """Format bytes for people, in powers of 1,000: `88.4 MB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 999.95 or unit == "GB":
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
@@ -169,7 +170,7 @@ def size(count: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago, in the largest unit that fits: `3 days ago`."""
+    """Format an age in the largest unit that fits: `3 days ago`."""
     for unit, length in (("day", 24 * 3600), ("hour", 3600), ("minute", 60)):
         if (count := int(seconds // length)) > 0:
             return f"{count:,} {unit}{'s' if count > 1 else ''} ago"

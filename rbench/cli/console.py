@@ -1,4 +1,4 @@
-"""Printing: colours and rich tables on a terminal; elsewhere plain lines, neither coloured nor wrapped."""
+"""Prints colours and rich tables on a terminal, and elsewhere plain lines without colours or wrapping."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from rbench.errors import RbenchError
 
 
 def is_terminal(stderr: bool = False) -> bool:
-    """Whether someone looks at what is printed, and sees colours."""
+    """Whether the stream is a terminal that shows colours."""
     return (sys.stderr if stderr else sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
 
 
 def console(stderr: bool = False) -> Console:
-    """A console that knows colours on a terminal only, whatever FORCE_COLOR says elsewhere."""
+    """Return a console that uses colours on a terminal only. It ignores FORCE_COLOR elsewhere."""
     return Console(stderr=stderr, force_terminal=is_terminal(stderr), highlight=False, markup=False, emoji=False)
 
 
 def harmless(text: str) -> str:
-    """`text` with control characters spelled out: what comes from files must not steer the terminal."""
+    """Escape control characters in `text`, so that texts from files cannot control the terminal."""
     return text.translate(_CONTROLS)
 
 
@@ -36,9 +36,9 @@ _CONTROLS = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) 
 
 
 def say(text: str = "") -> None:
-    """Print a line for the user to keep: results go to standard output.
+    """Print a line of results to standard output.
 
-    Where nobody reads on (`| head`), nothing more is printed, and the work goes on.
+    Where the reader has closed the pipe (`| head`), nothing more is printed, and the work continues.
 
     Raises:
         RbenchError: standard output cannot be written, for instance because a disk is full.
@@ -53,7 +53,7 @@ def say(text: str = "") -> None:
 
 
 def tell(text: str) -> None:
-    """Print a line about the work: to standard error, so that results can be piped; lost where that is closed."""
+    """Print a line about progress or errors to standard error. Lines are lost where standard error is closed."""
     try:
         print(harmless(text), file=sys.stderr, flush=True)
     except OSError:
@@ -61,13 +61,13 @@ def tell(text: str) -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Let all that is printed from now on vanish, and what waits to be written: Python would try it again at exit."""
+    """Discard all further output to `stream` and what is in its buffer, which Python would write again at exit."""
     with contextlib.suppress(OSError), Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
-    """A table that fits the terminal; elsewhere one unbroken line a row, columns two spaces apart."""
+    """Print a table that fits the terminal; elsewhere one unbroken line per row, with columns two spaces apart."""
     if is_terminal():
         table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
         for i, column in enumerate(columns):
@@ -83,7 +83,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) ->
 
 
 class _ToStderr(logging.Handler):
-    """Log lines to whatever standard error is at the moment: a progress display puts itself in its place."""
+    """Logs to the current `sys.stderr`, which a progress display replaces while it is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
         tell(f"{record.levelname.lower()}: {record.getMessage()}")

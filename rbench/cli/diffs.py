@@ -1,4 +1,4 @@
-"""What an attack changed, word by word: red and green on a terminal, `[[old]] -> [[new]]` elsewhere."""
+"""Shows what an attack changed, word by word: in red and green on a terminal, as `[[old]] -> [[new]]` elsewhere."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rbench.spec import Outcome
 
 
 def changes(original: str, perturbed: str) -> Iterator[tuple[str, str]]:
-    """Pairs (old, new) that make up the two texts in order; where old equals new nothing changed.
+    """Yield pairs (old, new) that make up the two texts in order. Nothing changed where old equals new.
 
-    Words and the space between them are compared, so that joining all olds (or news) gives back the text.
+    Words and the spaces between them are compared, so all old parts joined give `original`, all new ones `perturbed`.
     """
     old, new = (re.findall(r"\s+|[^\s]+", text) for text in (original, perturbed))
     for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -26,13 +26,13 @@ def changes(original: str, perturbed: str) -> Iterator[tuple[str, str]]:
 
 
 def marked(original: str, perturbed: str) -> str:
-    """The change in plain text: `a [[good]] -> [[fine]] film`."""
+    """Return the change as plain text: `a [[good]] -> [[fine]] film`."""
     parts = [old if old == new else f"[[{old}]] -> [[{new}]]" for old, new in changes(original, perturbed)]
     return "".join(parts)
 
 
 def coloured(original: str, perturbed: str) -> Text:
-    """The change in colours: old words red and struck through, new ones green."""
+    """Return the change in colours: old words red and struck through, new ones green."""
     text = Text()
     for old, new in changes(original, perturbed):
         if old == new:
@@ -46,7 +46,7 @@ def coloured(original: str, perturbed: str) -> Text:
 
 
 def show(outcome: Outcome, columns: tuple[str, ...], labels: tuple[str, ...], place: str) -> None:
-    """Print one attacked example: what came of it, labels and queries, and each column with its changes."""
+    """Print one attacked example: its status, labels and queries, and each column with its changes."""
     say(f"{place} example {outcome.example_id}: {headline(outcome, labels)}")
     before = outcome.original or ()
     after = outcome.perturbed or before
@@ -62,7 +62,10 @@ def show(outcome: Outcome, columns: tuple[str, ...], labels: tuple[str, ...], pl
 
 
 def headline(outcome: Outcome, labels: tuple[str, ...]) -> str:
-    """`succeeded, label positive, predicted positive -> negative, 41 queries, 2 of 17 words changed`."""
+    """Summarize an outcome in one line.
+
+    For example `succeeded, label positive, predicted positive -> negative, 41 queries, 2 of 17 words changed`.
+    """
 
     def name(label: int | None) -> str:
         return "nothing" if label is None else labels[label] if 0 <= label < len(labels) else str(label)

@@ -1,4 +1,4 @@
-"""`rbench verify` and `rbench strip`: what becomes of a RUN when it is kept."""
+"""Implements `rbench verify` and `rbench strip`, which check a RUN that is kept and copy it without its texts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ KEEP = "Keep"
 def verify(run: a.RunArgument) -> None:
     """Re-read a run and say what is damaged.
 
-    Checks that each record and outcome still says what was written and that counts and scores are those of the
-    outcomes. Says what cannot be verified, changes nothing, and exits with 1 if anything is damaged.
+    Checks that each record and outcome is as it was written, and that counts and scores follow from the outcomes.
+    Lists what cannot be verified. Changes nothing. Exits with 1 if anything is damaged.
     """
     from rbench import api
 
@@ -45,8 +45,8 @@ def strip(
 ) -> None:
     """Copy a run without its texts.
 
-    Many licences forbid texts to be passed on. The copy has records, tables, and outcomes with labels, predictions,
-    queries and words changed, but no texts; the run itself stays as it is.
+    Many licences forbid redistributing texts. The copy has records, tables, and outcomes with labels, predictions,
+    queries and words changed, but no texts. The run itself is not changed.
     """
     from rbench import api
 

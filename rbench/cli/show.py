@@ -1,4 +1,4 @@
-"""What the verbs print: plans, results, lists, and what is there or missing."""
+"""Prints plans, results, lists of names, and the report of `rbench doctor`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def plan(planned: Planned) -> None:
-    """Jobs in groups that differ in the seed alone, what is done, and what the rest costs."""
+    """Print jobs grouped over seeds, what is done, and what the remaining jobs cost."""
     groups: dict[str, list[Job]] = {}
     for job in planned.jobs:
         groups.setdefault("/".join((job.stage, *job.parts)), []).append(job)
@@ -46,7 +46,7 @@ def plan(planned: Planned) -> None:
 
 
 def _remaining(left: Sequence[Job], planned: Planned) -> str:
-    """`3 pretrain (2 in the cache), 6 finetune`: how many jobs of each stage remain."""
+    """Count the remaining jobs of each stage: `3 pretrain (2 in the cache), 6 finetune`."""
     stages: dict[str, list[Job]] = {}
     for job in left:
         stages.setdefault(job.stage, []).append(job)
@@ -55,7 +55,7 @@ def _remaining(left: Sequence[Job], planned: Planned) -> str:
 
 
 def _cached(jobs: Sequence[Job], planned: Planned, text: str) -> str:
-    """`text` with how many of the jobs find their weights in the cache; empty where none does."""
+    """Format `text` with the number of jobs whose weights are in the cache. Returns an empty string where it is 0."""
     count = sum(job.key in planned.cached for job in jobs)
     return text.format(count) if count else ""
 
@@ -77,12 +77,12 @@ def _cost(jobs: Sequence[Job], planned: Planned) -> list[str]:
 
 
 def _about(n: int) -> str:
-    """An estimate with the two digits that it is worth."""
+    """Format an estimate with two significant digits."""
     return f"{round(n, 2 - len(str(n))):,}" if n >= 100 else str(n)
 
 
 def result(run: RunResult) -> None:
-    """The suite's tables on standard output; below them, on standard error, how it went and what to do about it."""
+    """Print the suite's tables to standard output, then failures and remedies to standard error."""
     try:
         for table in run.tables:
             say(table.rstrip("\n") + "\n")
@@ -95,12 +95,12 @@ def _ending(run: RunResult) -> None:
     for record in run.failed:
         tell(f"failed: {record.job.name}: {_last_line(record)}")
     for job in run.skipped:
-        tell(f"not run, for it needs one that failed: {job.name}")
+        tell(f"not run, because it needs a job that failed: {job.name}")
     if run.errored:
         kinds = ", ".join(f"{n} {kind}" for kind, n in run.errored.items())
         tell(f"errored: {sum(run.errored.values())} examples ({kinds}); they are in no denominator, see outcomes.jsonl")
     if run.failed:
-        tell("The whole error of a failed job is in its record.json; run the same command again to try it again.")
+        tell("The full error of a failed job is in its record.json. The same command tries failed jobs again.")
 
 
 def _last_line(record: Record) -> str:
@@ -109,7 +109,7 @@ def _last_line(record: Record) -> str:
 
 
 def listed(entries: Sequence[Listed]) -> None:
-    """Names with titles, references and licences, and where they come from."""
+    """Print names with titles, references, licences and origins."""
     rows: list[list[str | Text]] = [
         [Text(entry.name, style="bold"), entry.title, entry.reference, entry.licence, entry.origin] for entry in entries
     ]
@@ -117,7 +117,7 @@ def listed(entries: Sequence[Listed]) -> None:
 
 
 def kinds(names: Mapping[str, Sequence[str]]) -> None:
-    """The kinds of things that have names, how many there are of each, and the first of them."""
+    """Print the kinds of things that have names, the number of each, and the first names."""
     rows: list[list[str | Text]] = [
         [Text(kind, style="bold"), KINDS[kind].one, str(len(found)), ", ".join(found[:4]) + ", ..." * (len(found) > 4)]
         for kind, found in names.items()
@@ -126,7 +126,7 @@ def kinds(names: Mapping[str, Sequence[str]]) -> None:
 
 
 def objectives(found: Sequence[ListedObjective]) -> None:
-    """Training objectives: what they are, what --set may say, with defaults, and where they come from."""
+    """Print training objectives with titles, the options that --set takes and their defaults, and origins."""
     rows: list[list[str | Text]] = [
         [
             Text(one.listed.name, style="bold"),
@@ -140,12 +140,12 @@ def objectives(found: Sequence[ListedObjective]) -> None:
 
 
 def _yaml(value: Any) -> str:
-    """A value as --set takes it."""
+    """Format a value as --set takes it."""
     return "null" if value is None else f"[{', '.join(value)}]" if isinstance(value, tuple) else f"{value}"
 
 
 def doctor(checks: Sequence[Check]) -> None:
-    """What is there and where; then what is missing and how to get it, once for each."""
+    """Print what was found and where, then what is missing, with each remedy once."""
     marks = {
         True: Text("ok", style="green"),
         False: Text("missing", style="red"),

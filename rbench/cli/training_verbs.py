@@ -1,4 +1,4 @@
-"""`rbench train` and `rbench export`."""
+"""Implements `rbench train` and `rbench export`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRAIN, ADHOC = "Train", "An encoder of your own"
     epilog="Example: [bold]rbench train simcse-mini[/bold]; of your own: [bold]rbench train simcse --base minilm "
     "--data my.txt --set temperature=0.1 --steps 200 --out my-encoder[/bold]",
 )
-@verb("Preparing to train {what}", "What is trained so far is kept: the same command goes on from the last checkpoint.")
+@verb("Preparing to train {what}", "The last checkpoint is kept: the same command continues from it.")
 def train(
     what: Annotated[
         str,
@@ -38,7 +38,7 @@ def train(
         typer.Option(
             "--base",
             metavar="NAME",
-            help="What training begins with: an encoder's name, a folder (in --models, or a path), or a hub id.",
+            help="The model to train: an encoder's name, a folder (in --models, or a path), or a hub id.",
             rich_help_panel=ADHOC,
         ),
     ] = None,
@@ -64,12 +64,12 @@ def train(
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option("--steps", min=1, metavar="N", help="So many batches.", rich_help_panel=ADHOC),
+        typer.Option("--steps", min=1, metavar="N", help="Number of batches to train on.", rich_help_panel=ADHOC),
     ] = None,
     epochs: Annotated[
         float | None,
         typer.Option(
-            "--epochs", metavar="N", help="So many times over the corpus. (default: 1)", rich_help_panel=ADHOC
+            "--epochs", metavar="N", help="Number of passes over the corpus. (default: 1)", rich_help_panel=ADHOC
         ),
     ] = None,
     seed: Annotated[
@@ -81,7 +81,7 @@ def train(
         typer.Option(
             "--name",
             metavar="NAME",
-            help="What to call it. (default: OBJECTIVE-BASE-CORPUS)",
+            help="Name of the new encoder. (default: OBJECTIVE-BASE-CORPUS)",
             rich_help_panel=ADHOC,
         ),
     ] = None,
@@ -95,13 +95,13 @@ def train(
     report_to: a.ReportOption = None,
     quiet: a.QuietOption = False,
 ) -> None:
-    """Train an encoder: one of the registry, or one put together here.
+    """Train an encoder: one from the registry, or one that the options describe.
 
-    An encoder of the registry is trained as its file says. Weights are cached by content: a suite that names the
-    encoder finds them, and what a suite has trained is not trained again.
+    An encoder from the registry is trained as its file says. Weights are cached by content: a suite that names the
+    encoder finds them, and an encoder that a suite has trained is not trained again.
 
-    With an objective, a base and a corpus, trains an encoder that no file holds, and prints the file with which suites
-    find it.
+    With an objective, a base and a corpus, trains an encoder that has no file yet, and prints a file that makes it
+    available to suites.
     """
     from rbench import api
     from rbench.cli.bars import watching
@@ -136,7 +136,7 @@ def train(
 )
 @verb(
     "Preparing to export {encoder}",
-    "The same command goes on from the last checkpoint, where an encoder was being trained.",
+    "If an encoder was being trained, the same command continues from the last checkpoint.",
 )
 def export(
     encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="An encoder's name: rbench list encoders.")],
@@ -152,9 +152,9 @@ def export(
 ) -> None:
     """Write an encoder as a folder for sentence-transformers.
 
-    The folder holds safetensors weights, the tokenizer and a model card, and loads with SentenceTransformer(DIR), which
-    gives the same vectors: that is checked. An encoder of ours comes from the cache, and is trained first if it is not
-    there. Classifiers that were fine-tuned for an attack are not exported.
+    The folder holds safetensors weights, the tokenizer and a model card. SentenceTransformer(DIR) loads it; the export
+    checks that it gives the same vectors. An encoder that rbench trains comes from the cache, and is trained first if
+    it is not there. Classifiers that were fine-tuned for an attack are not exported.
     """
     from rbench import api
     from rbench.cli.bars import watching
@@ -170,7 +170,7 @@ def export(
 
 
 def _told_apart(values: list[str], include: list[Path] | None) -> tuple[str | None, list[Path]]:
-    """The corpus among the values of --data, and the folders to search; a corpus's name wins over a folder's."""
+    """Separate the values of --data into one corpus and the folders to search. A task's name wins over a folder's."""
     from rbench.load.registry import Registry
     from rbench.load.search_path import search_path
 
@@ -183,7 +183,7 @@ def _told_apart(values: list[str], include: list[Path] | None) -> tuple[str | No
 
 
 def _show(trained: Trained) -> None:
-    """Where the weights are, how good, and what to do with them."""
+    """Print scores, where the weights are, and how to use them."""
     root = "" if trained.root == trained.name else f" (made from {trained.root})"
     scores = ", ".join(f"{s.name} {s.value:.4g}" for s in trained.record.scores if s.value is not None)
     say(f"{trained.name}{root}: {scores}")
@@ -195,7 +195,7 @@ def _show(trained: Trained) -> None:
         say(f"to export: rbench export {trained.name} DIR")
         return
     say(
-        f"\nFor a suite, or to export it later, save this as INCLUDE/encoders/{trained.name}.yaml and say --include "
-        "INCLUDE; the weights are then found in the cache:\n"
+        f"\nTo use it in a suite or export it later, save this as INCLUDE/encoders/{trained.name}.yaml and pass "
+        "--include INCLUDE; the weights are then found in the cache:\n"
     )
     say(trained.entry.rstrip("\n"))

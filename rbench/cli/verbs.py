@@ -1,4 +1,4 @@
-"""The verbs. Each collects its options, calls `rbench.api` and prints what comes back."""
+"""Implements the verbs: each collects its options, calls `rbench.api` and prints the result."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 HELP = """How robust is a sentence encoder?
 
 rbench fine-tunes sentence encoders on tasks, attacks the classifiers with adversarial examples, and prints the attack
-success rate (ASR): the share of rightly classified texts that an attack turns wrong.
+success rate (ASR): the share of correctly classified texts that an attack makes the classifier get wrong.
 
 Start here: [bold]rbench run quickstart[/bold]"""
 
 
 def _unwrapped(text: str) -> str:
-    """A docstring with one line a paragraph, so that the terminal's width decides where help breaks."""
+    """Join the lines of each paragraph of a docstring, so that help wraps at the terminal's width."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
@@ -61,19 +61,19 @@ def rbench_(
         False
     ),
 ) -> None:
-    """Options of rbench itself; what it says of itself is HELP."""
+    """Define the options of `rbench` without a verb. Its help text is HELP."""
 
 
 def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """What all verbs have in common: the first line, errors and Ctrl-C.
+    """Add what all verbs share: the first line, error messages and Ctrl-C.
 
-    The first line says what is being done, unless the user wants --quiet. It comes before the verb imports anything, so
-    that it is there at once. Errors that a user can mend become one message and exit code 2; Ctrl-C a line on how to go
-    on, and 130.
+    The first line says what is being done. It is printed at once, before the verb imports anything, unless the user
+    passes --quiet. An error that a user can fix becomes one message and exit code 2. Ctrl-C prints how to resume and
+    exits with 130.
 
     Args:
         doing: the first line, with the verb's arguments in braces: `Planning {suite}`.
-        resume: how to go on after Ctrl-C.
+        resume: how to resume after Ctrl-C.
     """
 
     def decorate(function: Callable[P, None]) -> Callable[P, None]:
@@ -82,7 +82,7 @@ def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable
             log_to_stderr(bool(kwargs.get("quiet")))
             if not kwargs.get("quiet"):
                 tell(doing.format_map(kwargs))
-            # The libraries below are told to keep to warnings that matter, unless the user told them otherwise.
+            # Keep transformers from printing minor warnings, unless the user has set these variables.
             os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
             try:
@@ -109,8 +109,8 @@ def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable
 )
 @verb(
     "Planning {suite}",
-    "What is done is kept: run the same command again, without --fresh, to go on from here; a fine-tuning begins "
-    "again.",
+    "Finished work is kept: run the same command again, without --fresh, to resume. An interrupted fine-tuning starts "
+    "over.",
 )
 def run(
     suite: a.SuiteArgument,
@@ -129,13 +129,13 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.", rich_help_panel=a.HOW)] = False,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", help="Start anew; old results are moved aside, not deleted.", rich_help_panel=a.HOW),
+        typer.Option("--fresh", help="Start over; old results are moved aside, not deleted.", rich_help_panel=a.HOW),
     ] = False,
     no_texts: Annotated[
         bool,
         typer.Option(
             "--no-texts",
-            help="Keep outcomes without their texts, so that they may be passed on.",
+            help="Keep outcomes without their texts, so that they may be redistributed.",
             rich_help_panel=a.HOW,
         ),
     ] = False,
@@ -143,8 +143,8 @@ def run(
 ) -> None:
     """Run a suite and print its tables.
 
-    Fine-tunes every encoder on every task, attacks the classifiers, and writes one record a job. Running the same
-    command again resumes: finished jobs are not run again, and a half-finished attack goes on at its next example.
+    Fine-tunes every encoder on every task, attacks the classifiers, and writes one record per job. Running the same
+    command again resumes: finished jobs are not run again, and a half-finished attack continues at its next example.
     """
     from rbench import api
     from rbench.cli import show
@@ -180,9 +180,8 @@ def plan(
 ) -> None:
     """Show the jobs of a suite and what they will cost.
 
-    Says which jobs are done, which remain, how many examples they attack and about how many times a model will be
-    asked (queries). A job whose weights are in the cache costs next to nothing and is marked. Trains and attacks
-    nothing.
+    Shows which jobs are done, which remain, how many examples they attack and about how many model queries they need.
+    A job whose weights are in the cache is marked, because it costs next to nothing. Trains and attacks nothing.
     """
     from rbench import api
     from rbench.cli import show
@@ -204,8 +203,8 @@ def table(
             "--metric",
             callback=a.one_of("metric", a.METRICS),
             metavar="NAME",
-            help="asr: attack success rate; queries: model queries an attacked example; aua: accuracy under attack; "
-            "clean: accuracy before it; perturbed: share of words changed; seconds: time an attacked example took; "
+            help="asr: attack success rate; queries: model queries per attacked example; aua: accuracy under attack; "
+            "clean: accuracy before attack; perturbed: share of words changed; seconds: time per attacked example; "
             "oracle_asr: successes that keep the true label (mini tasks); sts: Spearman correlations of evaluations; "
             "contrast: accuracy on contrast sets, and consistency; positives: the hard positives that a suite builds.",
         ),
@@ -222,8 +221,8 @@ def table(
             "--layout",
             callback=a.one_of("layout", a.LAYOUTS),
             metavar="NAME",
-            help="paper: attacks and encoders down, tasks across; by-task: tasks and encoders down, attacks across; "
-            "full: one row a cell.",
+            help="paper: attacks and encoders in rows, tasks in columns; by-task: tasks and encoders in rows, attacks "
+            "in columns; full: one row per cell.",
         ),
     ] = "paper",
     pick: Annotated[
@@ -232,8 +231,8 @@ def table(
             "--pick",
             callback=a.one_of("way to pick", a.PICKS),
             metavar="HOW",
-            help="Of contrast: where fine-tuning strategies differ in their learning rate alone, show the best by "
-            "validation, or by the contrast set itself.",
+            help="For --metric contrast: where fine-tuning strategies differ in their learning rate alone, show the "
+            "best by validation, or by the contrast set itself.",
         ),
     ] = None,
     intervals: Annotated[
@@ -242,7 +241,7 @@ def table(
 ) -> None:
     """Print a table of a finished or half-finished run.
 
-    Numbers are computed from the stored records alone: nothing is run.
+    Computes numbers from the stored records alone, and runs nothing.
     """
     from typing import cast
 
@@ -266,7 +265,7 @@ def table(
 )
 @verb(
     "Preparing to attack {encoder} on {task} with {attack}",
-    "Run the same command again; a victim that was fine-tuned is kept.",
+    "Run the same command again. If the victim was fine-tuned already, it is kept.",
 )
 def attack(
     encoder: Annotated[str, typer.Option("--encoder", "-e", metavar="NAME", help="rbench list encoders")],
@@ -278,7 +277,7 @@ def attack(
         typer.Option(
             "--resources",
             metavar="PROFILE",
-            help="Which word vectors, synonyms and models stand behind the attack: rbench list resources.",
+            help="Which word vectors, synonyms and models the attack uses: rbench list resources.",
         ),
     ] = None,
     overrides: a.SetOption = None,
@@ -293,7 +292,7 @@ def attack(
     """Attack a few examples and show what changed.
 
     Fine-tunes one classifier (or takes it from the cache), attacks it, and shows each text with the changed words
-    marked. Nothing is kept: use rbench run for numbers.
+    marked. The outcomes are not saved: use rbench run to measure.
     """
     from rbench import api
     from rbench.cli import diffs
@@ -319,17 +318,17 @@ def list_(
         typer.Argument(
             metavar="KIND",
             callback=a.one_of("kind", tuple(KINDS)),
-            help=f"{', '.join(KINDS)}; without one, how many there are of each.",
+            help=f"{', '.join(KINDS)}. Without a kind, the number of names of each kind is printed.",
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Print what the file of this one says, with all it includes.")
+        str | None, typer.Argument(metavar="NAME", help="Print the file with this name, and what it includes.")
     ] = None,
     include: a.IncludeOption = None,
 ) -> None:
-    """List what can be named in a suite, or on the command line.
+    """List the names that can be used in a suite or on the command line.
 
-    Prints names with titles, references or licences, and where each comes from. With a NAME: what its file says.
+    Prints names with titles, references or licences, and origins. With a NAME, prints the content of its file.
     """
     from rbench import api
     from rbench.cli import show
@@ -357,9 +356,9 @@ def doctor(
     models: a.ModelsOption = None,
     include: a.IncludeOption = None,
 ) -> None:
-    """Say what is there and what is missing.
+    """Check which resources, data sets and encoders are found, and which are missing.
 
-    For each resource, data set and encoder: where it was found, or exactly how to get it.
+    For each, prints where it was found, or exactly how to get it.
     """
     from rbench import api
     from rbench.cli import show

@@ -1,4 +1,4 @@
-"""Tables from a RUN: `build` lays out, `formats.render` writes down, `results_frame` gives every example."""
+"""Makes tables from a RUN: `build` lays out, `formats.render` makes text, `results_frame` gives every example."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ from rbench.tables.table import Layout, Table
 
 
 def build(source: Store | Results, metric: Metric = "asr", layout: str = "paper", pick: Pick | None = None) -> Table:
-    """The table of one metric, of attacks or of evaluations, from the records of a RUN and from nothing else.
+    """Build the table of one metric of attacks or evaluations. Only the records of a RUN are read.
 
-    `source` is the RUN. Whoever makes several tables of one reads it once, `Results.of(store)`, and passes that.
+    Args:
+        source: the RUN. To make several tables of one RUN, read it once with `Results.of(store)` and pass the result.
+        metric: the metric that the table shows.
+        layout: `paper`, `by-task` or `full`.
+        pick: how to choose the best among strategies that differ in their learning rate alone. Only for contrast sets
+            in the layout paper.
 
-    `pick`, for contrast sets in the layout paper: of strategies that differ in their learning rate alone, the best.
-
-    Raises StoreError where the folder is not a RUN, is damaged, has none of the jobs that the metric is of, or the
-    metric or layout is unknown.
+    Raises:
+        StoreError: the folder is not a RUN or is damaged, it has no jobs with this metric, or the metric or layout is
+            unknown.
     """
     if metric not in get_args(Metric):
         raise unknown("metric", metric, get_args(Metric))
@@ -37,7 +41,7 @@ def build(source: Store | Results, metric: Metric = "asr", layout: str = "paper"
 
 
 def attack_table(source: Store | Results, metric: AttackMetric = "asr", layout: str = "paper") -> Table:
-    """The table of an attack metric; StoreError as for `build`."""
+    """Build the table of an attack metric. Raises StoreError as `build` does."""
     if metric not in METRICS:
         raise unknown("metric", metric, METRICS)
     _check_layout(layout)
@@ -45,7 +49,7 @@ def attack_table(source: Store | Results, metric: AttackMetric = "asr", layout: 
 
 
 def evaluation_table(source: Store | Results, metric: EvaluationMetric = "sts", layout: str = "paper") -> Table:
-    """The table of an evaluation metric; StoreError as for `build`."""
+    """Build the table of an evaluation metric. Raises StoreError as `build` does."""
     _check_layout(layout)
     if layout == "by-task":
         raise StoreError("the layout by-task shows attacks; evaluations have the layouts paper and full")

@@ -1,7 +1,7 @@
-"""From a RUN to cells: what the suite asked for, with what is there of it.
+"""Groups the attack jobs of a RUN into cells, with the results that exist.
 
-A cell is (attack, encoder, finetune, task), pooled over seeds. The grid is that of the plan, in the suite's order, so a
-table has the same shape and order whatever is done and in whatever order it was done. Only records are read.
+A cell is (attack, encoder, finetune, task), pooled over seeds. The plan determines the grid of cells, and the suite
+their order. So a table has the same shape and order whatever is done, in whatever order. Only records are read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rbench.storage.standing import Standing, standing
 
 @dataclass(frozen=True)
 class Results:
-    """What tables are made of: the plan of a RUN, and how its jobs stand. Read once, it serves any number of tables."""
+    """The plan of a RUN and the state of its jobs. It is read once and serves any number of tables."""
 
     store: Store
     plan: Plan
@@ -28,7 +28,7 @@ class Results:
 
     @classmethod
     def of(cls, store: Store) -> Self:
-        """Read them. Raises StoreError where there is no plan, or a damaged one."""
+        """Read plan and records. Raises StoreError where there is no plan, or a damaged one."""
         plan = plan_of(store)
         return cls(store, plan, standing(store, plan))
 
@@ -72,17 +72,17 @@ class Cell:
 
     @property
     def present(self) -> bool:
-        """At least one seed is there."""
+        """Whether at least one seed is done."""
         return bool(self.tallies)
 
     @property
     def partial(self) -> bool:
-        """Some seeds are there and some are not."""
+        """Whether some seeds are done and some are not."""
         return 0 < len(self.tallies) < len(self.runs)
 
     @property
     def pooled(self) -> Tally:
-        """The seeds that are there, thrown together; nothing but zeros where none is."""
+        """The counts of the seeds that are done, added up; all zero where none is done."""
         return Tally.pooled(self.tallies) if self.tallies else Tally()
 
     def score(self, metric: AttackMetric) -> Score:
@@ -90,13 +90,13 @@ class Cell:
         return self.pooled.score(metric)
 
     def seed_sd(self, metric: AttackMetric) -> float | None:
-        """Sample standard deviation of the metric between seeds; None for fewer than two."""
+        """Return the sample standard deviation of the metric between seeds; None for fewer than two."""
         return spread(tally.score(metric).value for tally in self.tallies)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """All cells of a plan with the order of its names. A combination that --only or a profile left out has no cell."""
+    """All cells of a plan, and its names in order. A combination that --only or a profile left out has no cell."""
 
     plan: Plan
     attacks: tuple[str, ...]
@@ -105,7 +105,7 @@ class Grid:
     tasks: tuple[str, ...]
     cells: Mapping[tuple[str, str, str, str], Cell]
     standing: Standing
-    """Of all jobs of the plan."""
+    """State of all jobs of the plan."""
 
     @property
     def runs(self) -> list[Run]:
@@ -114,16 +114,16 @@ class Grid:
 
     @property
     def wordless(self) -> bool:
-        """Whether any example had no words to attack. Only then do tables speak of such."""
+        """Whether any example had no words to attack. Tables mention such examples only if there are any."""
         return any(cell.pooled.wordless for cell in self.cells.values())
 
     def has_oracle(self, task: str) -> bool:
-        """Whether the true label of any text of this task can be read off the text (the embedded world)."""
+        """Whether an oracle computes the true label of any text of this task (only tasks of the embedded world)."""
         return any(run.spec.task.name == task and run.spec.task.generator is not None for run in self.runs)
 
 
 def plan_of(store: Store) -> Plan:
-    """The plan in `store`; StoreError where there is none, for instance because the path is mistyped."""
+    """Return the plan in `store`. Raises StoreError where there is none, for instance because the path is mistyped."""
     plan = store.plan()
     if plan is None:
         raise StoreError(f"{store.root} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
@@ -131,7 +131,7 @@ def plan_of(store: Store) -> Plan:
 
 
 def grid(results: Results) -> Grid:
-    """The cells of a RUN's plan. Raises StoreError where there is no attack in it."""
+    """Build the cells of a RUN's plan. Raises StoreError where it has no attack."""
     plan, found = results.plan, results.standing
     runs: dict[tuple[str, str, str, str], list[Run]] = {}
     for job in plan.jobs:
@@ -160,7 +160,7 @@ def grid(results: Results) -> Grid:
 
 
 def in_order(wanted: Iterable[str], found: Iterable[str]) -> tuple[str, ...]:
-    """The names that were found, those of the suite in its order and then any others."""
+    """Return the names in `found`: first those in `wanted`, in its order, then the others, sorted."""
     there = set(found)
     known = [name for name in dict.fromkeys(wanted) if name in there]
     return (*known, *sorted(there - set(known)))

@@ -1,7 +1,7 @@
-"""The layout of Table 1 of the ADCL paper: a row a task, encoder and fine-tuning strategy, all attacks side by side.
+"""Lays out Table 1 of the ADCL paper: one row per task, encoder and fine-tuning strategy, with attacks in columns.
 
-Columns are the clean accuracy, the success rate of each attack, and the words that it replaced. In each task and column
-the most robust entry is best, as in the paper, which has fewer successes and more words replaced for that.
+Columns are the clean accuracy, and for each attack the success rate and the share of words that it replaced. The best
+entry of each task and column is the most robust one, as in the paper: fewer successes, more words replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHOWN: tuple[AttackMetric, ...] = ("clean", "asr", "perturbed")
 
 
 def by_task(grid: Grid, metric: AttackMetric) -> Table:
-    """The table; `metric` is what `value` means in the cells for programs, whatever is shown."""
+    """Build the table. `metric` does not change what is shown: it is what `value` means in the cells for programs."""
     columns: list[tuple[str, AttackMetric]] = [("", "clean")]
     columns += [(attack, kind) for kind in ("asr", "perturbed") for attack in grid.attacks]
     several = len(grid.finetunes) > 1
@@ -51,7 +51,7 @@ def by_task(grid: Grid, metric: AttackMetric) -> Table:
 
 
 def _number(grid: Grid, attack: str, encoder: str, finetune: str, task: str, kind: AttackMetric) -> Number | None:
-    """An entry. Every attack has the same examples before it, so the clean accuracy is that of the first."""
+    """Return an entry. Clean accuracy is taken from the first attack there is, since all attack the same examples."""
     attacks = (attack,) if attack else grid.attacks
     cells: list[Cell] = [grid.cells[key] for one in attacks if (key := (one, encoder, finetune, task)) in grid.cells]
     there = next((cell for cell in cells if cell.present), None)

@@ -1,4 +1,4 @@
-"""What is computed over the entries of a table: averages of rows, and the best of each column."""
+"""Computes over the entries of a table: averages of rows, and the best entries of each column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from rbench.tables.table import MEANING, Number
 
 
 def average(entries: Sequence[Number | None], metric: Metric) -> list[Number | None]:
-    """The unweighted mean of a row's entries, where all of them have a value; no column for a single entry."""
+    """Return the unweighted mean of a row's entries as a list of one.
+
+    The mean has no value where an entry has none, and is None where an entry is missing. A single entry needs no
+    average column, so the list is empty.
+    """
     if len(entries) == 1:
         return []
     there = [entry for entry in entries if entry is not None]
@@ -25,9 +29,9 @@ def average(entries: Sequence[Number | None], metric: Metric) -> list[Number | N
 
 
 def mark_best(rows: Sequence[Sequence[Number | None]], kinds: Sequence[Metric]) -> list[list[Number | None]]:
-    """Mark the best entries of each column; nothing in a column with a gap, or where there is no choice.
+    """Mark the best entries of each column. A column with a missing value, or with all entries alike, has no best.
 
-    An entry that reads like the best is as good: a digit that is not shown singles none out.
+    Entries are compared as they are shown: every entry that prints like the best one is marked too.
     """
     columns = [list(column) for column in zip(*rows, strict=True)]
     for column, metric in zip(columns, kinds, strict=False):

@@ -1,11 +1,11 @@
-"""Tables of contrast sets: how victims do on originals, on edits of them, and on both together.
+"""Lays out tables of contrast sets: accuracy of victims on originals, on their edits, and on both together.
 
-paper   encoders (and fine-tuning strategies) down; for each contrast set Ori, Rev and Con across, as in Table 4 of
-        the CLINE paper. The best entry of each column is bold; no best where one of the entries is missing, or
-        picked before all that it is picked from is done.
-full    one row an (encoder, fine-tuning, contrast set, seed) with every score and the numbers behind them.
+paper   Rows are encoders (and fine-tuning strategies). Each contrast set has the columns Ori, Rev and Con, as in
+        Table 4 of the CLINE paper. The best entry of each column is bold. A column has no best where an entry is
+        missing, or where an entry was picked before all its candidates were done.
+full    Each (encoder, fine-tuning, contrast set, seed) has one row with every score and its sample sizes.
 
-As with attacks, the shape and order are those of the plan, whatever is done, and only records are read.
+As with attacks, the plan determines the shape and order, whatever is done. Only records are read.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ class ContrastCell:
     contrast: str
     jobs: tuple[Job, ...]
     records: tuple[Record, ...]
-    """Of those that are complete."""
+    """Records of the jobs that are complete."""
     provisional: bool = False
-    """Picked among cells of which some are not complete: another may turn out better."""
+    """Whether the cell was picked among cells that are not all complete, so that another may turn out better."""
 
     @property
     def complete(self) -> bool:
-        """All seeds are there."""
+        """Whether all seeds are done."""
         return len(self.records) == len(self.jobs)
 
     @property
     def partial(self) -> bool:
-        """Something is there and something is not: of its own seeds, or of what it was picked among."""
+        """Whether some seeds are done while others, of this cell or of those it was picked among, are not."""
         return bool(self.records) and (self.provisional or not self.complete)
 
     def score(self, name: str) -> tuple[Score, float | None] | None:
-        """The mean of a score over the seeds that are there, with the deviation between them; None where none is."""
+        """Return a score's mean over the finished seeds and its standard deviation; None where no seed is finished."""
         return mean_score([score_of(record, name) for record in self.records]) if self.records else None
 
     def number(self, name: str) -> Number | None:
-        """The same as an entry."""
+        """Return the mean of a score as a table entry; None where no seed is done."""
         if (found := self.score(name)) is None:
             return None
         return Number.of(found[0], METRIC, seed_sd=found[1], partial=self.partial)
@@ -79,7 +79,7 @@ class ContrastCell:
 
 @dataclass(frozen=True)
 class Contrasts:
-    """The evaluations on contrast sets of a plan, with the order of its names."""
+    """The evaluations on contrast sets of a plan, in the order of the suite."""
 
     plan: Plan
     victims: tuple[tuple[str, str], ...]
@@ -88,13 +88,13 @@ class Contrasts:
     """Task and contrast set."""
     cells: Mapping[tuple[tuple[str, str], tuple[str, str]], ContrastCell]
     standing: Standing
-    """Of all jobs of the plan."""
+    """State of all jobs of the plan."""
     notes: tuple[str, ...] = ()
-    """What is to be said of what was left out of the plan's cells."""
+    """Notes on cells of the plan that were left out."""
 
 
 def contrasts(results: Results) -> Contrasts:
-    """The evaluations on contrast sets in a RUN. Raises StoreError where its plan has none of them."""
+    """Collect the evaluations on contrast sets in a RUN. Raises StoreError where its plan has none."""
     plan, found = results.plan, results.standing
     jobs: dict[tuple[tuple[str, str], tuple[str, str]], list[Job]] = {}
     for job in plan.jobs:
@@ -128,7 +128,7 @@ def _cell(
 
 
 def score_of(record: Record, name: str) -> Score:
-    """One of a record's scores; StoreError where it is missing."""
+    """Return one of a record's scores. Raises StoreError where it is missing."""
     found = next((score for score in record.scores if score.name == name), None)
     if found is None:
         raise StoreError(f"the record of {record.job.name} has no {name}. Delete it, and the job runs again.")
@@ -136,7 +136,7 @@ def score_of(record: Record, name: str) -> Score:
 
 
 def paper(found: Contrasts) -> Table:
-    """Victims down, Ori, Rev and Con of each contrast set across."""
+    """Build the layout paper: victims in rows; Ori, Rev and Con of each contrast set in columns."""
     several = len({finetune for _, finetune in found.victims}) > 1
     shown: list[tuple[Entry, ...]] = [
         (encoder, *([finetune] if several else []), *entries)
@@ -157,7 +157,7 @@ def paper(found: Contrasts) -> Table:
 
 
 def _marked(found: Contrasts) -> list[list[Number | None]]:
-    """The entries of each victim, of which the best are marked; none in the columns of a set with a provisional one."""
+    """Return the entries of each victim with the best marked. Sets with a provisional cell have no best."""
     rows: list[list[Number | None]] = []
     for victim in found.victims:
         cells = [found.cells.get((victim, of)) for of in found.sets]
@@ -175,7 +175,7 @@ def _marked(found: Contrasts) -> list[list[Number | None]]:
 
 
 def full(found: Contrasts) -> Table:
-    """One row a job, with all scores."""
+    """Build the layout full: one row per job, with all scores."""
     several = len({finetune for _, finetune in found.victims}) > 1
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
@@ -204,13 +204,13 @@ def full(found: Contrasts) -> Table:
 
 
 def _column(found: Contrasts, of: tuple[str, str]) -> str:
-    """A task's name, or that of the contrast set where the task has several."""
+    """Return the task's name, or the contrast set's name where the task has several sets."""
     task, contrast = of
     return task if sum(other == task for other, _ in found.sets) == 1 else contrast
 
 
 def _described(cell: ContrastCell, names: Mapping[str, str]) -> dict[str, Any]:
-    """A cell for programs: `value` is the consistency, `scores` has all that is shown."""
+    """Return a cell for programs: `value` is the consistency (Con), `scores` holds all scores that are shown."""
     scores = {}
     for name in names:
         score, sd = cell.score(name) or (Score(name=name, value=None, n=0), None)
@@ -227,7 +227,7 @@ def _described(cell: ContrastCell, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _notes(found: Contrasts) -> tuple[str, ...]:
-    """What must be said below the table; as in `notes`, neither times nor paths."""
+    """Return the notes below the table. As in `notes`, they hold neither times nor paths."""
     jobs = [job for job in found.plan.jobs if isinstance(job.spec, ContrastJob)]
     return (
         f"{MEANING[METRIC].title}: {MEANING[METRIC].definition}. {DEFINITION}",
@@ -241,7 +241,7 @@ def _notes(found: Contrasts) -> tuple[str, ...]:
 
 
 def _set_notes(found: Contrasts, of: tuple[str, str]) -> list[str]:
-    """The size of a set, what was left out of it and of training because of it, and what its file says."""
+    """Return notes on a set: its size, rows left out, rows kept out of training, texts cut, and its file's notes."""
     name = _column(found, of) if _column(found, of) == of[1] else f"{of[0]} ({of[1]})"
     cells = [cell for (_, other), cell in found.cells.items() if other == of]
     record = next((record for cell in cells for record in cell.records), None)

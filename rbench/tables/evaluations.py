@@ -1,10 +1,10 @@
-"""Tables of STS evaluations: how well encoders do without being fine-tuned or attacked.
+"""Lays out tables of STS evaluations: how well encoders do without being fine-tuned or attacked.
 
-paper   encoders down, evaluations across, and their average. The best entry of each column is bold; no best and no
-        average where one of the entries is missing.
-full    one row an (encoder, evaluation) with every correlation.
+paper   Rows are encoders, columns are evaluations and their average. The best entry of each column is bold. A column
+        with a missing entry has no best, and a row with a missing entry has no average.
+full    Each (encoder, evaluation) has one row with every correlation.
 
-As with attacks, the shape and order are those of the plan, whatever is done, and only records are read.
+As with attacks, the plan determines the shape and order, whatever is done. Only records are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rbench.tables.notes import missing, selected_steps
 from rbench.tables.table import MEANING, Entry, Number, Table
 
 _SCORE: dict[EvaluationMetric, str] = {"sts": "spearman"}
-"""Which of a record's scores a metric is."""
+"""For each metric, the name of its score in a record."""
 _SHOWN = {"spearman": "Spearman", "pearson": "Pearson"}
 INTERVAL = (
     "95% intervals by Fisher's z, of Spearman's coefficient with the standard error of Bonett and Wright (2000). They "
@@ -32,7 +32,7 @@ INTERVAL = (
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The evaluations of a plan: a job a cell (encoder, evaluation), and how they stand."""
+    """The evaluations of a plan, one job per cell (encoder, evaluation), and the state of each job."""
 
     plan: Plan
     encoders: tuple[str, ...]
@@ -41,7 +41,7 @@ class Evaluated:
     standing: Standing
 
     def score(self, encoder: str, evaluation: str, name: str) -> Score | None:
-        """One of the scores of a cell; None where there is none yet."""
+        """Return one of the scores of a cell, or None where there is none yet."""
         job = self.jobs.get((encoder, evaluation))
         record = self.standing.records.get(job.key) if job is not None else None
         if record is None or record.status != "complete":
@@ -53,7 +53,7 @@ class Evaluated:
 
 
 def evaluated(results: Results) -> Evaluated:
-    """The evaluations of a RUN's plan. Raises StoreError where there is none in it."""
+    """Collect the evaluations of a RUN's plan. Raises StoreError where the plan has none."""
     plan = results.plan
     jobs = {
         (encoder, evaluation): job
@@ -75,7 +75,7 @@ def evaluated(results: Results) -> Evaluated:
 
 
 def paper(found: Evaluated, metric: EvaluationMetric) -> Table:
-    """Encoders down, evaluations across."""
+    """Build the layout paper: encoders in rows, evaluations in columns."""
     rows = []
     for encoder in found.encoders:
         scores = [found.score(encoder, label, _SCORE[metric]) for label in found.evaluations]
@@ -97,7 +97,7 @@ def paper(found: Evaluated, metric: EvaluationMetric) -> Table:
 
 
 def full(found: Evaluated, metric: EvaluationMetric) -> Table:
-    """One row a cell. `metric` is what `value` means in the cells for programs; every correlation stands beside it."""
+    """Build the layout full: one row per cell, with every correlation. In cells for programs, `value` is `metric`."""
     rows: list[tuple[Entry, ...]] = []
     cells = []
     groups = set()
@@ -135,7 +135,7 @@ def _plain(score: Score | None) -> dict[str, Any]:
 
 
 def _notes(found: Evaluated, metric: EvaluationMetric) -> tuple[str, ...]:
-    """What must be said below the table; as in `notes`, neither times nor paths."""
+    """Return the notes below the table. As in `notes`, they hold neither times nor paths."""
     return (
         f"{MEANING[metric].title}: {MEANING[metric].definition}; the encoders are not fine-tuned.",
         *found.plan.suite.notes,
@@ -155,6 +155,6 @@ def _sizes(found: Evaluated, metric: EvaluationMetric) -> str:
 
 
 def _task_notes(found: Evaluated) -> list[str]:
-    """What the tasks' files say of themselves: which encoders have seen their pairs, for instance."""
+    """Return the notes in the tasks' files, for instance which encoders have seen their pairs."""
     tasks = {job.spec.task.name: job.spec.task for job in found.jobs.values() if isinstance(job.spec, EvaluateJob)}
     return [f"{name}: {note}" for name, task in tasks.items() for note in task.notes]

@@ -1,7 +1,7 @@
-"""Tables as text: the only place where numbers are rounded and texts are escaped.
+"""Renders tables as text. Only this module rounds numbers and escapes texts.
 
 markdown, latex   for people: percentages with one decimal, `51.2 [45.0, 57.3]` with intervals, notes below
-csv, json         for programs: one entry a cell, full precision, shares as fractions of 1, intervals always
+csv, json         for programs: one entry per cell, full precision, shares as fractions of 1, always with intervals
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ _ABSENT, _PARTIAL, _UNDEFINED = "–", "†", "n/a"
 
 
 def render(table: Table, fmt: str, intervals: bool = False) -> str:
-    """The table in one of the four formats, without a final newline; `intervals` shows them in all four."""
+    """Render the table in one of the four formats, without a final newline.
+
+    `intervals` shows intervals in markdown and latex. The formats csv and json always have them. Raises StoreError for
+    an unknown format.
+    """
     if fmt == "markdown":
         return _markdown(table, intervals)
     if fmt == "latex":
@@ -39,14 +43,14 @@ def render(table: Table, fmt: str, intervals: bool = False) -> str:
 
 
 def unknown(what: str, name: str, known: Sequence[str]) -> StoreError:
-    """The error for a name that does not exist, with the nearest that do."""
+    """Return the error for an unknown name. It lists the known names and suggests the nearest one."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     return StoreError(f"unknown {what} {name!r}; there are {', '.join(known)}.{hint}")
 
 
 def number(entry: Number, intervals: bool = False) -> str:
-    """`51.2`, with intervals `51.2 ± 1.3 [45.0, 57.3]`; `n/a` where there was nothing to divide by."""
+    """Format an entry: `51.2`, with intervals `51.2 ± 1.3 [45.0, 57.3]`, or `n/a` where it has no value."""
     if entry.value is None:
         return _UNDEFINED
     text = entry.shown(entry.value) + (_PARTIAL if entry.partial else "")
@@ -64,7 +68,7 @@ def _grid(
     bold: Callable[[str], str],
     colour: Callable[[str, str], str] = lambda text, _: text,
 ) -> list[list[str]]:
-    """All entries as text. A name that repeats the one above it, in the first columns, is left out in paper layout."""
+    """Return all entries as text. In the layout paper, a first column that repeats the row above is left empty."""
 
     def text(entry: Entry) -> str:
         if entry is None:
@@ -102,7 +106,7 @@ _WHOLE: dict[Metric, str] = {
     "sts": "Every evaluation; correlations ×100",
     "contrast": "Every evaluation on a contrast set; shares in %",
 }
-"""What the layout `full` of an evaluation is called."""
+"""Captions of the layout `full` of evaluations."""
 
 
 def _numbers(table: Table) -> list[Number]:
@@ -110,7 +114,7 @@ def _numbers(table: Table) -> list[Number]:
 
 
 def _footnotes(table: Table, intervals: bool) -> list[str]:
-    """The table's notes, and what the signs in it mean."""
+    """Return the table's notes, and the meaning of each sign that it uses."""
     numbers = _numbers(table)
     signs = {
         f"{_ABSENT}: not done.": any(entry is None for row in table.rows for entry in row),
@@ -124,12 +128,12 @@ def _footnotes(table: Table, intervals: bool) -> list[str]:
 
 
 def _texts(table: Table) -> bool:
-    """Whether there are texts with marks in the table."""
+    """Whether the table has texts with marked pieces."""
     return any(isinstance(entry, Marked) for row in table.rows for entry in row)
 
 
 def _left(table: Table) -> int:
-    """How many leading columns hold names."""
+    """Return the number of leading columns that hold names."""
     first = table.rows[0] if table.rows else ()
     return sum(isinstance(entry, str) for entry in first)
 
@@ -151,7 +155,7 @@ def _markdown(table: Table, intervals: bool) -> str:
 
 
 def markdown_escape(text: str) -> str:
-    """Text as it stands in a cell of a pipe table: no new cells, emphasis, links, code or HTML."""
+    """Escape text for a cell of a pipe table: it makes no new cells, emphasis, links, code or HTML."""
     text = re.sub(r"\s+", " ", text)
     text = re.sub(r"([\\|*`]|(?<!\w)_|_(?!\w)|^\[|\](?=[(\[]))", r"\\\1", text)
     return re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;").replace(">", "&gt;")
@@ -160,7 +164,7 @@ def markdown_escape(text: str) -> str:
 # ------------------------------------------------------------------------------------------------------------ LaTeX
 
 _BREAK = "\u200b"
-"""Keeps two hyphens from becoming a dash."""
+"""Placed between two hyphens so that LaTeX does not make them a dash."""
 _LATEX = {
     _BREAK: "{}",
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
@@ -177,7 +181,7 @@ _ACCENTS = {
 
 
 def latex_escape(text: str) -> str:
-    """Text in plain ASCII LaTeX that compiles with any engine. A character that it cannot write becomes `[U+4E2D]`."""
+    """Escape text as ASCII LaTeX that compiles with any engine. Unsupported characters become, e.g., `[U+4E2D]`."""
     text = re.sub(r"\s+", " ", unicodedata.normalize("NFC", text))
     return "".join(map(_latex_character, re.sub("-(?=-)", f"-{_BREAK}", text)))
 

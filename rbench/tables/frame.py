@@ -1,4 +1,4 @@
-"""All outcomes of a RUN as one data frame, for those who want to count for themselves."""
+"""Reads all outcomes of a RUN into one data frame, so that users can compute their own statistics."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _DTYPES = {
 
 
 def results_frame(store: Store) -> pd.DataFrame:
-    """One row an attacked example of the plan's attack jobs, finished or under way, in the plan's order.
+    """Return one row per attacked example of the plan's attack jobs, finished or under way, in the plan's order.
 
-    Columns: encoder, finetune, task, attack, seed, and the fields of Outcome. `original` and `perturbed` are the texts
-    with one line a column; `original_columns` and `perturbed_columns` the same as a JSON object by column name. The
-    types of the columns do not depend on what is there; a RUN without outcomes gives an empty frame with all columns,
-    one without texts has none in theirs. Of a job whose outcomes are not those that its record is of, or are damaged,
-    the sound ones are there, and a warning in the log says so. Raises StoreError where the folder is not a RUN.
+    Columns: encoder, finetune, task, attack, seed, and the fields of Outcome. `original` and `perturbed` hold the texts
+    with one line per text column. `original_columns` and `perturbed_columns` hold them as a JSON object by column name.
+    Column types do not depend on the data. A RUN without outcomes gives an empty frame with all columns. In a RUN
+    without texts the text columns are missing values. Where a job's outcomes are damaged or do not match its record,
+    the frame has the undamaged ones, and the log has a warning. Raises StoreError where the folder is not a RUN.
 
-    Each job's outcomes become columns before the next job's are read: memory is that of the frame and of one job.
+    Each job's outcomes become columns before the next job's are read, so memory holds the frame and one job.
     """
-    import pandas as pd  # a third of a second, which `rbench table` need not pay
+    import pandas as pd  # imported here because it takes a third of a second, and `rbench table` does not need it
 
     jobs = [job for job in plan_of(store).jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
     found = (_rows(store, job) for job in jobs)
@@ -64,7 +64,7 @@ def results_frame(store: Store) -> pd.DataFrame:
 
 
 def _rows(store: Store, job: Job) -> pd.DataFrame:
-    """The rows of one attack job; what is wrong with its outcomes goes to the log."""
+    """Return the rows of one attack job, and log what is wrong with its outcomes."""
     read = store.read(job)
     if (wrong := store.look(job).problem or read.damage) is not None:
         log.warning("%s", wrong)
@@ -81,7 +81,7 @@ def _rows(store: Store, job: Job) -> pd.DataFrame:
 
 
 def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
-    """Values by column as a frame with its types; a column that is not there is empty."""
+    """Make a typed frame from values by column. Missing columns are empty."""
     import pandas as pd
 
     return pd.DataFrame({name: pd.Series(columns.get(name, []), dtype=dtype) for name, dtype in _DTYPES.items()})

@@ -1,10 +1,11 @@
-"""How a table is laid out: as in the papers, or one row a job.
+"""Lays out tables of attacks: as in the papers, or one row per job.
 
-paper   rows are attack x encoder (x fine-tuning strategy), columns are tasks and their average. The most robust entry
-        of each attack and column is best; no best and no average where one of the entries is missing. Beside ASR stands
-        the oracle-valid ASR, for tasks that have an oracle.
-by-task as Table 1 of the ADCL paper, in `by_task`.
-full    one row an (attack, encoder, finetune, task, seed) with every metric but seconds, which are the machine's.
+paper   Rows are attack x encoder (x fine-tuning strategy), columns are tasks and their average. The most robust entry
+        of each attack and column is the best. There is no best and no average where one of the entries is missing.
+        Tasks with an oracle have a column of oracle-valid ASR next to ASR.
+by-task Table 1 of the ADCL paper. It is in the module `by_task`.
+full    Each (attack, encoder, finetune, task, seed) has one row with every metric but seconds, which depend on the
+        machine.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SHORT: dict[AttackMetric, str] = {
 
 
 def paper(grid: Grid, metric: AttackMetric) -> Table:
-    """The papers' layout of one metric. Raises StoreError for oracle_asr where no task has an oracle."""
+    """Build the papers' layout of one metric. Raises StoreError for oracle_asr where no task has an oracle."""
     tasks = _tasks(grid, metric)
     columns = _columns(grid, tasks, metric)
     several = len(grid.finetunes) > 1
@@ -58,7 +59,7 @@ def paper(grid: Grid, metric: AttackMetric) -> Table:
 
 
 def full(grid: Grid, metric: AttackMetric) -> Table:
-    """One row a job. `metric` is what `value` means in the cells for programs; every other metric stands beside it."""
+    """Build the layout full: one row per job, with every metric. In cells for programs, `value` is `metric`."""
     shown = [kind for kind in _FULL if kind != "oracle_asr" or any(map(grid.has_oracle, grid.tasks))]
     several = len(grid.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
@@ -100,7 +101,7 @@ def _tasks(grid: Grid, metric: AttackMetric) -> tuple[str, ...]:
 
 
 def _columns(grid: Grid, tasks: Sequence[str], metric: AttackMetric) -> list[tuple[str, AttackMetric]]:
-    """Task and metric of each column but the average: beside ASR stands the oracle-valid ASR where there is one."""
+    """Return task and metric of each column but the average. Oracle-valid ASR follows ASR for tasks with an oracle."""
     columns: list[tuple[str, AttackMetric]] = []
     for task in tasks:
         columns.append((task, metric))
@@ -112,7 +113,7 @@ def _columns(grid: Grid, tasks: Sequence[str], metric: AttackMetric) -> list[tup
 def _group(
     grid: Grid, attack: str, columns: Sequence[tuple[str, AttackMetric]], metric: AttackMetric
 ) -> list[tuple[tuple[str, str], list[Number | None]]]:
-    """The rows of one attack: encoder and strategy, and their entries with the average; the best are marked."""
+    """Return the rows of one attack: encoder and strategy, and their entries with the average. The best are marked."""
     victims = [
         (encoder, finetune)
         for encoder in grid.encoders
@@ -141,7 +142,7 @@ def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str,
 
 
 def definitions(metrics: Collection[AttackMetric]) -> list[str]:
-    """One note a metric: what it is."""
+    """Return one note per metric with its definition."""
     return [f"{MEANING[metric].title}: {MEANING[metric].definition}." for metric in _FULL if metric in metrics]
 
 
@@ -151,7 +152,7 @@ def _total(grid: Grid) -> str:
 
 
 def described(cell: Cell, metric: AttackMetric, wordless: bool = False) -> dict[str, Any]:
-    """A cell for programs: its names, the metric with n and interval, what stands beside it, `wordless` if asked."""
+    """Return a cell for programs: names, the metric with n and interval, counts, and `wordless` if asked for."""
     score, pooled = cell.score(metric), cell.pooled
     return {
         "attack": cell.attack,

@@ -1,6 +1,6 @@
-"""What must be said below a table: n, seeds, resources, the attacks' own notes, and what is missing.
+"""Writes the notes below a table: n, seeds, resources, the attacks' own notes, and missing jobs.
 
-Neither times, dates nor paths: a run that was killed and resumed makes the same table, byte for byte.
+Notes hold neither times, dates nor paths, so that a resumed run makes the same table, byte for byte.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rbench.storage.standing import Standing
 from rbench.tables.aggregate import Cell, Grid
 
 _NAMED = 8
-"""So many missing jobs are named, the others counted."""
+"""Maximal number of missing jobs that a note names. It counts the others."""
 _KINDS: dict[ResourceKind, str] = {
     "word_vectors": "word vectors",
     "synonyms": "synonyms",
@@ -26,7 +26,7 @@ _KINDS: dict[ResourceKind, str] = {
 
 
 def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, ...]:
-    """All notes of a table on `tasks`, in reading order; `first` is what only this table has to say."""
+    """Return all notes of a table on `tasks`, in reading order. `first` are the notes of this table alone."""
     return (
         *first,
         *grid.plan.suite.notes,
@@ -41,7 +41,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
 
 
 def interval_note(grid: Grid, metric: AttackMetric) -> str:
-    """What the intervals of this metric are, and what they leave out."""
+    """Return a note on how this metric's intervals are computed and which variation they cover."""
     kind = "Wilson 95% intervals" if metric in SHARES else "Student's t 95% intervals of the mean"
     several = max(len(cell.runs) for cell in grid.cells.values()) > 1
     pooled = ", the examples of all seeds pooled; ± is the standard deviation between seeds" if several else ""
@@ -49,7 +49,7 @@ def interval_note(grid: Grid, metric: AttackMetric) -> str:
 
 
 def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
-    """The n of each column, with what was skipped, what errored and, where there are any, examples without words."""
+    """Return a note with the n of each column, and its skipped, errored and (if there are any) wordless examples."""
     parts = []
     for task in tasks:
         there = [cell for cell in grid.cells.values() if cell.task == task and cell.present]
@@ -64,18 +64,18 @@ def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
 
 
 def outside(grid: Grid) -> str:
-    """Which examples no denominator has."""
+    """Return the name of the examples that are in no denominator."""
     return "Errored examples, and those without words to replace," if grid.wordless else "Errored examples"
 
 
 def spanned(values: Iterable[int]) -> str:
-    """`7`, or `5 to 9` where they differ."""
+    """Format numbers as `7` if they are equal, else as a range: `5 to 9`."""
     numbers = sorted(values)
     return f"{numbers[0]}" if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
 
 
 def seeds(jobs: Iterable[Job]) -> str:
-    """The seeds of some jobs."""
+    """Return a note with the seeds of some jobs."""
     found = list(dict.fromkeys(job.seed for job in jobs))
     names = ", ".join(map(str, found))
     return f"Seed {names}." if len(found) == 1 else f"Seeds {names}."
@@ -91,7 +91,7 @@ def _truncated(grid: Grid, tasks: Sequence[str]) -> list[str]:
 
 
 def _resources(grid: Grid) -> list[str]:
-    """One note a profile: every resource that some attack uses."""
+    """Return one note per resource profile, with every resource that some attack uses."""
     profiles: dict[str, dict[ResourceKind, str]] = {}
     for run in grid.runs:
         used = profiles.setdefault(run.spec.resources.name, {})
@@ -108,10 +108,10 @@ def _resources(grid: Grid) -> list[str]:
 
 
 def _source(source: Source, fingerprint: str) -> str:
-    """`bert-base-uncased (hub)`; of a path only its end, which is the same on every machine.
+    """Format a source as `bert-base-uncased (hub)`. Only the last part of a path is kept: it is the same everywhere.
 
-    A model that a profile names for the hub may have come from a folder of that name, which goes before it: then its
-    fingerprint is a hash of files (64 digits), and no commit (40).
+    A local folder takes precedence over the hub, so a model that a profile names for the hub may come from a folder of
+    that name. Its fingerprint is then a hash of files (64 digits) instead of a commit (40 digits).
     """
     kind = "folder" if source.kind == "hub" and len(fingerprint) == 64 else source.kind
     about = ", ".join(part for part in (kind, source.revision) if part)
@@ -122,13 +122,13 @@ def _source(source: Source, fingerprint: str) -> str:
 
 
 def _attacks(grid: Grid) -> list[str]:
-    """What the attacks' files say of themselves (BERT-Attack's K among it), behind the attack's name."""
+    """Return the notes in the attacks' files (such as BERT-Attack's K), each after the attack's name."""
     said = {(run.job.parts[-1], note): None for run in grid.runs for note in run.spec.attack.notes}
     return [note if _letters(note).startswith(_letters(attack)) else f"{attack}: {note}" for attack, note in said]
 
 
 def _letters(text: str) -> str:
-    """`BERT-Attack: K = 8` as `bertattackk8`: most notes begin with their attack's name, in one spelling or another."""
+    """Reduce `BERT-Attack: K = 8` to `bertattackk8`, to see in any spelling if a note begins with its attack's name."""
     return "".join(c for c in text.lower() if c.isalnum())
 
 
@@ -141,7 +141,7 @@ def _precision(grid: Grid) -> list[str]:
 
 
 def missing(what: str, jobs: Iterable[Job], found: Standing) -> list[str]:
-    """Which of the jobs failed, are damaged or not done, in numbers and the first names; `what` they are called."""
+    """Return notes that count and name the jobs that failed, are damaged or are not done. `what` is the jobs' name."""
     asked = list(jobs)
     failed = [job for job in asked if job.key in found.records and job.key not in found.done]
     damaged = [job for job in asked if job.key in found.problems]
@@ -152,7 +152,10 @@ def missing(what: str, jobs: Iterable[Job], found: Standing) -> list[str]:
 
 
 def selected_steps(plan: Plan) -> list[str]:
-    """By what the steps of trained encoders were selected: numbers that were looked at while training are not new."""
+    """Return notes on the scores that selected the training steps of encoders.
+
+    Scores that selected a step are optimistic, so the table names them.
+    """
     selected: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for job in plan.jobs:
         if isinstance(job.spec, PretrainJob) and (train := job.spec.encoder.train) and train.selecting:
@@ -169,7 +172,7 @@ def _name(job: Job) -> str:
 
 
 def named(jobs: Iterable[Job]) -> str:
-    """The first names of some jobs, and how many more there are."""
+    """List the first names of some jobs, and the number of the others."""
     return _named([_name(job) for job in jobs])
 
 

@@ -1,12 +1,13 @@
-"""Of victims that differ in their learning rate alone, the best: chosen by validation, or as the CLINE paper does.
+"""Picks the best among victims that differ only in their learning rate: by validation, or as the CLINE paper does.
 
 A suite names such victims as strategies: `finetune: [{clean: {learning_rate: 1.0e-5}}, {clean: ...}]`.
-For each encoder and contrast set the one with the best mean is shown, of equal ones the first. Means are over the
-seeds that all of them have which have any; until each has all of its seeds, the choice is provisional and never bold:
+For each encoder and contrast set the table shows the victim with the best mean, and the first of equal ones. Victims
+without any record are ignored. Means are over the seeds that all the others share. Until every victim has all of its
+seeds, the choice is provisional, and its entries are never bold. There are two criteria:
 
-validation  by accuracy on the task's validation split, which fine-tuning has recorded.
-contrast    by Rev on the contrast set itself (CLINE, section 4.3: "the best result on the contrastive test set").
-            Numbers so chosen are optimistic, and the table says so.
+validation  Accuracy on the task's validation split, which fine-tuning has recorded.
+contrast    Rev on the contrast set itself (CLINE, section 4.3: "the best result on the contrastive test set").
+            Such numbers are optimistic, and the table says so.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _HOW: dict[Pick, str] = {
 
 
 def picked(found: Contrasts, by: Pick) -> Contrasts:
-    """`found` with one cell in place of those that differ in the learning rate alone, and a note on which.
+    """Replace the cells that differ only in the learning rate by the best one, and add a note that names it.
 
-    What is to be chosen by validation and has no record of its victim to say it is left out, and named. Raises
-    StoreError where the suite has no such strategies.
+    With `by` validation, a job is left out and named in a note where no record has its victim's validation accuracy.
+    Raises StoreError where the suite has no strategies that differ in their learning rate.
     """
     bases = {choice.label: _base(choice) for choice in found.plan.suite.finetune}
     rates = {choice.label: choice.options[RATE] for choice in found.plan.suite.finetune if RATE in choice.options}
@@ -71,13 +72,16 @@ def _accuracy(record: Record) -> Score | None:
 
 
 def _unknown(found: Contrasts, validated: Mapping[str, Score]) -> list[Job]:
-    """The jobs of which nothing says how their victims validate."""
+    """Return the finished jobs whose victims have no recorded validation accuracy."""
     done = [record.job for cell in found.cells.values() for record in cell.records]
     return [job for job in done if not any(key in validated for key in job.needs.values())]
 
 
 def _best(candidates: list[ContrastCell], by: Pick, validated: Mapping[str, Score]) -> ContrastCell:
-    """The best of those that have records, by the seeds that they share; the first where there is none, of either."""
+    """Return the best cell that has records, over the seeds that such cells share.
+
+    Where they share no seed it is the first of them. Where no cell has records it is the first candidate.
+    """
     there = [cell for cell in candidates if cell.records]
     shared = set.intersection(*({record.job.seed for record in cell.records} for cell in there)) if there else set()
     if not shared:
@@ -86,7 +90,7 @@ def _best(candidates: list[ContrastCell], by: Pick, validated: Mapping[str, Scor
 
 
 def _value(own: Sequence[Record], by: Pick, validated: Mapping[str, Score]) -> float:
-    """What a cell is picked by, over some of its records."""
+    """Return the mean over some records of a cell of the score by which cells are picked."""
     if by == "contrast":
         return fmean(score_of(record, "rev").value or 0.0 for record in own)
     return fmean(validated[key].value or 0.0 for record in own for key in record.job.needs.values() if key in validated)

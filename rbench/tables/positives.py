@@ -1,4 +1,4 @@
-"""Hard positives beside the texts that they were made from, as in Table 9 of the ADCL paper: what changed is marked."""
+"""Shows hard positives with the texts they were made from and marks the changes, as in Table 9 of the ADCL paper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rbench.tables.table import Entry, Marked, Number, Table
 
 
 def paper(results: Results) -> Table:
-    """Two rows an example. Raises StoreError where the plan has no hard positives, or the RUN no texts."""
+    """Build two rows per example. Raises StoreError where the plan has no hard positives, or the RUN no texts."""
     plan, jobs = results.plan, _jobs(results)
     if not plan.texts:
         raise StoreError(
@@ -47,7 +47,7 @@ def paper(results: Results) -> Table:
 
 
 def full(results: Results) -> Table:
-    """One row a job: how far the loss rose and how many words were replaced, on average. StoreError as for `paper`."""
+    """Build one row per job: mean rise of the loss, mean share of words replaced. Raises StoreError as `paper` does."""
     plan, jobs, found = results.plan, _jobs(results), results.standing
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
@@ -82,7 +82,7 @@ def full(results: Results) -> Table:
 
 
 def compared(old: str, new: str) -> tuple[Marked, Marked]:
-    """Both texts, with the words marked in which they differ."""
+    """Return both texts with the words marked in which they differ."""
     a, b = (re.findall(r"\s+|[^\s]+", text) for text in (old, new))
     left: list[tuple[str, bool]] = []
     right: list[tuple[str, bool]] = []

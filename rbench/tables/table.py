@@ -1,9 +1,7 @@
-"""A table before it is written down: entries at full precision, notes, and what the metrics are called.
+"""Defines a table before it becomes text: entries at full precision, notes, and the names of metrics.
 
-Attack metrics are in `rbench.score.attack`, correlations of evaluations in `rbench.score.sts`, shares of contrast
-sets in `rbench.score.contrast`.
-
-Nothing here is rounded or escaped; `formats` does that.
+`rbench.score.attack` computes attack metrics, `rbench.score.sts` correlations of evaluations, and
+`rbench.score.contrast` shares of contrast sets. `formats` rounds and escapes.
 """
 
 from __future__ import annotations
@@ -18,24 +16,24 @@ Layout = Literal["paper", "by-task", "full"]
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a metric is called, how it is defined, and which end of it is the good one: a robust victim, for attacks."""
+    """Name and definition of a metric, and whether low or high values are good. For attacks, good means robust."""
 
     title: str
     definition: str
     best: Literal["lowest", "highest"]
     percent: bool = True
-    """Shown a hundredfold."""
+    """Whether values are shown multiplied by 100."""
     digits: int = 1
-    """After the point."""
+    """Number of digits after the decimal point."""
     unit: str = "%"
-    """What a hundredfold is called."""
+    """Unit of values multiplied by 100."""
     stored: str = "Shares are fractions of 1."
-    """What programs are told of values that people see a hundredfold."""
+    """Note for programs, which get values that are not multiplied by 100."""
     undefined: str = "no example in the denominator"
-    """Why an entry may have no value."""
+    """Reason why an entry may have no value."""
     good: str = "more robust"
     among: str = "of each attack"
-    """The entries of which the best is bold."""
+    """Entries among which the best is bold."""
 
     @property
     def arrow(self) -> str:
@@ -87,7 +85,7 @@ MEANING: dict[Metric, Meaning] = {
 
 @dataclass(frozen=True)
 class Number:
-    """An entry. `value` None with `n` 0 has nothing to divide by; an entry that is not there at all is None."""
+    """A numeric entry. `value` is None where the denominator `n` is 0. A missing entry is None instead of a Number."""
 
     value: float | None
     percent: bool
@@ -105,13 +103,13 @@ class Number:
         return cls(score.value, meaning.percent, score.n, score.low, score.high, digits=meaning.digits, **more)
 
     def shown(self, value: float) -> str:
-        """A value on this entry's scale, with its digits."""
+        """Format a value with this entry's scale and digits."""
         return f"{100 * value if self.percent else value:.{self.digits}f}"
 
 
 @dataclass(frozen=True)
 class Marked:
-    """A text of which some pieces are marked, in a colour where there are colours."""
+    """A text with some pieces marked. Formats that have colours show them in `colour`."""
 
     pieces: tuple[tuple[str, bool], ...]
     colour: Literal["red", "blue"]
@@ -126,15 +124,15 @@ Entry = str | int | Number | Marked | None
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` are what a person reads, `cells` the same numbers (and more) for a program."""
+    """A table: `rows` for people, `cells` with the same numbers and more for programs."""
 
     metric: Metric
     layout: Layout
     header: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
     groups: frozenset[int]
-    """Numbers of the rows with which a new group begins (the first row is not among them)."""
+    """Indices of the rows that begin a new group, without the first row."""
     cells: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
     interval: str
-    """What the intervals are, for where they are shown."""
+    """Explanation of the intervals, printed where they are shown."""

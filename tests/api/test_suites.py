@@ -1,4 +1,4 @@
-"""What is refused before any work, and what a plan says; whole runs are in test_resume.py."""
+"""Tests what suites refuse before any work, and what a plan reports. Whole runs are in test_resume.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables that end a run."""
+"""Tests the tables that a run writes at its end."""
 
 from __future__ import annotations
 

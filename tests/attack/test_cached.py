@@ -1,4 +1,4 @@
-"""What is left out of an attack, and what may not be."""
+"""Tests which computations attacks with caches skip, and that outcomes stay the same."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Plain(SentenceEncoder):  # type: ignore[misc]
 
 @pytest.mark.parametrize("metric", ["cosine", "angular", "max_euclidean"])
 @pytest.mark.parametrize(("window", "skip"), [(None, False), (5, False), (15, True), (9, True)])
-def test_similarity_is_upstreams(resources: Resources, metric: str, window: int | None, skip: bool) -> None:
+def test_similarity_equals_textattack(resources: Resources, metric: str, window: int | None, skip: bool) -> None:
     arguments = {"threshold": 0.9, "metric": metric, "window_size": window, "skip_text_shorter_than_window": skip}
     ours = components.UniversalSentenceEncoder(**arguments)
     theirs = Plain(resources, **arguments)
@@ -72,7 +72,7 @@ def test_short_texts_are_not_encoded_and_windows_only_once(lm: Path) -> None:
     assert len(asked) == 3 == len(set(asked))
 
 
-def test_neighbours_and_cosines_are_upstreams(resources: Resources) -> None:
+def test_neighbours_and_cosines_equal_textattack(resources: Resources) -> None:
     vectors = resources.word_vectors
     theirs = WordEmbedding(vectors.matrix, vectors.index, dict(enumerate(vectors.words)))
     ours = components.embedding()

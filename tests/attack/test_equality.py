@@ -1,4 +1,4 @@
-"""The contract: status, queries counted and final text as stock TextAttack 0.3.11 has them, live, on mini tasks."""
+"""Tests that status, queries counted and final text equal those of stock TextAttack 0.3.11, run live on mini tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Geometry attack against Algorithm 1 written out for one text, and what it may touch and what it costs."""
+"""Compares the Geometry attack with Algorithm 1 for one text, and tests its changes and query counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of many texts in one pass against those of each alone."""
+"""Compares gradients of many texts in one pass with gradients of each text alone."""
 
 from __future__ import annotations
 

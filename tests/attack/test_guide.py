@@ -1,4 +1,4 @@
-"""What docs/guide-add-an-attack.md shows works as it stands there."""
+"""Tests that the examples in docs/guide-add-an-attack.md work as printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that nobody writes: every attack gives an outcome for each, and a text without words is skipped as such."""
+"""Tests attacks on unusual texts: each gives an outcome, and a text without words is skipped."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def upstream(resources: Resources, **arguments: Any) -> Any:
         {"method": "bert-attack", "max_candidates": 3},
     ],
 )
-def test_swaps_are_upstreams_in_upstreams_order(resources: Resources, arguments: dict[str, Any]) -> None:
+def test_swaps_equal_textattack_in_order(resources: Resources, arguments: dict[str, Any]) -> None:
     text, again = TEXTS[0], ours(resources, **arguments)
     theirs = upstream(resources, **arguments)
     for indices in ([i] for i in range(1 if arguments["max_candidates"] > 50 else text.num_words)):

@@ -187,7 +187,7 @@ class Leaves(BaseException):
 
 @pytest.mark.parametrize("leaving", [SystemExit(0), SystemExit("enough"), GeneratorExit(), Leaves("gone")])
 @pytest.mark.parametrize("pooled", [1, 4])
-def test_an_attack_that_leaves_ends_its_example_and_no_more(
+def test_an_attack_that_exits_ends_only_its_example(
     single: attack.Victim, resources: Resources, examples: list[Example], leaving: BaseException, pooled: int
 ) -> None:
     outcomes = run_leaving(single, resources, examples[:3], leaving, pooled)

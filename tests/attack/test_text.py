@@ -1,4 +1,4 @@
-"""A spliced text against the one that TextAttack builds."""
+"""Compares a spliced text with the one that TextAttack builds."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def facts(text: AttackedText) -> dict[str, Any]:
 @example("a x b", [(1, "")])
 @example(("I am", "said I"), [(2, "it"), (0, "we")])
 @example("'x' - \"y\"", [(0, ""), (0, "z w")])
-def test_every_step_is_upstreams(given: Any, steps: list[tuple[int, str]]) -> None:
+def test_every_step_equals_textattack(given: Any, steps: list[tuple[int, str]]) -> None:
     columns = OrderedDict(text=given) if isinstance(given, str) else OrderedDict(zip("ab", given, strict=True))
     theirs, ours = AttackedText(columns), SplicedText(columns)
     for index, word in steps:
@@ -75,6 +75,6 @@ def test_names_of_labels_are_handed_on() -> None:
     assert ours.attack_attrs["label_names"] == ["no", "yes"]
 
 
-def test_several_words_go_upstreams_way() -> None:
+def test_replacing_several_words_equals_textattack() -> None:
     theirs = AttackedText("a good film").replace_words_at_indices([0, 2], ["the", "movie"])
     assert facts(SplicedText("a good film").replace_words_at_indices([0, 2], ["the", "movie"])) == facts(theirs)

@@ -1,4 +1,4 @@
-"""A cell in several processes against the same cell in this one."""
+"""Compares a cell attacked in several processes with the same cell in this process."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ def own(attack_task: attack.AttackTask, folder: Path, action: str, building: str
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_an_attack_of_ones_own_that_ends_its_process_ends_its_job_alone(
+def test_a_users_attack_that_ends_its_process_ends_only_its_job(
     count: int, attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path
 ) -> None:
     exits = own(attack_task, tmp_path, "os._exit(3)")
@@ -331,7 +331,7 @@ def test_nothing_to_do_starts_no_process(attack_task: attack.AttackTask, tmp_pat
         assert list(workers.run(own(attack_task, tmp_path, "pass"), [])) == [] and not workers.started
 
 
-def test_a_file_that_leaves_while_the_attack_is_built_fails_the_job(
+def test_a_file_that_exits_while_the_attack_is_built_fails_the_job(
     attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path
 ) -> None:
     leaves = own(attack_task, tmp_path, "pass", "sys.exit(0)")

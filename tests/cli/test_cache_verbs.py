@@ -1,4 +1,4 @@
-"""`rbench cache` as a newcomer meets it: on a cache that is full, empty, not there, or none."""
+"""Tests `rbench cache` on a full, an empty and a missing cache."""
 
 from __future__ import annotations
 

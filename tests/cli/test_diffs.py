@@ -1,4 +1,4 @@
-"""Word diffs: they lose nothing of either text, and say what happened in words."""
+"""Tests word diffs: they keep all of both texts, and the headline describes the outcome."""
 
 from __future__ import annotations
 

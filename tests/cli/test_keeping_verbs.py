@@ -1,4 +1,4 @@
-"""`rbench verify`, `rbench strip` and `rbench run --no-texts`: what they pass on, print, and exit with."""
+"""Tests `rbench verify`, `rbench strip` and `rbench run --no-texts`: API calls, output, exit codes."""
 
 from __future__ import annotations
 

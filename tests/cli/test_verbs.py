@@ -1,4 +1,4 @@
-"""What each verb hands to the API, what it prints, and how it ends."""
+"""Tests what each verb passes to the API, what it prints, and its exit code."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_run_with_failed_jobs_says_which_and_why_and_ends_with_1(shell: Shell,
     result = shell("run", "quickstart")
     assert result.exit_code == 1
     assert "failed: attack/minilm/mr/clean/pwws/seed1: ValueError: the head fell off" in result.stderr
-    assert "not run, for it needs one that failed: attack/minilm/mr/clean/pwws/seed1" in result.stderr
+    assert "not run, because it needs a job that failed: attack/minilm/mr/clean/pwws/seed1" in result.stderr
     assert "record.json" in result.stderr
     assert result.stdout == "t\n\n"
 
@@ -160,7 +160,7 @@ def test_ctrl_c_says_how_to_go_on_and_ends_with_130(shell: Shell, mock: Api) -> 
     mock.answers["run"] = KeyboardInterrupt()
     result = shell("run", "quickstart")
     assert result.exit_code == 130
-    assert "Interrupted. What is done is kept: run the same command again" in result.stderr
+    assert "Interrupted. Finished work is kept: run the same command again" in result.stderr
     mock.answers["plan"] = KeyboardInterrupt()
     assert shell("plan", "quickstart").exit_code == 130
 

@@ -1,4 +1,4 @@
-"""Plain classification against one text at a time."""
+"""Compares batched classification with one text at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every encoder file is tested by being there."""
+"""Tests every encoder file in the package."""
 
 from __future__ import annotations
 

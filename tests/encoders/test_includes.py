@@ -1,4 +1,4 @@
-"""What encoder files share stands once: in fragments, each used more than once, and repeated by no file."""
+"""Tests that settings shared by encoder files are in fragments, each used more than once, and not repeated."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_embeddings_are_split_too_and_get_their_gradient() -> None:
     ],
     ids=["no mask", "no padding to speak of", "an input of another shape"],
 )
-def test_it_stays_whole(inputs: dict[str, Tensor]) -> None:
+def test_a_batch_that_cannot_be_split_stays_whole(inputs: dict[str, Tensor]) -> None:
     asked = []
 
     def call(given: dict[str, Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What modules.json may ask for: nothing whose code rbench does not know."""
+"""Tests that modules.json may only name module types that rbench knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Averaged word vectors: which words count, against a slow average; and that the network is one like any other."""
+"""Compares averaged word vectors with a slow average, and tests that they work like any other network."""
 
 from __future__ import annotations
 

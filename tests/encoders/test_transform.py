@@ -1,4 +1,4 @@
-"""What follows pooling: a linear map and a flow, on disk and in a victim."""
+"""Tests transforms after pooling, a linear map and a flow, on disk and in a victim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inline executor: order, and what happens to the jobs behind a failed one."""
+"""Tests the inline executor: the order of jobs, and what happens to jobs that need a failed one."""
 
 from __future__ import annotations
 

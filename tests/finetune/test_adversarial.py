@@ -1,4 +1,4 @@
-"""Adversarial fine-tuning: it hardens, its step is the formula's, it keeps to its budgets, its epochs count."""
+"""Tests adversarial fine-tuning: it adds robustness, follows its formula, and keeps to its budgets and epochs."""
 
 from __future__ import annotations
 

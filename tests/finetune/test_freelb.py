@@ -1,4 +1,4 @@
-"""FreeLB: without a perturbation it is clean fine-tuning; its gradient, ball and ascent against slow computations."""
+"""Compares FreeLB gradient, ball and ascent with slow computations and with clean fine-tuning for zero perturbation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-tuning on adversarial texts that were made beforehand, alone and as a suite runs it."""
+"""Tests fine-tuning on adversarial texts that were generated beforehand, alone and in a suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a golden case is."""
+"""Defines a golden case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers by formula, the same on every machine, and a few numbers that stand for a whole tensor."""
+"""Generates numbers by formula, the same on every machine, and summarizes a tensor in a few numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden values on disk, and what differs between two of them."""
+"""Reads and writes golden values, and finds the differences between two of them."""
 
 from __future__ import annotations
 

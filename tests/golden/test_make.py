@@ -1,4 +1,4 @@
-"""How golden values are kept: what counts as a difference, when `make` writes, what it says when it does not."""
+"""Tests golden values: what counts as a difference, when `make` writes, and its messages when it does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each bundled module gives what it gave: a result that changes is a new VERSION, under which jobs have new keys."""
+"""Tests that each bundled module gives its golden values. A changed result needs a new VERSION, which changes keys."""
 
 from __future__ import annotations
 

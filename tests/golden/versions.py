@@ -1,4 +1,4 @@
-"""Which VERSIONs stand for the results of a case: those of its files and of all that they import."""
+"""Finds the VERSIONs that a case depends on: those of its files and of all that they import."""
 
 from __future__ import annotations
 

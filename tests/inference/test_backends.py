@@ -1,4 +1,4 @@
-"""What computes a network: the same answers everywhere, the fastest one taken and remembered."""
+"""Tests back-ends: all give the same answers, and the fastest is chosen and remembered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in batches of equal length against each row alone, on every back-end that this machine has."""
+"""Compares rows in batches of equal length with each row alone, on every back-end of this machine."""
 
 from __future__ import annotations
 

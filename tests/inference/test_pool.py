@@ -1,4 +1,4 @@
-"""Many jobs in one thread against the same jobs one after the other."""
+"""Compares many jobs in one thread with the same jobs one after the other."""
 
 from __future__ import annotations
 

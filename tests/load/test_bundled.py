@@ -1,4 +1,4 @@
-"""Every file in suites/, attacks/, tasks/, encoders/ and resources/ is tested by being there."""
+"""Tests every file in suites/, attacks/, tasks/, encoders/ and resources/."""
 
 from __future__ import annotations
 

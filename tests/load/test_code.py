@@ -1,4 +1,4 @@
-"""Modules that are named: what stands for them in keys, and that only what was found is opened."""
+"""Tests modules that suites name: how they enter keys, and that only the module that was found is opened."""
 
 from __future__ import annotations
 

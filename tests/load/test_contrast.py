@@ -1,4 +1,4 @@
-"""`evaluate: [contrast]`: which contrast sets a suite means, and what is refused where."""
+"""Tests `evaluate: [contrast]`: which contrast sets a suite selects, and what is refused and where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`evaluate`, `select_by`, further models of an objective: what a right file gives, and what is refused where."""
+"""Tests `evaluate`, `select_by` and further models of an objective: what loads, and what is refused and where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fragments: what files include, what wins, where values stand, and what cannot be included."""
+"""Tests fragments: what files include, which value wins, where values come from, and what cannot be included."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_is_wrong_in_a_fragment_is_told_where_it_stands(mine: World, fragme
     assert error(mine).startswith(f"encoders/{said}")
 
 
-def test_what_lacks_in_all_is_told_at_the_file(mine: World) -> None:
+def test_a_key_that_every_fragment_lacks_is_reported_at_the_file(mine: World) -> None:
     mine.write("encoders/mine.yaml", "include: [_wide]\n")
     assert error(mine).startswith("encoders/mine.yaml:1:1: an encoder must have exactly one of `base`")
 
@@ -225,7 +225,7 @@ def test_a_users_fragment_is_before_that_of_rbench_for_files_beside_it_alone(wor
     assert loading.load_encoder("simcse-minilm", registry) == before
 
 
-def test_a_list_and_a_title_come_from_fragments_too(world: World, tmp_path: Path) -> None:
+def test_lists_and_titles_come_from_fragments_too(world: World, tmp_path: Path) -> None:
     """What reads files without judging them reads their fragments: `rbench list`, and the tasks that have scores."""
     world.write("tasks/_rated.yaml", "kind: sts\ntitle: Rated pairs\n")
     world.write("tasks/related.yaml", "include: _rated\ncolumns: [a, b]\nlicence: mine\n")

@@ -1,4 +1,4 @@
-"""YAML with places: the data is right, the places are right, and no text does more than raise SuiteError."""
+"""Tests YAML with positions: data and positions are right, and any other text raises SuiteError."""
 
 from __future__ import annotations
 

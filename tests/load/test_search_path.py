@@ -1,4 +1,4 @@
-"""Flags, then an environment variable written like PATH."""
+"""Tests the search path: flags come first, then an environment variable written like PATH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suites: what a right one gives, and for each way of being wrong the place, the reason and the nearest names."""
+"""Tests suites: what a correct one gives, and for each kind of error its position, reason and the nearest names."""
 
 from __future__ import annotations
 
@@ -583,7 +583,7 @@ def test_an_encoder_behind_a_resource_is_loaded_only_where_an_attack_needs_it(wo
 # ---------------------------------------------------------------------------------------------------- other doors
 
 
-def test_an_encoder_may_be_named_like_what_it_loads(world: World) -> None:
+def test_an_encoder_may_have_the_name_of_the_model_that_it_loads(world: World) -> None:
     world.write("encoders/plain.yaml", "base: plain\n")
     assert load_encoder("plain", Registry([world.folder])).base == "plain"
 

@@ -1,4 +1,4 @@
-"""VERSIONs: which code a job's key depends on, read off the source."""
+"""Tests VERSIONs: which code a job's key depends on, found by reading the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that were made are found again by other processes: as they were, and never those of other code."""
+"""Tests that generated rows are found again by other processes, unchanged, and never rows of other code."""
 
 from __future__ import annotations
 

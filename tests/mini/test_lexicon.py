@@ -1,4 +1,4 @@
-"""The word lists keep their promises."""
+"""Tests the properties that the word lists must have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle on sentences written by hand, on swapped words, and on anything at all."""
+"""Tests the oracle on sentences written by hand, on swapped words, and on arbitrary text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paraphraser says the same in other words: the oracle is the judge."""
+"""Tests that the paraphraser keeps the meaning, as the oracle judges it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suite and facts to jobs: order, keys, and what must and must not change a key."""
+"""Tests planning: the order of jobs, their keys, and which inputs change a key."""
 
 from __future__ import annotations
 

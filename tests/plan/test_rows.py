@@ -1,4 +1,4 @@
-"""Rows are read once, and again where a file that they come from is another."""
+"""Tests that rows are read once, and read again only where a source file has changed."""
 
 from __future__ import annotations
 

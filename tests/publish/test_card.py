@@ -1,4 +1,4 @@
-"""The model card: whatever entries say of themselves, the front matter stays what it is."""
+"""Tests the model card: its front matter stays valid whatever the entries contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tagger that is asked for one word in a context against NLTK's, which tags all of it."""
+"""Compares the tagger for one word in context with NLTK's tags of the whole text."""
 
 from __future__ import annotations
 

@@ -98,7 +98,9 @@ def test_mini_needs_nothing_at_all(nothing: Path) -> None:
     assert found["masked_lm"].fingerprint == "encoder:mini-bert" and "mini-bert" in found["masked_lm"].where
 
 
-def test_use_is_never_swapped_silently(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_universal_sentence_encoder_is_never_replaced_silently(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ResourceError, match=r"pip install 'rbench\[use\]'"):
         resources.locate(profile("standard-use"), {"sentence_encoder"}, [nothing])
     monkeypatch.setattr(importlib.import_module("rbench.resources.locate"), "_installed", lambda name: True)

@@ -1,4 +1,4 @@
-"""The most probable tokens of a place, from every back-end, against the plain model."""
+"""Compares the most probable tokens at a position, from every back-end, with the plain model."""
 
 from __future__ import annotations
 

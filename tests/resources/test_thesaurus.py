@@ -1,4 +1,4 @@
-"""What a thesaurus says of words: WordNet's relations with inflections, the embedded world's, and what has none."""
+"""Tests thesauri: WordNet's relations with inflections, those of the embedded world, and words without relations."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_antonymy_is_between_words_not_meanings(words: Words) -> None:
     assert look_up("fine", "ADJ").antonyms == look_up("hot", "ADJ").antonyms == look_up("climb", "VERB").antonyms == ()
 
 
-def test_a_comparative_with_an_opposite_of_its_own_is_taken_at_its_word() -> None:
+def test_a_comparative_with_its_own_antonym_uses_that_antonym() -> None:
     made = Words()
     more, less, much = made.add("a", "more"), made.add("a", "less"), made.add("a", "much")
     more.senses[0].opposite.append(less.senses[0])
@@ -134,7 +134,7 @@ def test_the_order_of_hypernyms_is_fixed(words: Words) -> None:
     assert found == [("beast", "animal", "friend", "pet")] * 2
 
 
-def test_what_is_given_is_single_words_without_the_word_itself_and_disjoint() -> None:
+def test_relations_are_disjoint_single_words_without_the_word_itself() -> None:
     made = related(
         "big",
         synonyms=["large", "big", "large", "Big_Apple", "Goliath", "small", "well-known", "x1"],
@@ -146,7 +146,7 @@ def test_what_is_given_is_single_words_without_the_word_itself_and_disjoint() ->
     assert made.all == {"large", "well-known", "sizable", "small", "bigger"}
 
 
-def test_the_embedded_worlds_words() -> None:
+def test_the_thesaurus_of_the_embedded_world_gives_its_words() -> None:
     look_up = mini_thesaurus()
     assert look_up("Bought", "VERB") == Related(
         ("purchased", "acquired", "procured"), (), ("sold", "vended", "peddled", "hawked"), ("buy", "buys")

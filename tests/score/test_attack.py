@@ -1,4 +1,4 @@
-"""The metrics, counted again in other ways."""
+"""Compares the metrics with independent computations."""
 
 from __future__ import annotations
 

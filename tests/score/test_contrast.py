@@ -94,7 +94,7 @@ def test_edits_that_agree_within_bundles_count_as_so_many_bundles() -> None:
     assert named(mixed)["rev"].units == 100, "never more than there are edits"
 
 
-def test_all_right_or_all_wrong_says_as_much_as_its_bundles() -> None:
+def test_if_all_are_right_or_all_wrong_units_is_the_number_of_bundles() -> None:
     for right in (True, False):
         score = named([Judged(True, ((right, True),) * 4)] * 30)["rev"]
         assert score.units == 30 and score.value == right

@@ -18,7 +18,7 @@ numbers = st.lists(st.floats(-1e6, 1e6), max_size=30)
 
 @settings(deadline=None)
 @given(st.integers(0, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_wilson_is_that_of_statsmodels(pair: tuple[int, int]) -> None:
+def test_wilson_interval_equals_statsmodels(pair: tuple[int, int]) -> None:
     count, n = pair
     if n == 0:
         assert wilson(count, n) is None
@@ -33,7 +33,7 @@ def test_wilson_at_the_ends_stays_within_the_range() -> None:
 
 @settings(deadline=None)
 @given(numbers.filter(lambda values: len(values) > 1))
-def test_t_interval_is_that_of_scipy(values: list[float]) -> None:
+def test_t_interval_equals_scipy(values: list[float]) -> None:
     sample = Sample.of(values)
     assert sample.mean == pytest.approx(fmean(values))
     assert sample.deviation == pytest.approx(stdev(values), abs=1e-9)
@@ -50,7 +50,7 @@ def test_one_value_has_no_interval_and_equal_values_have_a_point() -> None:
 
 @settings(deadline=None)
 @given(st.lists(numbers, max_size=4))
-def test_pooling_is_throwing_together(samples: list[list[float]]) -> None:
+def test_pooling_adds_the_counts_of_seeds(samples: list[list[float]]) -> None:
     pooled = Sample.pooled(Sample.of(values) for values in samples)
     together = Sample.of(value for values in samples for value in values)
     assert pooled.n == together.n

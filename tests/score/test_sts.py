@@ -1,4 +1,4 @@
-"""Correlations against slow formulas, scipy and simulated truth; what is not defined has no value."""
+"""Compares correlations with slow formulas, scipy and simulations. An undefined correlation has no value."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_interval_of_spearman_is_that_of_a_bootstrap(r: float) -> None:
 
 
 @pytest.mark.parametrize("r", [0.3, 0.85])
-def test_of_95_percent_intervals_as_many_hold_the_truth(r: float) -> None:
+def test_confidence_intervals_of_95_percent_hold_the_truth_in_95_percent_of_cases(r: float) -> None:
     truth = 6 / math.pi * math.asin(r / 2)  # Spearman's coefficient of a normal distribution (Kruskal 1958)
     scores = [sts_scores(*drawn(60, r, seed).T)[0] for seed in range(400)]
     held = sum(s.low < truth < s.high for s in scores if s.low is not None and s.high is not None)

@@ -1,4 +1,4 @@
-"""The walk along bases: each encoder once, and an end whatever the bases say."""
+"""Tests the walk along bases: it visits each encoder once and always ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run reads and loads, how often, and that rows exchanged after planning fail the job that asks for them."""
+"""Tests what a run reads and how often. Rows replaced after planning fail the jobs that need them."""
 
 from __future__ import annotations
 

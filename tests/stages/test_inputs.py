@@ -1,4 +1,4 @@
-"""What a job opens is what was planned: with an input exchanged in between it fails, and the command runs again."""
+"""Tests that a job fails if one of its inputs was replaced after planning, and that the same command runs it again."""
 
 from __future__ import annotations
 

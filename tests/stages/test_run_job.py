@@ -1,4 +1,4 @@
-"""How a job ends: whatever its code does, with a record, or with Ctrl-C."""
+"""Tests that a job ends with a record or with Ctrl-C, whatever its code does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def raising(error: BaseException) -> Any:
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("no luck"), SystemExit(0), GeneratorExit()])
-def test_a_job_that_raises_or_leaves_has_failed(
+def test_a_job_that_raises_or_exits_has_failed(
     error: BaseException, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stages.attacks, "attack", raising(error))

@@ -1,4 +1,4 @@
-"""What is wrong with one job is named, concerns that job alone, and is made good by the same command."""
+"""Tests that damage to a job is named, affects that job alone, and is repaired by the same command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RUNs without texts: run so, resumed so, stripped so; numbers and tables are those of the RUN with texts."""
+"""Tests RUNs without texts, run, resumed or stripped: numbers and tables equal those of the RUN with texts."""
 
 from __future__ import annotations
 

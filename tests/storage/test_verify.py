@@ -1,4 +1,4 @@
-"""`rbench verify` finds whatever is not what was written, says where and what to do, and changes nothing."""
+"""Tests that `rbench verify` finds all changes, says where they are and what to do, and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words are TextAttack's, and texts come back with other words in their places."""
+"""Tests that words are split as TextAttack does, and that replaced words appear in their places."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def textattack_words(text):
         "...!?",
     ],
 )
-def test_words_are_textattacks(text):
+def test_words_are_split_as_textattack_does(text):
     spans = spans_of((text, "in between", text))
     for column in (0, 2):
         mine = [(start, end) for c, start, end in spans if c == column]
@@ -44,7 +44,7 @@ def test_words_are_textattacks(text):
         assert mine == theirs
 
 
-def test_words_of_random_text_are_textattacks():
+def test_random_text_is_split_as_textattack_does():
     rng = random.Random(0)
     letters = "abZé'-_*@`×˗ .,;!\t\n\u00a0\u2028\x1c5²½ß\u0301"
     for _ in range(2000):

@@ -1,4 +1,4 @@
-"""Word pieces find their words, and a word's norm is that of its pieces' mean gradient."""
+"""Tests that word pieces map to their words, and that a word's norm is that of its pieces' mean gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hashes of files are remembered, and never of what a file no longer says."""
+"""Tests hashes of files: they are cached, and never returned for a file that has changed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_remembered(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("field", ["st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns"])
-def test_a_file_of_which_anything_is_said_that_was_not_is_read(
+def test_a_file_with_any_changed_attribute_is_read_again(
     tmp_path: Path, settled: None, monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:
     there = file(tmp_path / "there", b"one")

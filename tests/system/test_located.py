@@ -1,4 +1,4 @@
-"""A place is what was found there, or its opening fails."""
+"""Tests that opening a place fails if its content has changed since it was found."""
 
 from __future__ import annotations
 

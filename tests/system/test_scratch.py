@@ -1,4 +1,4 @@
-"""Folders of living processes: gone when they are done, and nobody else's while they work."""
+"""Tests folders of running processes: removed when the process ends, and untouched by others before."""
 
 from __future__ import annotations
 

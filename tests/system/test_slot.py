@@ -1,4 +1,4 @@
-"""One thing in memory, for as long as the same one is asked for."""
+"""Tests the one-entry cache: it keeps one thing in memory while the same one is asked for."""
 
 from __future__ import annotations
 

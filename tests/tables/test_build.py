@@ -1,4 +1,4 @@
-"""A RUN is read once, whatever number of tables is made of it."""
+"""Tests that a RUN is read once for any number of tables."""
 
 from __future__ import annotations
 

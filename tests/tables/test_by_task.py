@@ -1,4 +1,4 @@
-"""The layout with a row a task, encoder and strategy: what stands where, against numbers counted again."""
+"""Compares the layout by-task, with a row per task, encoder and strategy, with independent counts."""
 
 from __future__ import annotations
 

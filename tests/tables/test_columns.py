@@ -1,4 +1,4 @@
-"""The best of a column, as readers see it."""
+"""Tests which entries of a column are marked best."""
 
 from __future__ import annotations
 

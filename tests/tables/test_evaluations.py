@@ -140,7 +140,7 @@ def test_the_full_layout_has_every_correlation(tmp_path: Path) -> None:
     assert float(rows[0]["spearman"]) == float(rows[0]["value"]) == table.cells[0]["value"]
 
 
-def test_people_see_a_hundredfold_and_programs_the_number(tmp_path: Path) -> None:
+def test_correlations_are_multiplied_by_100_for_people_and_not_for_programs(tmp_path: Path) -> None:
     table = build(make_run(tmp_path), "sts")
     text = render(table, "markdown")
     assert text.startswith(

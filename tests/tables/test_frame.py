@@ -1,4 +1,4 @@
-"""One row an attacked example, always with the same columns and types."""
+"""Tests the data frame: one row per attacked example, always with the same columns and types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands where in a table, against numbers counted again from the outcomes."""
+"""Compares entries of tables with independent counts from the outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hard positives as a table: what is marked, in every format, from what lies in the store alone."""
+"""Tests tables of hard positives: the marked words in every format, from the store alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The committed RUNs give their committed tables, byte for byte."""
+"""Tests that the committed RUNs give their committed tables, byte for byte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WITH_INTERVALS = ("minilm-zoo",)
 COMMITTED = sorted(REFERENCE.glob("*/tables/*.*"))
 
 
-def test_there_are_some() -> None:
+def test_the_committed_tables_are_found() -> None:
     assert len(COMMITTED) > 40
 
 

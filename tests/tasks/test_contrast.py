@@ -1,4 +1,4 @@
-"""Contrast sets: which rows are a bundle, what is left out and counted, and what may not be trained on."""
+"""Tests contrast sets: which rows form a bundle, what is left out and counted, and what is kept out of training."""
 
 from __future__ import annotations
 

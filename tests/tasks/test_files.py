@@ -1,4 +1,4 @@
-"""Every task file is tested by being there."""
+"""Tests every task file in the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the guides show works as they say."""
+"""Tests that the examples in the guides on tasks work as printed."""
 
 from __future__ import annotations
 

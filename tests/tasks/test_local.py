@@ -125,7 +125,7 @@ def test_a_nearly_complete_copy_is_named(write: Write, tmp_path: Path) -> None:
             look(task(), [tmp_path])
 
 
-def test_a_task_on_the_hub_says_why_it_is_not_had_from_there(tmp_path: Path) -> None:
+def test_a_task_on_the_hub_says_why_it_cannot_be_downloaded(tmp_path: Path) -> None:
     hub = {"id": "someone/toy", "revision": "main", "splits": {"test": "test"}, "columns": {}}
     with pytest.raises(ResourceError, match=r"someone/toy is not in the cache; HF_HUB_OFFLINE is set.*--data"):
         open_task(task(hub=hub), [tmp_path])

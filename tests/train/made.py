@@ -1,4 +1,4 @@
-"""Objectives as the tests of their losses take them: on a tiny base, in float64, on four sentences."""
+"""Makes objectives for the tests of their losses: on a tiny base, in float64, on four sentences."""
 
 from __future__ import annotations
 

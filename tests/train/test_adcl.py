@@ -1,4 +1,4 @@
-"""ADCL's hard positives on a small encoder: what they may change, what they do to the loss, what they leave alone."""
+"""Tests ADCL's hard positives on a small encoder: what they change, how they affect the loss, what they keep."""
 
 from __future__ import annotations
 

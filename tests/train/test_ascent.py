@@ -1,4 +1,4 @@
-"""Perturbations raise the loss that they ascend, and models that are perturbed still learn."""
+"""Tests that perturbations raise their loss, and that perturbed models still learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BTCL: what its positives are, which models it asks for, and what it says where there are none."""
+"""Tests BTCL: its positives, the models it needs, and its errors where there are none."""
 
 from __future__ import annotations
 

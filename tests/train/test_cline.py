@@ -1,4 +1,4 @@
-"""CLINE from texts to the folder that it leaves: what is saved, what is cached, what is refused."""
+"""Tests CLINE from texts to the saved folder: what is saved, cached and refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replaced-token detection inside its objective: what is trained, what is edited, what it costs."""
+"""Tests replaced-token detection inside its objective: what is trained, what is edited, and its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The edits of a corpus: made once, in processes or here, and found again by what they are of."""
+"""Tests the edits of a corpus: they are made once, in processes or here, and found again by their content key."""
 
 from __future__ import annotations
 

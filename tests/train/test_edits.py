@@ -1,4 +1,4 @@
-"""x_syn and x_ant: what is replaced by what, how much of it, and which tokens that makes."""
+"""Tests x_syn and x_ant: which words are replaced by which, how many, and the tokens that result."""
 
 from __future__ import annotations
 

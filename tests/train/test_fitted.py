@@ -1,4 +1,4 @@
-"""Whitening against numpy, the flow's likelihood, and what both leave on disk."""
+"""Compares whitening with numpy, tests the flow's likelihood, and the files that both write."""
 
 from __future__ import annotations
 

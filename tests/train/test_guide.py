@@ -1,4 +1,4 @@
-"""What docs/guide-train-an-encoder.md shows works as it stands there."""
+"""Tests that the examples in docs/guide-train-an-encoder.md work as printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loop promises of contrastive objectives: folders, resuming, clear errors, reports."""
+"""Tests the training loop of contrastive objectives: folders, resuming, clear errors, reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each objective's loss against its paper's formula."""
+"""Compares each objective's loss with its paper's formula."""
 
 from __future__ import annotations
 

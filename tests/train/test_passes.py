@@ -1,4 +1,4 @@
-"""How often the encoder is run."""
+"""Tests how often objectives run the encoder."""
 
 from __future__ import annotations
 

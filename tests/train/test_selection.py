@@ -1,4 +1,4 @@
-"""The best step is kept: which that is, that training goes on as without it, that interruptions change nothing."""
+"""Tests that the best step is kept, and that neither selection nor interruption changes the training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcomes and the record that is of them: what is altered, missing or surplus is noticed, and never made good."""
+"""Tests outcomes and their record: altered, missing and surplus lines are reported and never repaired silently."""
 
 from __future__ import annotations
 

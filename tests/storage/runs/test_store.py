@@ -1,4 +1,4 @@
-"""The store: what is written comes back, whatever happens to the process in between."""
+"""Tests that the store reads what it wrote, even if the process was killed in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is listed of a cache folder: whose it is, how large, since when, and whether someone works with it."""
+"""Tests the list of a cache folder: names, sizes, ages, and whether a process uses an entry."""
 
 from __future__ import annotations
 

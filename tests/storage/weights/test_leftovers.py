@@ -1,4 +1,4 @@
-"""What killed processes leave is swept, and nothing of a living one."""
+"""Tests that leftovers of killed processes are removed, and files of running processes are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hashes of files: of their contents, remembered only as long as nothing can have changed."""
+"""Tests hashes of file contents, which are cached only while the file cannot have changed."""
 
 from __future__ import annotations
 

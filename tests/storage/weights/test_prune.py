@@ -1,4 +1,4 @@
-"""What goes when a cache is pruned, and what never does."""
+"""Tests which entries pruning the cache removes, and which it never removes."""
 
 from __future__ import annotations
 

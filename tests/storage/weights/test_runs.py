@@ -1,4 +1,4 @@
-"""Runs over a cache that was altered, or that others have left things in."""
+"""Tests runs with a cache that was altered or holds foreign files."""
 
 from __future__ import annotations
 
