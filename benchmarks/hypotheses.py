@@ -43,6 +43,7 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
 from rbench.spec import AttackJob, Job, Outcome
 from rbench.storage.runs import Store
+from rbench.storage.standing import standing
 from rbench.storage.weights import WeightCache, default_cache
 
 DRAWS = 9999
@@ -110,7 +111,7 @@ def read(folders: Sequence[Path], task: str) -> Runs:
         plan = store.plan()
         if plan is None:
             raise SystemExit(f"{folder}: no RUN (plan.json is missing)")
-        done = store.done(plan)
+        done = standing(store, plan).done
         for job in plan.jobs:
             if not isinstance(job.spec, AttackJob) or job.key not in done or job.spec.task.name != task:
                 continue

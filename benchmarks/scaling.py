@@ -151,7 +151,7 @@ def profiles(cell: Any, examples: list[Example]) -> dict[str, Any]:
         start = time.perf_counter()
         list(engine.run(cell(name), examples[:30]))
         total = time.perf_counter() - start
-        victim = engine._victim(cell(name))
+        victim, _ = engine._victim(cell(name))
         gflop = tokens["victim"] * flop_per_token(victim.classifier) / 1e9
         row = {"attack": name, "n": 30, "seconds": round(total, 2), "backend": victim.network.backend}
         row["share"] = {kind: round(value / total, 3) for kind, value in seconds.items()}

@@ -70,7 +70,9 @@ def main() -> None:
         spec = load.load_attack(Choice(name=name), registry)
         theirs = build_stock(spec, classifier, args.max_length, resources, task)
         places = tuple(locate(profile, spec.needs, args.models).items())
-        cell = attack.Cell(spec, None, task, args.seed, located.folder(folder), args.victim.name, profile, places)
+        attack_task = attack.AttackTask(
+            spec, None, task, args.seed, located.folder(folder), args.victim.name, profile, places
+        )
         sides: dict[str, list[dict[str, Any]]] = {"stock": [], "rbench": []}
         different = 0
         one_stock(theirs, warm[:1], spec, task, args.seed, resources)
@@ -79,11 +81,11 @@ def main() -> None:
                 expected = one_stock(theirs, block, spec, task, args.seed, resources)
                 seen["queries"] = sum(o.num_queries for o in expected)
             with attack.Workers(args.workers, attack.EngineConfig(args.device, args.backend, args.pooled)) as workers:
-                list(workers.run(cell, warm))
+                list(workers.run(attack_task, warm))
                 with measured(sides["rbench"], len(block), children=workers.started) as seen:
-                    found = list(workers.run(cell, block))
+                    found = list(workers.run(attack_task, block))
                     seen["queries"] = sum(o.num_queries for o in found)
-                backend = workers.backend(cell)
+                backend = workers.backend(attack_task)
             different += differences(name, expected, found)
         write(args, record(args, name, task.name, backend, sides, different))
     for row in read(args.out):
