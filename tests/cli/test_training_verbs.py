@@ -166,7 +166,7 @@ def test_ctrl_c_keeps_what_was_done(shell: Shell, mine: Path, texts: Path, monke
     command = ["train", "consert", "--base", "toy", "--data", texts, "--set", "batch_size=8", "--steps", "10"]
     result = shell(*command, "--include", mine, "--device", "cpu")
     assert result.exit_code == 130
-    assert "Interrupted. What is trained so far is kept: the same command goes on" in result.stderr
+    assert "Interrupted. The last checkpoint is kept: the same command continues" in result.stderr
     assert steps == list(range(1, 8))
     stop_at = 0
     assert shell(*command, "--include", mine, "--device", "cpu").exit_code == 0
