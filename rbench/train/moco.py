@@ -2,9 +2,9 @@
 
 A batch goes this way:
 
-1. theta_k <- m theta_k + (1 - m) theta_q, for encoder and head. It is done before the batch, as in MoCo's code (which
-   is not at hand: what is said of it here is from memory); the paper says only that it is done. At the first batch
-   both are the same and nothing changes.
+1. theta_k <- m theta_k + (1 - m) theta_q, for encoder and head. It is done before the batch, as in MoCo's code
+   (`moco/builder.py` of its authors); the paper says only that it is done. At the first batch both are the same and
+   nothing changes.
 2. Each X gets its positive X' (`Positives`), and keys z' = g_k(f_k(X')) without gradient; z = g_q(f_q(X)) with.
    f_k has dropout like f_q: where X' is X, that is what makes them differ.
 3. The keys enter the queue and the oldest leave it. "Before computing contrastive loss at the end of each batch, all
