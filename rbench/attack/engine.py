@@ -14,7 +14,7 @@ from rbench.inference import backends
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec
 from rbench.system.located import Located, Watch
-from rbench.system.slot import Slot
+from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import Example
 
 POOLED = {"cpu": 4, "cuda": 64}
@@ -61,8 +61,8 @@ class Engine:
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self._opened: Slot[tuple[Victim, Watch]] = Slot()
-        self._loaded: Slot[Resources] = Slot()
+        self._opened: OneSlotCache[tuple[Victim, Watch]] = OneSlotCache()
+        self._loaded: OneSlotCache[Resources] = OneSlotCache()
         backends.remember_in(config.backends_file)
 
     def run(self, attack_task: AttackTask, examples: Iterable[Example], pooled: int | None = None) -> Iterator[Outcome]:

@@ -30,10 +30,10 @@ from rbench.attack.substitutes import WordSwapMaskedWords, substitution_attack, 
 from rbench.errors import JobError
 from rbench.inference import rows_of
 from rbench.substitution.search import (
+    BatchText,
     Gradients,
     Projection,
     Scores,
-    Sentence,
     Slot,
     Words,
     search,
@@ -149,7 +149,7 @@ class _Example:
         self.texts: dict[Words, AttackedText] = {tuple(initial.attacked_text.words): initial.attacked_text}
         self.axis = torch.zeros(0)
 
-    def gradients(self, batch: list[Sentence]) -> Gradients:
+    def gradients(self, batch: list[BatchText]) -> Gradients:
         self.method.goal_function.num_queries += len(batch)
         look = self.method.gradients([self.texts[s.words] for s in batch], [self.label] * len(batch))
         # The search only needs the position of a sentence vector along v_z: one number per text.
@@ -175,7 +175,7 @@ class _Example:
         self.texts.update((tuple(found[word].words), found[word]) for word in kept)
         return kept
 
-    def scores(self, batch: list[Sentence]) -> Scores:
+    def scores(self, batch: list[BatchText]) -> Scores:
         results, _ = self.method.get_goal_results([self.texts[s.words] for s in batch])
         self.results.update((s.words, result) for s, result in zip(batch, results, strict=True))
         smallest = torch.finfo(torch.float32).tiny

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rbench.spec import ContrastSpec, TaskSpec
 from rbench.system import digests
-from rbench.system.slot import Slot
+from rbench.system.one_slot_cache import OneSlotCache
 
 if TYPE_CHECKING:
     from rbench.tasks import ContrastData, TaskData
@@ -31,8 +31,8 @@ class Rows:
 
     def __init__(self, data_path: Sequence[Path]) -> None:
         self._path = tuple(data_path)
-        self._tasks: dict[str, Slot[TaskData]] = defaultdict(Slot)
-        self._sets: dict[str, Slot[ContrastData]] = defaultdict(Slot)
+        self._tasks: dict[str, OneSlotCache[TaskData]] = defaultdict(OneSlotCache)
+        self._sets: dict[str, OneSlotCache[ContrastData]] = defaultdict(OneSlotCache)
 
     def task(self, spec: TaskSpec, sets: Sequence[ContrastData] = ()) -> TaskData:
         """Return the rows of a task, without those that contrast `sets` keep out of training and validation.
@@ -60,7 +60,7 @@ class Rows:
         )
 
 
-def _while_unchanged(slot: Slot[T], sources: Callable[[], Iterable[Path]], read: Callable[[], T]) -> T:
+def _while_unchanged(slot: OneSlotCache[T], sources: Callable[[], Iterable[Path]], read: Callable[[], T]) -> T:
     """Return the slot's value if the content of its sources is unchanged, else read it again with `read`."""
     before = _contents(sources())
     found = slot.get(before, read)

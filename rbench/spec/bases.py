@@ -1,4 +1,4 @@
-"""The walk along bases: an encoder, the encoder of the registry that is its base, the base's base, and so on."""
+"""Follow an encoder to its base, the base of that base, and so on, through the encoder files."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from rbench.spec.entries import EncoderSpec
 
 
 def base_of(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec | None:
-    """The base of an encoder where it is another encoder of the registry; None where it is a folder or hub id.
+    """Return the encoder that is the base of `spec`; None if the base is a folder or hub id, or if there is none.
 
-    An encoder may be named like the folder or hub id that it loads: then its base is that, not itself.
+    An encoder may have the name of the folder or hub id that it loads. Then its base is the folder or hub id.
     """
     return encoders.get(spec.base) if spec.base is not None and spec.base != spec.name else None
 
 
 def bases(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> Iterator[EncoderSpec]:
-    """The encoder itself, then its base, the base's base, ...: all that are in the registry, each once.
+    """Yield the encoder itself, then its base, then the base of that, as long as they are in `encoders`; each once.
 
-    Where bases go round in a circle it ends with the last one before the circle closes.
+    If bases form a circle, the walk ends with the last encoder before the circle closes.
     """
     seen: set[str] = set()
     here: EncoderSpec | None = spec

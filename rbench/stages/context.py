@@ -15,7 +15,7 @@ from rbench.spec import ContrastSpec, EncoderSpec, Plan, Provenance, ResourcePro
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache
 from rbench.system.located import Places
-from rbench.system.slot import Slot
+from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import ContrastData, TaskData
 
 Source = Callable[..., Provenance]
@@ -53,7 +53,7 @@ class Context:
     """The folder for files of training trackers."""
     report_to: tuple[str, ...] = ()
     """Names of trackers, as in transformers."""
-    network: Slot[Any] = dataclasses.field(default_factory=Slot)
+    network: OneSlotCache[Any] = dataclasses.field(default_factory=OneSlotCache)
     """The encoder or victim of the last evaluation, kept in case the next one needs the same."""
     _tasks: dict[str, TaskData] = dataclasses.field(default_factory=dict)
     _sets: dict[str, ContrastData] = dataclasses.field(default_factory=dict)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from rbench.errors import JobError, ResourceError
 from rbench.inference import GradientNetwork, Network, Row, rows_of, steady
 from rbench.substitution.candidates import MaskedWords
-from rbench.substitution.search import Gradients, Scores, Sentence, Slot
+from rbench.substitution.search import BatchText, Gradients, Scores, Slot
 from rbench.substitution.segmentation import SegmentedTexts
 from rbench.substitution.target import Target
 from rbench.substitution.word_gradients import norms_by_word
@@ -55,7 +55,7 @@ class SearchCallbacks:
             module, _read, pad=pad, name="the encoder", device=str(self.device), backend="torch", step=STEP
         )
 
-    def gradients(self, batch: list[Sentence]) -> Gradients:
+    def gradients(self, batch: list[BatchText]) -> Gradients:
         """z, the gradient of the loss at z, and a gradient norm for each word, by one forward and backward pass."""
         encoded = self._tokens(batch, return_offsets_mapping=True)
 
@@ -87,24 +87,24 @@ class SearchCallbacks:
         with torch.autocast(self.device.type, enabled=False):
             return self.masked_words(slots)
 
-    def scores(self, batch: list[Sentence]) -> Scores:
+    def scores(self, batch: list[BatchText]) -> Scores:
         """z of each text, and whether the search of the text is over there."""
         z = self._vectors(batch)
         return Scores(z, None if self.target.over is None else self._over(z, batch))
 
     def over_at_start(self) -> list[bool]:
         """For each text whether its search is over before a word is replaced."""
-        batch = [Sentence(row, words) for row, words in enumerate(self.texts.words)]
+        batch = [BatchText(row, words) for row, words in enumerate(self.texts.words)]
         if self.target.over is None:
             return [False] * len(batch)
         return self._over(self._vectors(batch), batch)
 
-    def _over(self, z: Tensor, batch: list[Sentence]) -> list[bool]:
+    def _over(self, z: Tensor, batch: list[BatchText]) -> list[bool]:
         assert self.target.over is not None
         with torch.no_grad():
             return list(self.target.over(z, [sentence.row for sentence in batch]))
 
-    def _vectors(self, batch: list[Sentence]) -> Tensor:
+    def _vectors(self, batch: list[BatchText]) -> Tensor:
         """z (n, dim). Texts of the same token ids are computed once, so that they have the same vector."""
         rows = rows_of(self._tokens(batch))
         distinct = list(dict.fromkeys(rows))
@@ -114,7 +114,7 @@ class SearchCallbacks:
             raise JobError(DIVERGED)
         return z
 
-    def _tokens(self, batch: list[Sentence], **more: bool) -> Any:
+    def _tokens(self, batch: list[BatchText], **more: bool) -> Any:
         columns = [self.texts.columns(*sentence) for sentence in batch]
         texts = [text if len(text) > 1 else text[0] for text in columns]
         return self.tokenizer(texts, truncation=True, max_length=self.max_length, return_attention_mask=False, **more)

@@ -22,7 +22,7 @@ VERSION = 1
 MEMORY_BYTES = 64 << 20
 """So much memory holds replacements: adversarial training asks for many of the same ones in every epoch."""
 
-Slot = tuple[str, int, int]
+MaskedSpan = tuple[str, int, int]
 """A text, and the first and the last character (exclusive) of a word in it."""
 
 
@@ -62,14 +62,14 @@ class MaskedWords:
         self.candidates, self.min_cosine, self.unknown = candidates, min_cosine, unknown
         _, self._words = language_model.whole_words
         self._rows = np.array([index.get(word.lower(), -1) for word in self._words])
-        self._memory: Memo[Slot, list[str]] = Memo(
+        self._memory: Memo[MaskedSpan, list[str]] = Memo(
             MEMORY_BYTES, lambda slot, words: 300 + 2 * len(slot[0]) + 60 * len(words)
         )
         self._limit = longest_input(language_model.model, self.tokenizer)
         empty = self.tokenizer("")["input_ids"]
         self._prefix, self._suffix = empty[:1], empty[1:]
 
-    def __call__(self, slots: Sequence[Slot]) -> list[list[str]]:
+    def __call__(self, slots: Sequence[MaskedSpan]) -> list[list[str]]:
         """The replacements of each word in its text, most probable first. All words not remembered are one batch."""
         known = {slot: reply for slot in dict.fromkeys(slots) if (reply := self._memory.get(slot)) is not None}
         new = [slot for slot in dict.fromkeys(slots) if slot not in known]
@@ -78,7 +78,7 @@ class MaskedWords:
             self._memory.put(slot, reply)
         return [list(known[slot]) for slot in slots]  # copies: a caller may change what it gets
 
-    def _ask(self, slots: Sequence[Slot]) -> list[list[str]]:
+    def _ask(self, slots: Sequence[MaskedSpan]) -> list[list[str]]:
         """As `__call__`, without memory."""
         replies: list[list[str]] = [[] for _ in slots]
         wanted = [
@@ -94,7 +94,7 @@ class MaskedWords:
             replies[k] = self._filter(text[a:b], best.ids)
         return replies
 
-    def _mask(self, slots: Sequence[Slot]) -> list[tuple[list[int], int]]:
+    def _mask(self, slots: Sequence[MaskedSpan]) -> list[tuple[list[int], int]]:
         """For each slot the token ids with one mask in place of the word's pieces, and the place of the mask."""
         texts = list(dict.fromkeys(text for text, _, _ in slots))
         if not texts:

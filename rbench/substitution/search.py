@@ -29,7 +29,7 @@ Words = tuple[str, ...]
 Projection = Literal["signed", "absolute"]
 
 
-class Sentence(NamedTuple):
+class BatchText(NamedTuple):
     """A text with the words that it has by now; `row` is its number in the batch given to `search`."""
 
     row: int
@@ -112,9 +112,9 @@ def search(
     texts: Sequence[Sequence[str]],
     changeable: Sequence[Sequence[bool]],
     *,
-    gradients: Callable[[list[Sentence]], Gradients],
+    gradients: Callable[[list[BatchText]], Gradients],
     candidates: Callable[[list[Slot]], Sequence[Sequence[str]]],
-    scores: Callable[[list[Sentence]], Scores],
+    scores: Callable[[list[BatchText]], Scores],
     max_words: int | Sequence[int],
     projection: Projection = "signed",
     accept_flip: bool = True,
@@ -154,7 +154,7 @@ def search(
         for row, (words, mask, budget) in enumerate(zip(texts, changeable, budgets, strict=True))
     ]
     while active := [state for state in states if state.open]:
-        found = gradients([Sentence(s.row, s.words) for s in active])
+        found = gradients([BatchText(s.row, s.words) for s in active])
         rankings = [s.ranking(norms) for s, norms in zip(active, found.norms, strict=True)]
         offers = _first_offers(active, rankings, candidates, lookahead)
         _take_best(active, offers, found, scores, projection, accept_flip)
@@ -196,17 +196,17 @@ def _take_best(
     active: list[_State],
     offers: dict[int, tuple[int, Sequence[str]]],
     found: Gradients,
-    scores: Callable[[list[Sentence]], Scores],
+    scores: Callable[[list[BatchText]], Scores],
     projection: Projection,
     accept_flip: bool,
 ) -> None:
     """Step 4 for all open texts: score their candidates in one call and replace a word in each."""
-    texts: list[Sentence] = []
+    texts: list[BatchText] = []
     owners: list[int] = []
     for place, state in enumerate(active):
         if state.row in offers:
             index, words = offers[state.row]
-            texts += [Sentence(state.row, (*state.words[:index], w, *state.words[index + 1 :])) for w in words]
+            texts += [BatchText(state.row, (*state.words[:index], w, *state.words[index + 1 :])) for w in words]
             owners += [place] * len(words)
     if not texts:
         return

@@ -40,7 +40,7 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Lexicon:
+class LexiconSource:
     """A thesaurus and a tagger, described so that another process can open them."""
 
     thesaurus: str
@@ -58,7 +58,7 @@ class Lexicon:
         profile: ResourceProfile,
         models_path: Sequence[Path] = (),
         places: Mapping[ResourceKind, Located] | None = None,
-    ) -> Lexicon:
+    ) -> LexiconSource:
         """Describe the lexicon in `places`, or look for it on `models_path` if `places` is None.
 
         ResourceError if something is missing, or if the synonyms are a list without antonyms.
@@ -154,7 +154,7 @@ class Edits:
 def of_corpus(
     texts: Sequence[str],
     folder: Path,
-    lexicon: Lexicon,
+    lexicon: LexiconSource,
     options: EditOptions,
     seed: int,
     progress: Progress | None = None,
@@ -198,7 +198,7 @@ def of_corpus(
 
 def generate(
     texts: Sequence[str],
-    lexicon: Lexicon,
+    lexicon: LexiconSource,
     options: EditOptions,
     seed: int,
     counts: Counts,
@@ -225,7 +225,7 @@ def generate(
         yield edits
 
 
-def _address(texts: Sequence[str], lexicon: Lexicon, options: EditOptions, seed: int) -> str:
+def _address(texts: Sequence[str], lexicon: LexiconSource, options: EditOptions, seed: int) -> str:
     digest = hashlib.sha256()
     for text in texts:
         digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())

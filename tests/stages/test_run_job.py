@@ -11,13 +11,13 @@ import pytest
 from rbench import stages
 from rbench.spec import EncoderSpec, EvaluateJob, Job, TaskSpec
 from rbench.storage.runs import Store
-from rbench.system.slot import Slot
+from rbench.system.one_slot_cache import OneSlotCache
 from tests.storage.runs.test_store import make_job
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Any:
-    return SimpleNamespace(store=Store(tmp_path), device="cpu", network=Slot())
+    return SimpleNamespace(store=Store(tmp_path), device="cpu", network=OneSlotCache())
 
 
 def raising(error: BaseException) -> Any:

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rbench.substitution.search import Gradients, Scores, Sentence, Slot, search
+from rbench.substitution.search import BatchText, Gradients, Scores, Slot, search
 
 DIM = 3
 
@@ -49,7 +49,7 @@ class World:
 
 
 def batched(world, texts, masks, max_words, calls=None, **options):
-    def gradients(batch: list[Sentence]) -> Gradients:
+    def gradients(batch: list[BatchText]) -> Gradients:
         if calls is not None:
             calls.append(len(batch))
         return Gradients(
@@ -61,7 +61,7 @@ def batched(world, texts, masks, max_words, calls=None, **options):
     def candidates(batch: list[Slot]) -> list[list[str]]:
         return [world.replacements(*slot) for slot in batch]
 
-    def scores(batch: list[Sentence]) -> Scores:
+    def scores(batch: list[BatchText]) -> Scores:
         vectors = torch.tensor([world.vector(*s) for s in batch], dtype=torch.float32)
         return Scores(vectors, [world.done(*s) for s in batch])
 

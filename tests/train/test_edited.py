@@ -16,14 +16,14 @@ from rbench.load.registry import Registry
 from rbench.spec import ResourceProfile, Source
 from rbench.system import located
 from rbench.train import edited
-from rbench.train.edited import Counts, Edits, Lexicon
+from rbench.train.edited import Counts, Edits, LexiconSource
 from rbench.train.edits import Edit, EditOptions
 
 TEXTS = [row["text"] for row in mini.rows("mini-corpus", "train")[:700]]
-LEXICON = Lexicon.of(load_resources("mini", Registry()))
+LEXICON_SOURCE = LexiconSource.of(load_resources("mini", Registry()))
 
 
-def make(folder: Path, texts: list[str] = TEXTS, lexicon: Lexicon = LEXICON, **options: Any) -> Edits:
+def make(folder: Path, texts: list[str] = TEXTS, lexicon: LexiconSource = LEXICON_SOURCE, **options: Any) -> Edits:
     return edited.of_corpus(texts, folder, lexicon, EditOptions(**options), seed=0)
 
 
@@ -70,8 +70,8 @@ def test_whatever_decides_the_edits_is_in_the_name(full: Path, tmp_path: Path, m
     make(tmp_path, TEXTS[:41])
     make(tmp_path, few, synonym_share=0.3)
     make(tmp_path, few, nearest=1)
-    make(tmp_path, few, dataclasses.replace(LEXICON, fingerprint="other"))
-    edited.of_corpus(few, tmp_path, LEXICON, EditOptions(), seed=1)
+    make(tmp_path, few, dataclasses.replace(LEXICON_SOURCE, fingerprint="other"))
+    edited.of_corpus(few, tmp_path, LEXICON_SOURCE, EditOptions(), seed=1)
     monkeypatch.setattr(edited, "version", lambda name: "9.9")
     make(tmp_path, few)
     assert len(list(tmp_path.iterdir())) == 7
@@ -113,7 +113,9 @@ def test_processes_make_what_one_makes(full: Path) -> None:
     told: list[int] = []
     texts = sorted(set(TEXTS))
     there = list(
-        edited.generate(texts, LEXICON, EditOptions(), 0, Counts(), lambda done, total, _: told.append(done), workers=2)
+        edited.generate(
+            texts, LEXICON_SOURCE, EditOptions(), 0, Counts(), lambda done, total, _: told.append(done), workers=2
+        )
     )
     found = make(full)
     assert there == [found[text] for text in texts]
@@ -122,14 +124,14 @@ def test_processes_make_what_one_makes(full: Path) -> None:
 
 def test_what_goes_wrong_in_a_process_is_an_error_here() -> None:
     with pytest.raises(ResourceError, match="a list of synonyms has none"):
-        lost = dataclasses.replace(LEXICON, thesaurus="folder")
+        lost = dataclasses.replace(LEXICON_SOURCE, thesaurus="folder")
         list(edited.generate(TEXTS, lost, EditOptions(), 0, Counts(), workers=2))
 
 
 def test_what_was_replaced_is_counted() -> None:
     texts = ["the good film", "the the", "a dog", "never"]
     counts = Counts()
-    made = list(edited.generate(texts, LEXICON, EditOptions(), 0, counts))
+    made = list(edited.generate(texts, LEXICON_SOURCE, EditOptions(), 0, counts))
     assert [len(same.spans) for same, _ in made][1::2] == [0, 0]
     assert (counts.texts, counts.words, counts.without_synonym, counts.without_negative) == (4, 8, 2, 2)
     assert counts.without_antonym == 3 and counts.antonyms == 1
@@ -141,14 +143,14 @@ def test_a_list_of_synonyms_is_refused_before_anything_is_read(tmp_path: Path) -
     (tmp_path / "ppdb" / "synonyms.txt").write_text("good fine\n")
     profile = ResourceProfile(name="p", synonyms=Source(kind="folder", name="ppdb"), pos_tagger=Source(kind="mini"))
     with pytest.raises(ResourceError, match="antonyms are asked for, and a list of synonyms has none"):
-        Lexicon.of(profile, [tmp_path])
+        LexiconSource.of(profile, [tmp_path])
     with pytest.raises(ResourceError, match="the profile has none"):
-        Lexicon.of(ResourceProfile(name="p", pos_tagger=Source(kind="mini")))
+        LexiconSource.of(ResourceProfile(name="p", pos_tagger=Source(kind="mini")))
 
 
 def test_edits_of_words_that_changed_meanwhile_are_not_kept(tmp_path: Path) -> None:
     (tmp_path / "words").mkdir()
-    lexicon = dataclasses.replace(LEXICON, places=(located.folder(tmp_path / "words"),))
+    lexicon = dataclasses.replace(LEXICON_SOURCE, places=(located.folder(tmp_path / "words"),))
 
     def exchange(done: int, total: int, text: str) -> None:
         (tmp_path / "words" / "more.txt").write_text("another word")

@@ -98,7 +98,7 @@ class Cline(MaskedEncoding):
         assert spec.train is not None
         layout.check(spec.name, spec.pooling)
         places = {kind: resources.located(kind) for kind in edited.NEEDS}
-        self._lexicon = edited.Lexicon.of(resources.profile, places=places)
+        self._lexicon = edited.LexiconSource.of(resources.profile, places=places)
         model, tokenizer = masked_lm(spec, base)
         super().__init__(spec, model, tokenizer, min(spec.train.max_length, longest_input(model, tokenizer)))
         self._options, self._seed = options, spec.train.seed

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from rbench.system.slot import Slot
+from rbench.system.one_slot_cache import OneSlotCache
 
 
 class Network:
@@ -15,7 +15,7 @@ class Network:
 
 
 def test_what_is_asked_for_again_is_not_made_again() -> None:
-    slot: Slot[Network] = Slot()
+    slot: OneSlotCache[Network] = OneSlotCache()
     first = slot.get(("here", 1), Network)
     assert slot.get(("here", 1), Network) is first
     other = slot.get(("here", 2), Network)
@@ -24,7 +24,7 @@ def test_what_is_asked_for_again_is_not_made_again() -> None:
 
 
 def test_what_was_held_is_gone_before_another_is_made() -> None:
-    slot: Slot[Network] = Slot()
+    slot: OneSlotCache[Network] = OneSlotCache()
     before = weakref.ref(slot.get(1, Network))
 
     def make() -> Network:
@@ -36,7 +36,7 @@ def test_what_was_held_is_gone_before_another_is_made() -> None:
 
 
 def test_nothing_is_held_of_what_could_not_be_made() -> None:
-    slot: Slot[Network] = Slot()
+    slot: OneSlotCache[Network] = OneSlotCache()
     slot.get(1, Network)
     with pytest.raises(ZeroDivisionError):
         slot.get(2, lambda: 1 // 0)  # type: ignore[arg-type, return-value]
