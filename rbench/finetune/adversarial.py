@@ -45,8 +45,8 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
     """
     from functools import partial
 
+    from rbench.finetune._adversarial_trainer import AdversarialStats, AdversarialTrainer
     from rbench.finetune._data import training_sample
-    from rbench.finetune._hardening import AdversarialStats, AdversarialTrainer
     from rbench.finetune._tuning import tune
     from rbench.substitution.batched import Geometry
 

@@ -30,7 +30,7 @@ def run(options: FreeLBOptions, context: FinetuneContext) -> Finetuned:
     """
     from functools import partial
 
-    from rbench.finetune._ascent import AscentStats, FreeLBTrainer
+    from rbench.finetune._freelb_trainer import AscentStats, FreeLBTrainer
     from rbench.finetune._tuning import tune
 
     rise = AscentStats()

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import SuiteError
 from rbench.finetune import FinetuneContext, adversarial, clean
+from rbench.finetune._adversarial_trainer import AdversarialStats, AdversarialTrainer
 from rbench.finetune._data import collator, encode_split
-from rbench.finetune._hardening import AdversarialStats, AdversarialTrainer
 from rbench.spec import TaskSpec, Training
 from rbench.substitution.batched import Geometry, Swapped, at_most
 from rbench.substitution.target import Target

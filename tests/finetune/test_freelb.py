@@ -17,8 +17,8 @@ from torch import Tensor
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.static import StaticModel
 from rbench.finetune import clean, freelb
-from rbench.finetune._ascent import AscentStats, FreeLBTrainer, first, projected, uphill
 from rbench.finetune._data import collator, encode_split
+from rbench.finetune._freelb_trainer import AscentStats, FreeLBTrainer, first, projected, uphill
 from rbench.spec import Training
 from tests import tiny
 
