@@ -228,7 +228,7 @@ def test_a_file_may_say_itself_what_it_uses(package: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "said"),
-    [("\nVERSION = 'two'\n", r"mine\.py:2: VERSION is a whole number"), ("VERSION = 0\n", "from 1 on")],
+    [("\nVERSION = 'two'\n", r"mine\.py:2: VERSION must be a whole number"), ("VERSION = 0\n", "from 1 on")],
 )
 def test_a_version_is_a_whole_number(source: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(source)
