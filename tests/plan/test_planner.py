@@ -222,7 +222,8 @@ def test_order_of_a_suite_does_not_change_keys() -> None:
 
 
 def test_num_examples_beyond_the_split_names_every_split_and_its_size() -> None:
-    with pytest.raises(PlanError, match=r"a: num_examples is 21, but its test split has 20 .*b: .* 10 examples"):
+    message = r"a: num_examples is 21, but its test split has 20 .*b: .* 10 examples\. Give a smaller number, `all`"
+    with pytest.raises(PlanError, match=message):
         make_plan(suite(num_examples=21), inputs())
     make_plan(suite(num_examples={"a": 20, "default": 10}), inputs())
 
