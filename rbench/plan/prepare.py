@@ -325,6 +325,10 @@ def _fingerprints(found: Mapping[ResourceKind, Located]) -> dict[str, str]:
 def _data_notes(data: TaskData) -> list[str]:
     sizes = ", ".join(f"{split} {rows}" for split, rows in data.sizes.items())
     notes = [f"{data.spec.name}: {data.origin} ({sizes})"]
+    notes += [
+        f"{data.spec.name}: its {split} split has {rows:,} rows here; the published one has {published:,}"
+        for split, (rows, published) in data.unlike_published.items()
+    ]
     notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items() if rows)
     return notes
 

@@ -107,7 +107,7 @@ def _front(about: About) -> dict[str, Any]:
     if about.hub_id is not None:
         front["base_model"] = about.hub_id
     if about.data is not None and about.data.hub is not None:
-        front["datasets"] = [about.data.hub.id]
+        front["datasets"] = [source.id for source in about.data.hub.sources if "train" in source.splits]
     trained = [about.origin.train.objective] if about.origin.train is not None else []
     front["tags"] = ["sentence-transformers", "feature-extraction", "sentence-similarity", "rbench", *trained]
     return front

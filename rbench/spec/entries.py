@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from rbench.spec.common import Count, Pooling, Positive, Rate, ResourceKind, Share, Strict, TaskKind
+from rbench.spec.common import Count, Pooling, Positive, Rate, ResourceKind, Share, Split, Strict, TaskKind
 
 
 class Named(Strict):
@@ -50,21 +50,52 @@ class Training(Strict):
         return min(wanted, self.max_train or wanted)
 
 
-class HubData(Strict):
-    """A task's data on the Hugging Face Hub.
-
-    `splits` maps a split of rbench to a split of the data set, or to a file of the repository: `.txt` (one text a
-    line) or `.jsonl`. `columns` maps a column of rbench to a column of the data set.
-    """
+class HubSource(Strict):
+    """A data set on the Hugging Face Hub. `columns` maps a column of rbench to a column of the data set."""
 
     id: str
     revision: str
     config: str | None = None
-    splits: dict[str, str]
     columns: dict[str, str]
     label_map: dict[str, int] | None = None
     """Maps a hub label (as text) to rbench's label id; None: they are equal. Rows with other labels are dropped and
     counted."""
+
+
+class HubSplit(HubSource):
+    """One split of a task, from a data set of its own."""
+
+    split: str
+    """The split of that data set, or a file of its repository."""
+
+
+class HubData(HubSource):
+    """A task's data on the Hugging Face Hub.
+
+    `splits` maps a split of rbench to a split of the data set, or to a file of the repository: `.txt` (one text a
+    line) or `.jsonl`.
+    """
+
+    splits: dict[str, str]
+    elsewhere: dict[Split, HubSplit] = {}
+    """The splits of rbench that another data set has, for example because this one hides the labels of its test
+    split."""
+
+    @model_validator(mode="after")
+    def _has_each_split_once(self) -> HubData:
+        twice = [part for part in self.elsewhere if part in self.splits]
+        if twice:
+            raise ValueError(f"{', '.join(twice)} is under `splits` and under `elsewhere`; name it once")
+        return self
+
+    @property
+    def sources(self) -> tuple[HubData, ...]:
+        """The data sets that hold the splits, this one first. None of them names an `elsewhere`."""
+        others = [
+            HubData(splits={part: one.split}, **one.model_dump(exclude={"split"}))
+            for part, one in self.elsewhere.items()
+        ]
+        return (self.model_copy(update={"elsewhere": {}}), *others)
 
 
 class Unsplit(Strict):
@@ -96,8 +127,8 @@ class LocalData(Strict):
 class TaskSpec(Named):
     """A data set with a prediction target. `columns` names the text columns, in the order in which they are encoded."""
 
-    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"hub", "local", "training", "contrast"}
-    # A job's key holds the hash of the rows, so it does not need to hold where they came from.
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"hub", "local", "sizes", "training", "contrast"}
+    # A job's key holds the hash of the rows, so it does not need to hold where they came from or how many there are.
 
     kind: TaskKind
     columns: tuple[str, ...]
@@ -107,6 +138,9 @@ class TaskSpec(Named):
     local: LocalData | None = None
     generator: str | None = None
     """Name of a generator in rbench.mini. Such a task needs neither the hub nor a folder."""
+    sizes: dict[Split, Positive] = {}
+    """Published number of rows of each split as the hub's copy is divided here, before any row is left out. A split
+    whose number is not known is left out. rbench says where rows that it reads are more or fewer."""
     training: Training = Training()
     contrast: str | None = None
     """The contrast set of this task that `evaluate: [contrast]` means."""

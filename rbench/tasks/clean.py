@@ -110,8 +110,12 @@ class Columns(NamedTuple):
         return cls(texts, label and renamed.get(label, label), label_map)
 
 
+SplitColumns = Columns | Mapping[str, Columns]
+"""The columns of all splits, or of each split where they come from several sources."""
+
+
 def clean(
-    spec: TaskSpec, columns: Columns, rows: Mapping[str, Sequence[Row]], reserved: Sequence[Reserved] = ()
+    spec: TaskSpec, columns: SplitColumns, rows: Mapping[str, Sequence[Row]], reserved: Sequence[Reserved] = ()
 ) -> tuple[dict[str, list[Example]], Dropped]:
     """Turn the rows of each split into examples, by the rules at the head of this module.
 
@@ -125,7 +129,8 @@ def clean(
         ResourceError: a row lacks a column, a text is not a string, or no example of a split is left.
     """
     dropped = Dropped()
-    found = {split: _examples(spec, columns, split, rows[split], dropped) for split in rows}
+    of = dict.fromkeys(rows, columns) if isinstance(columns, Columns) else columns
+    found = {split: _examples(spec, of[split], split, rows[split], dropped) for split in rows}
     keys = {split: [key(spec, example.texts) for example in found[split]] for split in found}
     for split, examples in found.items():
         dropped.conflicts[split] = _conflicts(spec, examples, keys[split])

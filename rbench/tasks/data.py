@@ -12,7 +12,7 @@ from typing import TypeVar
 from rbench.errors import ResourceError
 from rbench.spec import HubData, TaskSpec
 from rbench.tasks import lines, local, online
-from rbench.tasks.clean import Columns, Example, Reserved, Row, clean
+from rbench.tasks.clean import Columns, Example, Reserved, Row, SplitColumns, clean
 
 logger = logging.getLogger("rbench")
 
@@ -25,7 +25,8 @@ class TaskData:
 
     `dropped` counts the rows left out, by split and reason (`train: also in test`). `where` has the first few of their
     places (`file:line`). `conflicts` counts the texts that a split has under several labels, which are kept.
-    `fingerprint` is the hash of all examples of all splits: ids, texts and labels.
+    `fingerprint` is the hash of all examples of all splits: ids, texts and labels. `read` has the number of rows that
+    were read, before any was left out, by split.
     """
 
     spec: TaskSpec
@@ -35,6 +36,7 @@ class TaskData:
     where: dict[str, list[str]]
     conflicts: dict[str, int]
     examples: Mapping[str, Sequence[Example]] = field(repr=False)
+    read: Mapping[str, int] = field(default_factory=dict)
     _hashes: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     """A cache of `split_fingerprint`, by split."""
 
@@ -42,6 +44,12 @@ class TaskData:
     def sizes(self) -> dict[str, int]:
         """The number of examples by split."""
         return {name: len(examples) for name, examples in self.examples.items()}
+
+    @property
+    def unlike_published(self) -> dict[str, tuple[int, int]]:
+        """The rows read and the rows published, by split, where the two differ."""
+        published = {name: size for name, size in self.spec.sizes.items() if name in self.read}
+        return {name: (self.read[name], size) for name, size in published.items() if self.read[name] != size}
 
     def split(self, name: str) -> list[Example]:
         """Return the examples of a split, in the order of their source.
@@ -77,11 +85,18 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
     for reason, count in dropped.counts.items():
         logger.info("task %s: %d rows left out, %s: %s", spec.name, count, reason, ", ".join(dropped.places[reason]))
     return TaskData(
-        spec, origin, content_hash(examples), dict(dropped.counts), dropped.places, dropped.conflicts, examples
+        spec,
+        origin,
+        content_hash(examples),
+        dict(dropped.counts),
+        dropped.places,
+        dropped.conflicts,
+        examples,
+        {name: len(found) for name, found in rows.items()},
     )
 
 
-def _rows(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, Columns, Mapping[str, Sequence[Row]]]:
+def _rows(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, SplitColumns, Mapping[str, Sequence[Row]]]:
     """Return a description of where the rows come from, the meaning of their columns, and the rows by split."""
     if spec.generator is not None:
         return f"generated ({spec.generator})", Columns.of(spec, {}), _generated(spec)
@@ -93,9 +108,12 @@ def _rows(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, Columns, Mapp
         root, layout = found
         columns = Columns.of(spec, spec.local.columns if spec.local else {})
         return local.describe(root, layout), columns, local.read(spec, root, layout)
-    origin, rows = _from_hub(spec, data_path, online.read)
-    assert spec.hub is not None
-    return origin, Columns.of(spec, spec.hub.columns, spec.hub.label_map), rows
+    answers = _from_hub(spec, data_path, online.read)
+    return (
+        _told([(source, origin) for source, (origin, _) in answers]),
+        {name: Columns.of(spec, source.columns, source.label_map) for source, (_, there) in answers for name in there},
+        {name: rows for _, (_, there) in answers for name, rows in there.items()},
+    )
 
 
 def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
@@ -109,20 +127,29 @@ def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
     if spec.local is not None and spec.local.file is not None:
         return f"file {lines.find(spec.local.file, data_path)}"
     found = local.find(spec, data_path)
-    return local.describe(*found) if found is not None else _from_hub(spec, data_path, online.locate)
+    return local.describe(*found) if found is not None else _told(_from_hub(spec, data_path, online.locate))
 
 
-def _from_hub(spec: TaskSpec, data_path: Sequence[Path], ask: Callable[[HubData], Answer]) -> Answer:
+def _told(origins: Sequence[tuple[HubData, str]]) -> str:
+    """Return one description of several data sets: the first, and the splits that each of the others has."""
+    (_, first), *others = origins
+    return "; ".join([first, *(f"{', '.join(source.splits)}: {origin}" for source, origin in others)])
+
+
+def _from_hub(
+    spec: TaskSpec, data_path: Sequence[Path], ask: Callable[[HubData], Answer]
+) -> list[tuple[HubData, Answer]]:
+    """Return each data set that holds splits of the task, with what `ask` answers for it."""
     partial = local.partial(spec, data_path)
     if spec.hub is None:
         raise ResourceError(_not_found(spec, data_path, f"{partial}and it is not on the hub"))
     try:
-        answer = ask(spec.hub)
+        answers = [(source, ask(source)) for source in spec.hub.sources]
     except ResourceError as error:
         raise ResourceError(_not_found(spec, data_path, f"{partial}{error}")) from error
     if partial:
         logger.warning("task %s: %sthe hub's copy is used", spec.name, partial)
-    return answer
+    return answers
 
 
 def _generated(spec: TaskSpec) -> dict[str, list[Row]]:

@@ -132,6 +132,16 @@ def test_fingerprints_do_not_depend_on_paths(write, tmp_path: Path) -> None:  # 
     assert [job.key for job in prepare(suite, Options(data=(tmp_path / "two",))).plan.jobs] != keys[0]
 
 
+def test_a_plan_says_where_rows_are_more_or_fewer_than_published(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    for split in ("train", "validation", "test"):
+        file = tmp_path / "sst2" / f"{split}.jsonl"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(f'{{"text": "{split} {i}", "label": {i % 2}}}\n' for i in range(6)))
+    notes = api.plan(write(tasks="[sst2]", num_examples="2"), Options(data=(tmp_path,))).notes
+    assert "sst2: its train split has 6 rows here; the published one has 67,349" in notes
+    assert "sst2: its test split has 6 rows here; the published one has 1,821" in notes
+
+
 def test_a_corpus_smaller_than_a_batch_is_told_before_the_run(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "mine" / "encoders").mkdir(parents=True)
     (tmp_path / "few.txt").write_text("one\ntwo\nthree\n")

@@ -435,6 +435,12 @@ def test_list_prints_a_file_that_includes_nothing_as_it_is(shell: Shell, kind: s
     assert shell("list", kind, name).stdout.split("\n", 1)[1] == text
 
 
+def test_list_shows_the_published_sizes_of_a_task_and_the_repository_of_each_split(shell: Shell) -> None:
+    said = yaml.safe_load(shell("list", "tasks", "sst2").stdout)
+    assert said["sizes"] == {"train": 67349, "validation": 872, "test": 1821}
+    assert said["hub"]["elsewhere"]["test"]["id"] == "SetFit/sst2"
+
+
 def test_list_refuses_an_unknown_name_and_a_fragment(shell: Shell) -> None:
     result = shell("list", "encoders", "simcse-mni")
     assert result.exit_code == 2 and 'unknown encoder "simcse-mni"; did you mean simcse-mini' in result.stderr

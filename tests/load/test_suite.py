@@ -401,6 +401,19 @@ def test_everything_wrong_is_told_at_once(world: World) -> None:
         ("tasks/reviews.yaml", "kind: single\ncolumns: [a]\nhub: {id: x}\n", "3:6: `hub.revision` is missing"),
         (
             "tasks/reviews.yaml",
+            "kind: single\ncolumns: [a]\nhub:\n  {id: x/y, revision: main, splits: {test: test}, columns: {},\n"
+            "   elsewhere: {test: {id: x/z, revision: main, split: test, columns: {}}}}\n",
+            "tasks/reviews.yaml:4:3: test is under `splits` and under `elsewhere`; name it once",
+        ),
+        (
+            "tasks/reviews.yaml",
+            "kind: single\ncolumns: [a]\nhub:\n  {id: x/y, revision: main, splits: {}, columns: {},\n"
+            "   elsewhere: {tset: {id: x/z, revision: main, split: test, columns: {}}}}\n",
+            "tasks/reviews.yaml:5:22: `hub.elsewhere.tset`: expected",
+        ),
+        ("tasks/reviews.yaml", "kind: single\ncolumns: [a]\nsizes: {test: 0}\n", "3:15: `sizes.test`: expected"),
+        (
+            "tasks/reviews.yaml",
             "name: review\nkind: single\ncolumns: [a]\n",
             "1:7: `name` differs from the file's name",
         ),

@@ -19,6 +19,8 @@ from rbench.spec import (
     ContrastSpec,
     EncoderSpec,
     FinetuneJob,
+    HubData,
+    HubSplit,
     Plan,
     PretrainJob,
     ResourceProfile,
@@ -45,6 +47,8 @@ TASKS = {
     "b": TaskSpec(name="b", kind="nli", columns=("premise", "hypothesis"), labels=("e", "n", "c")),
     "corpus": TaskSpec(name="corpus", kind="unlabelled", columns=("text",)),
 }
+OTHER = HubSplit(id="x/z", revision="main", split="test", columns={})
+HUB = HubData(id="x/y", revision="main", splits={"train": "train"}, columns={}, elsewhere={"test": OTHER})
 ATTACKS = {
     "swap": AttackSpec(name="swap", recipe="PWWSRen2019", needs=("synonyms",)),
     "lm": AttackSpec(name="lm", recipe="BAEGarg2019", needs=("masked_lm", "stopwords")),
@@ -197,6 +201,7 @@ def test_what_decides_an_outcome_changes_the_key(changed: dict[str, Any]) -> Non
         {"resources": PROFILE.model_copy(update={"stopwords": Source(kind="nltk"), "title": "new words"})},
         {"attacks": {**ATTACKS, "swap": ATTACKS["swap"].model_copy(update={"title": "x", "notes": ("y",)})}},
         {"tasks": {**TASKS, "a": TASKS["a"].model_copy(update={"title": "x", "licence": "y"})}},
+        {"tasks": {**TASKS, "a": TASKS["a"].model_copy(update={"sizes": {"test": 20}, "hub": HUB})}},
     ],
 )
 def test_what_does_not_decide_an_outcome_leaves_the_key(changed: dict[str, Any]) -> None:
@@ -222,7 +227,8 @@ def test_order_of_a_suite_does_not_change_keys() -> None:
 
 
 def test_num_examples_beyond_the_split_names_every_split_and_its_size() -> None:
-    with pytest.raises(PlanError, match=r"a: num_examples is 21, but its test split has 20 .*b: .* 10 examples"):
+    message = r"a: num_examples is 21, but its test split has 20 .*b: .* 10 examples\. Give a smaller number, `all`"
+    with pytest.raises(PlanError, match=message):
         make_plan(suite(num_examples=21), inputs())
     make_plan(suite(num_examples={"a": 20, "default": 10}), inputs())
 

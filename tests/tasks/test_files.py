@@ -50,13 +50,52 @@ def test_file_is_a_task_that_says_where_it_comes_from(path: Path) -> None:
 def test_hub_data_is_pinned_and_complete(path: Path) -> None:
     spec = read(path)
     assert spec.hub is not None
-    assert REPO_ID.fullmatch(spec.hub.id)
-    assert COMMIT.fullmatch(spec.hub.revision) or any("main" in note for note in spec.notes)
     label = "score" if spec.kind == "sts" else "label"
-    assert set(spec.hub.columns) == {*spec.columns, label}
-    assert "test" in spec.hub.splits
-    if spec.hub.label_map is not None:
-        assert set(spec.hub.label_map.values()) == set(range(len(spec.labels)))
+    for source in spec.hub.sources:
+        assert REPO_ID.fullmatch(source.id)
+        assert COMMIT.fullmatch(source.revision) or any("main" in note for note in spec.notes)
+        assert set(source.columns) == {*spec.columns, label}
+        if source.label_map is not None:
+            assert set(source.label_map.values()) == set(range(len(spec.labels)))
+    assert "test" in on_the_hub(spec)
+
+
+ON_THE_HUB = [path for path in (*FILES, FOLDER / "wiki1m.yaml") if path.stem not in NOT_ON_THE_HUB]
+UNKNOWN_SIZES = {"cr": {"train", "validation"}}
+"""Splits whose published size was not found; a note of the task says so."""
+
+
+def on_the_hub(spec: TaskSpec) -> dict[str, str]:
+    """The hub's split behind each split of a task."""
+    assert spec.hub is not None
+    return {part: name for source in spec.hub.sources for part, name in source.splits.items()}
+
+
+@pytest.mark.parametrize("path", ON_THE_HUB, ids=lambda path: path.stem)
+def test_every_split_on_the_hub_states_its_published_size(path: Path) -> None:
+    spec = read(path)
+    unknown = UNKNOWN_SIZES.get(path.stem, set())
+    assert set(spec.sizes) == set(on_the_hub(spec)) - unknown
+    assert not unknown or any("`sizes` does not state it" in note for note in spec.notes)
+
+
+@pytest.mark.parametrize("path", ON_THE_HUB, ids=lambda path: path.stem)
+def test_sizes_of_a_divided_training_split_follow_the_rule_that_divides_it(path: Path) -> None:
+    spec = read(path)
+    if on_the_hub(spec).get("validation") == f"train{split.HOLDOUT}" and "train" in spec.sizes:
+        rows = spec.sizes["train"] + spec.sizes["validation"]
+        assert spec.sizes["validation"] == min(int(split.HOLDOUT_SHARE * rows), split.HOLDOUT_MOST)
+
+
+def test_sst2_attacks_the_labelled_test_sentences_and_trains_on_glue() -> None:
+    spec = read(FOLDER / "sst2.yaml")
+    assert spec.hub is not None
+    assert {part: source.id for source in spec.hub.sources for part in source.splits} == {
+        "train": "nyu-mll/glue",
+        "validation": "nyu-mll/glue",
+        "test": "SetFit/sst2",
+    }
+    assert spec.sizes["test"] == 1821
 
 
 @pytest.mark.parametrize("name", sorted(NOT_ON_THE_HUB))

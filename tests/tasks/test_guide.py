@@ -26,7 +26,9 @@ def shown(guide: str) -> dict[str, Any]:
 def test_tasks_of_the_guide(write: Write, tmp_path: Path) -> None:
     files = shown("guide-add-a-task.md")
     specs = {name: TaskSpec.model_validate(value) for name, value in files.items()}
-    assert all(name == f"tasks/{spec.name}" for name, spec in specs.items()) and len(specs) == 3
+    assert all(name == f"tasks/{spec.name}" for name, spec in specs.items()) and len(specs) == 4
+    phrases = specs["tasks/phrases"].hub
+    assert phrases is not None and [source.id for source in phrases.sources] == ["nyu-mll/glue", "SetFit/sst2"]
     for split in ("train", "validation", "test"):
         write(f"tickets/{split}", [{"text": f"a {split} text", "label": "angry"}])
     assert open_task(specs["tasks/tickets"], [tmp_path]).split("test")[0].label == 1

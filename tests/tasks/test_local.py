@@ -347,6 +347,17 @@ def test_an_unknown_split_is_named_with_those_there_are(write: Write, tmp_path: 
         lines(write, tmp_path, GOOD).split("dev")
 
 
+def test_rows_read_are_compared_with_the_published_number_before_any_is_left_out(write: Write, tmp_path: Path) -> None:
+    write("toy/train", [*reviews(6), {"text": "", "label": 0}])
+    write("toy/validation", reviews(2, "scene"))
+    write("toy/test", reviews(3, "plot"))
+    published = task(sizes={"train": 7, "validation": 2, "test": 5})
+    data = open_task(published, [tmp_path])
+    assert data.sizes["train"] == 6 and data.unlike_published == {"test": (3, 5)}
+    assert open_task(task(), [tmp_path]).unlike_published == {}
+    assert open_task(task(), [tmp_path]).fingerprint == data.fingerprint
+
+
 def test_what_is_left_out_is_logged(write: Write, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="rbench"):
         lines(write, tmp_path, GOOD, {"text": "", "label": 1})

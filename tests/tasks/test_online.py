@@ -92,6 +92,55 @@ def test_a_branch_is_resolved_and_offline_the_origin_says_what_was_cached(hub: H
     assert updated["fingerprint"] != first["fingerprint"]
 
 
+def test_a_split_from_another_repository_has_its_own_columns_labels_and_commit(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+    """The test split lies elsewhere, in other columns, and its revision is a branch, which is resolved and recorded."""
+    trained = hub.add("dataset", "someone/reviews", REVIEWS)
+    rows = "".join(
+        json.dumps({"text": text, "mood": mood}) + "\n"
+        for text, mood in [("a", "POS"), ("b", "NEG"), ("seen 3", "NEG")]
+    )
+    tested = hub.add("dataset", "another/labelled", {"test.jsonl": rows.encode(), "train.jsonl": rows.encode()})
+    other = {
+        "id": "another/labelled",
+        "revision": "main",
+        "split": "test",
+        "columns": {"text": "text", "label": "mood"},
+    }
+    splits = {"train": "train", "validation": "train[holdout]"}
+    spec = task(
+        "someone/reviews", trained, splits=splits, elsewhere={"test": other | {"label_map": {"NEG": 0, "POS": 1}}}
+    )
+    (first,) = opened(hub.env(tmp_path), spec)
+    assert first["origin"] == f"hub someone/reviews@{trained}; test: hub another/labelled@{tested}"
+    assert first["before"] == (
+        f"hub someone/reviews@{trained}, not downloaded yet; test: hub another/labelled@{tested}, not downloaded yet"
+    )
+    assert first["first"]["test"] == [["test:0", ["a"], 1], ["test:1", ["b"], 0]]
+    assert first["dropped"] == {"train: also in test": 1} and first["sizes"] == {
+        "train": 35,
+        "validation": 4,
+        "test": 3,
+    }
+    later = hub.add("dataset", "another/labelled", {"test.jsonl": rows.replace("a", "c").encode()})
+    (offline,) = opened(hub.env(tmp_path, **OFFLINE), spec)
+    assert offline["origin"] == first["origin"] and offline["fingerprint"] == first["fingerprint"]
+    (updated,) = opened(hub.env(tmp_path), spec)
+    assert updated["origin"].endswith(f"another/labelled@{later}")
+    assert updated["fingerprint"] != first["fingerprint"]
+
+
+def test_what_another_repository_lacks_is_said_with_its_name(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+    commit = hub.add("dataset", "someone/reviews", REVIEWS)
+    other = {"revision": commit, "split": "dev", "columns": {"text": "sentence"}}
+    gone, lacking = (
+        task("someone/reviews", commit, splits={"train": "train"}, elsewhere={"test": other | {"id": name}})
+        for name in ("no/where", "someone/reviews")
+    )
+    missing, wrong = opened(hub.env(tmp_path), gone, lacking)
+    assert "no dataset no/where" in missing["error"] and "--data" in missing["error"]
+    assert "has no split 'dev'; it has train, test" in wrong["error"]
+
+
 def test_configurations_parquet_and_labels_as_glue_and_snli_have_them(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
     card = b"""---
 configs:

@@ -1,0 +1,156 @@
+"""Tests that no bundled suite is refused at full size, on rows as many as were published.
+
+Rows are numbers and weights are names, so that no text is made and nothing is read or downloaded. All that `prepare`
+checks of rows is checked: `num_examples`, corpora smaller than a batch, splits that evaluations need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rbench import load as loading
+from rbench.errors import PlanError, ResourceError
+from rbench.load.registry import Registry
+from rbench.mini.generators import SIZES
+from rbench.plan import prepare as preparing
+from rbench.plan.prepare import Options, Prepared
+from rbench.plan.rows import Rows
+from rbench.spec import AttackJob, Plan, TaskSpec
+from rbench.system.located import Located
+from rbench.tasks import TaskData
+
+REGISTRY = Registry()
+NOT_PUBLISHED: dict[str, dict[str, int]] = {
+    "perspectrum": {"train": 6978, "validation": 2071, "test": 2773},
+    "corpus": {"train": 10_000},
+}
+"""Rows of tasks that are not on the hub: those that PERSPECTRUM's files give, and a small corpus of one's own."""
+
+
+@dataclass(frozen=True)
+class Numbers(TaskData):
+    """Rows that are numbers."""
+
+    def split_fingerprint(self, name: str) -> str:
+        return f"{self.spec.name}/{name}"
+
+
+def sizes_of(spec: TaskSpec) -> Mapping[str, int]:
+    """The rows that a task has when it is read as published."""
+    if spec.generator is not None:
+        return SIZES[spec.generator]
+    return {str(split): rows for split, rows in spec.sizes.items()} or NOT_PUBLISHED[spec.name]
+
+
+def numbers(_: Rows, spec: TaskSpec, sets: Sequence[Any] = ()) -> TaskData:
+    examples: Any = {split: range(rows) for split, rows in sizes_of(spec).items()}
+    return Numbers(spec, "published", f"rows of {spec.name}", {}, {}, {}, examples)
+
+
+def contrast(_: Rows, spec: Any, task: TaskSpec) -> Any:
+    return SimpleNamespace(
+        spec=spec, fingerprint=spec.name, origin="published", dropped={}, counts={"bundles": 1, "edits": 1}
+    )
+
+
+def place(name: str) -> Located:
+    return Located(name, f"content of {name}", lambda where: f"content of {where}")
+
+
+@pytest.fixture(autouse=True)
+def published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows as many as were published, and every weight and resource is there."""
+
+    def training(loaded: loading.Loaded, *_: Any) -> dict[str, Any]:
+        asked = loaded.training_resources.items()
+        return {name: (profile, {kind: place(kind) for kind in needs}) for name, (profile, needs) in asked}
+
+    def resources(loaded: loading.Loaded, *_: Any) -> dict[str, Located]:
+        attacks = {kind for spec in loaded.attacks.values() for kind in spec.needs}
+        strategies = {kind for needs in loaded.strategies.values() for kind in needs.resources}
+        return {kind: place(kind) for kind in sorted(attacks | strategies)}
+
+    def models(loaded: loading.Loaded, *_: Any) -> dict[str, Located]:
+        return {name: place(name) for named in loaded.models.values() for name in named.values()}
+
+    def weights(encoders: Mapping[str, Any], *_: Any) -> dict[str, Located]:
+        return {name: place(name) for name in encoders}
+
+    monkeypatch.setattr(Rows, "task", numbers)
+    monkeypatch.setattr(Rows, "contrast", contrast)
+    monkeypatch.setattr(preparing, "_locate_weights", weights)
+    monkeypatch.setattr(preparing, "_locate_models", models)
+    monkeypatch.setattr(preparing, "_locate_resources", resources)
+    monkeypatch.setattr(preparing, "_locate_training", training)
+    monkeypatch.setattr(preparing, "_check_packages", lambda *_: None)
+
+
+def prepared(suite: str, profile: str | None = None, *changes: str) -> Prepared:
+    return preparing.prepare(suite, Options(profile=profile, overrides=changes))
+
+
+def attacked(plan: Plan) -> dict[str, set[str]]:
+    """The tasks on which each encoder is attacked."""
+    found: dict[str, set[str]] = {}
+    for job in plan.jobs:
+        if isinstance(job.spec, AttackJob):
+            found.setdefault(job.parts[0], set()).add(job.spec.task.name)
+    return found
+
+
+@pytest.mark.parametrize("name", REGISTRY.names("suites"))
+def test_a_bundled_suite_is_planned_at_full_size(name: str) -> None:
+    made = prepared(name)
+    suite = made.plan.suite
+    assert {job.parts[0] for job in made.plan.jobs} >= set(suite.encoders)
+    assert not suite.attacks or attacked(made.plan) == {encoder: set(suite.tasks) for encoder in suite.encoders}
+
+
+def test_table_1_attacks_1000_test_sentences_of_sst2_with_the_encoders_of_the_paper() -> None:
+    made = prepared("table1")
+    methods = ["simcse", "uscal", "robustembed", "robustsentembed"]
+    assert list(attacked(made.plan)) == ["bert-base", *(f"{method}-bert-base" for method in methods)]
+    cells = [job for job in made.plan.jobs if isinstance(job.spec, AttackJob) and job.spec.task.name == "sst2"]
+    assert len(cells) == 5 * 5 * 5  # encoders, attacks, seeds
+    assert {job.spec.num_examples for job in cells if isinstance(job.spec, AttackJob)} == {1000}
+    assert len([job for job in made.plan.jobs if job.stage == "pretrain"]) == 3
+
+
+def test_table_1_in_the_embedded_world_has_their_mini_kin_and_its_own_notes() -> None:
+    made = prepared("table1", "mini")
+    assert [name.rsplit("-", 1)[0] for name in made.plan.suite.encoders[1:]] == [
+        name.removesuffix("-bert-base") for name in prepared("table1").plan.suite.encoders[1:]
+    ]
+    assert len([job for job in made.plan.jobs if job.stage == "attack"]) == 5 * 2 * 5  # encoders, tasks, attacks
+    assert not set(made.plan.suite.notes) & set(prepared("table1").plan.suite.notes)
+    assert prepared("table1", "local").plan.suite.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("num_examples.sst2=1822", "sst2: num_examples is 1822, but its test split has 1821 .*`all`"),
+        ("num_examples=1100", "mr: num_examples is 1100, but its test split has 1066 examples"),
+    ],
+)
+def test_more_examples_than_were_published_are_still_refused(change: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        prepared("table1", None, change)
+
+
+def test_a_corpus_smaller_than_a_batch_is_still_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NOT_PUBLISHED, "corpus", {"train": 20})
+    with pytest.raises(ResourceError, match="corpus"):
+        prepared("minilm-zoo")
+
+
+def test_a_test_split_that_was_not_stated_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a new task of a suite has to say how many rows it has."""
+    monkeypatch.setattr("tests.plan.test_full_size.sizes_of", lambda spec: {"train": 10**6})
+    with pytest.raises(PlanError, match="sst2: num_examples is 1000, but its test split has 0 examples"):
+        prepared("table1", None, "tasks=[sst2]", "encoders=[bert-base]")
