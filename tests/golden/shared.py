@@ -19,7 +19,7 @@ from rbench.spec import Score
 from rbench.stages.attacks import sample
 from rbench.substitution.batched import Geometry, at_most
 from rbench.substitution.candidates import MaskedWords
-from rbench.substitution.search import Gradients, Scores, Sentence, Slot, search
+from rbench.substitution.search import BatchText, Gradients, Scores, Slot, search
 from rbench.substitution.target import Target
 from rbench.tasks import Example, TaskData
 from rbench.train import pretrain
@@ -58,10 +58,10 @@ def masked_words(folder: Path) -> Value:
 def wordswap(folder: Path) -> Value:
     """The search over vectors, directions, norms and candidates by formula; a text is over where one says so."""
 
-    def vectors(batch: list[Sentence], kind: str) -> torch.Tensor:
+    def vectors(batch: list[BatchText], kind: str) -> torch.Tensor:
         return torch.stack([formula.tensor(f"{kind} {' '.join(one.words)}", 3) for one in batch])
 
-    def gradients(batch: list[Sentence]) -> Gradients:
+    def gradients(batch: list[BatchText]) -> Gradients:
         norms = [formula.tensor(f"norm {one.row} {' '.join(one.words)}", len(one.words)).abs() for one in batch]
         return Gradients(vectors(batch, "at"), vectors(batch, "towards"), norms)
 
@@ -69,7 +69,7 @@ def wordswap(folder: Path) -> Value:
         drawn = (formula.numbers(f"{one.words[one.place]} {one.place}", 5) for one in batch)
         return [[f"w{int(100 * x)}" for x in numbers if x < 0.6] for numbers in drawn]
 
-    def scores(batch: list[Sentence]) -> Scores:
+    def scores(batch: list[BatchText]) -> Scores:
         return Scores(vectors(batch, "at"), [float(formula.numbers(" ".join(s.words), 1)[0]) < 0.1 for s in batch])
 
     texts = [text.rstrip(".").split() for text in SENTENCES]

@@ -127,4 +127,4 @@ def test_its_names_are_those_of_files() -> None:
     ):
         assert name in GUIDE and name in names
     for name in ("wiki1m", "corpus", "mini-corpus"):
-        assert f"| `{name}` |" in GUIDE and name in Registry().names("tasks")
+        assert f"- `{name}`:" in GUIDE and name in Registry().names("tasks")
