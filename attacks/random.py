@@ -23,6 +23,7 @@ TITLE = "Random substitutions"
 REFERENCE = "A control of rbench's own, with the candidates of the Geometry attack"
 NEEDS = ("masked_lm", "word_vectors", "stopwords")
 QUERIES_PER_WORD = 0.2
+CONTROL = True
 
 
 class Options(Strict):

@@ -16,7 +16,12 @@ from rbench.spec import AttackSpec
 
 _ATTACK_FIELDS = ("max_words", "query_budget")
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
-_MAY_EXPORT = {"LICENCE": "licence", "PROTECT": "protect", "QUERIES_PER_WORD": "queries_per_word"}
+_MAY_EXPORT = {
+    "LICENCE": "licence",
+    "PROTECT": "protect",
+    "QUERIES_PER_WORD": "queries_per_word",
+    "CONTROL": "control",
+}
 
 _BEFORE_VERSIONS = {
     "geometry": "f4833ac6e6b0f1a0d9a36d1309b43ba69bc82b478f342edbd9f7304eb3f9385f",

@@ -21,6 +21,7 @@ from rbench.spec import (
     ResourceKind,
     ResourceProfile,
     TrainSpec,
+    Variants,
     bases,
 )
 
@@ -132,6 +133,10 @@ class Encoders:
         options = located.sub("train", "options") if "options" in located.data["train"] else Positioned({})
         place = located.at(("train", "objective"))
         made = self.modules.check("objectives", train.objective, place, options)
+        if isinstance(made, Variants):
+            # A key and a table say which variant was trained, also where the file leaves it at the default.
+            said = train.model_copy(update={"options": {"variant": made.variant, **train.options}})
+            self.found[spec.name] = spec.model_copy(update={"train": said})
         if train.data != IN_DOMAIN:
             self.tasks.corpus(train.data, located.at(("train", "data")))
         for task in train.selecting:

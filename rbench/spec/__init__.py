@@ -45,6 +45,7 @@ from rbench.spec.entries import (
     TrainSpec,
     Unsplit,
 )
+from rbench.spec.health import FLAGS, Flag, Health, Measured, Raised
 from rbench.spec.jobs import (
     AttackJob,
     BuildJob,
@@ -70,10 +71,12 @@ from rbench.spec.suite import (
     Suite,
     TableSpec,
 )
+from rbench.spec.variants import Variant, VariantName, Variants
 
 __all__ = [
     "CLEAN",
     "CONTRAST",
+    "FLAGS",
     "IN_DOMAIN",
     "RESOURCE_KINDS",
     "SCHEMA_VERSION",
@@ -94,11 +97,14 @@ __all__ = [
     "EvaluationMetric",
     "EvaluationOptions",
     "FinetuneJob",
+    "Flag",
+    "Health",
     "HubData",
     "HubSplit",
     "Job",
     "JobSpec",
     "LocalData",
+    "Measured",
     "Metric",
     "Named",
     "NumExamples",
@@ -110,6 +116,7 @@ __all__ = [
     "Prediction",
     "PretrainJob",
     "Provenance",
+    "Raised",
     "Rate",
     "Record",
     "ResourceChoice",
@@ -130,6 +137,9 @@ __all__ = [
     "TrainSpec",
     "Training",
     "Unsplit",
+    "Variant",
+    "VariantName",
+    "Variants",
     "base_of",
     "bases",
     "content_key",

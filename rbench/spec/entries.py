@@ -13,13 +13,15 @@ from rbench.spec.common import Count, Pooling, Positive, Rate, ResourceKind, Sha
 class Named(Strict):
     """Keys that every registry file has. Those in COSMETIC do not enter a job's key: a new title makes no new job."""
 
-    COSMETIC: ClassVar[frozenset[str]] = frozenset({"title", "reference", "licence", "notes"})
+    COSMETIC: ClassVar[frozenset[str]] = frozenset({"title", "reference", "licence", "notes", "control"})
 
     name: str
     title: str = ""
     reference: str = ""
     licence: str = ""
     notes: tuple[str, ...] = ()
+    control: bool = False
+    """Whether this is a control, made to be compared with. Flags of its health are shown and never hide its cells."""
 
 
 class Training(Strict):

@@ -6,6 +6,7 @@ import re
 from typing import Literal, Self
 
 from rbench.spec.common import SCHEMA_VERSION, Count, Share, Status, Strict
+from rbench.spec.health import Health
 from rbench.spec.jobs import Job
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
@@ -136,6 +137,8 @@ class Record(Strict):
     existed."""
     predictions: Digest | None = None
     """Digest of predictions.jsonl; None in the same cases as `outcomes`."""
+    health: Health | None = None
+    """None for jobs that have none, and in records of earlier versions."""
 
     def without_texts(self) -> Self:
         """Return the record without texts. Of a traceback only the exception's type stays, because it may quote one."""
