@@ -32,9 +32,12 @@ def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:
     for kind in ("tasks", "encoders", "resources", "contrast", "mini/lexicon"):
         files = list((ROOT / "rbench" / kind).glob("*.yaml"))
         assert {f"rbench/{kind}/{file.name}" for file in files} <= names
+    packaged = [path for path in (ROOT / "rbench" / "packaged").rglob("*") if path.is_file()]
+    assert packaged
+    assert {path.relative_to(ROOT).as_posix() for path in packaged} <= names
     assert {"rbench/py.typed", "rbench/publish/card.md.jinja"} <= names
     assert not [name for name in names if name.startswith(("tests/", "results/", "benchmarks/"))]
-    assert wheel.stat().st_size < 2_000_000
+    assert wheel.stat().st_size < 6_000_000
 
 
 def test_the_wheel_works_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
@@ -58,5 +61,5 @@ def test_the_wheel_works_from_an_empty_folder(wheel: Path, tmp_path: Path) -> No
 
     assert "quickstart" in rbench("list", "suites")
     assert "geometry" in rbench("list", "attacks")
-    assert "attack/mini-bert/mini-nli/clean/pwws" in rbench("plan", "quickstart")
+    assert "attack/mini-bert-packaged/mini-nli/clean/pwws" in rbench("plan", "quickstart")
     assert not list(empty.iterdir())

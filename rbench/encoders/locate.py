@@ -37,13 +37,16 @@ TRANSFORM, TRANSFORM_ABOUT = "transform", "rbench.json"
 """The folder beside a network that has its transform (`rbench.encoders.transform`), and the file that describes it."""
 EMBEDDED = "mini:word_vectors"
 """Stands for the place of the embedded world's word vectors, which are in no file."""
+PACKAGED = Path(__file__).resolve().parent.parent / "packaged"
+"""Trained encoders that come with rbench. `benchmarks/package_weights.py` makes them."""
 
 
 def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
     """Find the weights of `spec`, an encoder that no job trains and whose base is not an encoder of the registry.
 
-    The first of these is taken: a folder `<name>` on the model search path; a folder `<base>` there; `<base>` itself,
-    if it is the path of a folder; the hub id `<base>`, in the hub cache or at `HF_ENDPOINT`. A folder counts if it has
+    The first of these is taken: a folder `<name>` on the model search path; a folder `<base>` there; the same two in
+    `PACKAGED`; `<base>` itself, if it is the path of a folder; the hub id `<base>`, in the hub cache or at
+    `HF_ENDPOINT`. A folder counts if it has
     a config.json, or the modules.json of sentence-transformers. Word vectors are looked for as a file or folder
     `<name>` on the search path, then `<word_vectors>` there, then as the path `<word_vectors>`; never on the hub.
 
@@ -154,7 +157,7 @@ def _has_vectors(folder: Path) -> bool:
 
 
 def _folder(name: str, base: str, models_path: Sequence[Path]) -> Path | None:
-    for root in models_path:
+    for root in (*models_path, PACKAGED):
         for part in (name, base):
             if _stays_inside(part) and _is_model(root / part):
                 return root / part

@@ -1,0 +1,73 @@
+"""The trained encoders that come with rbench: today's code trains them, and the quickstart takes them as they are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from rbench import encoders
+from rbench.encoders.locate import PACKAGED, locate
+from rbench.load.registry import Registry
+from rbench.plan.prepare import Options, Prepared, prepare
+from rbench.spec import EncoderSpec, PretrainJob
+
+NAMES = ["mini-bert", "simcse-mini", "robustsentembed-mini"]
+
+
+@pytest.fixture(scope="module")
+def quickstart() -> Prepared:
+    return prepare("quickstart", Options())
+
+
+@pytest.fixture(scope="module")
+def from_scratch() -> Prepared:
+    return prepare("quickstart", Options(profile="from-scratch"))
+
+
+def trained(name: str) -> dict[str, object]:
+    about: dict[str, object] = json.loads((PACKAGED / f"{name}-packaged" / "trained.json").read_text(encoding="utf-8"))
+    return about
+
+
+def test_the_weights_are_those_of_todays_trainings(from_scratch: Prepared) -> None:
+    """If this fails: the code or data behind an encoder has changed. Run python benchmarks/package_weights.py."""
+    keys = {job.spec.encoder.name: job.key for job in from_scratch.plan.jobs if isinstance(job.spec, PretrainJob)}
+    assert {name: trained(name)["key"] for name in NAMES} == keys
+
+
+def test_the_quickstart_trains_no_encoder(quickstart: Prepared) -> None:
+    assert {job.stage for job in quickstart.plan.jobs} == {"evaluate", "finetune", "attack"}
+
+
+def test_both_profiles_attack_the_same_texts_of_the_same_tasks(quickstart: Prepared, from_scratch: Prepared) -> None:
+    one, other = (
+        {(job.parts[1:], job.seed) for job in prepared.plan.jobs if job.stage == "attack"}
+        for prepared in (quickstart, from_scratch)
+    )
+    assert one == other
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_half_precision_on_disk_single_in_memory(name: str) -> None:
+    folder = PACKAGED / f"{name}-packaged"
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float16}
+    assert f"{name}-packaged" in Registry().names("encoders")
+    encoder = encoders.load(EncoderSpec(name=f"{name}-packaged", base=f"{name}-packaged", pooling="cls"), str(folder))
+    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.float32}
+    vectors = encoder.encode(["the fox sees a dog", "no"])
+    assert np.isfinite(vectors).all()
+    assert not np.allclose(vectors[0], vectors[1])
+
+
+def test_a_users_folder_of_that_name_comes_first(tmp_path: Path) -> None:
+    spec = EncoderSpec(name="mini-bert-packaged", base="mini-bert-packaged", pooling="cls")
+    shutil.copytree(PACKAGED / "mini-bert-packaged", tmp_path / "mini-bert-packaged")
+    assert locate(spec).where == str(PACKAGED / "mini-bert-packaged")
+    assert locate(spec, [tmp_path]).where == str(tmp_path / "mini-bert-packaged")
