@@ -23,8 +23,8 @@ def made_here(name: str) -> bool:
     return spec.train is not None or spec.word_vectors is not None or on_another
 
 
-LOCAL = {"minilm-mlm"}
-"""Folders on the model search path that no hub has."""
+LOCAL = {"minilm-mlm", *(folder.name for folder in locate.PACKAGED.iterdir())}
+"""Folders that no hub has, on the model search path or in the package."""
 ONLINE = [name for name in SPECS if not made_here(name) and name not in LOCAL]
 PLAIN = {"bert-base", "bert-large", "roberta-base", "roberta-large", "distilbert", "minilm", "mpnet"}
 
