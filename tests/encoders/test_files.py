@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rbench.encoders import locate
+from rbench.encoders.locate import PACKAGED
 from rbench.hub import COMMIT, REPO_ID
 from rbench.load import load_encoder
 from rbench.load.registry import Registry
@@ -23,7 +24,7 @@ def made_here(name: str) -> bool:
     return spec.train is not None or spec.word_vectors is not None or on_another
 
 
-LOCAL = {"minilm-mlm", *(folder.name for folder in locate.PACKAGED.iterdir())}
+LOCAL = {"minilm-mlm", *(folder.name for folder in PACKAGED.iterdir())}
 """Folders that no hub has, on the model search path or in the package."""
 ONLINE = [name for name in SPECS if not made_here(name) and name not in LOCAL]
 PLAIN = {"bert-base", "bert-large", "roberta-base", "roberta-large", "distilbert", "minilm", "mpnet"}
