@@ -78,7 +78,8 @@ def slow_algorithm_1(built: ContrastiveObjective, batch: Batch, o: Any, V: Tenso
         moved = eta.clone()
         for i in range(B):
             top = max(float(g[i, t].abs().max()) for t in real[i])
-            sizes = {t: float(eta[i, t].abs().max()) for t in real[i]}
+            scaling = eta if getattr(o, "scaling", "") == "perturbation" else g
+            sizes = {t: float(scaling[i, t].abs().max()) for t in real[i]}
             for t in real[i]:
                 if step <= o.K:
                     pgd[i, t] = (delta[i, t] + o.alpha * g[i, t] / top).clamp(-o.epsilon, o.epsilon)
@@ -107,9 +108,12 @@ def test_robustembed_is_algorithm_1_without_tokens(base: Path) -> None:
     assert losses["loss"].item() == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_robustsentembed_is_algorithm_1(reduction: str, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("reduction", "scaling"), [("sum", None), ("mean", None), ("sum", "perturbation")])
+def test_robustsentembed_is_algorithm_1(
+    reduction: str, scaling: str | None, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     more = {**STEPS, "gamma": 0.02, "lambda2": 0.4, "detection": reduction}
+    more |= {} if scaling is None else {"scaling": scaling}  # the default is the gradient's
     built = made("robustsentembed", base, **more)
     batch = batch_of(built)
     parts: Any = built.model.parts
