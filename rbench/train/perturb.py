@@ -199,8 +199,8 @@ class TokenTable(nn.Module):
     Args:
         vocabulary, dim: V has a row of `dim` numbers for each of the `vocabulary` tokens.
         sigma: size of the start.
-        kept: V[w] becomes the `mean` of eta over the places of w, or the `sum` over them is added to it. With sums, what
-            is looked up is divided by one L2 norm, over all numbers of the batch's words.
+        kept: V[w] becomes the `mean` of eta over the places of w, or the `sum` over them is added to it. With sums,
+            what is looked up is divided by one L2 norm, over all numbers of the batch's words.
     """
 
     V: Tensor

@@ -1,4 +1,4 @@
-"""RobustSentEmbed's variants: `released` against the public code's constants, computed slowly; tokens that stay alive."""
+"""RobustSentEmbed's variants: `released` against a slow computation of the public code's constants, and live tokens."""
 
 from __future__ import annotations
 
