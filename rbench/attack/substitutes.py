@@ -1,4 +1,4 @@
-"""Wrap masked-LM candidates as a TextAttack transformation, and define the control attack that picks at random."""
+"""Wrap a source of candidates as a TextAttack transformation, and define the control attack that picks at random."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from typing import Any
 
 import numpy as np
 from textattack import Attack
-from textattack.constraints.pre_transformation import RepeatModification, StopwordModification
+from textattack.constraints.pre_transformation import (
+    InputColumnModification,
+    RepeatModification,
+    StopwordModification,
+)
 from textattack.goal_function_results import GoalFunctionResultStatus
 from textattack.goal_functions import UntargetedClassification
 from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
-from rbench.substitution.candidates import MaskedWords
+from rbench.substitution.options import at_most
 from rbench.substitution.segmentation import Span
+from rbench.substitution.sources import Candidates, open_source
 
 VERSION = 1
 
@@ -32,19 +37,19 @@ def word_spans(text: AttackedText) -> list[Span]:
     return spans
 
 
-class WordSwapMaskedWords(WordSwap):  # type: ignore[misc]
-    """Replaces a word by each of its candidates (`rbench.substitution.candidates`).
+class WordSwapCandidates(WordSwap):  # type: ignore[misc]
+    """Replaces a word by each of its candidates (`rbench.substitution.sources`).
 
-    The masked language model reads all columns as one text, as in TextAttack's own transformations.
+    A masked language model reads all columns as one text, as in TextAttack's own transformations.
     """
 
-    def __init__(self, masked_words: MaskedWords) -> None:
+    def __init__(self, source: Candidates) -> None:
         super().__init__()
-        self.masked_words = masked_words
+        self.source = source
 
     def replacements(self, wanted: Sequence[tuple[AttackedText, int]]) -> list[list[str]]:
-        """Return the candidates for each pair (text, word index), most probable first, computed in one batch."""
-        return self.masked_words([(text.text, *_place(text, index)) for text, index in wanted])
+        """Return the candidates for each pair (text, word index), the best first, computed in one batch."""
+        return self.source([(text.text, *_place(text, index)) for text, index in wanted])
 
     def _get_transformations(self, current_text: AttackedText, indices_to_modify: set[int]) -> list[AttackedText]:
         indices = sorted(indices_to_modify)
@@ -67,21 +72,22 @@ def _place(text: AttackedText, index: int) -> tuple[int, int]:
 class RandomSubstitution(SearchMethod):  # type: ignore[misc]
     """A control: replaces words in random order, each by a random candidate, and keeps every replacement.
 
-    The search stops when the prediction changes, after `max_words` replacements, when all words are tried, or when the
-    query budget is spent. A replacement costs one query. Random numbers come from numpy's global generator.
+    The search stops when the prediction changes, after as many replacements as `word_budget` allows, when all words are
+    tried, or when the query budget is spent. A replacement costs one query. Random numbers come from numpy's global
+    generator.
     """
 
     is_black_box = True
 
-    def __init__(self, max_words: int) -> None:
-        self.max_words = max_words
+    def __init__(self, max_words: int, share: float) -> None:
+        self.max_words, self.share = max_words, share
 
     def perform_search(self, initial_result: Any) -> Any:
         result = initial_result
         _, free = self.get_indices_to_order(initial_result.attacked_text)
-        changed = 0
+        changed, budget = 0, word_budget(self, initial_result.attacked_text, self.max_words, self.share)
         for index in np.random.permutation(sorted(free)).tolist():
-            if changed == self.max_words:
+            if changed >= budget:
                 break
             texts = self.get_transformations(
                 result.attacked_text, original_text=initial_result.attacked_text, indices_to_modify=[index]
@@ -96,7 +102,18 @@ class RandomSubstitution(SearchMethod):  # type: ignore[misc]
         return result
 
     def extra_repr_keys(self) -> list[str]:
-        return ["max_words"]
+        return ["max_words", "share"]
+
+
+def word_budget(search: SearchMethod, text: AttackedText, max_words: int, share: float) -> int:
+    """Return how many words of a text may be replaced: min(max_words, share * L), rounded down.
+
+    L counts the words of the columns that no constraint protects, stop words and words without candidates included.
+    """
+    attack = search.get_transformations.__self__
+    columns = [c for c in attack.pre_transformation_constraints if isinstance(c, InputColumnModification)]
+    counted = set(range(text.num_words)).intersection(*(c(text, attack.transformation) for c in columns))
+    return at_most(max_words, share)(len(counted))
 
 
 def substitution_attack(victim: Any, resources: Any, transformation: WordSwap, search: SearchMethod) -> Attack:
@@ -105,12 +122,12 @@ def substitution_attack(victim: Any, resources: Any, transformation: WordSwap, s
     return Attack(UntargetedClassification(victim), constraints, transformation, search)
 
 
-def swaps(resources: Any, **options: Any) -> WordSwapMaskedWords:
-    """Return the transformation with a profile's masked LM and word vectors. `options` are those of `MaskedWords`."""
-    vectors = resources.word_vectors
-    return WordSwapMaskedWords(MaskedWords(resources.masked_lm, vectors.index, vectors.unit, **options))
+def swaps(resources: Any, **options: Any) -> WordSwapCandidates:
+    """Return the transformation with a profile's resources. `options` are those of `CandidateOptions`."""
+    return WordSwapCandidates(open_source(resources, **options))
 
 
-def build_random(victim: Any, resources: Any, *, max_words: int, **candidates: Any) -> Attack:
-    """Build the control attack of `attacks/random.py`. `candidates` are options of `MaskedWords`."""
-    return substitution_attack(victim, resources, swaps(resources, **candidates), RandomSubstitution(max_words))
+def build_random(victim: Any, resources: Any, *, max_words: int, share: float, **candidates: Any) -> Attack:
+    """Build the control attack of `attacks/random.py`. `candidates` are options of `CandidateOptions`."""
+    search = RandomSubstitution(max_words, share)
+    return substitution_attack(victim, resources, swaps(resources, **candidates), search)

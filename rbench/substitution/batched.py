@@ -13,21 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 from rbench.resources import Resources
 from rbench.substitution.callbacks import STEP, SearchCallbacks
-from rbench.substitution.candidates import MaskedWords
-from rbench.substitution.search import Projection, Substitution, search
+from rbench.substitution.options import CandidateSource, Unknown
+from rbench.substitution.options import at_most as at_most
+from rbench.substitution.search import Keep, Order, Projection, Substitution, search
 from rbench.substitution.segmentation import Columns, SegmentedTexts
+from rbench.substitution.sources import Candidates, open_source
 from rbench.substitution.target import Target
+from rbench.substitution.word_gradients import WordNorm
 
 VERSION = 1
-
-
-def at_most(words: int, share: float) -> Callable[[int], int]:
-    """The budget of a text as a function of its number of words L: min(words, share * L), rounded down."""
-    return lambda length: min(words, int(share * length + 1e-9))
 
 
 @dataclass(frozen=True)
@@ -40,54 +38,62 @@ class Swapped:
     """The replaced words in the order of their steps; `index` counts the words of all columns."""
     num_words: int
     """Words of the columns that may be changed: the L of the budget."""
+    asked: int = 0
+    """Words for which candidates were asked."""
+    without: int = 0
+    """Those of them that had none."""
 
 
 class Geometry:
-    """The search, with a masked language model and word vectors that propose words.
+    """The search, with a source that proposes words.
 
     Args:
-        masked_words: proposes replacements; reads all columns of a text as one, joined with a line break.
+        source: proposes replacements; reads all columns of a text as one, joined with a line break.
         stopwords: lower-case words that stay as they are, in whatever case they are written.
-        projection, lookahead: as `rbench.substitution.search.search`.
+        projection, accept_flip, order, keep, lookahead: as `rbench.substitution.search.search`.
+        word_norm: as `rbench.substitution.word_gradients`.
     """
 
     def __init__(
         self,
-        masked_words: MaskedWords,
+        source: Candidates,
         stopwords: frozenset[str],
         *,
         projection: Projection = "signed",
+        accept_flip: bool = True,
+        order: Order = "each_round",
+        keep: Keep = "always",
+        word_norm: WordNorm = "l2",
         lookahead: int = 1,
     ) -> None:
-        self.masked_words, self.stopwords = masked_words, stopwords
-        self.projection: Projection = projection
-        self.lookahead = lookahead
+        self.source, self.stopwords = source, stopwords
+        self.projection, self.accept_flip, self.lookahead = projection, accept_flip, lookahead
+        self.order, self.keep, self.word_norm = order, keep, word_norm
 
     @classmethod
     def of(
         cls,
         resources: Resources,
         *,
+        source: CandidateSource = "masked_lm",
         candidates: int,
-        min_cosine: float,
-        unknown: Literal["discard", "keep"] = "discard",
-        projection: Projection = "signed",
+        min_cosine: float | None,
+        unknown: Unknown = "discard",
+        **search: Any,
     ) -> Geometry:
-        """Make it from a resource profile's masked LM, word vectors and stop words; the options are `MaskedWords`'.
+        """Make it from a resource profile. The options of the source are those of `CandidateOptions`.
+
+        `search` are further arguments of `Geometry`.
+
+        Only what the source needs is opened: with `neighbours` no masked LM need exist.
 
         Raises:
-            ResourceError: one of the three is missing or damaged.
+            ResourceError: a resource that is needed is missing or damaged.
         """
-        vectors = resources.word_vectors
-        masked_words = MaskedWords(
-            resources.masked_lm.padded(STEP),
-            vectors.index,
-            vectors.unit,
-            candidates=candidates,
-            min_cosine=min_cosine,
-            unknown=unknown,
+        proposes = open_source(
+            resources, source=source, candidates=candidates, min_cosine=min_cosine, unknown=unknown, step=STEP
         )
-        return cls(masked_words, resources.stopwords, projection=projection)
+        return cls(proposes, resources.stopwords, **search)
 
     def __call__(
         self,
@@ -130,19 +136,29 @@ class Geometry:
             for row, words in zip(free, segmented.words, strict=True)
         ]
         with target.in_eval_mode():
-            ask = SearchCallbacks(target, segmented, self.masked_words)
+            ask = SearchCallbacks(target, segmented, self.source, self.word_norm)
             budgets = [0 if over else max_words(sum(row)) for row, over in zip(free, ask.over_at_start(), strict=True)]
             results = search(
                 segmented.words,
                 changeable,
                 gradients=ask.gradients,
+                directions=ask.directions,
                 candidates=ask.candidates,
                 scores=ask.scores,
                 max_words=budgets,
                 projection=self.projection,
+                accept_flip=self.accept_flip,
+                order=self.order,
+                keep=self.keep,
                 lookahead=self.lookahead,
             )
         return [
-            Swapped(segmented.columns(row, result.words), result.substitutions, sum(free[row]))
+            Swapped(
+                segmented.columns(row, result.words),
+                result.substitutions,
+                sum(free[row]),
+                asked=result.asked,
+                without=result.without,
+            )
             for row, result in enumerate(results)
         ]
