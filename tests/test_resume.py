@@ -16,6 +16,7 @@ import pytest
 from rbench import api
 from rbench.spec import AttackJob
 from rbench.storage.runs import Store
+from rbench.storage.weights.inventory import items
 
 SUITE = """\
 name: small
@@ -43,9 +44,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def start(place: Path, out: str, *, cache: str = "cache", workers: int = 1) -> subprocess.Popen[str]:
-    code = "import sys; from rbench.cli import main; sys.exit(main())"
-    words = ["run", "small.yaml", "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch"]
+def start(
+    place: Path, out: str, *, cache: str = "cache", workers: int = 1, suite: str = "small.yaml", before: str = "pass"
+) -> subprocess.Popen[str]:
+    """Start `rbench run` in a process; `before` is Python that it runs first."""
+    code = f"import sys; {before}; from rbench.cli import main; sys.exit(main())"
+    words = ["run", suite, "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch"]
     words += ["--workers", str(workers)]
     return subprocess.Popen(
         [sys.executable, "-c", code, *words],
@@ -113,6 +117,41 @@ def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
                 for run in (place / "killed", whole)
             )
             assert ours == theirs
+
+
+TUNED = """\
+name: tuned
+encoders: [mini-bert]
+tasks: [mini-sentiment]
+finetune: [adversarial]
+attacks: [random]
+num_examples: 3
+resources: mini
+training: {max_train: 60, max_validation: 50, epochs: 3, learning_rate: 1.0e-3}
+"""
+AT_ONCE = "import rbench.finetune._checkpoints as c; c.AFTER = 0"
+
+
+def test_a_killed_fine_tuning_goes_on_and_ends_with_the_same_weights(place: Path) -> None:
+    (place / "tuned.yaml").write_text(TUNED)
+    finish(start(place, "tuned-whole", suite="tuned.yaml"))
+    process = start(place, "tuned", cache="third-cache", suite="tuned.yaml", before=AT_ONCE)
+    kept = place / "third-cache" / "checkpoints"
+    deadline = time.monotonic() + 300
+    while not list(kept.glob("*/checkpoint-*/trainer_state.json")) and time.monotonic() < deadline:
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (listed,) = (item for item in items(place / "third-cache") if item.kind == "checkpoints")
+    assert listed.name == "finetune/mini-bert/mini-sentiment/adversarial/seed0"
+    finish(start(place, "tuned", cache="third-cache", suite="tuned.yaml"))
+    first, second = (
+        {r.job.key: (r.provenance.weights_hash, r.scores) for r in Store(run).records() if r.job.stage == "finetune"}
+        for run in (place / "tuned-whole", place / "tuned")
+    )
+    assert first == second and list(first) == [listed.key]
+    assert list(kept.iterdir()) == []
 
 
 def test_the_same_command_again_runs_nothing(place: Path, whole: Path) -> None:

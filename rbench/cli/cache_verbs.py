@@ -91,8 +91,8 @@ def prune(
     """Show what could go from the cache; remove it with --yes.
 
     Options choose the entries to remove. With several options, an entry must match all of them. Without options, the
-    entries are those that nobody can use: folders of killed processes, damaged weights, and checkpoints of encoders
-    whose training is over.
+    entries are those that nobody can use: folders of killed processes, damaged weights, and checkpoints of trainings
+    that are over.
 
     Entries in use by a running process are kept, and nothing outside the cache folder is touched.
     """

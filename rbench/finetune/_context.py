@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pydantic import BaseModel
@@ -41,6 +42,11 @@ class FinetuneContext:
     generated: Sequence[Outcome] | None = None
     """For a strategy whose options have an `attack`: the outcomes of that attack on a cleanly fine-tuned victim, one
     for each training example. None for other strategies."""
+    checkpoints: Path | None = None
+    """A folder for this fine-tuning's checkpoints. After an interruption the same fine-tuning goes on from the last.
+    Whoever gives the folder removes it. None: a fine-tuning that is interrupted begins again."""
+    unchanged: Callable[[], object] = lambda: None
+    """Called before each checkpoint; raises where what the fine-tuning read has changed since."""
 
 
 class Finetuned(NamedTuple):

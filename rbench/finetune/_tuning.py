@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from accelerate.utils import patch_environment
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import JobError
+from rbench.finetune._checkpoints import Checkpoints, fingerprint
 from rbench.finetune._context import FinetuneContext, Finetuned, Progress
 from rbench.finetune._data import collator, encode_split
 from rbench.system import scratch
@@ -29,11 +31,13 @@ def tune(
     warm_epochs: int = 0,
     keep: Keep = "best",
     note: Callable[[], str] = str,
+    tally: Any = None,
 ) -> Finetuned:
     """Fine-tune on the task's training split. The encoder's weights are changed in place.
 
     The optimizer is AdamW with a linear schedule over all epochs, the loss is cross-entropy. The result depends on the
-    seed, the data, the training settings and the trainer alone.
+    seed, the data, the training settings and the trainer alone. With `context.checkpoints` it goes on from the last of
+    the checkpoints there, if they are of this training, and on a CPU has the same result as without a break.
 
     Args:
         context: what the strategy was given.
@@ -43,6 +47,7 @@ def tune(
         keep: the epoch that is kept. `best`: the one with the best validation accuracy, of equal ones the first.
             `last`: the last one.
         note: gives a text that is added to the progress, such as figures of the training so far.
+        tally: a dataclass with what the trainer counts, of fields that pydantic can write as JSON. Checkpoints hold it.
 
     Returns:
         The victim, in eval mode, with two scores: `validation_accuracy` of the kept epoch (0..1), and `best_epoch`, its
@@ -60,11 +65,18 @@ def tune(
         for split in ("train", "validation")
     )
     accuracies: list[float] = []
+    of = None
+    if context.checkpoints is not None:
+        of = fingerprint(victim.state_dict(), train, training, seed, warm_epochs, keep)
     with (
-        scratch.folder("finetune") as folder,
+        _folder(context) as folder,
         # Always in full precision, whatever the environment says: records do not name the precision of a fine-tuning.
         patch_environment(ACCELERATE_MIXED_PRECISION="no"),
     ):
+        kept = Checkpoints(
+            folder, of=of, best=keep == "best", accuracies=accuracies, tally=tally, unchanged=context.unchanged
+        )
+        last = kept.resume()
         built = trainer(
             model=victim,
             args=_arguments(folder, context, warm_epochs, keep),
@@ -72,22 +84,32 @@ def tune(
             eval_dataset=validation,
             data_collator=collator(victim.tokenizer),
             compute_metrics=_accuracy,
-            callbacks=[_Watch(context.progress, accuracies, note)],
+            callbacks=[_Watch(context.progress, accuracies, note), kept],
         )
-        _run_quietly(built)
+        _run_quietly(built, last)
     victim.to(context.device).eval()
-    kept = accuracies.index(max(accuracies)) if keep == "best" else len(accuracies) - 1
-    return Finetuned(victim, {"validation_accuracy": accuracies[kept], "best_epoch": float(warm_epochs + kept + 1)})
+    chosen = accuracies.index(max(accuracies)) if keep == "best" else len(accuracies) - 1
+    return Finetuned(victim, {"validation_accuracy": accuracies[chosen], "best_epoch": float(warm_epochs + chosen + 1)})
 
 
-def _run_quietly(trainer: Any) -> None:
-    """Train without output of transformers' own."""
+@contextmanager
+def _folder(context: FinetuneContext) -> Iterator[Path]:
+    """The folder for checkpoints: the given one, or a temporary one."""
+    if context.checkpoints is None:
+        with scratch.folder("finetune") as folder:
+            yield folder
+    else:
+        yield context.checkpoints
+
+
+def _run_quietly(trainer: Any, last: Path | None) -> None:
+    """Train without output of transformers' own, from the checkpoint `last` if there is one."""
     # These two print dictionaries and a second progress bar.
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="mtime may not be reliable")
-        trainer.train()
+        trainer.train(resume_from_checkpoint=None if last is None else str(last))
 
 
 def _arguments(folder: Path, context: FinetuneContext, warm_epochs: int, keep: Keep) -> transformers.TrainingArguments:
@@ -105,11 +127,11 @@ def _arguments(folder: Path, context: FinetuneContext, warm_epochs: int, keep: K
         group_by_length=training.group_by_length,
         eval_strategy="epoch",
         eval_delay=warm_epochs + 1 if warm_epochs else 0,
-        save_strategy="epoch" if keep == "best" else "no",
+        save_strategy="epoch" if keep == "best" or context.checkpoints is not None else "no",
         save_total_limit=1,
-        save_only_model=True,
+        save_only_model=True,  # `Checkpoints` decides this anew for each epoch
         load_best_model_at_end=keep == "best",
-        metric_for_best_model="accuracy",
+        metric_for_best_model="accuracy" if keep == "best" else None,
         greater_is_better=True,
         logging_strategy="epoch",
         logging_nan_inf_filter=False,  # otherwise the Trainer hides a loss that is not finite

@@ -70,6 +70,6 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
         tally=tally,
     )
     victim, scores = tune(
-        context, trainer=trainer, warm_epochs=options.clean_epochs, keep=options.keep, note=tally.text
+        context, trainer=trainer, warm_epochs=options.clean_epochs, keep=options.keep, note=tally.text, tally=tally
     )
     return Finetuned(victim, scores | tally.scores() | {"adversarial_texts": float(tally.texts)})

@@ -34,5 +34,7 @@ def run(options: FreeLBOptions, context: FinetuneContext) -> Finetuned:
     from rbench.finetune._tuning import tune
 
     rise = AscentStats()
-    victim, scores = tune(context, trainer=partial(FreeLBTrainer, options=options, rise=rise), note=rise.text)
+    victim, scores = tune(
+        context, trainer=partial(FreeLBTrainer, options=options, rise=rise), note=rise.text, tally=rise
+    )
     return Finetuned(victim, scores | {"loss_rise": rise.mean})

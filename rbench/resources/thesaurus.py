@@ -17,7 +17,7 @@ from typing import Any
 from rbench.errors import ResourceError
 from rbench.resources.lexical import corpus
 
-VERSION = 1
+VERSION = 2
 
 TAGS = ("NOUN", "VERB", "ADJ", "ADV")
 """The universal part-of-speech tags whose words a thesaurus lists."""
@@ -169,8 +169,12 @@ def _bases(word: str, tag: str) -> tuple[str, ...]:
 
 
 def _above(synset: Any) -> list[Any]:
-    """Return a synset's hypernyms sorted by name, because NLTK's order differs from run to run."""
-    return sorted((*synset.hypernyms(), *synset.instance_hypernyms()), key=lambda up: str(up.name()))
+    """Return a synset's hypernyms sorted by name, because NLTK's order differs from run to run.
+
+    The concepts of which a synset is an instance are left out. They are of names ("Hardy" is a writer), and a thesaurus
+    is asked for words in lower case, so "hardy" would become "writer".
+    """
+    return sorted(synset.hypernyms(), key=lambda up: str(up.name()))
 
 
 def _inflect(lemma: str, tag: str, form: str) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rbench.spec import FinetuneJob, Job, PretrainJob, Record, Score, Split, Tra
 from rbench.stages.context import Context, Source, changed
 from rbench.stages.inputs import Inputs, own
 from rbench.storage.weights import weights_hash
+from rbench.system import checkpoints
 
 
 def cached(
@@ -140,6 +142,21 @@ def _scores(
     return tuple(Score(name=name, value=value, n=sizes.get(name, rest)) for name, value in values.items())
 
 
+@contextmanager
+def _checkpoints(folder: Path, job: Job) -> Iterator[None]:
+    """Make the folder for a fine-tuning's checkpoints. If the fine-tuning fails and left none to go on from, remove it.
+
+    A checkpoint without optimizer is none to go on from (`rbench.finetune._checkpoints`).
+    """
+    checkpoints.claim(folder, job.name, job.key)
+    try:
+        yield
+    except BaseException:
+        if not any(folder.glob("checkpoint-*/optimizer.pt")):
+            checkpoints.discard(folder)
+        raise
+
+
 def finetune(
     job: Job, spec: FinetuneJob, context: Context, folder: Path
 ) -> tuple[tuple[Score, ...], dict[str, int], str]:
@@ -155,6 +172,7 @@ def finetune(
     code = context.modules["finetune", spec.strategy.name]
     module: Any = code.open()
     attack = context.plan.job(job.needs["attack"]) if "attack" in job.needs else None
+    kept = context.cache.root / "checkpoints" / job.key
     given = FinetuneContext(
         encoder=encoder,
         data=data,
@@ -164,11 +182,14 @@ def finetune(
         progress=context.progress.update,
         resources=inputs.resources(spec.resources),
         generated=None if attack is None else context.store.outcomes(attack),
+        checkpoints=kept,
+        unchanged=inputs.check,
     )
     # The strategy's other options are in spec.training already.
     options = {name: value for name, value in spec.strategy.options.items() if name in module.Options.model_fields}
-    victim, scores = module.run(module.Options(**options), given)
-    inputs.check()
+    with _checkpoints(kept, job):
+        victim, scores = module.run(module.Options(**options), given)
+        inputs.check()
     if "validation_accuracy" not in scores:
         raise JobError(f"{code.path}: run returned no score validation_accuracy; see docs/guide-add-a-strategy.md")
     context.progress.note(f"{job.name}: validation accuracy {scores['validation_accuracy']:.3f}")
@@ -181,6 +202,7 @@ def finetune(
             "max_length": spec.training.max_length,
         },
     )
+    checkpoints.discard(kept)
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
     n = min(data.sizes["validation"], spec.training.max_validation or 10**9)
     return (

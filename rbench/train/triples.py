@@ -10,12 +10,13 @@ from torch.nn import functional
 
 from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.sentence import masked_mean
-from rbench.train.heads import vocabulary_head
+from rbench.train.heads import MLPHead, vocabulary_head
 from rbench.train.weighting import UncertaintyWeights
 
 VERSION = 1
 
 Detection = Literal["mean", "sum", "none"]
+Contrast = Literal["softmax", "sigmoid"]
 
 
 class Triples(nn.Module):
@@ -26,8 +27,13 @@ class Triples(nn.Module):
         pooling: the sentence vector h_c is that of `cls`, as in the paper, or the `mean` over the tokens.
         collator: transformers' collator for masked LMs.
         detection: reduction of equation 4 over sentences and tokens; `none` leaves the loss out.
+        classes: what is detected: whether a token was replaced (2), or whether it is kept, replaced in x_syn, or
+            replaced in x_ant (3).
         hard_negative: the negative is x_ant if true, else a random other sentence of the batch.
         anchor: h of x_ori is computed from the sentence itself (`clean`) or from its masked copy (`masked`).
+        contrastive: the form of the contrastive loss: `contrast` (softmax) or `agreement` (sigmoid).
+        pooler: pass every sentence vector through a dense layer with tanh, which is trained and not saved.
+        clamped: see `UncertaintyWeights`.
     """
 
     def __init__(
@@ -39,13 +45,21 @@ class Triples(nn.Module):
         detection: Detection,
         hard_negative: bool,
         anchor: Literal["clean", "masked"],
+        classes: Literal[2, 3] = 2,
+        contrastive: Contrast = "softmax",
+        pooler: bool = False,
+        clamped: bool = False,
     ) -> None:
         super().__init__()
         self.masked_lm = masked_lm
         self.vocabulary = vocabulary_head(masked_lm)
-        self.replaced = nn.Linear(int(masked_lm.config.hidden_size), 1, bias=False) if detection != "none" else None
+        width = int(masked_lm.config.hidden_size)
+        outputs = 1 if classes == 2 else classes
+        self.replaced = nn.Linear(width, outputs, bias=False) if detection != "none" else None
+        self.pooler: nn.Module = MLPHead(width) if pooler else nn.Identity()
         names = ("mlm", *(("detection",) if detection != "none" else ()), "contrastive")
-        self.weights = UncertaintyWeights(names)
+        self.weights = UncertaintyWeights(names, clamped=clamped)
+        self._loss = contrast if contrastive == "softmax" else agreement
         self._pooling, self._collator, self._detection = pooling, collator, detection
         self._hard_negative, self._anchor = hard_negative, anchor
 
@@ -55,7 +69,7 @@ class Triples(nn.Module):
         """Return the total loss and its terms (`UncertaintyWeights`).
 
         All inputs are (batch, views, length). The views are x_ori, x_syn and, with hard negatives, x_ant. `replaced` is
-        delta of equation 4.
+        delta of equation 4: 1 for the tokens that were replaced, 0 for all others.
         """
         views, ori = input_ids.unbind(1), input_ids[:, 0]
         masked, labels = self._collator.torch_mask_tokens(
@@ -72,7 +86,8 @@ class Triples(nn.Module):
         if self.replaced is not None:
             words = (attention_mask.bool() & ~special_tokens_mask.bool())[:, 1:]
             edited = torch.stack(states[1:], dim=1)[words]
-            losses["detection"] = detection(self.replaced(edited).squeeze(-1), replaced[:, 1:][words], self._detection)
+            kinds = kinds_of(replaced) if self.replaced.out_features > 1 else replaced[:, 1:]
+            losses["detection"] = detection(self.replaced(edited), kinds[words], self._detection)
         return self.weights(losses)  # type: ignore[no-any-return]
 
     def _states(self, inputs: dict[str, Tensor]) -> Tensor:
@@ -86,12 +101,13 @@ class Triples(nn.Module):
 
     def _contrast(self, h: list[Tensor], ids: Tensor) -> Tensor:
         if self._hard_negative:
-            return contrast(h[0], h[1], h[2], (ids[:, 0] != ids[:, 2]).any(1))
+            return self._loss(h[0], h[1], h[2], (ids[:, 0] != ids[:, 2]).any(1))
         others, valid = another(len(ids)).to(ids.device), len(ids) > 1
-        return contrast(h[0], h[1], h[0][others], torch.full((len(ids),), valid, device=ids.device))
+        return self._loss(h[0], h[1], h[0][others], torch.full((len(ids),), valid, device=ids.device))
 
     def _pooled(self, states: Tensor, mask: Tensor) -> Tensor:
-        return states[:, 0] if self._pooling == "cls" else masked_mean(states, mask)
+        h: Tensor = self.pooler(states[:, 0] if self._pooling == "cls" else masked_mean(states, mask))
+        return h
 
 
 def another(rows: int) -> Tensor:
@@ -115,14 +131,45 @@ def contrast(h: Tensor, same: Tensor, other: Tensor, valid: Tensor) -> Tensor:
         return (each * valid).sum() / valid.sum().clamp(min=1)
 
 
-def detection(logits: Tensor, replaced: Tensor, reduction: Detection) -> Tensor:
-    """Return equation 4 over the tokens (n,) of both edits: cross-entropy of sigmoid(logits) against delta.
+def agreement(h: Tensor, same: Tensor, other: Tensor, valid: Tensor) -> Tensor:
+    """Return the contrastive term of CLINE's public code: a binary cross-entropy on sigmoid(mean product).
+
+    The mean product of two vectors is the mean over their elements, h . h' / d. A sentence has two pairs, (h, same)
+    with label 1 and (h, other) with label 0. The loss is the mean over the pairs of all sentences.
+
+    Args:
+        h, same, other, valid: as of `contrast`. Both pairs of a sentence without a negative are left out (ours).
+    """
+    with torch.autocast(h.device.type, enabled=False):
+        h, same, other = _full(h), _full(same), _full(other)
+        each = functional.softplus(-(h * same).mean(-1)) + functional.softplus((h * other).mean(-1))
+        return (each * valid).sum() / (2 * valid.sum()).clamp(min=1)
+
+
+def kinds_of(replaced: Tensor) -> Tensor:
+    """Return the class of each token of the edits: 0 kept, 1 replaced in x_syn, 2 replaced in x_ant.
+
+    Args:
+        replaced: (batch, views, length), 1 for replaced tokens. The result leaves out the first view, x_ori.
+    """
+    return replaced[:, 1:] * torch.arange(1, replaced.shape[1], device=replaced.device).view(1, -1, 1)
+
+
+def detection(logits: Tensor, kinds: Tensor, reduction: Detection) -> Tensor:
+    """Return equation 4 over the n tokens of both edits: the cross-entropy of the detector against `kinds`.
 
     `sum` adds over all tokens of the batch. Until its weight is learned it is about a thousand times the other losses.
+
+    Args:
+        logits: (n, 1) for two classes, with a sigmoid as in the paper; (n, 3) for three, with a softmax.
+        kinds: class of each token (n,).
     """
-    total = functional.binary_cross_entropy_with_logits(
-        _full(logits), replaced.to(_full(logits).dtype), reduction="sum"
-    )
+    logits = _full(logits)
+    if logits.shape[-1] == 1:
+        flat = logits.squeeze(-1)
+        total = functional.binary_cross_entropy_with_logits(flat, kinds.to(flat.dtype), reduction="sum")
+    else:
+        total = functional.cross_entropy(logits, kinds, reduction="sum")
     return total if reduction == "sum" else total / max(1, len(logits))
 
 

@@ -17,17 +17,19 @@ class UncertaintyWeights(nn.Module):
 
     Args:
         names: names of the losses.
+        clamped: add max(s_i, 0) in place of s_i, as the public code of CLINE has it. A negative s_i is then not
+            rewarded, so no lambda_i rises far above 1.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], *, clamped: bool = False) -> None:
         super().__init__()
-        self.names = tuple(names)
+        self.names, self._clamped = tuple(names), clamped
         self.s = nn.Parameter(torch.zeros(len(self.names)))
 
     def forward(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return `loss` and its terms: lambda_i L_i by name, and `uncertainty`, the sum of the s_i."""
+        """Return `loss` and its terms: lambda_i L_i by name, and `uncertainty`, the sum of the terms added for s_i."""
         parts = {name: torch.exp(-s) * losses[name] for name, s in zip(self.names, self.s, strict=True)}
-        parts["uncertainty"] = self.s.sum()
+        parts["uncertainty"] = (self.s.clamp(min=0) if self._clamped else self.s).sum()
         return {"loss": torch.stack(list(parts.values())).sum(), **parts}
 
     @property

@@ -44,12 +44,17 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
         {"variant": "released", "generator": None, "lambda1": 1.0, "lambda2": 0.1},
     ),
     "mlm": ({}, {"mask": 0.4}),
-    "cline": ({}, {"anchor": "masked", "detection": "sum", "synonym_share": 0.8}, {"hard_negative": False}),
+    "cline": (
+        {},
+        {"anchor": "masked", "detection": "sum", "synonym_share": 0.8},
+        {"hard_negative": False},
+        {"variant": "released"},
+    ),
     "adcl": (QUEUE, {**QUEUE, "min_cosine": -1.0, "ranked_by": "key", "similarity": "cosine", "max_words": 2}),
     "btcl": ({**QUEUE, "paraphraser": "mini"}, {**QUEUE, "paraphraser": "mini", "momentum": 0.5, "output": "plain"}),
     "flow": ({}, {"levels": 2, "depth": 1, "hidden": 8}),
 }
-NEW = ("head.", "flow.", "parts.detection.original", "replaced.", "weights.")
+NEW = ("head.", "flow.", "parts.detection.original", "replaced.", "pooler.", "weights.")
 """Parameters that do not come from the base: transformers draws them, and another version might draw otherwise."""
 
 

@@ -40,6 +40,8 @@ class Meaning:
     pos: str
     senses: list[Sense]
     above: list[Meaning] = field(default_factory=list)
+    kinds: list[Meaning] = field(default_factory=list)
+    """What it is an instance of."""
 
     def name(self) -> str:
         return f"{self.senses[0].word}.{self.pos}.01"
@@ -51,7 +53,7 @@ class Meaning:
         return self.above
 
     def instance_hypernyms(self) -> list[Meaning]:
-        return []
+        return self.kinds
 
 
 class Words:
@@ -99,6 +101,16 @@ def test_words_are_of_one_part_of_speech_inflected_like_the_word(words: Words) -
     assert look_up("better", "ADJ") == Related(("finer",), (), ("worse",), ("good", "best"))
     assert look_up("rise", "NOUN") == Related(forms=("rises",)), "inflections are not WordNet's to list"
     assert look_up("film", "DET") == look_up("qwerty", "NOUN") == Related()
+
+
+def test_a_word_does_not_become_what_somebody_of_its_name_is() -> None:
+    """WordNet has Hardy, an instance of a writer, beside the adjective; taggers often take it for a noun."""
+    made = Words()
+    hardy = made.add("n", "Hardy Thomas_Hardy")
+    hardy.kinds.append(made.add("n", "writer author"))
+    assert wordnet_thesaurus(made)("hardy", "NOUN") == Related()
+    hardy.above.append(made.add("n", "plant"))
+    assert wordnet_thesaurus(made)("hardy", "NOUN").hypernyms == ("plant",), "what is above it in general is kept"
 
 
 def test_antonymy_is_between_words_not_meanings(words: Words) -> None:

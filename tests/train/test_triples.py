@@ -1,4 +1,9 @@
-"""CLINE's losses against their formulas, slowly and in float64, and the weights that are learned with them."""
+"""CLINE's losses against their formulas, slowly and in float64, and the weights that are learned with them.
+
+The formulas of the variant `released` are those of the authors' public code, from the notes on the papers: three
+classes, a binary cross-entropy on sigmoid(mean product), vectors after a layer with tanh, the anchor masked, log
+variances clamped at 0 from below.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from rbench.load.registry import Registry
 from rbench.resources import Resources
 from rbench.spec import EncoderSpec
 from rbench.train.objectives import cline
-from rbench.train.triples import another, contrast, detection
+from rbench.train.triples import agreement, another, contrast, detection, kinds_of
 from rbench.train.weighting import UncertaintyWeights
 
 TEXTS = [
@@ -78,6 +83,12 @@ def masked(built: cline.Cline, batch: dict[str, Tensor], seed: int = 5) -> tuple
     return ids, labels
 
 
+def tanh_layer(built: cline.Cline, h: Tensor) -> Tensor:
+    layer: Any = built.model.pooler
+    found = [math.tanh(float(row @ h) + float(b)) for row, b in zip(layer.dense.weight, layer.dense.bias, strict=True)]
+    return torch.tensor(found, dtype=torch.float64)
+
+
 def slow(built: cline.Cline, batch: dict[str, Tensor], o: Any, pooling: str) -> dict[str, float]:
     """Equations 2 to 6 and the masked-LM loss, sentence by sentence and token by token."""
     ids, labels = masked(built, batch)
@@ -99,12 +110,22 @@ def slow(built: cline.Cline, batch: dict[str, Tensor], o: Any, pooling: str) -> 
         for v in range(1, 2 + negatives):
             for t in range(1, int(lengths[i, v]) - 1):
                 if built.model.replaced is not None:
-                    w = built.model.replaced.weight[0]
-                    p = 1 / (1 + math.exp(-float(w @ clean[v][t])))
-                    total -= math.log(p) if batch["replaced"][i, v, t] else math.log(1 - p)
+                    w, hit = built.model.replaced.weight, bool(batch["replaced"][i, v, t])
+                    if o.classes == 2:
+                        p = 1 / (1 + math.exp(-float(w[0] @ clean[v][t])))
+                        total -= math.log(p) if hit else math.log(1 - p)
+                    else:
+                        f = [math.exp(float(row @ clean[v][t])) for row in w]
+                        total -= math.log(f[v if hit else 0] / sum(f))
                     words += 1
     for i in range(4):
         h, same, other = kept[i][0], kept[i][1], kept[i][2] if negatives else kept[others[i]][0]
+        if o.pooler == "tanh":
+            h, same, other = (tanh_layer(built, x) for x in (h, same, other))
+        if o.contrast == "sigmoid":
+            p_same, p_other = (1 / (1 + math.exp(-float(h @ x) / len(h))) for x in (same, other))
+            cts.append((-math.log(p_same) - math.log(1 - p_other)) / 2)
+            continue
         f_same, f_other = math.exp(float(h @ same)), math.exp(float(h @ other))
         cts.append(-math.log(f_same / (f_same + f_other)))
     found = {"mlm": sum(mlm) / len(mlm), "contrastive": sum(cts) / 4}
@@ -123,6 +144,14 @@ def slow(built: cline.Cline, batch: dict[str, Tensor], o: Any, pooling: str) -> 
         ("cls", {"hard_negative": False}),
         ("mean", {"hard_negative": False, "detection": "none"}),
         ("cls", {"anchor": "masked"}),
+        ("cls", {"variant": "released"}),
+        ("mean", {"variant": "released"}),
+        ("cls", {"variant": "released", "hard_negative": False}),
+        ("cls", {"variant": "released", "detection": "sum", "anchor": "clean"}),
+        ("cls", {"classes": 3}),
+        ("cls", {"contrast": "sigmoid"}),
+        ("mean", {"pooler": "tanh"}),
+        ("cls", {"log_variance": "clamped"}),
     ],
 )
 def test_the_loss_is_its_equations(pooling: str, options: dict[str, Any], tmp_path: Path) -> None:
@@ -137,14 +166,59 @@ def test_the_loss_is_its_equations(pooling: str, options: dict[str, Any], tmp_pa
     assert losses.keys() == {"loss", "uncertainty", *expected}
     for name, value in expected.items():
         assert losses[name].item() == pytest.approx(math.exp(-s[name]) * value, rel=1e-9), name
-    total = sum(math.exp(-s[name]) * value + s[name] for name, value in expected.items())
+    least = 0.0 if built._options.log_variance == "clamped" else -math.inf
+    total = sum(math.exp(-s[name]) * value + max(s[name], least) for name, value in expected.items())
     assert losses["loss"].item() == pytest.approx(total, rel=1e-9)
 
 
-@pytest.mark.parametrize("options", [{}, {"hard_negative": False}, {"anchor": "masked"}, {"detection": "sum"}])
+def test_released_is_five_options_that_can_be_set_alone(tmp_path: Path) -> None:
+    printed, released = cline.Options(), cline.Options(variant="released")
+    assert cline.Options(variant="printed") == printed
+    changed = {name: value for name, value in released if value != getattr(printed, name)}
+    assert changed == {
+        "variant": "released",
+        "classes": 3,
+        "contrast": "sigmoid",
+        "anchor": "masked",
+        "pooler": "tanh",
+        "log_variance": "clamped",
+    }
+    values = {"printed": loss_of(tmp_path / "printed"), "released": loss_of(tmp_path / "released", variant="released")}
+    del changed["variant"]
+    for name, value in changed.items():
+        values[name] = loss_of(tmp_path / name, **{name: value})
+        back = {"variant": "released", name: getattr(printed, name)}
+        assert getattr(cline.Options.model_validate(back), name) == getattr(printed, name)
+        values[f"without {name}"] = loss_of(tmp_path / f"without-{name}", **back)
+    assert len(set(values.values())) == len(values), values
+
+
+def loss_of(folder: Path, **options: Any) -> float:
+    """The loss of one batch with weights of losses that tell the variants apart."""
+    built = made(folder, **options)
+    with torch.no_grad():
+        built.model.weights.s.copy_(torch.tensor([0.3, -0.7, 0.2], dtype=torch.float64))
+    return run(built, batch_of(built))["loss"].item()
+
+
+def test_only_replacements_in_the_antonym_text_are_of_the_third_class(tmp_path: Path) -> None:
+    built = made(tmp_path, variant="released")
+    replaced = batch_of(built)["replaced"]
+    kinds = kinds_of(replaced)
+    assert kinds.shape == (4, 2, replaced.shape[-1])
+    assert set(kinds[:, 0].unique().tolist()) == {0, 1} and set(kinds[:, 1].unique().tolist()) == {0, 2}
+    assert torch.equal(kinds > 0, replaced[:, 1:] > 0)
+    assert built.model.replaced is not None and built.model.replaced.weight.shape == (3, 8)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"hard_negative": False}, {"anchor": "masked"}, {"detection": "sum"}, {"variant": "released"}]
+)
 def test_gradients_of_every_part_are_finite_differences(options: dict[str, Any], tmp_path: Path) -> None:
     built = made(tmp_path, **options)
     batch = batch_of(built)
+    with torch.no_grad():  # a clamped log variance has a corner at 0
+        built.model.weights.s.copy_(torch.tensor([0.3, -0.7, 0.2], dtype=torch.float64))
     trained = [p for p in built.model.parameters() if p.requires_grad]
     generator = torch.Generator().manual_seed(0)
     for part in run(built, batch):
@@ -186,6 +260,25 @@ def test_weights_go_to_the_inverse_of_their_loss_and_not_to_zero() -> None:
     assert weights.lambdas == pytest.approx({"a": 0.25, "b": 4.0})
 
 
+def test_a_clamped_log_variance_is_not_rewarded_below_zero() -> None:
+    """d/ds of exp(-s) L + max(s, 0) is -exp(-s) L below 0: a weight that is above 1 falls, however small its loss."""
+    weights = UncertaintyWeights(("a", "b"), clamped=True).double()
+    losses = {"a": torch.tensor(4.0, dtype=torch.float64), "b": torch.tensor(0.25, dtype=torch.float64)}
+    with torch.no_grad():
+        weights.s.copy_(torch.tensor([0.5, -0.4], dtype=torch.float64))
+    found = weights(losses)
+    assert found["uncertainty"].item() == pytest.approx(0.5)
+    found["loss"].backward()
+    assert weights.s.grad is not None
+    assert weights.s.grad.tolist() == pytest.approx([1 - math.exp(-0.5) * 4, -math.exp(0.4) * 0.25])
+    optimizer = torch.optim.SGD(weights.parameters(), lr=0.02)
+    for _ in range(3000):
+        optimizer.zero_grad()
+        weights(losses)["loss"].backward()
+        optimizer.step()
+    assert weights.lambdas == pytest.approx({"a": 0.25, "b": 1.0}, abs=0.02), "1 / L, but not above 1"
+
+
 def test_vectors_as_long_as_berts_do_not_overflow() -> None:
     """exp(h . h') itself is infinite from 89 in float32; gradients stay numbers too."""
     torch.manual_seed(0)
@@ -199,18 +292,20 @@ def test_vectors_as_long_as_berts_do_not_overflow() -> None:
     assert h.grad is not None and h.grad.isfinite().all()
 
 
-def test_sentences_without_a_negative_count_for_nothing() -> None:
+@pytest.mark.parametrize("loss", [contrast, agreement])
+def test_sentences_without_a_negative_count_for_nothing(loss: Any) -> None:
     torch.manual_seed(0)
     h, same, other = (torch.randn(3, 4) for _ in range(3))
     valid = torch.tensor([True, False, True])
-    assert contrast(h, same, other, valid).item() == pytest.approx(
-        contrast(h[valid], same[valid], other[valid], torch.ones(2, dtype=torch.bool)).item()
+    assert loss(h, same, other, valid).item() == pytest.approx(
+        loss(h[valid], same[valid], other[valid], torch.ones(2, dtype=torch.bool)).item()
     )
-    assert contrast(h, same, other, torch.zeros(3, dtype=torch.bool)).item() == 0
+    assert loss(h, same, other, torch.zeros(3, dtype=torch.bool)).item() == 0
 
 
-def test_nothing_to_detect_is_no_loss() -> None:
-    assert detection(torch.empty(0), torch.empty(0), "mean").item() == 0
+@pytest.mark.parametrize("classes", [1, 3])
+def test_nothing_to_detect_is_no_loss(classes: int) -> None:
+    assert detection(torch.empty(0, classes), torch.empty(0, dtype=torch.long), "mean").item() == 0
 
 
 def test_a_random_negative_is_any_other_sentence_of_the_batch() -> None:
@@ -237,6 +332,7 @@ def test_a_single_sentence_has_no_other(tmp_path: Path) -> None:
         ({"hard_negative": False}, 3),
         ({"hard_negative": False, "anchor": "masked"}, 2),
         ({"detection": "none"}, 4),
+        ({"variant": "released"}, 3),
     ],
 )
 def test_a_step_is_one_pass_over_its_views(options: dict[str, Any], views: int, tmp_path: Path) -> None:
@@ -258,8 +354,9 @@ def test_masks_are_drawn_in_the_model_and_the_batch_stays_as_it_is(tmp_path: Pat
     assert all(torch.equal(batch[name], value) for name, value in before.items())
 
 
-def test_mixed_precision_changes_little(tmp_path: Path) -> None:
-    built = made(tmp_path)
+@pytest.mark.parametrize("variant", ["printed", "released"])
+def test_mixed_precision_changes_little(variant: str, tmp_path: Path) -> None:
+    built = made(tmp_path, variant=variant)
     built.model.float()
     batch = batch_of(built)
     exact = run(built, batch)

@@ -35,7 +35,7 @@ class Item:
     running or killed training. edits, translations: prepared corpora. rows: data of the embedded world. back-ends: the
     fastest one on this machine. in work: the folder of a running process. left: the folder of a killed process."""
     name: str
-    """The job that made it, or the encoder in training; else the name of the file or folder."""
+    """The job that made it, or the training under way; else the name of the file or folder."""
     path: Path
     size: int
     """The size in bytes."""
@@ -98,7 +98,8 @@ def _checkpoints(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
         if _KEY.fullmatch(key := place.name):
             name = "unknown"
             with suppress(OSError, ValueError, TypeError, KeyError):
-                name = f"pretrain/{json.loads((place / 'run.json').read_text(encoding='utf-8'))['encoder']}"
+                said = json.loads((place / "run.json").read_text(encoding="utf-8"))
+                name = str(said["name"]) if "name" in said else f"pretrain/{said['encoder']}"  # of earlier versions
             in_use = key in needed or scratch.is_held(cache.lock_file(key))
             yield _item("checkpoints", name, place, key=key, in_use=in_use)
 

@@ -54,7 +54,7 @@ def chosen(
 ) -> list[Item]:
     """Select the items that are to be removed; without a condition, those that are useless.
 
-    Useless are leftovers of killed processes, weights that cannot be trusted, and checkpoints of trained encoders. The
+    Useless are leftovers of killed processes, weights that cannot be trusted, and checkpoints of what is trained. The
     field `why` gives the reason. All weights are read to find out; `track` yields the items and may show the progress.
     """
     now = time.time() if now is None else now
@@ -80,8 +80,8 @@ def useless(item: Item, items: Sequence[Item]) -> str | None:
     if item.kind == "left":
         return "left by a killed process"
     if item.kind == "checkpoints":
-        trained = any(other.key == item.key and other.kind == "encoder" for other in items)
-        return "its encoder is trained" if trained else None
+        trained = (other.kind for other in items if other.key == item.key and other.kind in ("encoder", "victim"))
+        return next((f"its {kind} is trained" for kind in trained), None)
     return problem(item)
 
 

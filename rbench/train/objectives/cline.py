@@ -1,23 +1,27 @@
 """CLINE (Wang et al. 2021): contrast a sentence with its edits, the positive x_syn and the negative x_ant.
 
-It has three losses (section 3.2): masked language modelling of x_ori; detection of replaced tokens in x_syn and x_ant
-(equation 4); contrast of the vector of x_ori with those of x_syn and x_ant (equations 5 and 6), with one constructed
-negative. Their weights are learned (equation 7) as uncertainties: `rbench.train.weighting`. `rbench.train.edits` makes
-x_syn and x_ant of the whole corpus before the first step. The saved encoder keeps its masked-LM head.
+The variant `printed` has three losses (section 3.2): masked language modelling of x_ori; detection of replaced tokens
+in x_syn and x_ant (equation 4); contrast of the vector of x_ori with those of x_syn and x_ant (equations 5 and 6), with
+one constructed negative. Their weights are learned (equation 7) as uncertainties: `rbench.train.weighting`.
+`rbench.train.edits` makes x_syn and x_ant of the whole corpus before the first step. The saved encoder keeps its
+masked-LM head.
+
+The variant `released` has the losses of the authors' public code (`VARIANTS`). Two things of that code are not here:
+both variants have the same edits, and in both the detector is one linear layer, where that code has a hidden one.
 """
 
 from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec, ResourceChoice
+from rbench.spec import EncoderSpec, ResourceChoice, Variant, Variants
 from rbench.train import edited
 from rbench.train.edits import Edit, EditOptions, marks
 from rbench.train.masked import MaskedEncoding
@@ -40,11 +44,25 @@ _MISSED = 0.02
 """A warning is logged if the share of replaced words is below the wanted share by more than this."""
 
 
-class Options(EditOptions):
+class Options(Variants, EditOptions):
     """The paper prints: about 40% and 20% of tokens, exp of the dot product of [CLS], one negative, three losses.
 
     The rest is ours. `detection: none` and `hard_negative: false` are the paper's ablations (section 4.5).
     """
+
+    VARIANTS: ClassVar[Mapping[str, Variant]] = {
+        "printed": Variant(source="Wang et al. 2021, section 3.2, equations 2 to 7"),
+        "released": Variant(
+            source="the public code, github.com/kandorm/CLINE, src/lecbert",
+            options={
+                "classes": 3,
+                "contrast": "sigmoid",
+                "anchor": "masked",
+                "pooler": "tanh",
+                "log_variance": "clamped",
+            },
+        ),
+    }
 
     resources: ResourceChoice = ResourceChoice(profile="standard")
     """The resource profile of the thesaurus and the tagger."""
@@ -58,6 +76,16 @@ class Options(EditOptions):
     only."""
     anchor: Literal["clean", "masked"] = "clean"
     """The view of x_ori in equation 6: the sentence, or its masked copy. The latter saves one pass of four."""
+    classes: Literal[2, 3] = 2
+    """What is detected: kept or replaced (2, equation 4), or kept, replaced in x_syn, replaced in x_ant (3)."""
+    contrast: Literal["softmax", "sigmoid"] = "softmax"
+    """`softmax`: equation 6, which compares the dot products with x_syn and x_ant. `sigmoid`: a binary cross-entropy on
+    the sigmoid of the mean product, label 1 for x_syn and 0 for x_ant."""
+    pooler: Literal["none", "tanh"] = "none"
+    """`tanh`: the three vectors of the contrastive term go through a dense layer with tanh, RoBERTa's pooler. It starts
+    with new weights and is not saved."""
+    log_variance: Literal["free", "clamped"] = "free"
+    """`clamped`: the log variance that the loss adds for each weight is clamped at 0 from below."""
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> Cline:
@@ -110,6 +138,10 @@ class Cline(MaskedEncoding):
             detection=options.detection,
             hard_negative=options.hard_negative,
             anchor=options.anchor,
+            classes=options.classes,
+            contrastive=options.contrast,
+            pooler=options.pooler == "tanh",
+            clamped=options.log_variance == "clamped",
         )
         if not tokenizer.is_fast:
             raise JobError(

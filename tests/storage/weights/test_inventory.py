@@ -32,7 +32,7 @@ def full(root: Path) -> WeightCache:
     checkpoint = root / "checkpoints" / ("c" * 64) / "checkpoint-3"
     checkpoint.mkdir(parents=True)
     (checkpoint / "model.safetensors").write_bytes(b"x" * 1000)
-    (checkpoint.parent / "run.json").write_text(json.dumps({"encoder": "adcl-mini", "key": "k"}))
+    (checkpoint.parent / "run.json").write_text(json.dumps({"name": "pretrain/adcl-mini", "key": "k"}))
     translations = root / "prepared" / "translations" / ("f" * 64)
     translations.mkdir(parents=True)
     (translations / "a.jsonl").write_bytes(b"x" * 30)
@@ -109,13 +109,15 @@ def test_an_entry_of_an_earlier_version_is_said_to_be_one(tmp_path: Path) -> Non
 
 
 def test_a_checkpoint_that_does_not_say_whose_it_is_is_listed_all_the_same(tmp_path: Path) -> None:
-    for i, content in enumerate((None, "{", "[]", "{}")):
+    contents = (None, "{", "[]", "{}", '{"name": "finetune/a/b/clean/seed0"}', '{"encoder": "of-an-earlier-version"}')
+    for i, content in enumerate(contents):
         folder = tmp_path / "checkpoints" / (str(i) * 64)
         folder.mkdir(parents=True)
         if content is not None:
             (folder / "run.json").write_text(content)
     found = [(item.name, item.key) for item in items(tmp_path)]
-    assert found == [("unknown", str(i) * 64) for i in range(4)]
+    names = ["unknown"] * 4 + ["finetune/a/b/clean/seed0", "pretrain/of-an-earlier-version"]
+    assert sorted(found) == sorted((name, str(i) * 64) for i, name in enumerate(names))
 
 
 def test_what_rbench_did_not_put_there_is_not_listed(tmp_path: Path) -> None:

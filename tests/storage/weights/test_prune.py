@@ -89,6 +89,9 @@ def test_without_a_condition_goes_what_nobody_can_use(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / ("c" * 64)).rename(tmp_path / "checkpoints" / PRETRAIN.key)
     (checkpoints,) = (item for item in chosen(items(tmp_path), Wanted()) if item.kind == "checkpoints")
     assert checkpoints.why == "its encoder is trained"
+    checkpoints.path.rename(tmp_path / "checkpoints" / JOB.key)
+    (checkpoints,) = (item for item in chosen(items(tmp_path), Wanted()) if item.kind == "checkpoints")
+    assert checkpoints.why == "its victim is trained"
     swap_two_words(cache.place(JOB.key))
     assert kinds(tmp_path) == {"damaged", "left", "checkpoints", "victim"}
     (cache.place(PRETRAIN.key) / "manifest.json").unlink()
