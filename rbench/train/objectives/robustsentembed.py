@@ -114,7 +114,7 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     z+ is encoded once and is the constant target of the ascent. The discriminator gets h of the clean view. The
     gradients for delta and eta come from the same passes.
     """
-    from rbench.train.contrastive_losses import info_nce
+    from rbench.train.contrastive_losses import info_nce, info_nce_each
     from rbench.train.perturb import TokenLevel, ascend
 
     tau, words = options.temperature, batch.words
@@ -135,7 +135,9 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     )
     if model.training:
         table.store(batch.ids, words, tokens.eta)
-    z_adv = model.z(X + delta, batch.mask)
+    model.show_tokens(X, tokens.eta)
+    X_adv = model.perturbed(X, delta, lambda z: info_nce_each(z, [target], target, tau))
+    z_adv = model.z(X_adv, batch.mask)
     robust = info_nce(z, [z_plus, z_adv], z_plus, tau)
     regular = options.lambda1 * info_nce(z_adv, [z_plus], z_plus, tau)
     detected = options.lambda2 * detection(batch.ids, batch.mask, words, h, tokens.eta)
