@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rbench import score
 from rbench.errors import JobError
 from rbench.plan.planner import selected_by
 from rbench.publish import cards
-from rbench.spec import FinetuneJob, Job, PretrainJob, Record, Score, Split, TrainSpec
+from rbench.spec import FinetuneJob, Health, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.stages.context import Context, Source, changed
 from rbench.stages.inputs import Inputs, own
 from rbench.storage.weights import weights_hash
 from rbench.system import checkpoints
 
 
-def cached(
-    job: Job,
-    context: Context,
-    make: Callable[[Path], tuple[tuple[Score, ...], dict[str, int], str]],
-    source: Source,
-) -> Record:
+class Made(NamedTuple):
+    """What is known of weights when they are made."""
+
+    scores: tuple[Score, ...]
+    counts: dict[str, int]
+    fingerprint: str
+    """Of the data that they were trained on."""
+    health: Health | None = None
+
+
+def cached(job: Job, context: Context, make: Callable[[Path], Made], source: Source) -> Record:
     """Return the record of a job whose weights are in the cache; `make` makes them if the cache lacks them."""
     with context.cache.making(job) as entry:
         if entry.record is not None:
@@ -31,14 +36,15 @@ def cached(
             unheard = f", so there is no training for {trackers} to follow" if trackers else ""
             context.progress.note(f"{job.name}: its weights were in the cache{unheard}")
             return entry.record.model_copy(update={"job": job})
-        scores, counts, fingerprint = make(entry.folder)
+        made = make(entry.folder)
         record = Record(
             job=job,
             status="complete",
-            scores=scores,
-            counts=counts,
+            scores=made.scores,
+            counts=made.counts,
+            health=made.health,
             provenance=source(
-                dataset_fingerprint=fingerprint,
+                dataset_fingerprint=made.fingerprint,
                 weights_hash=weights_hash(entry.folder),
                 precision=_precision(job, context),
             ),
@@ -67,10 +73,8 @@ def _objective(train: TrainSpec, context: Context) -> Any:
     return context.modules["objectives", train.objective].open()
 
 
-def pretrain(
-    job: Job, spec: PretrainJob, context: Context, folder: Path
-) -> tuple[tuple[Score, ...], dict[str, int], str]:
-    """Train an encoder into `folder`; return scores, counts, and the fingerprint of its corpus."""
+def pretrain(job: Job, spec: PretrainJob, context: Context, folder: Path) -> Made:
+    """Train an encoder into `folder`."""
     from rbench import train as training
     from rbench.train import batches, objectives
     from rbench.train.reports import Reports
@@ -90,6 +94,7 @@ def pretrain(
     told = Reports(context.report_to, context.logs / f"{encoder.name}-{job.key[:8]}")
     if told.to:
         context.progress.note(f"{job.name}: reports to {', '.join(told.to)}; files, where it has any, in {told.folder}")
+    health: list[Health] = []
     values = training.pretrain(
         encoder,
         inputs.base(encoder),
@@ -106,6 +111,7 @@ def pretrain(
         prepared=context.cache.root / "prepared",
         reports=told,
         unchanged=inputs.check,
+        health=health.append,
     )
     inputs.check()
     # Sample sizes: the loss is computed on the texts that the steps use. Other scores are computed on held-out texts,
@@ -115,7 +121,7 @@ def pretrain(
     if selection is not None:
         sizes |= dict.fromkeys(selection.score_names, len(selection))
     scores = _scores(values, sizes, rest, objectives.counted(module))
-    return scores, {"n": len(texts)}, spec.data_fingerprint
+    return Made(scores, {"n": len(texts)}, spec.data_fingerprint, *health)
 
 
 def _roles_of_models(options: Any) -> dict[str, str]:
@@ -157,10 +163,8 @@ def _checkpoints(folder: Path, job: Job) -> Iterator[None]:
         raise
 
 
-def finetune(
-    job: Job, spec: FinetuneJob, context: Context, folder: Path
-) -> tuple[tuple[Score, ...], dict[str, int], str]:
-    """Fine-tune a victim into `folder`; return scores, counts, and the fingerprint of its task's rows."""
+def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Made:
+    """Fine-tune a victim into `folder`."""
     from rbench import encoders
     from rbench.finetune import FinetuneContext
 
@@ -205,8 +209,4 @@ def finetune(
     checkpoints.discard(kept)
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
     n = min(data.sizes["validation"], spec.training.max_validation or 10**9)
-    return (
-        _scores(scores, {}, n, getattr(module, "COUNTED", {})),
-        {"n": n, **sizes},
-        data.fingerprint,
-    )
+    return Made(_scores(scores, {}, n, getattr(module, "COUNTED", {})), {"n": n, **sizes}, data.fingerprint)

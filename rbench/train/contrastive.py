@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train import layout
-from rbench.train.contrastive_losses import info_nce, uniformity
+from rbench.train import health_probe, layout
+from rbench.train.contrastive_losses import info_nce_each, uniformity
 from rbench.train.encoding import Encoding
 from rbench.train.heads import BatchNormHead, MLPHead
 from rbench.train.options import AdversarialTerm, Contrastive, Norm
@@ -63,9 +63,19 @@ class SentenceModel(nn.Module):
         self.head = head
         self.parts = nn.ModuleDict(parts or {})
         self._losses = losses
+        self._seen: health_probe.Seen | None = None
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor) -> Losses:
         return self._losses(self, Batch(input_ids, attention_mask, special_tokens_mask))
+
+    def watched(self, batch: dict[str, Tensor]) -> health_probe.Seen:
+        """Compute the loss of a collated batch, and return the views and perturbations that it was made of."""
+        self._seen = seen = health_probe.Seen()
+        try:
+            self(**batch)
+        finally:
+            self._seen = None
+        return seen
 
     def embed(self, batch: Batch) -> Tensor:
         """Return X, the word embeddings (batch, length, D) before positions are added. Perturbations go here."""
@@ -96,7 +106,29 @@ class SentenceModel(nn.Module):
         The head sees one view at a time, as everywhere else: with batch normalisation this changes the result.
         """
         h, h_plus = self.f(torch.cat([first, second]), torch.cat([mask, mask])).chunk(2)
-        return h, h_plus, self.head(h), self.head(h_plus)
+        z, z_plus = self.head(h), self.head(h_plus)
+        self._show_views(z, z_plus)
+        return h, h_plus, z, z_plus
+
+    def _show_views(self, z: Tensor, z_plus: Tensor) -> None:
+        if self._seen is not None and self._seen.views is None:
+            self._seen.views = (z.detach(), z_plus.detach())
+
+    def perturbed(self, X: Tensor, delta: Tensor, loss: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Return X + delta, (batch, length, D). Every adversarial view goes through here, so that it can be measured.
+
+        Args:
+            loss: maps the vectors z (batch, dim) of this view to the loss of each sentence, (batch,), that delta was
+                made to raise. What it closes over is detached. None: not known.
+        """
+        if self._seen is not None:
+            self._seen.adversary = health_probe.Adversary(X.detach(), delta.detach(), loss)
+        return X + delta
+
+    def show_tokens(self, X: Tensor, eta: Tensor) -> None:
+        """Show the token-level perturbation eta of word embeddings X, (batch, length, D) each, to be measured."""
+        if self._seen is not None:
+            self._seen.eta = (X.detach(), eta.detach())
 
     def step_up(self, X: Tensor, batch: Batch, loss: Callable[[Tensor], Tensor], epsilon: float, norm: Norm) -> Tensor:
         """Return X + r, where r goes along the gradient of loss(z(X)) at X.
@@ -105,12 +137,12 @@ class SentenceModel(nn.Module):
         """
         leaf = X.detach().requires_grad_()
         g = torch.autograd.grad(loss(self.z(leaf, batch.mask)), leaf)[0]
-        return X + fgm(g * batch.words, epsilon, norm)
+        return self.perturbed(X, fgm(g * batch.words, epsilon, norm))
 
     def attacked(
         self, batch: Batch, loss: Callable[[Tensor, Tensor], Tensor], epsilon: float, norm: Norm
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return z, z+ and the embeddings X + r, with r as in `step_up` for loss(z, z+).
+        """Return z, z+ and the embeddings X + r, with r as in `step_up` for the mean of loss(z, z+), (batch,).
 
         The two views are encoded separately, so that the gradient flows through the first view only. The pass that
         yields z is also the one that the gradient flows through.
@@ -118,8 +150,11 @@ class SentenceModel(nn.Module):
         X = self.embed(batch)
         nothing = torch.zeros_like(X).requires_grad_()
         z, z_plus = self.z(X + nothing, batch.mask), self.z(X, batch.mask)
-        g = torch.autograd.grad(loss(z, z_plus.detach()), nothing, retain_graph=True)[0]
-        return z, z_plus, X + fgm(g * batch.words, epsilon, norm)
+        self._show_views(z, z_plus)
+        target = z_plus.detach()
+        g = torch.autograd.grad(loss(z, target).mean(), nothing, retain_graph=True)[0]
+        r = fgm(g * batch.words, epsilon, norm)
+        return z, z_plus, self.perturbed(X, r, lambda z_adv: loss(z_adv, target))
 
 
 def with_adversarial_term(
@@ -134,10 +169,10 @@ def with_adversarial_term(
     """
 
     def contrastive(z: Tensor, z_plus: Tensor) -> Tensor:
-        return info_nce(z, [z_plus], z_plus, options.temperature)
+        return info_nce_each(z, [z_plus], z_plus, options.temperature)
 
     z, z_plus, X_adv = model.attacked(batch, contrastive, options.epsilon, options.norm)
-    first = contrastive(z, z_plus)
+    first = contrastive(z, z_plus).mean()
     adversarial = options.weight * second(z, z_plus, model.z(X_adv, batch.mask))
     return {"loss": first + adversarial, "contrastive": first, "adversarial": adversarial}
 
@@ -215,6 +250,23 @@ class ContrastiveObjective(EncoderObjective):
         needs_dropout: bool = True,
     ) -> None:
         super().__init__(spec, base, options, needs_dropout=needs_dropout)
+        self._temperature = options.temperature
         self.model = SentenceModel(
             self.encoder, _HEADS[head](self.encoder.dim), losses, parts(self.encoder) if parts else None
         )
+
+    def probe(self, batch: dict[str, Any]) -> dict[str, float]:
+        """Implement `ProbedObjective` for views and perturbations that went through the model's methods."""
+        model, of = self.model, Batch(batch["input_ids"], batch["attention_mask"], batch["special_tokens_mask"])
+        seen = model.watched(batch)
+        values: dict[str, float] = {}
+        if seen.views is not None:
+            z, z_plus = seen.views
+            losses = info_nce_each(z, [z_plus], z_plus, self._temperature)
+            values |= health_probe.of_views(losses, z, z_plus, torch.arange(len(z), device=z.device))
+        if seen.adversary is not None:
+            views = (lambda X: model.f(X, of.mask)), (lambda X: model.z(X, of.mask))
+            values |= health_probe.of_adversary(model, seen.adversary, of.words, *views)
+        if seen.eta is not None:
+            values |= health_probe.of_tokens(*seen.eta, of.words)
+        return values

@@ -27,7 +27,12 @@ def full(x: Tensor) -> Tensor:
 
 
 def info_nce(z: Tensor, positives: Sequence[Tensor], others: Tensor, temperature: float) -> Tensor:
-    """L_con(z_i, z_i^pos, z_i^neg), the mean over i (RobustSentEmbed, equation 9); with one positive, SimCSE's loss.
+    """The mean of `info_nce_each` over i."""
+    return info_nce_each(z, positives, others, temperature).mean()
+
+
+def info_nce_each(z: Tensor, positives: Sequence[Tensor], others: Tensor, temperature: float) -> Tensor:
+    """L_con(z_i, z_i^pos, z_i^neg), (n,) (RobustSentEmbed, equation 9); with one positive, SimCSE's loss.
 
     Args:
         z: (n, d) vectors.
@@ -40,8 +45,23 @@ def info_nce(z: Tensor, positives: Sequence[Tensor], others: Tensor, temperature
     apart = cosines(z, others)
     own = torch.eye(len(z), dtype=torch.bool, device=z.device)
     together, apart = together / temperature, (apart / temperature).masked_fill(own, -math.inf)
-    loss = torch.cat([together, apart], dim=1).logsumexp(1) - together.logsumexp(1)
-    return loss.mean()
+    return torch.cat([together, apart], dim=1).logsumexp(1) - together.logsumexp(1)
+
+
+def top_1(z: Tensor, keys: Tensor, positive_index: Tensor, *, cosine: bool = True) -> Tensor:
+    """Say of each z_i whether its positive is nearer than every other key: (n,), bool. A tie counts as no.
+
+    Args:
+        z: (n, dim).
+        keys: (m, dim).
+        positive_index: (n,), the row of `keys` that is the positive of z_i.
+        cosine: nearness is the cosine, or else the dot product.
+    """
+    with torch.autocast(z.device.type, enabled=False):
+        scores = cosines(z, keys) if cosine else full(z) @ keys.T.to(full(z).dtype)
+        own = scores.gather(1, positive_index.unsqueeze(1))
+        others = scores.scatter(1, positive_index.unsqueeze(1), -math.inf)
+        return own.squeeze(1) > others.amax(1)
 
 
 def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:

@@ -16,10 +16,11 @@ from accelerate.utils import patch_environment
 from pydantic import BaseModel
 
 from rbench.errors import JobError
-from rbench.spec import EncoderSpec, TrainSpec
+from rbench.spec import EncoderSpec, Health, TrainSpec
 from rbench.system import scratch
 from rbench.train import batches, objectives
 from rbench.train import checkpoints as kept
+from rbench.train.health import Observer
 from rbench.train.reports import Reports
 from rbench.train.selection import Selection, Selector
 from rbench.train.trainer import Report, Rows, Trainer
@@ -54,6 +55,7 @@ def pretrain(
     prepared: Path | None = None,
     reports: Reports | None = None,
     unchanged: Callable[[], object] = lambda: None,
+    health: Callable[[Health], object] = lambda _: None,
 ) -> dict[str, float]:
     """Train the encoder that `spec.train` describes on `texts` and write it to `out` as a transformers folder.
 
@@ -73,6 +75,8 @@ def pretrain(
             a temporary folder.
         reports: trackers that follow the loss, its parts and the learning rate.
         unchanged: called once all inputs are read, before the first checkpoint; raises where one of them has changed.
+        health: called with the health of the training before the encoder is written. Its series is empty for an
+            objective without steps.
 
     Returns:
         Scores: `loss`, the mean training loss; the objective's own, on held-out texts; with a selection the selected
@@ -85,7 +89,7 @@ def pretrain(
     module = module or objectives.find(train.objective)
     _check(spec, train, texts, selection, module)
     to = reports or Reports((), out / "logs")
-    run = _Run(spec, train, texts, out, seed, device, progress, checkpoints, selection, prepared, to, unchanged)
+    run = _Run(spec, train, texts, out, seed, device, progress, checkpoints, selection, prepared, to, unchanged, health)
     with _quiet(), _fixed_precision(train, device):
         transformers.set_seed(seed)
         objective = _build(module, spec, train, base, locate, resources)
@@ -108,6 +112,7 @@ class _Run:
     prepared: Path | None
     reports: Reports
     unchanged: Callable[[], object]
+    health: Callable[[Health], object]
 
 
 def _build(
@@ -129,6 +134,7 @@ def _fit(objective: objectives.Fitted, run: _Run) -> dict[str, float]:
     if run.selection is not None:
         raise JobError(f"Encoder {run.spec.name}: its objective takes no steps; leave out train.select_by.")
     scores = objective.fit(run.texts, run.device, run.progress)
+    run.health(Health())
     objective.save(run.out)
     return scores
 
@@ -140,6 +146,7 @@ def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
         # Only the texts that the steps will read are prepared. They are shuffled, so the first ones are a sample.
         texts = texts[: batches.seen(run.train, len(texts))]
     selector = _selector(objective, run)
+    observer = Observer(objective, held_out, texts, run.train.batch_size)
     last = _last_checkpoint(run)
     trainer = Trainer(
         model=objective.model,
@@ -148,6 +155,7 @@ def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
         data_collator=objective.collate,
         name=run.spec.name,
         selector=selector,
+        observer=observer,
     )
     # Only now: the Trainer has moved the model to its device, where the objective prepares its texts.
     _prepare(objective, texts, run)
@@ -155,6 +163,7 @@ def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
     trainer.add_callback(Report(run.progress, selector))
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.run(last)
+    run.health(observer.health)
     loss = trainer.mean_loss()
     selected = selector.restore() if selector is not None else {}
     scores = {"loss": loss} | objective.scores(held_out) | selected

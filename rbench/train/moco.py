@@ -34,6 +34,7 @@ from torch.nn import functional
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
+from rbench.train import health_probe
 from rbench.train.contrastive import EncoderObjective, Losses
 from rbench.train.contrastive_losses import cosines, full
 from rbench.train.heads import ProjectionHead
@@ -239,6 +240,7 @@ class MoCoObjective(EncoderObjective):
 
     def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Momentum, positives: Positives) -> None:
         super().__init__(spec, base, options, needs_dropout=False)
+        self._options = options
         self.model = MoCo(self.encoder, options, positives, self._max_length)
 
     def features(self, text: str) -> dict[str, Any]:
@@ -249,6 +251,20 @@ class MoCoObjective(EncoderObjective):
         """input_ids and attention_mask, (n, longest) each, and `texts`, a list of n strings."""
         rows = [{name: row[name] for name in ("input_ids", "attention_mask")} for row in batch]
         return {**super().collate(rows), "texts": [row["text"] for row in batch]}
+
+    @torch.no_grad()
+    def probe(self, batch: dict[str, Any]) -> dict[str, float]:
+        """Implement `ProbedObjective`: each text's positive is its own key, under another dropout mask.
+
+        The other keys are those that the queue would hold after this batch.
+        """
+        model = self.model
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        z = model.head(model.encoder(**inputs))
+        held = model.queue.after(model.key_head(model.key_encoder(**inputs)))
+        return health_probe.of_views(
+            model.losses(z, held), z, held.keys, held.positive_index, cosine=self._options.similarity == "cosine"
+        )
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """Scores of the training: `uniformity` of held-out texts, `Positives.scores`, and what was counted.

@@ -16,6 +16,7 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from rbench.errors import JobError
 from rbench.train import checkpoints
+from rbench.train.health import Observer
 from rbench.train.selection import Selector
 
 
@@ -71,14 +72,20 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
     Args:
         name: the encoder's name, for error messages.
         selector: chooses the step that is kept. None keeps the last step.
+        observer: measures the health of the training. None measures nothing.
     """
 
-    def __init__(self, *args: Any, name: str, selector: Selector | None = None, **more: Any) -> None:
+    def __init__(
+        self, *args: Any, name: str, selector: Selector | None = None, observer: Observer | None = None, **more: Any
+    ) -> None:
         super().__init__(*args, **more)
         self._name = name
         self._selector = selector
         if selector is not None:
             self.add_callback(selector)
+        self._observer = observer
+        if observer is not None:
+            self.add_callback(observer)
         self._sums: dict[str, Tensor] = {}
         self._count = 0
 
@@ -90,6 +97,8 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         reached = transformers.TrainerState.load_from_json(str(last / "trainer_state.json"))
         if self._selector is not None:
             self._selector.read(last)
+        if self._observer is not None:
+            self._observer.read(last)
         over = self._selector is not None and self._selector.over
         if over or reached.global_step >= self.args.max_steps:
             self._load_from_checkpoint(str(last))
@@ -119,6 +128,8 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         for name, value in values.items():
             self._sums[name] = self._sums.get(name, torch.zeros_like(value)) + value
         self._count += 1
+        if self._observer is not None:
+            self._observer.see(self.state.global_step, outputs)
         loss = outputs["loss"].mean()
         return (loss, outputs) if return_outputs else loss
 
@@ -153,6 +164,8 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         safetensors.torch.save_model(self.model, str(folder / checkpoints.WEIGHTS))
         if self._selector is not None:
             self._selector.write(folder)
+        if self._observer is not None:
+            self._observer.write(folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         safetensors.torch.load_model(model or self.model, str(Path(resume_from_checkpoint) / checkpoints.WEIGHTS))

@@ -18,7 +18,7 @@ from rbench import encoders, mini
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.spec import EncoderSpec
-from rbench.train import batches, checkpoints, objectives, pretrain, reports
+from rbench.train import batches, checkpoints, health, objectives, pretrain, reports
 from rbench.train.contrastive import ContrastiveObjective
 from rbench.train.origin import dropout_of
 from rbench.train.reports import Reports
@@ -132,7 +132,8 @@ def test_a_run_takes_whole_batches_and_another_order_each_epoch(
     spec = bases.spec("simcse", base, steps=None, epochs=2)
     pretrain(spec, base, texts, tmp_path / "o", seed=0, progress=lambda done, total, _: steps.append(total))
     assert steps == [6] * 6, "30 texts are 3 whole batches of 8"
-    assert len(seen) == 48 and seen[:24] != seen[24:]
+    trained = seen[8:]  # before them, the eight texts on which the health of the training is measured
+    assert len(trained) == 48 and trained[:24] != trained[24:]
 
 
 def test_the_mean_loss_weighs_reports_by_their_steps() -> None:
@@ -244,6 +245,7 @@ def test_a_loss_that_is_no_number_stops_with_step_parts_and_checkpoint(
         return info_nce(*a) * (float("nan") if calls > 9 else 1)
 
     monkeypatch.setattr(contrastive_losses, "info_nce", breaks)
+    monkeypatch.setattr(health, "due", lambda steps: ())  # measuring computes losses too
     spec = bases.spec("vadvcse", base, steps=20)
     with pytest.raises(JobError) as error:
         pretrain(spec, base, TEXTS, tmp_path / "o", seed=0, checkpoints=tmp_path / "c")
@@ -358,6 +360,7 @@ def test_epochs_are_whole_with_accumulation(base: Path, tmp_path: Path, monkeypa
         return forward(self, **inputs)
 
     monkeypatch.setattr(SentenceEncoder, "forward", spy)
+    monkeypatch.setattr(health, "due", lambda steps: ())  # measuring encodes texts too
     steps: list[int] = []
     spec = bases.spec("simcse", base, steps=None, epochs=2, gradient_accumulation=2)
     pretrain(spec, base, TEXTS[:30], tmp_path / "o", seed=0, progress=lambda done, total, _: steps.append(total))

@@ -86,6 +86,20 @@ class PreparedObjective(Protocol):
         ...
 
 
+@runtime_checkable
+class ProbedObjective(Objective, Protocol):
+    """An `Objective` that can be measured beyond the terms of its loss, for the health of its training."""
+
+    def probe(self, batch: dict[str, Any]) -> dict[str, float]:
+        """Measure the model on a collated batch of held-out texts, before a training step. Values that are not finite
+        are left out.
+
+        The caller restores torch's random numbers, the buffers of `model` and the modes of its parts afterwards.
+        Weights and their `grad` must stay as they are. docs/health.md says which names of values can raise flags.
+        """
+        ...
+
+
 class ObjectiveModule(Protocol):
     """What a module in this package, or in a user's folder `objectives/`, exports.
 

@@ -37,7 +37,7 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     gradients of weights; with separate tracks there are twice as many of them. z+ is encoded once and is the constant
     target of the ascent.
     """
-    from rbench.train.contrastive_losses import info_nce
+    from rbench.train.contrastive_losses import info_nce, info_nce_each
     from rbench.train.perturb import ascend
 
     tau = options.temperature
@@ -47,7 +47,8 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     delta = ascend(
         options, start, batch.words, lambda d: info_nce(model.z(start + d, batch.mask), [target], target, tau)
     )
-    z_adv = model.z(X + delta, batch.mask)
+    X_adv = model.perturbed(X, delta, lambda z: info_nce_each(z, [target], target, tau))
+    z_adv = model.z(X_adv, batch.mask)
     robust = info_nce(z, [z_plus, z_adv], z_plus, tau)
     regular = options.lambda1 * info_nce(z_adv, [z_plus], z_plus, tau)
     return {"loss": robust + regular, "robust": robust, "adversarial": regular}

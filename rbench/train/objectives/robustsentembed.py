@@ -191,7 +191,7 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     z+ is encoded once and is the constant target of the ascent. The discriminator gets h or z of the clean view. The
     gradients for delta and eta come from the same passes.
     """
-    from rbench.train.contrastive_losses import info_nce
+    from rbench.train.contrastive_losses import info_nce, info_nce_each
     from rbench.train.perturb import TokenLevel, ascend
 
     tau, words = options.temperature, batch.words
@@ -212,8 +212,9 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
     )
     if model.training:
         table.store(batch.ids, words, tokens.eta)
-    z_adv = model.z(X + delta, batch.mask)
-    robust, regular = _contrastive(options, z, z_plus, z_adv)
+    model.show_tokens(X, tokens.eta)
+    X_adv = model.perturbed(X, delta, lambda z: info_nce_each(z, [target], target, tau))
+    robust, regular = _contrastive(options, z, z_plus, model.z(X_adv, batch.mask))
     sentence = h if options.conditioned == "vector" else z
     detected = options.lambda2 * detection(batch.ids, batch.mask, words, sentence, tokens.eta)
     return {"loss": robust + regular + detected, "robust": robust, "adversarial": regular, "detection": detected}

@@ -86,7 +86,8 @@ def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
         g = torch.autograd.grad(away, r)[0]
         step = options.eta * g if options.direction == "gradient" else fgm(g, options.eta, options.norm)
         r = project_sentence(r.detach() + step, options.epsilon, options.norm)
-    virtual = options.lam * F(label, log_p(options, model.z(X + r, batch.mask), z_plus)).mean()
+    X_adv = model.perturbed(X, r, lambda z: F(label, log_p(options, z, z_plus.detach())))
+    virtual = options.lam * F(label, log_p(options, model.z(X_adv, batch.mask), z_plus)).mean()
     return {"loss": contrastive + virtual, "contrastive": contrastive, "virtual": virtual}
 
 

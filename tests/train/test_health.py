@@ -1,0 +1,238 @@
+"""Tests the health of whole trainings: that measuring changes nothing, the series, and each flag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from rbench.spec import Health
+from rbench.train import health, objectives, pretrain
+from rbench.train.contrastive import ContrastiveObjective
+from rbench.train.health import due
+from tests.train import bases
+from tests.train.bases import TEXTS
+from tests.train.test_loop import Interrupted, stop_at
+from tests.train.test_selection import PAIRS, SELECTION
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bases.masked_bert(tmp_path_factory.mktemp("base"))
+
+
+def run(name: str, base: Path, out: Path, *, options: Any = None, **more: Any) -> tuple[Health, Any]:
+    """Train; returns the health and the objective as the training left it."""
+    module: Any = objectives.find(name)
+    built: list[Any] = []
+    train = {key: more.pop(key) for key in ("steps", "batch_size", "learning_rate") if key in more}
+
+    def build(*args: Any, **kinds: Any) -> Any:
+        built.append(module.build(*args, **kinds))
+        return built[-1]
+
+    spec = bases.spec(name, base, options=options or {}, **train)
+    texts = more.pop("texts", None) or bases.texts_for(name)
+    spied: Any = SimpleNamespace(Options=module.Options, build=build, NEEDS=getattr(module, "NEEDS", ()))
+    told: list[Health] = []
+    given = {"seed": 0, "module": spied, "health": told.append, **bases.asked(name), **more}
+    pretrain(spec, base, texts, out, **given)
+    (measured,) = told
+    return measured, built[-1]
+
+
+def values(measured: Health, name: str) -> list[float]:
+    return [point.values[name] for point in measured.series if name in point.values]
+
+
+def flagged(measured: Health) -> set[str]:
+    return {raised.flag for raised in measured.flags}
+
+
+@contextmanager
+def patched(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        for name, value in changes.items():
+            patch.setattr(health, name, value)
+        yield
+
+
+# ------------------------------------------------------------------------------------------------------- the series
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (1, {1}),
+        (2, {1, 2}),
+        (8, {1, 8}),
+        (45, {1, 23, 45}),
+        (150, {1, 18, 34, 51, 67, 84, 100, 117, 133, 150}),
+    ],
+)
+def test_the_first_and_the_last_step_are_measured_and_some_between(steps: int, expected: set[int]) -> None:
+    assert due(steps) == expected and len(due(10**6)) == 10
+
+
+NO_STEPS: Any = lambda steps: frozenset()  # noqa: E731
+EACH_STEP: Any = lambda steps: frozenset(range(1, steps + 1))  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("simcse", {}),
+        ("uscal", {}),
+        ("robustsentembed", {"detection": "mean"}),
+        ("vadvcse", {"lam": 0.1}),
+        ("consert", {"views": ("adversarial", "shuffle"), "dropout": 0.1}),
+        ("adcl", {}),
+        ("cline", {}),
+        ("flow", {}),
+    ],
+)
+def test_measuring_changes_nothing(
+    name: str, options: Any, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = []
+    for which in (NO_STEPS, EACH_STEP):
+        with patched(monkeypatch, due=which):
+            measured, objective = run(name, base, tmp_path / "out", options=options, steps=6)
+        gradients = [x.grad for x in objective.model.parameters() if x.grad is not None]
+        ends.append((objective.model.state_dict(), gradients, torch.rand(3)))
+    assert len(measured.series) == 6
+    (weights, grads, drawn), (theirs, others, again) = ends
+    assert weights.keys() == theirs.keys() and all(torch.equal(weights[key], theirs[key]) for key in weights)
+    assert len(grads) == len(others) and all(torch.equal(a, b) for a, b in zip(grads, others, strict=True))
+    assert torch.equal(drawn, again)
+
+
+@pytest.mark.parametrize("name", ["robustsentembed", "btcl"])
+def test_an_interrupted_run_has_the_series_of_a_whole_one(
+    name: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with patched(monkeypatch, EVERY=3):
+        whole, _ = run(name, base, tmp_path / "whole", steps=24)
+        assert len(whole.series) == 8
+        more = {"steps": 24, "checkpoints": tmp_path / "c"}
+        with pytest.raises(Interrupted):
+            run(name, base, tmp_path / "out", progress=stop_at(14), **more)
+        resumed, _ = run(name, base, tmp_path / "out", **more)
+    assert resumed == whole
+
+
+def test_a_training_that_was_complete_when_it_was_interrupted_has_its_series(base: Path, tmp_path: Path) -> None:
+    more = {"steps": 4, "checkpoints": tmp_path / "c"}
+    whole, _ = run("uscal", base, tmp_path / "whole", steps=4)
+    with pytest.raises(Interrupted):
+        run("uscal", base, tmp_path / "out", health=stopped, **more)
+    assert run("uscal", base, tmp_path / "out", **more)[0] == whole
+
+
+def stopped(measured: Health) -> None:
+    raise Interrupted
+
+
+def test_checkpoints_of_earlier_versions_have_no_series(base: Path, tmp_path: Path) -> None:
+    more = {"steps": 20, "checkpoints": tmp_path / "c"}
+    with pytest.raises(Interrupted):
+        run("simcse", base, tmp_path / "out", progress=stop_at(14), **more)
+    for file in (tmp_path / "c").rglob("health.json"):
+        file.unlink()
+    assert [point.step for point in run("simcse", base, tmp_path / "out", **more)[0].series] == [20]
+
+
+def test_a_training_that_stops_early_is_measured_where_it_stops(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(SELECTION), "score", lambda self, encode: next(scores))
+    scores = iter([0.5, 0.4, 0.3, 0.2])
+    train = {"steps": 24, "select_by": "toy", "select_every": 4, "patience": 2}
+    spec, told = bases.spec("uscal", base, **train), []
+    pretrain(spec, base, TEXTS, tmp_path / "o", seed=0, selection=type(SELECTION)({"toy": PAIRS}), health=told.append)
+    assert [point.step for point in told[0].series] == [1, 12]
+    assert values(told[0], "top-1") and len(values(told[0], "loss")) == 1
+
+
+def test_the_held_out_texts_are_probed_and_training_texts_where_these_are_few(base: Path, tmp_path: Path) -> None:
+    many = [f"{text} {' '.join(TEXTS[i])}" for i, text in enumerate(TEXTS)] * 10
+    few, _ = run("simcse", base, tmp_path / "a", steps=1)
+    enough, _ = run("simcse", base, tmp_path / "b", steps=1, texts=many)
+    assert (values(few, "texts"), values(few, "texts held out")) == ([8], [1])
+    assert values(enough, "texts") == values(enough, "texts held out") == [8]
+
+
+def test_an_objective_without_steps_has_an_empty_series(base: Path, tmp_path: Path) -> None:
+    from tests.train.test_fitted import fitted
+
+    told: list[Health] = []
+    pretrain(fitted("whitening", base), base, TEXTS, tmp_path / "out", seed=0, health=told.append)
+    assert told == [Health()]
+
+
+# --------------------------------------------------------------------------------------------------- terms of the loss
+
+
+def test_shares_are_of_the_gradients_with_respect_to_the_kept_weights() -> None:
+    kept, head = torch.nn.Parameter(torch.tensor([3.0, 4.0])), torch.nn.Parameter(torch.ones(()))
+    terms = {
+        "first": (kept * torch.tensor([3.0, 4.0])).sum() * head,  # gradient (3, 4): norm 5
+        "second": -15 * kept[0] + 100 * head,  # norm 15
+        "third": 7 * head,
+        "counted": torch.tensor(2.0),
+    }
+    measured = health._terms({"loss": terms["first"] + terms["second"], **terms}, [kept])
+    shares = {name: value for name, value in measured.items() if name.endswith(" share")}
+    assert shares == {"first share": 0.25, "second share": 0.75, "third share": 0.0}
+    assert measured["counted"] == 2 and measured["loss"] == pytest.approx(25 - 45 + 100)
+    assert kept.grad is None
+
+
+def test_the_series_has_terms_and_shares_of_the_training_batch(base: Path, tmp_path: Path) -> None:
+    seen: list[dict[str, float]] = []
+    see = health.Observer.see
+
+    def spy(self: Any, step: int, outputs: Any) -> None:
+        weights = list(self._objective.kept.parameters())
+        norms = {}
+        for name in ("robust", "adversarial", "detection"):
+            gradients = torch.autograd.grad(outputs[name], weights, retain_graph=True, allow_unused=True)
+            norms[name] = float(torch.cat([g.flatten() for g in gradients if g is not None]).norm())
+        seen.append({name: norm / sum(norms.values()) for name, norm in norms.items()})
+        see(self, step, outputs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(health.Observer, "see", spy)
+        measured, _ = run("robustsentembed", base, tmp_path / "out", steps=2)
+    for name in ("robust", "adversarial", "detection"):
+        assert values(measured, f"{name} share") == pytest.approx([shares[name] for shares in seen], rel=1e-4)
+    parts = zip(*(values(measured, name) for name in ("robust", "adversarial", "detection")), strict=True)
+    assert values(measured, "loss") == pytest.approx([sum(part) for part in parts])
+
+
+def test_an_objective_of_a_users_own_adds_values_by_its_probe(base: Path, tmp_path: Path) -> None:
+    class Mine(ContrastiveObjective):
+        def probe(self, batch: dict[str, Any]) -> dict[str, float]:
+            more = {"mine": float(len(batch["input_ids"])), "undefined": float("nan"), "dead words": 1.0}
+            return {**super().probe(batch), **more}
+
+    def losses(model: Any, batch: Any) -> Any:
+        _, z, z_plus = model.twice(model.embed(batch), batch.mask)
+        near, far = (z - z_plus).square().mean(), -z.std()
+        return {"loss": near + far, "near": near, "far": far}
+
+    module = objectives.find("simcse")
+    own: Any = SimpleNamespace(
+        Options=module.Options, build=lambda options, spec, where: Mine(spec, where, options, losses)
+    )
+    told: list[Health] = []
+    pretrain(bases.spec("simcse", base), base, TEXTS, tmp_path / "o", seed=0, module=own, health=told.append)
+    assert values(told[0], "mine") == [8, 8] and not values(told[0], "undefined")
+    near, far = values(told[0], "near share"), values(told[0], "far share")
+    assert [x + y for x, y in zip(near, far, strict=True)] == pytest.approx([1, 1])
+    assert values(told[0], "top-1") and "perturbation dead" in flagged(told[0])
