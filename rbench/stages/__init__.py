@@ -66,6 +66,8 @@ def run_job(job: Job, context: Context) -> Record:
         log.error("%s failed: %s", job.name, str(error) or type(error).__name__)
         record = Record(job=job, status="failed", provenance=source(), error=text)
     context.store.write_record(record)
+    for raised in record.health.flags if record.health is not None else ():
+        context.progress.note(f"{job.name} is flagged `{raised.flag}`: {raised.because}")
     return record
 
 
