@@ -19,6 +19,7 @@ from rbench.spec import (
     EvaluateJob,
     FinetuneJob,
     Flag,
+    Health,
     Job,
     Plan,
     PretrainJob,
@@ -70,11 +71,11 @@ class Flags:
         return tuple(flag for flag in FLAGS if flag in raised)
 
     def told(self, jobs: Iterable[Job]) -> list[str] | None:
-        """Return the same for programs; None where there are none and a record behind the jobs has no health."""
+        """Return the same for programs; None where there are none and the health of a job behind them is not known."""
         asked = list(jobs)
         found = self.of(asked)
-        unknown = any(self._unmeasured(job) for job in self._behind(asked))
-        return None if unknown and not found else list(found)
+        known = all(self._health(job) is not None for job in self._behind(asked) if isinstance(job.spec, MEASURED))
+        return list(found) if found or known else None
 
     def hiding(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:
         """Return the flags that withhold an entry made of some jobs: none unless the suite requires healthy ones.
@@ -113,13 +114,18 @@ class Flags:
         return tuple({"job": job.name, **one.model_dump()} for job in self._behind(jobs) for one in self._raised(job))
 
     def _raised(self, job: Job) -> tuple[Raised, ...]:
-        health = self.records[job.key].health if job.key in self.records else None
+        health = self._health(job)
         return health.flags if health is not None else ()
 
+    def _health(self, job: Job) -> Health | None:
+        record = self.records.get(job.key)
+        return record.health if record is not None else None
+
     def _unmeasured(self, job: Job) -> bool:
+        """Whether the job was done by a version that did not measure health."""
         record = self.records.get(job.key)
         done = record is not None and record.status == "complete"
-        return done and record is not None and record.health is None and isinstance(job.spec, MEASURED)
+        return done and self._health(job) is None and isinstance(job.spec, MEASURED)
 
     def _behind(self, jobs: Iterable[Job]) -> list[Job]:
         """Return some jobs and all that they stand on, each once, in the plan's order."""
@@ -166,11 +172,11 @@ class Flags:
         """Return a note on how strongly trainings with an adversary perturbed their inputs at the end."""
         told = []
         for job in behind:
-            record = self.records.get(job.key)
-            if not isinstance(job.spec, PretrainJob) or record is None or record.health is None:
+            health = self._health(job)
+            if not isinstance(job.spec, PretrainJob) or health is None:
                 continue
-            last = {**record.health.values}
-            for measured in record.health.series:
+            last = {**health.values}
+            for measured in health.series:
                 last |= measured.values
             values = [f"{name} {brief(last[name])}" for name in _DELTAS if name in last]
             same = [one for one in self.plan.jobs if (one.stage, one.parts) == (job.stage, job.parts)]
