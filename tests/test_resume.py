@@ -186,6 +186,20 @@ def test_max_words_holds(whole: Path) -> None:
     assert limited.num_words_changed.max() <= 3
 
 
+def test_records_of_victims_and_attacks_have_their_health(whole: Path) -> None:
+    store, asked = Store(whole), 0.0
+    for record in store.records():
+        assert record.health is not None or record.job.stage == "pretrain"
+        if isinstance(record.job.spec, AttackJob) and record.health is not None:
+            outcomes = [one for one in store.outcomes(record.job) if one.words_asked is not None]
+            assert {one.status for one in outcomes} <= {"succeeded", "failed"}
+            assert record.health.values["words asked"] == sum(one.words_asked or 0 for one in outcomes)
+            asked += record.health.values["words asked"]
+        elif record.job.stage == "finetune" and record.health is not None:
+            assert 1 / 3 <= record.health.values["majority share"] < 1
+    assert asked > 100
+
+
 def test_records_say_where_they_come_from(whole: Path) -> None:
     for record in Store(whole).records():
         source = record.provenance

@@ -35,6 +35,8 @@ class RunResult:
     tables: list[str] = field(default_factory=list)
     errored: Mapping[str, int] = field(default_factory=dict)
     """Number of examples of complete jobs on which the attack raised an exception, by its type."""
+    flags: list[str] = field(default_factory=list)
+    """The flags of the jobs, one sentence for each flag."""
 
 
 def _check_attacks(todo: list[Job]) -> None:
@@ -50,6 +52,7 @@ def _check_attacks(todo: list[Job]) -> None:
 def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
     """Run a prepared suite; see `rbench.api.run`."""
     from rbench.stages import Context
+    from rbench.tables.flags import Flags
     from rbench.train import reports
 
     store = Store(prepared.run)
@@ -93,8 +96,9 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
             failed, skipped = _finished(todo, context)
         found = standing(store, prepared.plan)
         tables = _write_tables(prepared, store, found)
+        flags = Flags(prepared.plan, found.records).raised_notes(jobs)
     done = sum(job.key in found.done for job in jobs)
-    return RunResult(prepared.run, done, failed, skipped, tables, errored(store, found, jobs))
+    return RunResult(prepared.run, done, failed, skipped, tables, errored(store, found, jobs), flags)
 
 
 def _as_it_stands(store: Store, prepared: Prepared, options: Options) -> tuple[Prepared, Standing]:

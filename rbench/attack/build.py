@@ -15,6 +15,7 @@ from textattack.goal_functions import InputReduction
 from textattack.goal_functions.classification import ClassificationGoalFunction
 
 from rbench.attack._textattack import use_device
+from rbench.attack.asked import watch
 from rbench.attack.binding import binding
 from rbench.attack.cached import cached
 from rbench.attack.constraints import foreseen, suite_constraints
@@ -110,7 +111,7 @@ def build(
         before = isinstance(constraint, PreTransformationConstraint)
         (attack.pre_transformation_constraints if before else attack.constraints).append(constraint)
     attack.goal_function.query_budget = spec.query_budget or float("inf")
-    return attack
+    return watch(attack)
 
 
 def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:

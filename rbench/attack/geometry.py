@@ -201,6 +201,9 @@ class _Example:
         free = {words: set(self.method.get_indices_to_order(self.texts[words])[1]) for _, words, _ in batch}
         slots = [slot for slot in batch if slot.place in free[slot.words]]
         ranked = self.method.transformation.replacements([(self.texts[s.words], s.place) for s in slots])
+        for slot, words in zip(slots, ranked, strict=True):
+            if not words and (asked := getattr(self.method, "asked", None)) is not None:
+                asked.nothing_for(self.texts[slot.words], slot.place)  # `_allowed` counts the other words
         kept = {slot: self._allowed(slot, words) for slot, words in zip(slots, ranked, strict=True) if words}
         return [kept.get(slot, []) for slot in batch]
 

@@ -120,6 +120,9 @@ def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracl
             truncated=truncated,
         )
     usual = getattr(type(attack), "attack", None) in (Attack.attack, CachedAttack.attack)
+    asked = getattr(attack, "asked", None)
+    if asked is not None:
+        asked.clear()
     result = attack.attack(text if usual else given, label)
     before, after = result.original_result, result.perturbed_result
     words = before.attacked_text.words
@@ -135,6 +138,7 @@ def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracl
     }
     if common["status"] == "skipped":
         return Outcome(**common)
+    words_asked, without = asked.counts if asked is not None else (None, None)
     changed = len(before.attacked_text.all_words_diff(after.attacked_text))
     texts = after.attacked_text.tokenizer_input
     perturbed = (texts,) if isinstance(texts, str) else tuple(texts)
@@ -146,6 +150,8 @@ def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracl
         perturbed_prediction=int(after.output),
         num_words_changed=changed,
         perturbed_share=share if common["status"] == "succeeded" else None,
+        words_asked=words_asked,
+        words_without_candidate=without,
         similarity=None if similarity is None else float(similarity),
         oracle_label=None if oracle is None else oracle(perturbed),
     )

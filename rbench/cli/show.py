@@ -99,6 +99,8 @@ def _ending(run: RunResult) -> None:
     if run.errored:
         kinds = ", ".join(f"{n} {kind}" for kind, n in run.errored.items())
         tell(f"errored: {sum(run.errored.values())} examples ({kinds}); they are in no denominator, see outcomes.jsonl")
+    for note in run.flags:
+        tell(note)
     if run.failed:
         tell("The full error of a failed job is in its record.json. The same command tries failed jobs again.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_scores
 from rbench.score.complete import lacking
 from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_score
+from rbench.score.health import attack_health, victim_health
 from rbench.score.statistics import Sample, spread, wilson
 from rbench.score.sts import Pairs, cosines, sts_scores
 
@@ -17,6 +18,7 @@ __all__ = [
     "Sample",
     "Tally",
     "attack_counts",
+    "attack_health",
     "attack_scores",
     "contrast_scores",
     "cosines",
@@ -25,5 +27,6 @@ __all__ = [
     "mean_score",
     "spread",
     "sts_scores",
+    "victim_health",
     "wilson",
 ]

@@ -166,6 +166,9 @@ class Suite(Strict):
     tables: tuple[TableSpec, ...] = ()
     """The tables printed at the end. The default is one for each measure: ASR of attacks, correlations of STS tasks,
     accuracies and consistency on contrast sets, and what `build` made."""
+    require: Literal["healthy"] | None = None
+    """`healthy`: tables withhold each entry whose encoder, victim or attack has a flag, unless it is a control. None:
+    they show it, and its flags in notes. It changes tables only, and no key."""
     profiles: dict[str, dict[str, Any]] = {}
     """Named sets of overrides; --profile selects one."""
 

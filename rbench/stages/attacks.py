@@ -64,6 +64,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         status="complete",
         scores=tuple(score.attack_scores(kept, oracle=spec.task.generator is not None).values()),
         counts=score.attack_counts(kept),
+        health=score.attack_health(kept),
         provenance=source(
             dataset_fingerprint=data.fingerprint,
             backend=context.workers.backend(attack_task),

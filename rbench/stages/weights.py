@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,14 +35,15 @@ def cached(job: Job, context: Context, make: Callable[[Path], Made], source: Sou
             trackers = ", ".join(context.report_to) if isinstance(job.spec, PretrainJob) else ""
             unheard = f", so there is no training for {trackers} to follow" if trackers else ""
             context.progress.note(f"{job.name}: its weights were in the cache{unheard}")
-            return entry.record.model_copy(update={"job": job})
+            health = entry.record.health or victim_health(job, entry.record.scores, context)
+            return entry.record.model_copy(update={"job": job, "health": health})
         made = make(entry.folder)
         record = Record(
             job=job,
             status="complete",
             scores=made.scores,
             counts=made.counts,
-            health=made.health,
+            health=_joined(made.health, victim_health(job, made.scores, context)),
             provenance=source(
                 dataset_fingerprint=made.fingerprint,
                 weights_hash=weights_hash(entry.folder),
@@ -55,6 +56,30 @@ def cached(job: Job, context: Context, make: Callable[[Path], Made], source: Sou
             module, encoders = _objective(spec.train, context), {**context.encoders, spec.name: spec}
             cards.write(entry.folder, spec.name, encoders, context.tasks, record, module)
         return entry.publish(record)
+
+
+def victim_health(job: Job, scores: Collection[Score], context: Context) -> Health | None:
+    """Return the health of a victim, from its validation accuracy and the rows on which rbench's strategies compute it.
+
+    A strategy of a user's own may have looked at other rows; the accuracy is then compared with the most frequent label
+    of these all the same. None for other jobs. It is computed for cached victims of earlier versions as well.
+    """
+    spec = job.spec
+    accuracy = next((one for one in scores if one.name == "validation_accuracy"), None)
+    if not isinstance(spec, FinetuneJob) or accuracy is None:
+        return None
+    from rbench.finetune import sample_split
+
+    data = context.data(spec.task, spec.data_fingerprint)
+    rows = sample_split(data, "validation", spec.training.max_validation, job.seed)
+    return score.victim_health(accuracy, (row.label for row in rows))
+
+
+def _joined(one: Health | None, other: Health | None) -> Health | None:
+    """Join what a strategy says of its victim to what its accuracy says."""
+    if one is None or other is None:
+        return one or other
+    return Health(series=one.series, values={**one.values, **other.values}, flags=(*one.flags, *other.flags))
 
 
 def _precision(job: Job, context: Context) -> str:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from rbench.errors import StoreError
-from rbench.score import attack_counts, attack_scores, contrast_scores, judged, lacking
-from rbench.spec import AttackJob, BuildJob, ContrastJob, Job, Plan, Record, Score, Stage
+from rbench.score import attack_counts, attack_health, attack_scores, contrast_scores, judged, lacking
+from rbench.spec import AttackJob, BuildJob, ContrastJob, Health, Job, Plan, Record, Score, Stage
 from rbench.storage.runs import Store
 
 State = Literal["verified", "cannot be verified", "damaged", "not done"]
@@ -127,6 +127,7 @@ def _recomputed(store: Store, job: Job, record: Record) -> Iterator[str]:
         if len(outcomes) != spec.num_examples:
             yield f"it has {len(outcomes)} outcomes, but its job has {spec.num_examples} examples."
         yield from _unequal(record, attack_scores(outcomes, oracle).values(), attack_counts(outcomes, oracle))
+        yield from _unwell(record.health, attack_health(outcomes))
     elif isinstance(spec, ContrastJob):
         try:
             predictions = store.predictions(job)
@@ -154,6 +155,17 @@ def _unequal(record: Record, scores: Iterable[Score], counts: Mapping[str, int])
     for name, n in counts.items():
         if record.counts.get(name, n) != n:
             yield f"it counts {record.counts[name]} {name}, but there are {n}."
+
+
+def _unwell(stored: Health | None, ours: Health) -> Iterator[str]:
+    """Say whether an attack's health differs from the recomputed one. Records of earlier versions have none."""
+    if stored is None:
+        return
+    same = stored.values.keys() == ours.values.keys() and all(
+        math.isclose(value, ours.values[name], rel_tol=CLOSE, abs_tol=CLOSE) for name, value in stored.values.items()
+    )
+    if not same or [one.flag for one in stored.flags] != [one.flag for one in ours.flags]:
+        yield "its health is not that of the lines beside the record."
 
 
 def _strangers(store: Store, plan: Plan) -> list[Finding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +17,7 @@ from rbench.score import Tally, spread
 from rbench.spec import CONTRAST, AttackJob, AttackMetric, ContrastJob, Job, Plan, Record, Score
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, standing
+from rbench.tables.flags import Flags
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ class Cell:
     runs: tuple[Run, ...]
 
     @property
+    def jobs(self) -> list[Job]:
+        return [run.job for run in self.runs]
+
+    @property
     def tallies(self) -> list[Tally]:
         return [run.tally for run in self.runs if run.tally is not None]
 
@@ -111,6 +117,11 @@ class Grid:
     def runs(self) -> list[Run]:
         """Every attack job, cell by cell in the suite's order."""
         return [run for cell in self.cells.values() for run in cell.runs]
+
+    @cached_property
+    def flags(self) -> Flags:
+        """The flags of all jobs of the plan."""
+        return Flags(self.plan, self.standing.records)
 
     @property
     def wordless(self) -> bool:

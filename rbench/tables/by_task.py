@@ -9,7 +9,7 @@ from __future__ import annotations
 from rbench.spec import AttackMetric
 from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.columns import mark_best
-from rbench.tables.layouts import definitions, described
+from rbench.tables.layouts import definitions, described, hiding
 from rbench.tables.notes import interval_note, notes, sizes
 from rbench.tables.table import Entry, Number, Table
 
@@ -44,17 +44,22 @@ def by_task(grid: Grid, metric: AttackMetric) -> Table:
         header=tuple(header),
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
-        cells=tuple(described(cell, metric, grid.wordless) for cell in grid.cells.values()),
+        cells=tuple(described(cell, metric, grid) for cell in grid.cells.values()),
         notes=notes(grid, grid.tasks, (*definitions(SHOWN), sizes(grid, "asr", grid.tasks))),
         interval=interval_note(grid, "asr"),
+        flags=grid.flags.listed(run.job for run in grid.runs),
     )
 
 
 def _number(grid: Grid, attack: str, encoder: str, finetune: str, task: str, kind: AttackMetric) -> Number | None:
-    """Return an entry. Clean accuracy is taken from the first attack there is, since all attack the same examples."""
+    """Return an entry. Clean accuracy is taken from the first attack there is, since all attack the same examples.
+
+    So only flags of encoder and victim withhold it, not those of that attack.
+    """
     attacks = (attack,) if attack else grid.attacks
     cells: list[Cell] = [grid.cells[key] for one in attacks if (key := (one, encoder, finetune, task)) in grid.cells]
     there = next((cell for cell in cells if cell.present), None)
     if there is None:
         return None
-    return Number.of(there.score(kind), kind, seed_sd=there.seed_sd(kind), partial=there.partial)
+    found = Number.of(there.score(kind), kind, seed_sd=there.seed_sd(kind), partial=there.partial)
+    return found.hidden(hiding(grid, there.jobs, kind))

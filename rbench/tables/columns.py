@@ -13,17 +13,19 @@ from rbench.tables.table import MEANING, Number
 def average(entries: Sequence[Number | None], metric: Metric) -> list[Number | None]:
     """Return the unweighted mean of a row's entries as a list of one.
 
-    The mean has no value where an entry has none, and is None where an entry is missing. A single entry needs no
-    average column, so the list is empty.
+    The mean has no value where an entry has none, is withheld where one is, and is None where an entry is missing. A
+    single entry needs no average column, so the list is empty.
     """
     if len(entries) == 1:
         return []
     there = [entry for entry in entries if entry is not None]
+    meaning = MEANING[metric]
+    if flags := {flag: None for entry in there for flag in entry.withheld}:
+        return [Number(None, meaning.percent, digits=meaning.digits, withheld=tuple(flags))]
     values = [entry.value for entry in there if entry.value is not None]
     if len(there) < len(entries):
         return [None]
     mean = math.fsum(values) / len(values) if len(values) == len(entries) else None
-    meaning = MEANING[metric]
     partial = any(entry.partial for entry in there)
     return [Number(mean, meaning.percent, partial=partial, digits=meaning.digits)]
 
@@ -31,13 +33,15 @@ def average(entries: Sequence[Number | None], metric: Metric) -> list[Number | N
 def mark_best(rows: Sequence[Sequence[Number | None]], kinds: Sequence[Metric]) -> list[list[Number | None]]:
     """Mark the best entries of each column. A column with a missing value, or with all entries alike, has no best.
 
-    Entries are compared as they are shown: every entry that prints like the best one is marked too.
+    Entries are compared as they are shown: every entry that prints like the best one is marked too. Withheld
+    entries are not compared.
     """
     columns = [list(column) for column in zip(*rows, strict=True)]
     for column, metric in zip(columns, kinds, strict=False):
-        values = [(n.value, n.shown(n.value)) for n in column if n is not None and n.value is not None]
-        if len(values) < len(column) or len({shown for _, shown in values}) < 2:
+        compared = [n for n in column if n is None or not n.withheld]
+        values = [(n.value, n.shown(n.value)) for n in compared if n is not None and n.value is not None]
+        if len(values) < len(compared) or len({shown for _, shown in values}) < 2:
             continue
         _, best = min(values) if MEANING[metric].best == "lowest" else max(values)
-        column[:] = [replace(n, best=shown == best) for n, (_, shown) in zip(column, values, strict=True) if n]
+        column[:] = [n and replace(n, best=n.value is not None and n.shown(n.value) == best) for n in column]
     return [list(row) for row in zip(*columns, strict=True)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from rbench.errors import StoreError
@@ -20,6 +21,7 @@ from rbench.spec import ContrastJob, EvaluationMetric, Job, Plan, Record, Score
 from rbench.storage.standing import Standing
 from rbench.tables.aggregate import Results, in_order
 from rbench.tables.columns import mark_best
+from rbench.tables.flags import Flags
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
 from rbench.tables.table import MEANING, Entry, Number, Table
 
@@ -70,12 +72,6 @@ class ContrastCell:
         """Return a score's mean over the finished seeds and its standard deviation; None where no seed is finished."""
         return mean_score([score_of(record, name) for record in self.records]) if self.records else None
 
-    def number(self, name: str) -> Number | None:
-        """Return the mean of a score as a table entry; None where no seed is done."""
-        if (found := self.score(name)) is None:
-            return None
-        return Number.of(found[0], METRIC, seed_sd=found[1], partial=self.partial)
-
 
 @dataclass(frozen=True)
 class Contrasts:
@@ -91,6 +87,23 @@ class Contrasts:
     """State of all jobs of the plan."""
     notes: tuple[str, ...] = ()
     """Notes on cells of the plan that were left out."""
+
+    @cached_property
+    def flags(self) -> Flags:
+        """The flags of all jobs of the plan."""
+        return Flags(self.plan, self.standing.records)
+
+    @property
+    def shown(self) -> list[Job]:
+        """The jobs of all cells."""
+        return [job for cell in self.cells.values() for job in cell.jobs]
+
+    def number(self, cell: ContrastCell, name: str) -> Number | None:
+        """Return the mean of a score as a table entry; None where no seed is done."""
+        if (found := cell.score(name)) is None:
+            return None
+        number = Number.of(found[0], METRIC, seed_sd=found[1], partial=cell.partial)
+        return number.hidden(self.flags.hiding(cell.jobs))
 
 
 def contrasts(results: Results) -> Contrasts:
@@ -150,9 +163,10 @@ def paper(found: Contrasts) -> Table:
         header=("Encoder", *(["Fine-tuning"] if several else []), *header),
         rows=tuple(shown),
         groups=frozenset(starts),
-        cells=tuple(_described(cell, _PAPER) for cell in found.cells.values()),
+        cells=tuple(_described(cell, _PAPER, found) for cell in found.cells.values()),
         notes=_notes(found),
         interval=INTERVAL,
+        flags=found.flags.listed(found.shown),
     )
 
 
@@ -161,7 +175,7 @@ def _marked(found: Contrasts) -> list[list[Number | None]]:
     rows: list[list[Number | None]] = []
     for victim in found.victims:
         cells = [found.cells.get((victim, of)) for of in found.sets]
-        rows.append([cell.number(name) if cell is not None else None for cell in cells for name in _PAPER])
+        rows.append([found.number(cell, name) if cell is not None else None for cell in cells for name in _PAPER])
     marked = mark_best(rows, [METRIC] * (len(found.sets) * len(_PAPER)))
     undecided = {of for (_, of), cell in found.cells.items() if cell.provisional}
     decided = [of not in undecided for of in found.sets for _ in _PAPER]
@@ -188,8 +202,8 @@ def full(found: Contrasts) -> Table:
             one = ContrastCell(cell.encoder, cell.finetune, cell.task, cell.contrast, (job,), records)
             counts = [records[0].counts.get(name) for name in ("bundles", "edits")] if records else [None, None]
             names = [cell.encoder, *([cell.finetune] if several else []), cell.contrast]
-            rows.append((*names, job.seed, *counts, *(one.number(name) for name in _FULL)))
-            cells.append(_described(one, _FULL) | {"seed": job.seed})
+            rows.append((*names, job.seed, *counts, *(found.number(one, name) for name in _FULL)))
+            cells.append(_described(one, _FULL, found) | {"seed": job.seed})
     header = ["Encoder", *(["Fine-tuning"] if several else []), "Contrast set", "Seed", "Bundles", "Edits"]
     return Table(
         metric=METRIC,
@@ -200,6 +214,7 @@ def full(found: Contrasts) -> Table:
         cells=tuple(cells),
         notes=_notes(found),
         interval=INTERVAL,
+        flags=found.flags.listed(found.shown),
     )
 
 
@@ -209,12 +224,14 @@ def _column(found: Contrasts, of: tuple[str, str]) -> str:
     return task if sum(other == task for other, _ in found.sets) == 1 else contrast
 
 
-def _described(cell: ContrastCell, names: Mapping[str, str]) -> dict[str, Any]:
+def _described(cell: ContrastCell, names: Mapping[str, str], found: Contrasts) -> dict[str, Any]:
     """Return a cell for programs: `value` is the consistency (Con), `scores` holds all scores that are shown."""
     scores = {}
     for name in names:
         score, sd = cell.score(name) or (Score(name=name, value=None, n=0), None)
         scores[name] = {**score.model_dump(include={"value", "n", "low", "high"}), "seed_sd": sd}
+        if found.flags.hiding(cell.jobs):
+            scores[name] |= dict.fromkeys(("value", "low", "high", "seed_sd"))
     return {
         "encoder": cell.encoder,
         "finetune": cell.finetune,
@@ -222,6 +239,7 @@ def _described(cell: ContrastCell, names: Mapping[str, str]) -> dict[str, Any]:
         "contrast": cell.contrast,
         "seeds": len(cell.records),
         **scores["con"],
+        "flags": found.flags.told(cell.jobs),
         "scores": scores,
     }
 
@@ -236,6 +254,7 @@ def _notes(found: Contrasts) -> tuple[str, ...]:
         *found.notes,
         seeds(jobs),
         *selected_steps(found.plan),
+        *found.flags.notes(found.shown),
         *missing("evaluations on contrast sets", jobs, found.standing),
     )
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.spec import EvaluateJob, EvaluationMetric, Job, Plan, Score
+from rbench.spec import EvaluateJob, EvaluationMetric, Flag, Job, Plan, Score
 from rbench.storage.standing import Standing
 from rbench.tables.aggregate import Results, in_order
 from rbench.tables.columns import average, mark_best
+from rbench.tables.flags import Flags
 from rbench.tables.notes import missing, selected_steps
 from rbench.tables.table import MEANING, Entry, Number, Table
 
@@ -39,6 +41,21 @@ class Evaluated:
     evaluations: tuple[str, ...]
     jobs: Mapping[tuple[str, str], Job]
     standing: Standing
+
+    @cached_property
+    def flags(self) -> Flags:
+        """The flags of all jobs of the plan."""
+        return Flags(self.plan, self.standing.records)
+
+    def hiding(self, encoder: str, evaluation: str) -> tuple[Flag, ...]:
+        """Return the flags that withhold a cell."""
+        job = self.jobs.get((encoder, evaluation))
+        return self.flags.hiding([job]) if job is not None else ()
+
+    def number(self, encoder: str, evaluation: str, name: str, metric: EvaluationMetric) -> Number | None:
+        """Return one of the scores of a cell as a table entry, or None where there is none yet."""
+        score = self.score(encoder, evaluation, name)
+        return None if score is None else Number.of(score, metric).hidden(self.hiding(encoder, evaluation))
 
     def score(self, encoder: str, evaluation: str, name: str) -> Score | None:
         """Return one of the scores of a cell, or None where there is none yet."""
@@ -78,8 +95,7 @@ def paper(found: Evaluated, metric: EvaluationMetric) -> Table:
     """Build the layout paper: encoders in rows, evaluations in columns."""
     rows = []
     for encoder in found.encoders:
-        scores = [found.score(encoder, label, _SCORE[metric]) for label in found.evaluations]
-        numbers = [Number.of(score, metric) if score is not None else None for score in scores]
+        numbers = [found.number(encoder, label, _SCORE[metric], metric) for label in found.evaluations]
         rows.append([*numbers, *average(numbers, metric)])
     several = ["Avg."] if len(found.evaluations) > 1 else []
     marked = mark_best(rows, [metric] * (len(found.evaluations) + len(several)))
@@ -93,6 +109,7 @@ def paper(found: Evaluated, metric: EvaluationMetric) -> Table:
         cells=tuple(_cell(found, encoder, label, metric) for encoder, label in _cells(found)),
         notes=_notes(found, metric),
         interval=INTERVAL,
+        flags=found.flags.listed(found.jobs.values()),
     )
 
 
@@ -106,8 +123,10 @@ def full(found: Evaluated, metric: EvaluationMetric) -> Table:
             groups.add(len(rows))
         scores = {name: found.score(encoder, label, name) for name in _SHOWN}
         n = next((score.n for score in scores.values() if score is not None), None)
-        rows.append((encoder, label, n, *(Number.of(s, metric) if s is not None else None for s in scores.values())))
-        cells.append(_cell(found, encoder, label, metric) | {"scores": {k: _plain(s) for k, s in scores.items()}})
+        rows.append((encoder, label, n, *(found.number(encoder, label, name, metric) for name in _SHOWN)))
+        hidden = bool(found.hiding(encoder, label))
+        plain = {name: _plain(score, hidden) for name, score in scores.items()}
+        cells.append(_cell(found, encoder, label, metric) | {"scores": plain})
     return Table(
         metric=metric,
         layout="full",
@@ -117,6 +136,7 @@ def full(found: Evaluated, metric: EvaluationMetric) -> Table:
         cells=tuple(cells),
         notes=_notes(found, metric),
         interval=INTERVAL,
+        flags=found.flags.listed(found.jobs.values()),
     )
 
 
@@ -127,11 +147,13 @@ def _cells(found: Evaluated) -> list[tuple[str, str]]:
 
 def _cell(found: Evaluated, encoder: str, label: str, metric: EvaluationMetric) -> dict[str, Any]:
     score = found.score(encoder, label, _SCORE[metric])
-    return {"encoder": encoder, "evaluation": label, **_plain(score)}
+    told = found.flags.told([found.jobs[encoder, label]])
+    return {"encoder": encoder, "evaluation": label, **_plain(score, bool(found.hiding(encoder, label))), "flags": told}
 
 
-def _plain(score: Score | None) -> dict[str, Any]:
-    return (score or Score(name="", value=None, n=0)).model_dump(include={"value", "n", "low", "high"})
+def _plain(score: Score | None, hidden: bool) -> dict[str, Any]:
+    plain = (score or Score(name="", value=None, n=0)).model_dump(include={"value", "n", "low", "high"})
+    return plain | dict.fromkeys(("value", "low", "high")) if hidden else plain
 
 
 def _notes(found: Evaluated, metric: EvaluationMetric) -> tuple[str, ...]:
@@ -142,6 +164,7 @@ def _notes(found: Evaluated, metric: EvaluationMetric) -> tuple[str, ...]:
         f"n, the pairs of a column: {_sizes(found, metric)}.",
         *_task_notes(found),
         *selected_steps(found.plan),
+        *found.flags.notes(found.jobs.values()),
         *missing("evaluations", found.jobs.values(), found.standing),
     )
 

@@ -22,7 +22,7 @@ from rbench.spec import Metric
 from rbench.tables.table import MEANING, Entry, Marked, Number, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
-_ABSENT, _PARTIAL, _UNDEFINED = "–", "†", "n/a"
+_ABSENT, _PARTIAL, _UNDEFINED, _WITHHELD = "–", "†", "n/a", "—"
 
 
 def render(table: Table, fmt: str, intervals: bool = False) -> str:
@@ -50,7 +50,10 @@ def unknown(what: str, name: str, known: Sequence[str]) -> StoreError:
 
 
 def number(entry: Number, intervals: bool = False) -> str:
-    """Format an entry: `51.2`, with intervals `51.2 ± 1.3 [45.0, 57.3]`, or `n/a` where it has no value."""
+    """Format an entry: `51.2`, with intervals `51.2 ± 1.3 [45.0, 57.3]`, `n/a` where it has no value, or a dash and the
+    flags for which it is withheld."""
+    if entry.withheld:
+        return withheld(entry.withheld)
     if entry.value is None:
         return _UNDEFINED
     text = entry.shown(entry.value) + (_PARTIAL if entry.partial else "")
@@ -59,6 +62,16 @@ def number(entry: Number, intervals: bool = False) -> str:
     if intervals and entry.low is not None and entry.high is not None:
         text += f" [{entry.shown(entry.low)}, {entry.shown(entry.high)}]"
     return text
+
+
+def withheld(flags: Sequence[str]) -> str:
+    """Format an entry that a suite withholds: `— near chance`."""
+    return f"{_WITHHELD} {', '.join(flags)}"
+
+
+def brief(value: float) -> str:
+    """Format a number of any size in three significant digits, for a note."""
+    return f"{value:.3g}"
 
 
 def _grid(
@@ -121,7 +134,12 @@ def _footnotes(table: Table, intervals: bool) -> list[str]:
         f"{_PARTIAL}: some seeds are missing, or some of what it is picked from.": any(
             number.partial for number in numbers
         ),
-        f"{_UNDEFINED}: {MEANING[table.metric].undefined}.": any(number.value is None for number in numbers),
+        f"{_UNDEFINED}: {MEANING[table.metric].undefined}.": any(
+            number.value is None and not number.withheld for number in numbers
+        ),
+        f"{_WITHHELD}: withheld for a flag, because the suite requires healthy encoders, victims and attacks.": any(
+            number.withheld for number in numbers
+        ),
     }
     shown = [sign for sign, there in signs.items() if there]
     return [*table.notes, *shown, *([table.interval] if intervals and table.interval else [])]
@@ -240,9 +258,11 @@ def _latex(table: Table, intervals: bool) -> str:
 def _csv(table: Table) -> str:
     rows = []
     for cell in table.cells:
-        row = {"metric": table.metric, **{k: v for k, v in cell.items() if k != "scores"}}
+        row = {"metric": table.metric, **{k: v for k, v in cell.items() if k not in ("scores", "flags")}}
         for metric, score in cell.get("scores", {}).items():
             row |= {metric if field == "value" else f"{metric}_{field}": value for field, value in score.items()}
+        if "flags" in cell:
+            row["flags"] = None if cell["flags"] is None else "; ".join(cell["flags"]) or "none"
         rows.append(row)
     file = io.StringIO()
     writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
@@ -255,5 +275,5 @@ def _json(table: Table) -> str:
     meaning = MEANING[table.metric]
     unit = [meaning.stored] if table.layout == "full" or meaning.percent else []
     notes = [*table.notes, table.interval, *unit]
-    content = {"metric": table.metric, "cells": list(table.cells), "notes": notes}
+    content = {"metric": table.metric, "cells": list(table.cells), "flags": list(table.flags), "notes": notes}
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)

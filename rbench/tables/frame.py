@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rbench.spec import AttackJob, Job, Outcome
 from rbench.storage.runs import Store
 from rbench.tables.aggregate import plan_of
+from rbench.tables.flags import MEASURED, Flags, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,37 +37,45 @@ _DTYPES = {
     "num_queries": "int64",
     "num_words": "int64",
     "num_words_changed": "int64",
+    "words_asked": "Int64",
+    "words_without_candidate": "Int64",
     "perturbed_share": "float64",
     "similarity": "float64",
     "oracle_label": "Int64",
     "truncated": "bool",
     "seconds": "float64",
     "error": "string",
+    "flags": "string",
 }
 
 
 def results_frame(store: Store) -> pd.DataFrame:
     """Return one row per attacked example of the plan's attack jobs, finished or under way, in the plan's order.
 
-    Columns: encoder, finetune, task, attack, seed, and the fields of Outcome. `original` and `perturbed` hold the texts
-    with one line per text column. `original_columns` and `perturbed_columns` hold them as a JSON object by column name.
-    Column types do not depend on the data. A RUN without outcomes gives an empty frame with all columns. In a RUN
-    without texts the text columns are missing values. Where a job's outcomes are damaged or do not match its record,
-    the frame has the undamaged ones, and the log has a warning. Raises StoreError where the folder is not a RUN.
+    Columns: encoder, finetune, task, attack, seed, the fields of Outcome, and `flags`. `original` and `perturbed` hold
+    the texts with one line per text column. `original_columns` and `perturbed_columns` hold them as a JSON object by
+    column name. `flags` holds those of the attack and of what it stands on, joined by `; `, or `none`; it is missing
+    where no flag is known and a record has no health. Column types do not depend on the data. A RUN without outcomes
+    gives an empty frame with all columns. In a RUN without texts the text columns are missing values. Where a job's
+    outcomes are damaged or do not match its record, the frame has the undamaged ones, and the log has a warning. Raises
+    StoreError where the folder is not a RUN.
 
     Each job's outcomes become columns before the next job's are read, so memory holds the frame and one job.
     """
     import pandas as pd  # imported here because it takes a third of a second, and `rbench table` does not need it
 
-    jobs = [job for job in plan_of(store).jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
-    found = (_rows(store, job) for job in jobs)
+    plan = plan_of(store)
+    jobs = [job for job in plan.jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
+    looked = {job.key: store.look(job) for job in plan.jobs if isinstance(job.spec, MEASURED)}
+    flags = Flags(plan, {key: found.record for key, found in looked.items() if found.record is not None})
+    found = (_rows(store, job, looked[job.key].problem, flags) for job in jobs)
     return pd.concat([_frame({}), *(rows for rows in found if len(rows))], ignore_index=True)
 
 
-def _rows(store: Store, job: Job) -> pd.DataFrame:
+def _rows(store: Store, job: Job, problem: str | None, flags: Flags) -> pd.DataFrame:
     """Return the rows of one attack job, and log what is wrong with its outcomes."""
     read = store.read(job)
-    if (wrong := store.look(job).problem or read.damage) is not None:
+    if (wrong := problem or read.damage) is not None:
         log.warning("%s", wrong)
     outcomes, spec = read.outcomes, job.spec
     assert isinstance(spec, AttackJob)
@@ -77,6 +86,7 @@ def _rows(store: Store, job: Job) -> pd.DataFrame:
         columns[f"{name}_columns"] = [None if one is None else _named(spec.task.columns, one) for one in texts]
     _, _, finetune, attack = job.parts
     names = {"encoder": spec.encoder, "finetune": finetune, "task": spec.task.name, "attack": attack, "seed": job.seed}
+    names |= {"flags": shown(flags.told([job]))}
     return _frame(columns | {name: [value] * len(outcomes) for name, value in names.items()})
 
 

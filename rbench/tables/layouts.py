@@ -10,13 +10,13 @@ full    Each (attack, encoder, finetune, task, seed) has one row with every metr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rbench.errors import StoreError
 from rbench.score import Tally
-from rbench.spec import AttackMetric
-from rbench.tables.aggregate import Cell, Grid
+from rbench.spec import AttackMetric, Flag, Job
+from rbench.tables.aggregate import Cell, Grid, Run
 from rbench.tables.columns import average, mark_best
 from rbench.tables.notes import interval_note, notes, sizes
 from rbench.tables.table import MEANING, Entry, Number, Table
@@ -52,9 +52,10 @@ def paper(grid: Grid, metric: AttackMetric) -> Table:
         header=(*header, *(["Avg."] if len(tasks) > 1 else [])),
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
-        cells=tuple(described(cell, metric, grid.wordless) for cell in grid.cells.values() if cell.task in tasks),
+        cells=tuple(described(cell, metric, grid) for cell in grid.cells.values() if cell.task in tasks),
         notes=notes(grid, tasks, (*definitions({kind for _, kind in columns}), sizes(grid, metric, tasks))),
         interval=interval_note(grid, metric),
+        flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
     )
 
 
@@ -74,9 +75,9 @@ def full(grid: Grid, metric: AttackMetric) -> Table:
             measured: list[Entry] = [None] * (3 + grid.wordless + len(shown))
             if tally is not None:
                 measured = [tally.total, tally.skipped, tally.errored, *([tally.wordless] if grid.wordless else [])]
-                measured += [Number.of(tally.score(kind), kind) for kind in shown]
+                measured += [Number.of(tally.score(kind), kind).hidden(hiding(grid, [run.job], kind)) for kind in shown]
             rows.append((*names, run.job.seed, *measured))
-            cells.append(_full_cell(cell, run.job.seed, tally, metric, grid.wordless))
+            cells.append(_full_cell(cell, run, metric, grid))
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task", "Seed", "n", "Skipped", "Errored"]
     header += ["Without words"] if grid.wordless else []
     return Table(
@@ -88,6 +89,7 @@ def full(grid: Grid, metric: AttackMetric) -> Table:
         cells=tuple(cells),
         notes=notes(grid, grid.tasks, (*definitions(shown), _total(grid))),
         interval="Wilson 95% intervals; of queries and words perturbed, Student's t 95% intervals of the mean.",
+        flags=grid.flags.listed(run.job for run in grid.runs),
     )
 
 
@@ -137,8 +139,13 @@ def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str,
             found.append(None)
         else:
             more = {"seed_sd": cell.seed_sd(metric), "partial": cell.partial}
-            found.append(Number.of(cell.score(metric), metric, **more))
+            found.append(Number.of(cell.score(metric), metric, **more).hidden(hiding(grid, cell.jobs, metric)))
     return found
+
+
+def hiding(grid: Grid, jobs: Iterable[Job], metric: AttackMetric) -> tuple[Flag, ...]:
+    """Return the flags that withhold a metric. Those of an attack do not withhold the accuracy before it."""
+    return grid.flags.hiding(jobs, attacks=metric != "clean")
 
 
 def definitions(metrics: Collection[AttackMetric]) -> list[str]:
@@ -151,38 +158,47 @@ def _total(grid: Grid) -> str:
     return f"n: all examples but the errored ones{more}."
 
 
-def described(cell: Cell, metric: AttackMetric, wordless: bool = False) -> dict[str, Any]:
-    """Return a cell for programs: names, the metric with n and interval, counts, and `wordless` if asked for."""
+def described(cell: Cell, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
+    """Return a cell for programs: names, the metric with n and interval, counts and flags.
+
+    `wordless` is counted if any example is. A cell that the suite withholds has no value.
+    """
     score, pooled = cell.score(metric), cell.pooled
+    number = Number.of(score, metric, seed_sd=cell.seed_sd(metric)).hidden(hiding(grid, cell.jobs, metric))
     return {
         "attack": cell.attack,
         "encoder": cell.encoder,
         "finetune": cell.finetune,
         "task": cell.task,
-        "value": score.value,
+        "value": number.value,
         "n": score.n,
-        "low": score.low,
-        "high": score.high,
+        "low": number.low,
+        "high": number.high,
         "seeds": len(cell.tallies),
-        "seed_sd": cell.seed_sd(metric),
+        "seed_sd": number.seed_sd,
         "skipped": pooled.skipped,
         "errored": pooled.errored,
-        **({"wordless": pooled.wordless} if wordless else {}),
+        **({"wordless": pooled.wordless} if grid.wordless else {}),
+        "flags": grid.flags.told(cell.jobs),
     }
 
 
-def _full_cell(cell: Cell, seed: int, tally: Tally | None, metric: AttackMetric, wordless: bool) -> dict[str, Any]:
-    tally = tally or Tally()
-    counts = ("total", "skipped", "errored", "truncated", *(("wordless",) if wordless else ()))
+def _full_cell(cell: Cell, run: Run, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
+    tally = run.tally or Tally()
+    counts = ("total", "skipped", "errored", "truncated", *(("wordless",) if grid.wordless else ()))
     kinds = dict.fromkeys((*_FULL, metric))
     scores = {kind: tally.score(kind).model_dump(include={"value", "n", "low", "high"}) for kind in kinds}
+    for kind in kinds:
+        if hiding(grid, [run.job], kind):
+            scores[kind] |= {"value": None, "low": None, "high": None}
     return {
         "attack": cell.attack,
         "encoder": cell.encoder,
         "finetune": cell.finetune,
         "task": cell.task,
-        "seed": seed,
+        "seed": run.job.seed,
         **scores[metric],
         **{name: getattr(tally, name) for name in counts},
+        "flags": grid.flags.told([run.job]),
         "scores": scores,
     }

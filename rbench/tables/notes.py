@@ -27,6 +27,7 @@ _KINDS: dict[ResourceKind, str] = {
 
 def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, ...]:
     """Return all notes of a table on `tasks`, in reading order. `first` are the notes of this table alone."""
+    shown = [job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs]
     return (
         *first,
         *grid.plan.suite.notes,
@@ -36,6 +37,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
         *_attacks(grid),
         *_precision(grid),
         *selected_steps(grid.plan),
+        *grid.flags.notes(shown),
         *missing("attack jobs", [run.job for run in grid.runs], grid.standing),
     )
 

@@ -10,6 +10,7 @@ from rbench.errors import StoreError
 from rbench.spec import BuildJob, Job, Outcome, Plan
 from rbench.storage.standing import Standing
 from rbench.tables.aggregate import Results
+from rbench.tables.flags import Flags
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Marked, Number, Table
 
@@ -17,6 +18,7 @@ from rbench.tables.table import Entry, Marked, Number, Table
 def paper(results: Results) -> Table:
     """Build two rows per example. Raises StoreError where the plan has no hard positives, or the RUN no texts."""
     plan, jobs = results.plan, _jobs(results)
+    flags = Flags(plan, results.standing.records)
     if not plan.texts:
         raise StoreError(
             f"{results.root} keeps no texts, and this table is made of them: --layout full has its numbers, and a RUN "
@@ -27,13 +29,17 @@ def paper(results: Results) -> Table:
     cells: list[dict[str, Any]] = []
     for job in jobs:
         encoder, task, _ = job.parts
+        if hiding := flags.hiding([job]):
+            groups.append(len(rows))
+            rows.append((encoder, task, "hard positive", Number(None, percent=False, withheld=hiding)))
+            continue
         for outcome in results.store.outcomes(job):
             groups.append(len(rows))
             before = outcome.original or ()
             original, made = (" / ".join(texts) for texts in (before, outcome.perturbed or before))
             old, new = compared(original, made)
             rows += [(encoder, task, "original", old), (encoder, task, "hard positive", new)]
-            cells.append(_described(job, outcome, original, made))
+            cells.append(_described(job, outcome, original, made) | {"flags": flags.told([job])})
     return Table(
         metric="positives",
         layout="paper",
@@ -43,12 +49,14 @@ def paper(results: Results) -> Table:
         cells=tuple(cells),
         notes=_notes(plan, jobs, results.standing),
         interval="",
+        flags=flags.listed(jobs),
     )
 
 
 def full(results: Results) -> Table:
     """Build one row per job: mean rise of the loss, mean share of words replaced. Raises StoreError as `paper` does."""
     plan, jobs, found = results.plan, _jobs(results), results.standing
+    flags = Flags(plan, found.records)
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
     for job in jobs:
@@ -57,18 +65,19 @@ def full(results: Results) -> Table:
         there = record is not None and record.status == "complete"
         scores = {score.name: score for score in record.scores} if record is not None and there else {}
         raised, words = scores.get("loss_raised"), scores.get("words_replaced")
+        hiding = flags.hiding([job])
         rows.append(
             (
                 encoder,
                 task,
                 job.seed,
                 record.counts.get("texts") if record is not None and there else None,
-                Number(raised.value, percent=False, digits=3) if raised is not None else None,
-                Number(words.value, percent=True) if words is not None else None,
+                Number(raised.value, percent=False, digits=3).hidden(hiding) if raised is not None else None,
+                Number(words.value, percent=True).hidden(hiding) if words is not None else None,
             )
         )
-        values = {name: score.value for name, score in scores.items()}
-        cells.append({"encoder": encoder, "task": task, "seed": job.seed, **values})
+        values = {name: None if hiding else score.value for name, score in scores.items()}
+        cells.append({"encoder": encoder, "task": task, "seed": job.seed, **values, "flags": flags.told([job])})
     return Table(
         metric="positives",
         layout="full",
@@ -78,6 +87,7 @@ def full(results: Results) -> Table:
         cells=tuple(cells),
         notes=_notes(plan, jobs, found),
         interval="",
+        flags=flags.listed(jobs),
     )
 
 
@@ -115,4 +125,4 @@ def _described(job: Job, outcome: Outcome, original: str, made: str) -> dict[str
 
 def _notes(plan: Plan, jobs: list[Job], found: Standing) -> tuple[str, ...]:
     said = "Hard positives: words replaced so that the encoder's contrastive loss rises; nothing looks at labels."
-    return (said, *plan.suite.notes, *missing("jobs", jobs, found))
+    return (said, *plan.suite.notes, *Flags(plan, found.records).notes(jobs), *missing("jobs", jobs, found))

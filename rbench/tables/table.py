@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from rbench.spec import Metric, Score
+from rbench.spec import Flag, Metric, Score
 
 Layout = Literal["paper", "by-task", "full"]
 
@@ -85,7 +85,8 @@ MEANING: dict[Metric, Meaning] = {
 
 @dataclass(frozen=True)
 class Number:
-    """A numeric entry. `value` is None where the denominator `n` is 0. A missing entry is None instead of a Number."""
+    """A numeric entry. `value` is None where the denominator `n` is 0, and where the entry is withheld. A missing entry
+    is None instead of a Number."""
 
     value: float | None
     percent: bool
@@ -96,11 +97,19 @@ class Number:
     best: bool = False
     partial: bool = False
     digits: int = 1
+    withheld: tuple[Flag, ...] = ()
+    """The flags for which a suite that requires healthy encoders, victims and attacks withholds the number."""
 
     @classmethod
     def of(cls, score: Score, metric: Metric, **more: Any) -> Number:
         meaning = MEANING[metric]
         return cls(score.value, meaning.percent, score.n, score.low, score.high, digits=meaning.digits, **more)
+
+    def hidden(self, flags: tuple[Flag, ...]) -> Number:
+        """Return the entry withheld for some flags, or as it is for none."""
+        if not flags:
+            return self
+        return replace(self, value=None, low=None, high=None, seed_sd=None, best=False, partial=False, withheld=flags)
 
     def shown(self, value: float) -> str:
         """Format a value with this entry's scale and digits."""
@@ -136,3 +145,5 @@ class Table:
     notes: tuple[str, ...]
     interval: str
     """Explanation of the intervals, printed where they are shown."""
+    flags: tuple[dict[str, Any], ...] = ()
+    """Every flag behind the table, for programs: its name, its job, and why it was raised."""

@@ -167,6 +167,16 @@ def test_a_profile_replaces_keys_and_completes_two_of_them(world: World) -> None
     assert world.load("large").suite.num_examples == 1000
 
 
+def test_a_suite_or_a_profile_may_require_healthy_ones(world: World) -> None:
+    assert world.load().suite.require is None
+    world.change("    num_examples: 1000", "    num_examples: 1000\n    require: healthy")
+    assert world.load("large").suite.require == "healthy"
+    assert world.load("small").suite.require is None
+    world.change("    require: healthy", "    require: health")
+    (error,) = world.errors()
+    assert error.startswith("my.yaml:23:14: `require`: ") and "healthy" in error
+
+
 def test_an_unknown_profile_lists_the_valid_ones(world: World) -> None:
     assert world.error("smal") == 'my.yaml:15:1: unknown profile "smal"; did you mean small?'
     assert world.error("x") == 'my.yaml:15:1: unknown profile "x"; valid are: large, small'

@@ -97,6 +97,17 @@ DAMAGE: dict[str, tuple[Callable[[World], object], str]] = {
         "it counts 3 truncated, but there are 0",
     ),
     "a score is wrong": (lambda w: score(w, PWWS, "queries", value=1.5), "queries has the value 1.5, but"),
+    "the health of an attack is wrong": (
+        lambda w: rewrite(w.file(PWWS, "record.json"), lambda r: r["health"]["values"].update({"words asked": 1.0})),
+        "its health is not that of the lines beside the record",
+    ),
+    "a flag is missing or too many": (
+        lambda w: rewrite(
+            w.file(PWWS, "record.json"),
+            lambda r: r["health"].update(flags=[{"flag": "near chance", "because": "so it is"}]),
+        ),
+        "its health is not that of the lines beside the record",
+    ),
     "an interval is wrong": (lambda w: score(w, PWWS, "asr", low=0.123), "asr has the low 0.123, but"),
     "the identity is broken": (lambda w: score(w, PWWS, "aua", value=0.0123), "clean accuracy x (1 - ASR) is"),
     "predictions were altered": (

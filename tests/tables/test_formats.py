@@ -185,7 +185,7 @@ def test_latex_compiles(make_run: MakeRun, tmp_path: Path) -> None:
 def test_csv_and_json_read_back_at_full_precision(make_run: MakeRun) -> None:
     table = attack_table(make_run(done=lambda job: "pwws" in job.parts), "perturbed")
     content = json.loads(render(table, "json"))
-    assert list(content) == ["metric", "cells", "notes"]
+    assert list(content) == ["metric", "cells", "flags", "notes"]
     assert content["metric"] == "perturbed"
     assert content["cells"] == list(table.cells)
     assert {"attack", "encoder", "finetune", "task", "value", "n", "low", "high"} <= set(content["cells"][0])
@@ -197,6 +197,7 @@ def test_csv_and_json_read_back_at_full_precision(make_run: MakeRun) -> None:
         assert row == {key: "" if value is None else str(value) for key, value in cell.items()}
         assert (float(row["value"]) if row["value"] else None) == cell["value"]
     assert any(row["value"] == "" for row in rows)
+    assert all(cell["flags"] is None for cell in table.cells)  # records without health; test_flags.py has the others
 
 
 def test_full_csv_has_every_metric_and_full_json_the_seed(make_run: MakeRun) -> None:

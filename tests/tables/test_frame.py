@@ -130,17 +130,23 @@ def test_the_frame_is_that_of_all_outcomes_at_once(make_run: MakeRun, texts: boo
 
 def test_columns_have_these_types_in_this_order(make_run: MakeRun) -> None:
     strings = {"string": ["encoder", "finetune", "task", "attack", "example_id", "status", "skip_reason", "error"]}
-    strings["string"] += ["original", "perturbed", "original_columns", "perturbed_columns"]
+    strings["string"] += ["original", "perturbed", "original_columns", "perturbed_columns", "flags"]
     numbers = {
         "int64": ["seed", "label", "num_queries", "num_words", "num_words_changed"],
-        "Int64": ["original_prediction", "perturbed_prediction", "oracle_label"],
+        "Int64": [
+            "original_prediction",
+            "perturbed_prediction",
+            "oracle_label",
+            "words_asked",
+            "words_without_candidate",
+        ],
         "float64": ["perturbed_share", "similarity", "seconds"],
         "bool": ["truncated"],
     }
     expected = {name: dtype for dtype, names in (strings | numbers).items() for name in names}
     frame = results_frame(make_run(texts=True))
     assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == expected
-    assert list(frame.columns[-4:]) == ["oracle_label", "truncated", "seconds", "error"]
+    assert list(frame.columns[-5:]) == ["oracle_label", "truncated", "seconds", "error", "flags"]
     assert list(frame.index) == list(range(len(frame)))
 
 

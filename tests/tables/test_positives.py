@@ -64,7 +64,7 @@ def test_the_full_layout_says_how_much_changed(store: Store) -> None:
     table = build(store, "positives", "full")
     assert "0.250" in render(table, "markdown") and "33.3" in render(table, "markdown")
     assert table.cells == (
-        {"encoder": "adcl-x", "task": "mr", "seed": 0, "loss_raised": 0.25, "words_replaced": 1 / 3},
+        {"encoder": "adcl-x", "task": "mr", "seed": 0, "loss_raised": 0.25, "words_replaced": 1 / 3, "flags": []},
     )
 
 

@@ -1,0 +1,72 @@
+"""Compute the health of victims and attacks. docs/health.md derives when a flag is raised.
+
+near chance             a victim's accuracy cannot be told from that of always answering with the most frequent label
+starved of candidates   an attack has nothing to put in the place of most words that it wants to replace
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from rbench.score.statistics import wilson
+from rbench.spec import Health, Outcome, Raised, Score
+
+MAJORITY = 0.5
+"""A search that has candidates for fewer than half of the words that it picks cannot carry out most of its choices."""
+
+
+def victim_health(accuracy: Score, labels: Iterable[float | None]) -> Health:
+    """Return the health of a victim: the flag `near chance`, or none.
+
+    Args:
+        accuracy: on validation rows, in 0..1, with their number as `n`.
+        labels: of the validation rows. Rows without a label are left out.
+
+    The health's values are `majority share`, the share of the most frequent label among the rows, and `accuracy at
+    least`, the lower end of the accuracy's 95% Wilson interval. The flag is raised if the former reaches the latter.
+    Without an accuracy or without labels there are no values and no flag.
+    """
+    count = Counter(label for label in labels if label is not None)
+    interval = None if accuracy.value is None else wilson(accuracy.value * accuracy.n, accuracy.n)
+    if not count or interval is None or accuracy.value is None:
+        return Health()
+    share, least = max(count.values()) / count.total(), interval[0]
+    flags = []
+    if share >= least:
+        because = (
+            f"accuracy {accuracy.value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] on {accuracy.n:,} validation rows, "
+            f"of which the most frequent label has {share:.3f}"
+        )
+        flags.append(Raised(flag="near chance", because=because))
+    return Health(values={"majority share": share, "accuracy at least": least}, flags=tuple(flags))
+
+
+def attack_health(outcomes: Iterable[Outcome]) -> Health:
+    """Return the health of an attack: the flag `starved of candidates`, or none.
+
+    The values are `words asked`, `words without a candidate` and their quotient, `share of words without a candidate`,
+    over the examples of which the attack can tell. The flag is raised if the share is above one half, and so is the
+    lower end of its 95% Wilson interval with the number of these examples as sample size: words of one text are alike.
+    There are no values where no word was asked for, or no outcome has counts.
+    """
+    counts = [
+        (one.words_asked, one.words_without_candidate)
+        for one in outcomes
+        if one.words_asked and one.words_without_candidate is not None
+    ]
+    asked, without = sum(asked for asked, _ in counts), sum(without for _, without in counts)
+    if not asked:
+        return Health()
+    share, n = without / asked, len(counts)
+    interval = wilson(share * n, n)
+    flags = []
+    if interval is not None and interval[0] > MAJORITY:
+        because = f"{100 * share:.0f}% of the {asked:,} words to replace in {n:,} texts had no candidate"
+        flags.append(Raised(flag="starved of candidates", because=because))
+    values = {
+        "words asked": float(asked),
+        "words without a candidate": float(without),
+        "share of words without a candidate": share,
+    }
+    return Health(values=values, flags=tuple(flags))

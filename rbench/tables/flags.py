@@ -1,0 +1,204 @@
+"""Collects the flags behind a table: those of the trainings, fine-tunings and attacks from which its entries come.
+
+A flag holds for everything that stands on the job that raised it: a saturated training for the encoders trained on top
+of it, for their victims and for the attacks on these. docs/health.md says what each flag means and when it is raised.
+Where a suite says `require: healthy`, an entry with a flag is withheld. Flags of a control hide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rbench.spec import (
+    FLAGS,
+    AttackJob,
+    ContrastJob,
+    EvaluateJob,
+    FinetuneJob,
+    Flag,
+    Health,
+    Job,
+    Plan,
+    PretrainJob,
+    Raised,
+    Record,
+)
+from rbench.tables.formats import brief
+
+_NAMED = 8
+"""Maximal number of jobs that a note names. It counts the others."""
+MEANINGS: dict[Flag, str] = {
+    "saturated": "the training's loss was too small to teach anything",
+    "no adversary": "the perturbation did no more than a random one of its size",
+    "head did not learn": "the training's head told pairs apart no better than chance",
+    "perturbation dead": "most perturbations were next to zero",
+    "starved of candidates": "most words that the attack wanted to replace had no candidate",
+    "near chance": "the accuracy cannot be told from that of always giving the most frequent label",
+}
+_DELTAS = ("delta ratio", "adversarial cosine", "dropout cosine")
+"""Names of measurements of a training with perturbations, of which a note shows the last."""
+MEASURED = (PretrainJob, FinetuneJob, AttackJob)
+"""The jobs that have a health."""
+
+
+def shown(told: list[str] | None) -> str | None:
+    """Write what `Flags.told` returns into one field: flags joined by `; `, `none`, or nothing where unknown."""
+    return None if told is None else "; ".join(told) or "none"
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The flags of the jobs of a plan, and of what stands on them."""
+
+    plan: Plan
+    records: Mapping[str, Record]
+    """Records by job key."""
+
+    @cached_property
+    def _jobs(self) -> dict[str, Job]:
+        return {job.key: job for job in self.plan.jobs}
+
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        return {job.key: i for i, job in enumerate(self.plan.jobs)}
+
+    def of(self, jobs: Iterable[Job]) -> tuple[Flag, ...]:
+        """Return the flags of some jobs and of all that they stand on, each once."""
+        raised = {one.flag for job in self._behind(jobs) for one in self._raised(job)}
+        return tuple(flag for flag in FLAGS if flag in raised)
+
+    def told(self, jobs: Iterable[Job]) -> list[str] | None:
+        """Return the same for programs; None where there are none and the health of a job behind them is not known."""
+        asked = list(jobs)
+        found = self.of(asked)
+        known = all(self._health(job) is not None for job in self._behind(asked) if isinstance(job.spec, MEASURED))
+        return list(found) if found or known else None
+
+    def hiding(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:
+        """Return the flags that withhold an entry made of some jobs: none unless the suite requires healthy ones.
+
+        Flags of the encoder and its victim do not count where the encoder is a control, nor those of the attack where
+        the attack is one, or where `attacks` is false because the entry is not about the attack.
+        """
+        if self.plan.suite.require != "healthy":
+            return ()
+        raised = {one.flag for job in jobs for part in self._answerable(job, attacks) for one in self._raised(part)}
+        return tuple(flag for flag in FLAGS if flag in raised)
+
+    def notes(self, jobs: Iterable[Job]) -> tuple[str, ...]:
+        """Return the notes on health below a table that shows some jobs: flags, deltas, and what was never measured."""
+        asked = list(jobs)
+        behind = self._behind(asked)
+        return (*self.raised_notes(asked), *self._deltas(behind), *self._gaps(behind))
+
+    def raised_notes(self, jobs: Iterable[Job]) -> list[str]:
+        """Return a note for each flag of some jobs and of all that they stand on."""
+        asked = list(jobs)
+        notes = []
+        for flag in self.of(asked):
+            groups: dict[str, list[tuple[Job, Raised]]] = {}
+            for job in self._behind(asked):
+                for one in self._raised(job):
+                    if one.flag == flag:
+                        groups.setdefault("/".join(job.parts), []).append((job, one))
+            named = [self._named(name, found, asked) for name, found in list(groups.items())[:_NAMED]]
+            more = f"; and {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
+            notes.append(f"Flagged {flag} ({MEANINGS[flag]}): {'; '.join(named)}{more}.")
+        return notes
+
+    def listed(self, jobs: Iterable[Job]) -> tuple[dict[str, Any], ...]:
+        """Return every flag behind some jobs for programs: the flag, its job, and why it was raised."""
+        return tuple({"job": job.name, **one.model_dump()} for job in self._behind(jobs) for one in self._raised(job))
+
+    def _raised(self, job: Job) -> tuple[Raised, ...]:
+        health = self._health(job)
+        return health.flags if health is not None else ()
+
+    def _health(self, job: Job) -> Health | None:
+        record = self.records.get(job.key)
+        return record.health if record is not None else None
+
+    def _unmeasured(self, job: Job) -> bool:
+        """Whether the job was done by a version that did not measure health."""
+        record = self.records.get(job.key)
+        done = record is not None and record.status == "complete"
+        return done and self._health(job) is None and isinstance(job.spec, MEASURED)
+
+    def _behind(self, jobs: Iterable[Job]) -> list[Job]:
+        """Return some jobs and all that they stand on, each once, in the plan's order."""
+        found: set[str] = set()
+        todo = [job.key for job in jobs]
+        while todo:
+            key = todo.pop()
+            if key not in found and key in self._jobs:
+                found.add(key)
+                todo += self._jobs[key].needs.values()
+        return [self._jobs[key] for key in sorted(found, key=self._order.__getitem__)]
+
+    def _answerable(self, job: Job, attacks: bool) -> list[Job]:
+        """Return the jobs whose flags withhold an entry made of `job`: all behind it but those of a control."""
+        role = "victim" if isinstance(job.spec, AttackJob | ContrastJob) else "encoder"
+        below = self._jobs.get(job.needs.get(role, ""))
+        theirs = self._behind([below]) if below is not None else []
+        own = [one for one in self._behind([job]) if one not in theirs]
+        return [
+            *([] if self._control_encoder(job, below) else theirs),
+            *([] if isinstance(job.spec, AttackJob) and (job.spec.attack.control or not attacks) else own),
+        ]
+
+    def _control_encoder(self, job: Job, below: Job | None) -> bool:
+        of = job if isinstance(job.spec, EvaluateJob) else below
+        spec = of.spec if of is not None else None
+        return isinstance(spec, EvaluateJob | FinetuneJob | PretrainJob) and spec.encoder.control
+
+    def _named(self, name: str, found: list[tuple[Job, Raised]], asked: list[Job]) -> str:
+        """Name the jobs of one group, which differ in their seeds, why the first is flagged, and what stands on it."""
+        job, first = found[0]
+        same = [one for one in self.plan.jobs if (one.stage, one.parts) == (job.stage, job.parts)]
+        seeds = ", ".join(str(one.seed) for one, _ in found)
+        which = f" seed{'s' * (len(found) > 1)} {seeds}" if len(same) > 1 else ""
+        why = f"seed {job.seed}: {first.because}" if len(found) > 1 else first.because
+        on = ""
+        if isinstance(job.spec, PretrainJob):
+            above = dict.fromkeys(one.parts[0] for one in asked if job in self._behind([one]))
+            others = [other for other in above if other != job.parts[0]]
+            on = f"; behind {', '.join(others)}" if others else ""
+        return f"{name}{which} ({why}{on})"
+
+    def _deltas(self, behind: list[Job]) -> list[str]:
+        """Return a note on how strongly trainings with an adversary perturbed their inputs at the end."""
+        told = []
+        for job in behind:
+            health = self._health(job)
+            if not isinstance(job.spec, PretrainJob) or health is None:
+                continue
+            last = {**health.values}
+            for measured in health.series:
+                last |= measured.values
+            values = [f"{name} {brief(last[name])}" for name in _DELTAS if name in last]
+            same = [one for one in self.plan.jobs if (one.stage, one.parts) == (job.stage, job.parts)]
+            told += [f"{job.parts[0]}{f' seed {job.seed}' * (len(same) > 1)} {', '.join(values)}"] if values else []
+        if not told:
+            return []
+        return [
+            "Perturbations when last measured in training (delta ratio: their norm by the norm of what they are added "
+            "to; adversarial cosine: of clean and perturbed vectors; dropout cosine: of two dropout views): "
+            f"{'; '.join(told)}."
+        ]
+
+    def _gaps(self, behind: list[Job]) -> list[str]:
+        """Return notes on jobs whose records have no health."""
+        unknown = [job for job in behind if self._unmeasured(job)]
+        trained = dict.fromkeys(job.parts[0] for job in unknown if isinstance(job.spec, PretrainJob))
+        notes = []
+        if trained:
+            notes.append(f"No health recorded (trained by an earlier version of rbench): {', '.join(trained)}.")
+        tuned, attacked = (sum(isinstance(job.spec, kind) for job in unknown) for kind in (FinetuneJob, AttackJob))
+        if tuned or attacked:
+            counts = [(tuned, "fine-tuning"), (attacked, "attack")]
+            said = " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
+            notes.append(f"No health recorded of {said} (made by an earlier version of rbench).")
+        return notes

@@ -1,0 +1,89 @@
+"""Tests that jobs compute the health of victims, and say at once which flags they raised."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rbench import stages
+from rbench.finetune import sample_split
+from rbench.progress import Silent
+from rbench.spec import (
+    Choice,
+    EncoderSpec,
+    FinetuneJob,
+    Health,
+    Job,
+    Provenance,
+    Raised,
+    Record,
+    Score,
+    Training,
+)
+from rbench.stages import weights
+from rbench.storage.runs import Store
+from rbench.system.one_slot_cache import OneSlotCache
+from tests import tiny
+from tests.storage.runs.test_store import make_job
+
+DATA = tiny.data(validation=61)
+
+
+def job(**training: Any) -> Job:
+    spec = FinetuneJob(
+        encoder=EncoderSpec(name="toy", base="toy"),
+        strategy=Choice(name="own"),
+        task=DATA.spec,
+        data_fingerprint=DATA.fingerprint,
+        training=Training(**training),
+    )
+    return Job.make(spec, ("toy", "tiny", "own"), {}, 3)
+
+
+def scores(accuracy: float, n: int) -> tuple[Score, ...]:
+    return (Score(name="c", value=1.0, n=n), Score(name="validation_accuracy", value=accuracy, n=n))
+
+
+class Context(SimpleNamespace):
+    """What the stage asks of a context."""
+
+    def data(self, task: Any, fingerprint: str) -> Any:
+        assert (task, fingerprint) == (DATA.spec, DATA.fingerprint)
+        return DATA
+
+
+@pytest.mark.parametrize("limit", [None, 7])
+def test_the_majority_share_is_that_of_the_rows_on_which_the_accuracy_was_computed(limit: int | None) -> None:
+    rows = sample_split(DATA, "validation", limit, 3)
+    share = Counter(row.label for row in rows).most_common(1)[0][1] / len(rows)
+    assert share == pytest.approx(31 / 61) or limit is not None
+    health = weights.victim_health(job(max_validation=limit), scores(0.99, len(rows)), Context())  # type: ignore[arg-type]
+    assert health is not None and health.values["majority share"] == share
+    worse = weights.victim_health(job(max_validation=limit), scores(share, len(rows)), Context())  # type: ignore[arg-type]
+    assert worse is not None and [one.flag for one in worse.flags] == ["near chance"]
+
+
+def test_a_victim_in_the_cache_that_has_no_health_gets_one() -> None:
+    old = Record(job=job(), status="complete", scores=scores(0.5, 61), provenance=Provenance(rbench="0"))
+    own = Health(values={"majority share": 0.25})
+    for kept, expected in ((old, ["near chance"]), (old.model_copy(update={"health": own}), [])):
+        making = contextlib.nullcontext(SimpleNamespace(record=kept))
+        context: Any = Context(cache=SimpleNamespace(making=lambda job, it=making: it), progress=Silent())
+        found = weights.cached(job(), context, lambda folder: pytest.fail("made again"), Provenance)
+        assert found.health is not None and [one.flag for one in found.health.flags] == expected
+
+
+def test_a_job_says_its_flags_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    health = Health(flags=(Raised(flag="starved of candidates", because="80% of 10 words"),))
+    ended = Record(job=make_job(), status="complete", provenance=Provenance(rbench="0"), health=health)
+    monkeypatch.setattr(stages.attacks, "attack", lambda *arguments: ended)
+    progress = SimpleNamespace(note=notes.append)
+    context: Any = SimpleNamespace(store=Store(tmp_path), device="cpu", network=OneSlotCache(), progress=progress)
+    stages.run_job(make_job(), context)
+    assert notes == [f"{make_job().name} is flagged `starved of candidates`: 80% of 10 words"]

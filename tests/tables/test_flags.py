@@ -1,0 +1,351 @@
+"""Tests which flags tables show, and what a suite that requires healthy ones withholds: RUNs made by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench.score import attack_counts, attack_scores, contrast_scores, sts_scores
+from rbench.spec import (
+    AttackJob,
+    AttackSpec,
+    Choice,
+    ContrastJob,
+    EncoderSpec,
+    EvaluateJob,
+    FinetuneJob,
+    Health,
+    Job,
+    Measured,
+    Plan,
+    PretrainJob,
+    Provenance,
+    Raised,
+    Record,
+    Suite,
+    TaskSpec,
+    Training,
+)
+from rbench.storage.runs import Store
+from rbench.tables import build, results_frame
+from rbench.tables.formats import render
+from rbench.tables.table import Number, Table
+from tests.tables import test_contrast, test_evaluations
+from tests.tables.conftest import PROFILE, TASKS, make_outcomes
+
+STS = TaskSpec(name="stsb", kind="sts", columns=("a", "b"))
+TRAIN = {"objective": "simcse", "data": "corpus"}
+ENCODERS = {
+    "plain": EncoderSpec(name="plain", base="org/x"),
+    "below": EncoderSpec.model_validate({"name": "below", "base": "plain", "train": TRAIN}),
+    "above": EncoderSpec.model_validate({"name": "above", "base": "below", "train": TRAIN}),
+    "noise": EncoderSpec.model_validate({"name": "noise", "base": "plain", "train": TRAIN, "control": True}),
+}
+ATTACKS = {
+    "pwws": AttackSpec(name="pwws"),
+    "random": AttackSpec(name="random", control=True),
+}
+WELL = Health()
+
+
+def ill(flag: Any, because: str = "so it is") -> Health:
+    return Health(flags=(Raised(flag=flag, because=because),))
+
+
+def make_plan(**changes: Any) -> Plan:
+    given = {
+        "name": "s",
+        "encoders": ("plain", "above", "noise"),
+        "tasks": ("mr",),
+        "attacks": ("pwws", "random"),
+        "evaluate": ("stsb", "contrast"),
+        "seeds": (0, 1),
+    }
+    suite = Suite.model_validate({**given, **changes})
+    jobs: dict[str, Job] = {}
+
+    def add(name: str, *made: Any) -> Job:
+        return jobs.setdefault(name, Job.make(*made))
+
+    below = add("below", PretrainJob(encoder=ENCODERS["below"], data_fingerprint="d"), ("below",), {}, 0)
+    add("above", PretrainJob(encoder=ENCODERS["above"], data_fingerprint="d"), ("above",), {"base": below.key}, 0)
+    add("noise", PretrainJob(encoder=ENCODERS["noise"], data_fingerprint="d"), ("noise",), {}, 0)
+    mr, clean = TASKS["mr"], Choice(name="clean")
+    for name in suite.encoders:
+        of, on = ENCODERS[name], {"encoder": jobs[name].key} if name in jobs else {}
+        scored = EvaluateJob(encoder=of, task=STS, split="test", data_fingerprint="d")
+        add(f"sts {name}", scored, (name, "stsb"), on, 0)
+        for seed in suite.seeds:
+            spec = FinetuneJob(encoder=of, strategy=clean, task=mr, data_fingerprint="d", training=Training())
+            victim = {"victim": add(f"victim {name} {seed}", spec, (name, "mr", "clean"), on, seed).key}
+            more: dict[str, Any] = {"encoder": name, "strategy": clean, "task": mr, "data_fingerprint": "d"}
+            judged = ContrastJob(**more, contrast=test_contrast.contrast("mr_c"))
+            add(f"con {name} {seed}", judged, (name, "mr", "clean", "mr_c"), victim, seed)
+            for attack in suite.attacks:
+                more |= {"resources": PROFILE, "resource_fingerprints": {}, "num_examples": 20}
+                attacking = AttackJob(**more, attack=ATTACKS[attack.label])
+                parts = (name, "mr", "clean", attack.label)
+                add(f"{attack.label} {name} {seed}", attacking, parts, victim, seed)
+    return Plan(suite=suite, jobs=tuple(jobs.values()))
+
+
+def record(job: Job, health: Health | None) -> Record:
+    given: dict[str, Any] = {"job": job, "status": "complete", "provenance": Provenance(rbench="0"), "health": health}
+    if isinstance(job.spec, AttackJob):
+        outcomes = make_outcomes(job)
+        given |= {"scores": tuple(attack_scores(outcomes).values()), "counts": attack_counts(outcomes)}
+    elif isinstance(job.spec, EvaluateJob):
+        cosines = [0.1 * len(job.parts[0]), 0.3, 0.2, 0.5, 0.4, 0.9]
+        given |= {"scores": sts_scores(cosines, test_evaluations.GOLD)}
+    elif isinstance(job.spec, ContrastJob):
+        given |= {"scores": contrast_scores(test_contrast.bundles(job)), "counts": {"bundles": 20, "edits": 20}}
+    return Record.model_validate(given)
+
+
+Make = Callable[..., Store]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """make({name of a job: health}, **changes of the suite): a RUN in which every other job is healthy."""
+
+    def made(health: Mapping[str, Health | None] | None = None, rest: Health | None = WELL, **changes: Any) -> Store:
+        store, plan = Store(tmp_path / f"run{len(list(tmp_path.iterdir()))}"), make_plan(**changes)
+        store.write_plan(plan)
+        for job in plan.jobs:
+            stage = "con" if isinstance(job.spec, ContrastJob) else "sts" if job.stage == "evaluate" else job.stage
+            name = {
+                "pretrain": job.parts[0],
+                "finetune": f"victim {job.parts[0]} {job.seed}",
+                "attack": f"{job.parts[-1]} {job.parts[0]} {job.seed}",
+            }.get(stage)
+            store.write_record(record(job, (health or {}).get(name or "", rest) if name else None))
+        return store
+
+    return made
+
+
+def entries(table: Table) -> dict[tuple[str, ...], list[Any]]:
+    """The numbers of each row by its names: the withheld ones as their flags, the others as None or `best`."""
+    found = {}
+    for row in table.rows:
+        names = tuple(entry for entry in row if isinstance(entry, str))
+        numbers = [entry for entry in row if isinstance(entry, Number)]
+        found[names] = [n.withheld if n.withheld else ("best" if n.best else None) for n in numbers]
+    return found
+
+
+def flagged(table: Table) -> list[str]:
+    return [note for note in table.notes if note.startswith(("Flagged", "No health", "Perturbations"))]
+
+
+SHOWN = [
+    ("asr", "paper"),
+    ("asr", "by-task"),
+    ("asr", "full"),
+    ("sts", "paper"),
+    ("sts", "full"),
+    ("contrast", "paper"),
+]
+
+
+@pytest.mark.parametrize(("metric", "layout"), [*SHOWN, ("contrast", "full")])
+def test_a_flag_of_a_training_is_told_under_every_table_of_what_stands_on_it(
+    metric: Any, layout: str, make: Make
+) -> None:
+    table = build(make({"below": ill("saturated", "loss 0.00001 where chance is 4.16")}), metric, layout)
+    said = "Flagged saturated (the training's loss was too small to teach anything): "
+    assert flagged(table) == [f"{said}below (loss 0.00001 where chance is 4.16; behind above)."]
+    for cell in table.cells:
+        assert cell["flags"] == (["saturated"] if cell["encoder"] == "above" else []), cell
+    assert [one["job"] for one in table.flags] == ["pretrain/below/seed0"]
+    for fmt in ("markdown", "latex"):
+        assert "Flagged saturated" in render(table, fmt)
+    assert json.loads(render(table, "json"))["flags"] == [
+        {"job": "pretrain/below/seed0", "flag": "saturated", "because": "loss 0.00001 where chance is 4.16"}
+    ]
+    rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
+    assert {(row["encoder"], row["flags"]) for row in rows} == {
+        ("plain", "none"),
+        ("above", "saturated"),
+        ("noise", "none"),
+    }
+
+
+def test_a_healthy_run_has_no_such_note(make: Make) -> None:
+    for metric, layout in SHOWN:
+        table = build(make(), metric, layout)  # type: ignore[arg-type]
+        assert flagged(table) == [] and table.flags == ()
+
+
+def test_flags_of_victims_and_attacks_are_grouped_over_seeds(make: Make) -> None:
+    health = {f"victim plain {seed}": ill("near chance", f"accuracy {seed}") for seed in (0, 1)}
+    health |= {"pwws above 1": ill("starved of candidates"), "random plain 0": ill("starved of candidates")}
+    store = make(health)
+    assert flagged(build(store, "asr")) == [
+        "Flagged starved of candidates (most words that the attack wanted to replace had no candidate): "
+        "plain/mr/clean/random seed 0 (so it is); above/mr/clean/pwws seed 1 (so it is).",
+        "Flagged near chance (the accuracy cannot be told from that of always giving the most frequent label): "
+        "plain/mr/clean seeds 0, 1 (seed 0: accuracy 0).",
+    ]
+    assert [note[:19] for note in flagged(build(store, "contrast"))] == ["Flagged near chance"]
+    assert flagged(build(store, "sts")) == []  # neither victims nor attacks stand behind it
+
+
+def test_many_flagged_jobs_are_counted(make: Make) -> None:
+    encoders = ("plain", "above", "noise")
+    health = {f"{attack} {name} 0": ill("starved of candidates") for name in encoders for attack in ATTACKS}
+    health |= {f"victim {name} 0": ill("near chance") for name in encoders}
+    starved, _ = flagged(build(make(health), "asr"))
+    assert starved.count("(so it is)") == 6
+    many = {f"many{i}": EncoderSpec(name=f"many{i}", base="org/x") for i in range(5)}
+    ENCODERS.update(many)
+    try:
+        health = {f"{attack} {name} 0": ill("starved of candidates") for name in many for attack in ATTACKS}
+        (note,) = flagged(build(make(health, encoders=tuple(many)), "asr"))
+    finally:
+        for name in many:
+            del ENCODERS[name]
+    assert note.count("(so it is)") == 8 and note.endswith("; and 2 more.")
+
+
+def test_records_without_health_are_named_and_their_flags_unknown(make: Make) -> None:
+    table = build(make(rest=None), "asr")
+    assert flagged(table) == [
+        "No health recorded (trained by an earlier version of rbench): below, above, noise.",
+        "No health recorded of 6 fine-tunings and 12 attacks (made by an earlier version of rbench).",
+    ]
+    assert {cell["flags"] for cell in table.cells} == {None}
+    assert {row["flags"] for row in csv.DictReader(io.StringIO(render(table, "csv")))} == {""}
+    one = build(make({"below": None}), "sts")
+    assert flagged(one) == ["No health recorded (trained by an earlier version of rbench): below."]
+    assert [cell["flags"] for cell in one.cells] == [[], None, []]
+
+
+@pytest.mark.parametrize("rest", [None, WELL])
+def test_requiring_healthy_ones_withholds_nothing_that_has_no_flag(rest: Health | None, make: Make) -> None:
+    for metric, layout in SHOWN:
+        asked, free = (build(make(rest=rest, require=one), metric, layout) for one in ("healthy", None))  # type: ignore[arg-type]
+        assert render(asked, "markdown") == render(free, "markdown")
+
+
+def test_a_flagged_cell_is_a_dash_with_its_flag_and_neither_bold_nor_in_averages(make: Make) -> None:
+    health = {"below": ill("saturated")}
+    free = build(make(health), "asr")
+    table = build(make(health, require="healthy"), "asr")
+    rows, open_rows = entries(table), entries(free)
+    for attack in ATTACKS:
+        assert rows[attack, "above"] == [("saturated",)]
+        assert open_rows[attack, "above"] != [("saturated",)]
+        assert sorted(str(rows[attack, name][0]) for name in ("plain", "noise")) == ["None", "best"]
+    markdown, latex = render(table, "markdown", intervals=True), render(table, "latex")
+    assert markdown.count("| — saturated |".replace("| ", "", 1)) == 2 and latex.count("--- saturated") == 2
+    assert "withheld for a flag, because the suite requires healthy encoders" in markdown
+    assert "n/a" not in markdown
+    for cell in table.cells:
+        hidden = cell["encoder"] == "above"
+        assert all((cell[name] is None) == hidden for name in ("value", "low", "high", "seed_sd")), cell
+    assert flagged(table) == flagged(free)
+
+
+def test_an_average_with_a_withheld_entry_is_withheld() -> None:
+    from rbench.tables.columns import average, mark_best
+
+    numbers = [Number(0.2, True), Number(0.4, True).hidden(("near chance",)), Number(0.6, True).hidden(("saturated",))]
+    (mean,) = average(numbers, "asr")
+    assert mean is not None and mean.value is None and mean.withheld == ("near chance", "saturated")
+    column = [[Number(0.9, True)], [Number(0.1, True).hidden(("saturated",))], [Number(0.5, True)]]
+    assert [row[0].best for row in mark_best(column, ["asr"]) if row[0]] == [False, False, True]
+
+
+def test_a_flag_of_one_seed_withholds_the_cell_that_pools_it_and_only_its_own_row(make: Make) -> None:
+    store = make({"victim plain 1": ill("near chance")}, require="healthy")
+    assert entries(build(store, "asr"))["pwws", "plain"] == [("near chance",)]
+    rows = [row for row in build(store, "asr", "full").rows if row[:2] == ("pwws", "plain")]
+    hidden = {row[3]: {entry.withheld for entry in row if isinstance(entry, Number)} for row in rows}
+    assert hidden == {0: {()}, 1: {("near chance",)}}
+    full = build(store, "asr", "full").cells
+    for cell in full:
+        gone = (cell["encoder"], cell["seed"]) == ("plain", 1)
+        assert (cell["scores"]["asr"]["value"] is None) == gone and (cell["value"] is None) == gone
+
+
+def test_controls_are_shown_with_their_flags(make: Make) -> None:
+    health = {
+        "noise": ill("saturated"),
+        "victim noise 0": ill("near chance"),
+        "random plain 0": ill("starved of candidates"),
+    }
+    store = make(health, require="healthy")
+    table = build(store, "asr")
+    assert not any(isinstance(flags[0], tuple) for flags in entries(table).values())
+    assert len(flagged(table)) == 3
+    for metric in ("sts", "contrast"):
+        assert not any(isinstance(one, tuple) for row in entries(build(store, metric)).values() for one in row)
+
+
+def test_a_control_answers_for_itself_alone(make: Make) -> None:
+    """A control encoder does not excuse a starved attack, nor a control attack a victim near chance."""
+    health = {"pwws noise 0": ill("starved of candidates"), "victim plain 0": ill("near chance")}
+    rows = entries(build(make(health, require="healthy"), "asr"))
+    assert rows["pwws", "noise"] == [("starved of candidates",)]
+    assert rows["random", "plain"] == [("near chance",)]
+    assert rows["random", "noise"] in ([None], ["best"])
+
+
+def test_a_starved_attack_says_nothing_against_the_accuracy_before_it(make: Make) -> None:
+    store = make({"pwws plain 0": ill("starved of candidates")}, require="healthy")
+    clean, asr_pwws, asr_random, words_pwws, words_random = entries(build(store, "asr", "by-task"))["mr", "plain"]
+    assert asr_pwws == words_pwws == ("starved of candidates",)
+    assert all(not isinstance(one, tuple) for one in (clean, asr_random, words_random))
+    assert entries(build(store, "clean"))["pwws", "plain"] in ([None], ["best"])
+    row = next(row for row in build(store, "asr", "full").rows if row[:2] == ("pwws", "plain") and row[3] == 0)
+    assert [bool(entry.withheld) for entry in row if isinstance(entry, Number)] == [False, True, True, True, True]
+
+
+@pytest.mark.parametrize(("metric", "n"), [("sts", 1), ("contrast", 3)])
+def test_evaluations_are_withheld_too(metric: Any, n: int, make: Make) -> None:
+    store = make({"above": ill("no adversary")}, require="healthy")
+    table = build(store, metric)
+    rows = entries(table)
+    assert rows[("above",)] == [("no adversary",)] * n
+    assert not any(isinstance(one, tuple) for name in ("plain", "noise") for one in rows[(name,)])
+    assert [cell["value"] for cell in table.cells if cell["encoder"] == "above"] == [None]
+    for cell in build(store, metric, "full").cells:
+        assert all((one["value"] is None) == (cell["encoder"] == "above") for one in cell["scores"].values())
+
+
+def test_the_last_deltas_of_a_training_are_told(make: Make) -> None:
+    series = (
+        Measured(step=0, values={"delta ratio": 0.5, "dropout cosine": 0.953}),
+        Measured(step=9, values={"delta ratio": 0.0512, "adversarial cosine": 0.99312, "rise": 3.0}),
+    )
+    (note,) = flagged(build(make({"above": Health(series=series)}), "asr"))
+    assert note.endswith(": above delta ratio 0.0512, adversarial cosine 0.993, dropout cosine 0.953.")
+
+
+def test_the_data_frame_has_flags(make: Make) -> None:
+    store = make({"below": ill("saturated"), "pwws above 0": ill("starved of candidates"), "noise": None})
+    plan = store.plan()
+    assert plan is not None
+    for job in plan.jobs:
+        if isinstance(job.spec, AttackJob) and job.seed == 0:
+            for outcome in make_outcomes(job, 2):
+                store.append(job, outcome.model_copy(update={"words_asked": 7, "words_without_candidate": 3}))
+    frame = results_frame(store)
+    flags = {key: set(one["flags"].fillna("unknown")) for key, one in frame.groupby(["encoder", "attack"])}
+    assert flags == {
+        ("above", "pwws"): {"saturated; starved of candidates"},
+        ("above", "random"): {"saturated"},
+        ("plain", "pwws"): {"none"},
+        ("plain", "random"): {"none"},
+        ("noise", "pwws"): {"unknown"},
+        ("noise", "random"): {"unknown"},
+    }
+    assert set(frame["words_asked"]) == {7} and set(frame["words_without_candidate"]) == {3}
