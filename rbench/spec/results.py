@@ -43,6 +43,11 @@ class Outcome(Strict):
     num_words_changed: Count = 0
     perturbed_share: Share | None = None
     """TextAttack's share of perturbed words, in 0..1; successes only."""
+    words_asked: Count | None = None
+    """Number of words of the original that the attack asked candidates for. None: not attacked, the attack cannot tell,
+    or the outcome was made by a version that did not count."""
+    words_without_candidate: Count | None = None
+    """How many of `words_asked` never had a candidate that passed the attack's constraints; None in the same cases."""
     similarity: float | None = None
     """The score of the final text by the recipe's semantic constraint, if it has one."""
     oracle_label: int | None = None
