@@ -6,11 +6,10 @@ On NLI the premise is left alone; on other pairs any word of either text may be 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from rbench.spec import Positive, Strict
+from rbench.spec import Positive, ResourceKind
+from rbench.substitution.options import CANDIDATE_NEEDS, CandidateOptions
 
 if TYPE_CHECKING:
     from textattack import Attack
@@ -21,22 +20,21 @@ VERSION = 1
 
 TITLE = "Random substitutions"
 REFERENCE = "A control of rbench's own, with the candidates of the Geometry attack"
-NEEDS = ("masked_lm", "word_vectors", "stopwords")
+NEEDS = CANDIDATE_NEEDS
 QUERIES_PER_WORD = 0.2
 CONTROL = True
 
 
-class Options(Strict):
+class Options(CandidateOptions):
     """The same candidates as the Geometry attack's, and as many words."""
 
     max_words: Positive = 20
     """At most so many words replaced in one text."""
-    candidates: Positive = 50
-    """Predictions of the masked language model looked at for a word."""
-    min_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.5
-    """Least cosine of a replacement's word vector with the word's own."""
-    unknown: Literal["discard", "keep"] = "discard"
-    """What becomes of a replacement where it or the word has no vector."""
+
+
+def needs(options: Options) -> tuple[ResourceKind, ...]:
+    """The kinds of resources that the attack opens with these options."""
+    return options.needed
 
 
 def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:

@@ -70,7 +70,7 @@ class Plain:
         return z[0].detach(), v[0], norms
 
     def candidates(self, text: str, start: int, end: int) -> list[str]:
-        """Return the masked LM's predictions for a word: lower-case whole words, filtered by cosine."""
+        """Return the masked LM's predictions for a word: lower-case whole words, filtered by cosine, then capped."""
         word = text[start:end]
         masked = text[:start] + self.tokenizer.mask_token + text[end:]
         inputs = self.tokenizer(masked, return_tensors="pt", truncation=True).to(self.args.device)
@@ -78,9 +78,10 @@ class Plain:
         with torch.no_grad():
             order = self.model(**inputs).logits[0, place].argsort(descending=True).tolist()
         ranked = (other for other in map(self.tokenizer.convert_ids_to_tokens, order) if other.isalpha())
-        best = list(islice((other for other in ranked if other != word.lower()), self.args.candidates))
+        best = [other for other in islice(ranked, 4 * self.args.candidates) if other != word.lower()]
         cosines = {other: self.vectors.cosine(word.lower(), other) for other in best}
         kept = [other for other in best if (cosine := cosines[other]) is not None and cosine >= self.min_cosine]
+        kept = kept[: self.args.candidates]
         if word.islower():
             return kept
         return [other.upper() if word.isupper() and len(word) > 1 else other.capitalize() for other in kept]

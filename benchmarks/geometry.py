@@ -54,6 +54,7 @@ from rbench.resources import Resources
 from rbench.spec import EncoderSpec, ResourceChoice, TrainSpec
 from rbench.substitution.batched import Geometry, Swapped, at_most
 from rbench.substitution.callbacks import SearchCallbacks
+from rbench.substitution.candidates import MaskedWords
 from rbench.substitution.segmentation import spans_of
 from rbench.substitution.target import Target
 from rbench.train import pretrain
@@ -231,7 +232,8 @@ def profiled(args: argparse.Namespace) -> dict[str, Any]:
     task.search(task.geometry(), 0, 2)
     found = task.geometry()
     seconds, counts = Counter[str](), Counter[str]()
-    network = found.masked_words.language_model.network
+    assert isinstance(found.source, MaskedWords)
+    network = found.source.language_model.network
     before = network.rows_read
     with watched(seconds, counts):
         start = time.process_time()

@@ -26,7 +26,7 @@ from textattack.shared import AttackedText
 from torch import Tensor, nn
 
 from rbench.attack.gradients import Labelled, at_logits
-from rbench.attack.substitutes import WordSwapMaskedWords, substitution_attack, swaps, word_spans
+from rbench.attack.substitutes import WordSwapCandidates, substitution_attack, swaps, word_spans
 from rbench.errors import JobError
 from rbench.inference import rows_of
 from rbench.substitution.search import (
@@ -101,7 +101,7 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
     def __init__(
         self,
         gradients: VictimGradients,
-        transformation: WordSwapMaskedWords,
+        transformation: WordSwapCandidates,
         *,
         max_words: int,
         projection: Projection,
@@ -191,7 +191,7 @@ class _Example:
 def build(
     victim: Any, resources: Any, *, max_words: int, projection: Projection, accept_flip: bool, **candidates: Any
 ) -> Attack:
-    """Build the attack of `attacks/geometry.py`; `candidates` are options of `rbench.substitution.candidates`."""
+    """Build the attack of `attacks/geometry.py`; `candidates` are options of `CandidateOptions`."""
     transformation = swaps(resources, **candidates)
     method = GeometrySearch(
         VictimGradients(victim), transformation, max_words=max_words, projection=projection, accept_flip=accept_flip

@@ -1,4 +1,4 @@
-"""Wrap masked-LM candidates as a TextAttack transformation, and define the control attack that picks at random."""
+"""Wrap a source of candidates as a TextAttack transformation, and define the control attack that picks at random."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
-from rbench.substitution.candidates import MaskedWords
 from rbench.substitution.segmentation import Span
+from rbench.substitution.sources import Candidates, open_source
 
 VERSION = 1
 
@@ -32,19 +32,19 @@ def word_spans(text: AttackedText) -> list[Span]:
     return spans
 
 
-class WordSwapMaskedWords(WordSwap):  # type: ignore[misc]
-    """Replaces a word by each of its candidates (`rbench.substitution.candidates`).
+class WordSwapCandidates(WordSwap):  # type: ignore[misc]
+    """Replaces a word by each of its candidates (`rbench.substitution.sources`).
 
-    The masked language model reads all columns as one text, as in TextAttack's own transformations.
+    A masked language model reads all columns as one text, as in TextAttack's own transformations.
     """
 
-    def __init__(self, masked_words: MaskedWords) -> None:
+    def __init__(self, source: Candidates) -> None:
         super().__init__()
-        self.masked_words = masked_words
+        self.source = source
 
     def replacements(self, wanted: Sequence[tuple[AttackedText, int]]) -> list[list[str]]:
-        """Return the candidates for each pair (text, word index), most probable first, computed in one batch."""
-        return self.masked_words([(text.text, *_place(text, index)) for text, index in wanted])
+        """Return the candidates for each pair (text, word index), the best first, computed in one batch."""
+        return self.source([(text.text, *_place(text, index)) for text, index in wanted])
 
     def _get_transformations(self, current_text: AttackedText, indices_to_modify: set[int]) -> list[AttackedText]:
         indices = sorted(indices_to_modify)
@@ -105,12 +105,11 @@ def substitution_attack(victim: Any, resources: Any, transformation: WordSwap, s
     return Attack(UntargetedClassification(victim), constraints, transformation, search)
 
 
-def swaps(resources: Any, **options: Any) -> WordSwapMaskedWords:
-    """Return the transformation with a profile's masked LM and word vectors. `options` are those of `MaskedWords`."""
-    vectors = resources.word_vectors
-    return WordSwapMaskedWords(MaskedWords(resources.masked_lm, vectors.index, vectors.unit, **options))
+def swaps(resources: Any, **options: Any) -> WordSwapCandidates:
+    """Return the transformation with a profile's resources. `options` are those of `CandidateOptions`."""
+    return WordSwapCandidates(open_source(resources, **options))
 
 
 def build_random(victim: Any, resources: Any, *, max_words: int, **candidates: Any) -> Attack:
-    """Build the control attack of `attacks/random.py`. `candidates` are options of `MaskedWords`."""
+    """Build the control attack of `attacks/random.py`. `candidates` are options of `CandidateOptions`."""
     return substitution_attack(victim, resources, swaps(resources, **candidates), RandomSubstitution(max_words))

@@ -77,6 +77,20 @@ class WordVectors:
             known = self._near[i] = self._search(i, max(k, 50))
         return known[:k]
 
+    def most_similar(self, i: int, k: int) -> list[tuple[int, float]]:
+        """Return the `k` words with the largest cosines with word `i`, without `i`: their indices and cosines.
+
+        The largest comes first, of equal cosines the smaller index. On vectors of unit length these are `nearest_ids`,
+        which goes by distance.
+        """
+        rough = self.unit @ self.unit[i]
+        rough[i] = -np.inf
+        pool = np.argpartition(-rough, min(k + 32, len(rough) - 1))[: k + 33]
+        pool = np.sort(pool[pool != i])
+        exact = self.unit[pool].astype(np.float64) @ self.unit[i].astype(np.float64)
+        best = np.argsort(-exact, kind="stable")[:k]
+        return [(int(pool[j]), float(exact[j])) for j in best]
+
     def _search(self, i: int, k: int) -> NDArray[np.int64]:
         rough = self._squares - 2.0 * (self.matrix @ self.matrix[i])  # squared distance minus a constant, in float32
         rough[i] = -np.inf

@@ -102,7 +102,7 @@ class Attacks:
             "name": path.stem,
             "title": module.TITLE,
             "reference": module.REFERENCE,
-            "needs": list(module.NEEDS),
+            "needs": list(self.modules.needs("attacks", name, made)),
             "parameters": made.model_dump(mode="json") if made is not None else {},
             "source": _source(self.modules.found["attacks", name]),
             **{field: getattr(module, name) for name, field in _MAY_EXPORT.items() if hasattr(module, name)},

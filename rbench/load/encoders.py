@@ -156,8 +156,8 @@ class Encoders:
     def _training_resources(
         self, name: str, train: TrainSpec, made: BaseModel | None, options: Positioned, above: tuple[str, ...]
     ) -> None:
-        """Load the `resources` of an objective that edits words: those kinds that its module lists in NEEDS."""
-        needs = self.modules.needs("objectives", train.objective)
+        """Load the `resources` of an objective that edits words: those kinds that its module needs."""
+        needs = self.modules.needs("objectives", train.objective, made)
         choice: ResourceChoice | None = getattr(made, "resources", None)
         if not needs or choice is None:
             return

@@ -55,10 +55,25 @@ class Modules:
         module = self.found.get((kind, name))
         return module.open().Options if module is not None else None
 
-    def needs(self, kind: Kind, name: str) -> tuple[ResourceKind, ...]:
-        """Return the resource kinds in a module's NEEDS. It is empty where the module was not found."""
-        module = self.found.get((kind, name))
-        return tuple(getattr(module.open(), "NEEDS", ())) if module is not None else ()
+    def needs(self, kind: Kind, name: str, options: BaseModel | None) -> tuple[ResourceKind, ...]:
+        """Return the kinds of resources that a module needs with these options.
+
+        A module's `needs(options)` may narrow its NEEDS. Without that function, and without options, all NEEDS are
+        returned; nothing where the module was not found. A kind that is not in NEEDS is added to `problems`.
+        """
+        found = self.found.get((kind, name))
+        if found is None:
+            return ()
+        module = found.open()
+        declared: tuple[ResourceKind, ...] = tuple(getattr(module, "NEEDS", ()))
+        if options is None or not hasattr(module, "needs"):
+            return declared
+        narrowed = tuple(module.needs(options))
+        for need in narrowed:
+            if need not in declared:
+                message = f"needs(options) returns {need!r}, which is not in NEEDS"
+                self.problems.add(f"{shown(found.path)}:1:1", message)
+        return tuple(need for need in declared if need in narrowed)
 
 
 def checked(found: Module) -> ModuleType:

@@ -193,7 +193,7 @@ def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyN
         place = choice.options.at(("attack",)) if "attack" in choice.options.data else choice.place
         entries.attacks.load(attack.name, Positioned(attack.options, {(): place}), attack.label, place)
         entries.modules.open("finetune", CLEAN, place)  # it makes the victim of that attack
-    needs = entries.modules.needs("finetune", choice.name)
+    needs = entries.modules.needs("finetune", choice.name, made)
     return StrategyNeeds(resources=needs, attack=attack.label if attack else None, training=training.data)
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from rbench.resources import Resources
 from rbench.substitution.callbacks import STEP, SearchCallbacks
-from rbench.substitution.candidates import MaskedWords
+from rbench.substitution.options import CandidateSource, Unknown
 from rbench.substitution.search import Projection, Substitution, search
 from rbench.substitution.segmentation import Columns, SegmentedTexts
+from rbench.substitution.sources import Candidates, open_source
 from rbench.substitution.target import Target
 
 VERSION = 1
@@ -43,23 +43,23 @@ class Swapped:
 
 
 class Geometry:
-    """The search, with a masked language model and word vectors that propose words.
+    """The search, with a source that proposes words.
 
     Args:
-        masked_words: proposes replacements; reads all columns of a text as one, joined with a line break.
+        source: proposes replacements; reads all columns of a text as one, joined with a line break.
         stopwords: lower-case words that stay as they are, in whatever case they are written.
         projection, lookahead: as `rbench.substitution.search.search`.
     """
 
     def __init__(
         self,
-        masked_words: MaskedWords,
+        source: Candidates,
         stopwords: frozenset[str],
         *,
         projection: Projection = "signed",
         lookahead: int = 1,
     ) -> None:
-        self.masked_words, self.stopwords = masked_words, stopwords
+        self.source, self.stopwords = source, stopwords
         self.projection: Projection = projection
         self.lookahead = lookahead
 
@@ -68,26 +68,23 @@ class Geometry:
         cls,
         resources: Resources,
         *,
+        source: CandidateSource = "masked_lm",
         candidates: int,
-        min_cosine: float,
-        unknown: Literal["discard", "keep"] = "discard",
+        min_cosine: float | None,
+        unknown: Unknown = "discard",
         projection: Projection = "signed",
     ) -> Geometry:
-        """Make it from a resource profile's masked LM, word vectors and stop words; the options are `MaskedWords`'.
+        """Make it from a resource profile. The options of the source are those of `CandidateOptions`.
+
+        Only what the source needs is opened: with `neighbours` no masked LM need exist.
 
         Raises:
-            ResourceError: one of the three is missing or damaged.
+            ResourceError: a resource that is needed is missing or damaged.
         """
-        vectors = resources.word_vectors
-        masked_words = MaskedWords(
-            resources.masked_lm.padded(STEP),
-            vectors.index,
-            vectors.unit,
-            candidates=candidates,
-            min_cosine=min_cosine,
-            unknown=unknown,
+        proposes = open_source(
+            resources, source=source, candidates=candidates, min_cosine=min_cosine, unknown=unknown, step=STEP
         )
-        return cls(masked_words, resources.stopwords, projection=projection)
+        return cls(proposes, resources.stopwords, projection=projection)
 
     def __call__(
         self,
@@ -130,7 +127,7 @@ class Geometry:
             for row, words in zip(free, segmented.words, strict=True)
         ]
         with target.in_eval_mode():
-            ask = SearchCallbacks(target, segmented, self.masked_words)
+            ask = SearchCallbacks(target, segmented, self.source)
             budgets = [0 if over else max_words(sum(row)) for row, over in zip(free, ask.over_at_start(), strict=True)]
             results = search(
                 segmented.words,

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from rbench.errors import JobError, ResourceError
 from rbench.inference import GradientNetwork, Network, Row, rows_of, steady
-from rbench.substitution.candidates import MaskedWords
 from rbench.substitution.search import BatchText, Gradients, Scores, Slot
 from rbench.substitution.segmentation import SegmentedTexts
+from rbench.substitution.sources import Candidates
 from rbench.substitution.target import Target
 from rbench.substitution.word_gradients import norms_by_word
 
@@ -30,15 +30,15 @@ class SearchCallbacks:
     Args:
         target: what is asked; in eval mode.
         texts: the batch. The search names its texts by number.
-        masked_words: proposes replacements.
+        source: proposes replacements.
 
     Raises:
         ResourceError: the encoder has no fast tokenizer.
         JobError: from any of the callables: the encoder gives numbers that are not finite.
     """
 
-    def __init__(self, target: Target, texts: SegmentedTexts, masked_words: MaskedWords) -> None:
-        self.target, self.texts, self.masked_words = target, texts, masked_words
+    def __init__(self, target: Target, texts: SegmentedTexts, source: Candidates) -> None:
+        self.target, self.texts, self.source = target, texts, source
         self.tokenizer, self.device = target.encoder.tokenizer, target.encoder.device
         if not self.tokenizer.is_fast:
             raise ResourceError(
@@ -85,7 +85,7 @@ class SearchCallbacks:
             before = sum(len(text) + 1 for text in columns[:column])
             slots.append(("\n".join(columns), before + start, before + end))
         with torch.autocast(self.device.type, enabled=False):
-            return self.masked_words(slots)
+            return self.source(slots)
 
     def scores(self, batch: list[BatchText]) -> Scores:
         """z of each text, and whether the search of the text is over there."""

@@ -1,26 +1,30 @@
 """Replacement words from a masked language model and word vectors, batched over words and texts.
 
-The Geometry attack, its random control, ADCL's hard positives and adversarial training all take their candidates from
-here. The module takes plain texts and knows neither TextAttack nor tasks.
+One of the sources (`rbench.substitution.sources`) of the Geometry attack, its random control, ADCL's hard positives and
+adversarial training. The module takes plain texts and knows neither TextAttack nor tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from rbench.encoders.sentence import longest_input
+from rbench.encoders.vectors import WordVectors
 from rbench.errors import ResourceError
 from rbench.inference import Memo
 from rbench.resources.masked_lm import MaskedLM, Question
+from rbench.substitution.options import Unknown
+from rbench.substitution.segmentation import in_case_of
 
-VERSION = 1
+VERSION = 2
 
 MEMORY_BYTES = 64 << 20
 """So much memory holds replacements: adversarial training asks for many of the same ones in every epoch."""
+
+LOOKED_AT = 4
+"""For T candidates 4T predictions are looked at: the authors' public code. The paper prints no number."""
 
 MaskedSpan = tuple[str, int, int]
 """A text, and the first and the last character (exclusive) of a word in it."""
@@ -30,16 +34,17 @@ class MaskedWords:
     """Replacement words from a masked language model, filtered by word vectors (ADCL paper, section 3.3, step 3).
 
     One mask token stands in for the word in its full text. Of the model's predictions, those count that are one whole
-    alphabetic word other than the word itself. A text longer than the model's limit is cut to a window around the mask.
+    alphabetic word. The 4T most probable of them are looked at. The first T that pass the filter are the candidates, so
+    T is the size of the set after the filter (Algorithm 1, appendix F). The word itself is passed over, and so is a
+    prediction that was there in another case. A text longer than the model's limit is cut to a window around the mask.
     A replacement takes the case of the word that it replaces (lower, UPPER, Capitalised).
 
     Args:
         language_model: predicts words in place of the mask.
-        index: lower-case words to rows of `vectors`.
-        vectors: (words, dim), of unit length.
-        candidates: so many of the most probable predictions are taken.
-        min_cosine: of these, those are kept whose vector has at least this cosine with the word's.
-        unknown: whether a candidate is kept where it or the word has no vector.
+        vectors: the word vectors, whose words are in lower case; None where `min_cosine` is None.
+        candidates: T.
+        min_cosine: the filter: predictions pass whose vector has at least this cosine with the word's; None: all pass.
+        unknown: whether a prediction passes where it or the word has no vector.
 
     Raises:
         ResourceError: the language model has no fast tokenizer.
@@ -48,20 +53,20 @@ class MaskedWords:
     def __init__(
         self,
         language_model: MaskedLM,
-        index: Mapping[str, int],
-        vectors: npt.NDArray[np.floating[Any]],
+        vectors: WordVectors | None,
         *,
         candidates: int = 50,
-        min_cosine: float = 0.5,
-        unknown: Literal["discard", "keep"] = "discard",
+        min_cosine: float | None = 0.5,
+        unknown: Unknown = "discard",
     ) -> None:
         self.language_model, self.tokenizer = language_model, language_model.tokenizer
         if not getattr(self.tokenizer, "is_fast", False):
             raise ResourceError("the masked language model needs a fast tokenizer")
-        self.index, self.vectors = index, vectors
+        if vectors is None and min_cosine is not None:
+            raise ValueError("a least cosine needs word vectors")
+        self.vectors = vectors if min_cosine is not None else None
         self.candidates, self.min_cosine, self.unknown = candidates, min_cosine, unknown
         _, self._words = language_model.whole_words
-        self._rows = np.array([index.get(word.lower(), -1) for word in self._words])
         self._memory: Memo[MaskedSpan, list[str]] = Memo(
             MEMORY_BYTES, lambda slot, words: 300 + 2 * len(slot[0]) + 60 * len(words)
         )
@@ -81,13 +86,9 @@ class MaskedWords:
     def _ask(self, slots: Sequence[MaskedSpan]) -> list[list[str]]:
         """As `__call__`, without memory."""
         replies: list[list[str]] = [[] for _ in slots]
-        wanted = [
-            k for k, (text, a, b) in enumerate(slots) if self.unknown == "keep" or text[a:b].lower() in self.index
-        ]
+        wanted = [k for k, (text, a, b) in enumerate(slots) if self._may_have(text[a:b])]
         masked = self._mask([slots[k] for k in wanted])
-        # Four times as many as wanted: a cased vocabulary has a word up to three times (good, Good, GOOD).
-        first = 4 * self.candidates + 1
-        questions = [Question((tuple(ids), None), place, first, "words") for ids, place in masked]
+        questions = [Question((tuple(ids), None), place, LOOKED_AT * self.candidates, "words") for ids, place in masked]
         ranked = self.language_model.ranked(questions)
         for k, best in zip(wanted, ranked, strict=True):
             text, a, b = slots[k]
@@ -115,28 +116,23 @@ class MaskedWords:
             masked.append(([*self._prefix, *window, *self._suffix], len(self._prefix) + before - left))
         return masked
 
+    def _may_have(self, word: str) -> bool:
+        """Whether any prediction could pass the filter for this word. If not, the model is not asked."""
+        return self.vectors is None or self.unknown == "keep" or word.lower() in self.vectors
+
     def _filter(self, word: str, ranked: Sequence[int]) -> list[str]:
         """The replacements of a word among the model's words, given by number, most probable first."""
-        kept: list[int] = []
-        seen = {word.lower()}
-        for k in ranked:
-            if len(kept) == self.candidates:
-                break
-            if self._words[k].lower() not in seen:
-                seen.add(self._words[k].lower())
-                kept.append(k)
-        row = self.index.get(word.lower(), -1)
-        rows = self._rows[kept]
-        known = (rows >= 0) & (row >= 0)
-        cosines = self.vectors[rows] @ self.vectors[row]
-        keep = np.where(known, cosines >= self.min_cosine, self.unknown == "keep")
-        return [_in_case_of(word, self._words[k]) for k, good in zip(kept, keep, strict=True) if good]
+        found = {self._words[k].lower(): self._words[k] for k in reversed(ranked)}  # of several cases the first
+        distinct = [w for w in dict.fromkeys(self._words[k].lower() for k in ranked) if w != word.lower()]
+        kept = [found[w] for w, passes in zip(distinct, self._passing(word, distinct), strict=True) if passes]
+        return [in_case_of(word, new) for new in kept[: self.candidates]]
 
-
-def _in_case_of(original: str, word: str) -> str:
-    """`word` in the case of `original`."""
-    if original.islower():
-        return word.lower()
-    if original.isupper() and len(original) > 1:
-        return word.upper()
-    return word.capitalize() if original.istitle() else word
+    def _passing(self, word: str, others: Sequence[str]) -> Sequence[bool]:
+        """Whether each of the other words, in lower case, passes the filter."""
+        if self.vectors is None or self.min_cosine is None:
+            return [True] * len(others)
+        index, unit = self.vectors.index, self.vectors.unit
+        row, rows = index.get(word.lower(), -1), np.array([index.get(other, -1) for other in others], dtype=np.int64)
+        near = unit[rows] @ unit[row] >= self.min_cosine
+        passing: list[bool] = np.where((rows >= 0) & (row >= 0), near, self.unknown == "keep").tolist()
+        return passing

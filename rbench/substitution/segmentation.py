@@ -78,3 +78,12 @@ def _between(text: str, spans: list[Span]) -> list[str]:
     starts = [0, *(end for _, _, end in spans)]
     ends = [*(start for _, start, _ in spans), len(text)]
     return [text[a:b] for a, b in zip(starts, ends, strict=True)]
+
+
+def in_case_of(original: str, word: str) -> str:
+    """`word` in the case of `original`: lower, UPPER (of two letters or more) or Capitalised; else as it is."""
+    if original.islower():
+        return word.lower()
+    if original.isupper() and len(original) > 1:
+        return word.upper()
+    return word.capitalize() if original.istitle() else word

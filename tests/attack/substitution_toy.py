@@ -11,6 +11,7 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch import nn
 
+from rbench.encoders.vectors import WordVectors
 from rbench.resources.masked_lm import MaskedLM
 
 GOOD = ["good", "fine", "great", "lovely", "superb", "neat"]
@@ -32,14 +33,14 @@ SHAPE = {
 }
 
 
-def word_vectors() -> Any:
+def word_vectors() -> WordVectors:
     """Words of a group lie close together; `unseen` and `very` have no vector."""
     rng = np.random.default_rng(0)
     words = [word for group in GROUPS for word in group]
     centre = np.repeat(np.eye(len(GROUPS), 8), [len(group) for group in GROUPS], axis=0)
     unit = centre + 0.15 * rng.normal(size=centre.shape)
     unit = (unit / np.linalg.norm(unit, axis=1, keepdims=True)).astype(np.float32)
-    return SimpleNamespace(index={word: i for i, word in enumerate(words)}, unit=unit)
+    return WordVectors(words, unit)
 
 
 def bert_tokenizer(length: int = 64) -> Any:

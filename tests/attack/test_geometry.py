@@ -118,7 +118,7 @@ def test_the_attack_is_algorithm_1(victim, accept_flip):
         if predicted(victim, text) != label:
             continue
         result = attack.attack(text, label)
-        masked_words = attack.transformation.masked_words
+        masked_words = attack.transformation.source
         steps, final, queries = algorithm_1(victim, masked_words, text, label, 4, accept_flip)
         assert result.perturbed_result.attacked_text.text == final
         assert result.perturbed_result.num_queries == queries
@@ -139,7 +139,7 @@ def test_the_attack_is_algorithm_1_on_any_encoder(untrained):
     for text in TEXTS[0][:12]:
         label = predicted(victim, text)
         result = attack.attack(text, label)
-        _, final, queries = algorithm_1(victim, attack.transformation.masked_words, text, label, 3)
+        _, final, queries = algorithm_1(victim, attack.transformation.source, text, label, 3)
         assert (result.perturbed_result.attacked_text.text, result.perturbed_result.num_queries) == (final, queries)
 
 

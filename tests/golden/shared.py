@@ -50,7 +50,7 @@ def masked_words(folder: Path) -> Value:
         "near": {"candidates": 300, "min_cosine": 0.3},
         "unknown": {"candidates": 4, "min_cosine": 0.9, "unknown": "keep"},
     }.items():
-        offered: Any = MaskedWords(resources.masked_lm, vectors.index, vectors.unit, **options)  # type: ignore[arg-type]
+        offered: Any = MaskedWords(resources.masked_lm, vectors, **options)  # type: ignore[arg-type]
         found[name] = {text[a:b]: words for (_, a, b), words in zip(slots, offered(slots), strict=True)}
     return found
 

@@ -44,7 +44,7 @@ class Loss:
 def made(kind="bert", projection="signed", lookahead=1, candidates=40, dtype=torch.float64, seed=0):
     """(geometry, encoder, head) in double precision, in training mode, with dropout."""
     vectors = toy.word_vectors()
-    words = MaskedWords(toy.masked_lm(kind).padded(8), vectors.index, vectors.unit, candidates=candidates)
+    words = MaskedWords(toy.masked_lm(kind).padded(8), vectors, candidates=candidates)
     encoder = toy.classifier(kind, seed=seed).encoder.to(dtype)
     for module in encoder.modules():
         if isinstance(module, nn.Dropout):
@@ -125,7 +125,7 @@ def algorithm_1(geometry, encoder, head, loss, texts, row, budget, max_length, f
                 continue
             touched.add((column, number))
             before = sum(len(text) + 1 for text in texts[:column])
-            (found,) = geometry.masked_words([("\n".join(texts), before + start, before + end)])
+            (found,) = geometry.source([("\n".join(texts), before + start, before + end)])
             if found:
                 break
         else:
@@ -406,6 +406,6 @@ def test_a_slow_tokenizer_is_refused(tmp_path):
 def test_from_resources():
     found = toy.resources()
     geometry = Geometry.of(found, candidates=7, min_cosine=0.1, unknown="keep", projection="absolute")
-    words = geometry.masked_words
+    words = geometry.source
     assert (words.candidates, words.min_cosine, words.unknown, geometry.projection) == (7, 0.1, "keep", "absolute")
     assert geometry.stopwords == toy.STOPWORDS

@@ -17,7 +17,7 @@ TEXTS = ["the film is good and dull, the plot very unseen.", "A tale looks Super
 
 def make(kind="bert", length=64, **options):
     language_model, vectors = toy.masked_lm(kind, length), toy.word_vectors()
-    return MaskedWords(language_model, vectors.index, vectors.unit, **options)
+    return MaskedWords(language_model, vectors, **options)
 
 
 def slots(text):
@@ -42,24 +42,29 @@ def slow(masked_words, text, start, end):
         if byte_level and not token.startswith("Ġ"):
             continue
         bare = token.removeprefix("Ġ")
-        if bare.isalpha() and k not in tokenizer.all_special_ids and bare.lower() != word:
+        if bare.isalpha() and k not in tokenizer.all_special_ids:
             ranked.append(bare)
     kept = []
-    for other in ranked[: masked_words.candidates]:
-        if word not in vectors.index or other not in vectors.index:
+    for other in ranked[: 4 * masked_words.candidates]:
+        if (
+            other == word
+            or word not in vectors.index
+            or other not in vectors.index
+            or len(kept) == masked_words.candidates
+        ):
             continue
         if float(np.dot(vectors.unit[vectors.index[word]], vectors.unit[vectors.index[other]])) >= 0.5:
             kept.append(other)
-    return kept
+    return kept[: masked_words.candidates]
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
-@pytest.mark.parametrize("candidates", [20, 60])
+@pytest.mark.parametrize("candidates", [3, 8, 60])
 def test_batched_candidates_are_those_of_one_mask_at_a_time(kind, candidates):
     masked_words = make(kind, candidates=candidates)
     wanted = [slot for text in TEXTS for slot in slots(text)]
     replies = masked_words(wanted)
-    assert sum(map(len, replies)) > 5
+    assert sum(map(len, replies)) > 2
     for (text, start, end), reply in zip(wanted, replies, strict=True):
         assert [word.lower() for word in reply] == slow(masked_words, text, start, end)
 
@@ -136,4 +141,4 @@ def test_a_slow_tokenizer_is_refused():
     language_model = toy.masked_lm()
     language_model.tokenizer = SimpleNamespace(is_fast=False)
     with pytest.raises(ResourceError, match="fast tokenizer"):
-        MaskedWords(language_model, {}, np.zeros((0, 1)))
+        MaskedWords(language_model, toy.word_vectors())
