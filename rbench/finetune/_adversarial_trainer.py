@@ -51,7 +51,7 @@ class AdversarialStats:
         self.texts += len(changed)
         self.replaced += sum(len(one.substitutions) / one.num_words for one in changed)
         self.fooled += fooled
-        self.starvation = self.starvation.more((one.words_asked, one.words_without_candidate) for one in made)
+        self.starvation = self.starvation.more((one.words_asked, one.words_without) for one in made)
 
     def scores(self) -> dict[str, float]:
         """The share of texts that were changed, and of these the mean share of words replaced and the share on which
