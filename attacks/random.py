@@ -1,22 +1,23 @@
 """Random: the candidates of the Geometry attack, taken at random. A control: an attack worth its name beats it.
 
 Words in random order, for each a random candidate that is kept whatever the victim says, until the prediction flips.
-On NLI the premise is left alone; on other pairs any word of either text may be replaced.
+On NLI the premise is left alone; on other pairs any word of either text may be replaced. With the variant and the
+options of a Geometry attack it has the same candidates and the same budget.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rbench.spec import Positive, ResourceKind
-from rbench.substitution.options import CANDIDATE_NEEDS, CandidateOptions
+from rbench.spec import ResourceKind, Variant
+from rbench.substitution.options import CANDIDATE_NEEDS, RELEASED_BUDGET, RELEASED_SOURCE, AttackOptions
 
 if TYPE_CHECKING:
     from textattack import Attack
 
     from rbench.spec import TaskSpec
 
-VERSION = 1
+VERSION = 2
 
 TITLE = "Random substitutions"
 REFERENCE = "A control of rbench's own, with the candidates of the Geometry attack"
@@ -25,11 +26,16 @@ QUERIES_PER_WORD = 0.2
 CONTROL = True
 
 
-class Options(CandidateOptions):
-    """The same candidates as the Geometry attack's, and as many words."""
+class Options(AttackOptions):
+    """The candidates and the budget of the Geometry attack's variant."""
 
-    max_words: Positive = 20
-    """At most so many words replaced in one text."""
+    VARIANTS: ClassVar[dict[str, Variant]] = {
+        "printed": Variant(source="Algorithm 1, sections 3.3 and 4.3, appendix F"),
+        "released": Variant(
+            source="the authors' public code, LotusDYH/ssl_robust, with the candidates that its README names",
+            options={**RELEASED_SOURCE, **RELEASED_BUDGET},
+        ),
+    }
 
 
 def needs(options: Options) -> tuple[ResourceKind, ...]:
@@ -41,4 +47,4 @@ def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Atta
     """The attack on a victim of `rbench.attack`; it is the same for every task."""
     from rbench.attack import substitutes
 
-    return substitutes.build_random(victim, resources, **options.model_dump())
+    return substitutes.build_random(victim, resources, **options.model_dump(exclude={"variant"}))

@@ -11,12 +11,14 @@ and the same order of words, and they do not underflow where a victim is confide
 The victim's head is linear, l = W z + b. So v_z = W'g with g the gradient of m at the logits. Since g sums to zero,
 (z_j - z) . v_z = g . (log p_j - log p), with p the probabilities that TextAttack's goal function keeps. So the
 projection of a candidate's sentence vector follows from the victim's probabilities, which may come from a cache.
+The same holds for DeepFool's normal of the boundary between y and the class k: there g is 1 at k and -1 at y. The order
+of the words follows from the gradients of m in any case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from textattack import Attack
@@ -26,21 +28,26 @@ from textattack.shared import AttackedText
 from torch import Tensor, nn
 
 from rbench.attack.gradients import Labelled, at_logits
-from rbench.attack.substitutes import WordSwapCandidates, substitution_attack, swaps, word_spans
+from rbench.attack.substitutes import WordSwapCandidates, substitution_attack, swaps, word_budget, word_spans
 from rbench.errors import JobError
 from rbench.inference import rows_of
+from rbench.substitution.deepfool import nearest_boundary
 from rbench.substitution.search import (
     BatchText,
     Gradients,
+    Keep,
+    Order,
     Projection,
     Scores,
     Slot,
     Words,
     search,
 )
-from rbench.substitution.word_gradients import norms_by_word
+from rbench.substitution.word_gradients import WordNorm, norms_by_word
 
 VERSION = 1
+
+Direction = Literal["gradient", "deepfool"]
 
 
 class Look(NamedTuple):
@@ -49,9 +56,9 @@ class Look(NamedTuple):
     log_probabilities: Tensor
     """(n, labels), float64, on the CPU."""
     at_logits: Tensor
-    """(n, labels), float64, on the CPU: g in the module's docstring."""
+    """(n, labels), float64, on the CPU: g in the module's docstring, or DeepFool's."""
     lengths: Tensor
-    """(n,): |v_z|, the norm of the gradient at the sentence vector."""
+    """(n,): |v_z|, the length of W'g."""
     norms: list[Tensor]
     """n tensors (words,): a gradient norm for each word, -inf where truncation hides the word."""
 
@@ -59,12 +66,18 @@ class Look(NamedTuple):
 class VictimGradients:
     """Gradients of the log-odds against a label, for texts of one or two columns.
 
+    Args:
+        victim: the victim.
+        direction: the direction at the sentence vector: the gradient, or DeepFool's normal of the nearest boundary.
+        word_norm: as `rbench.substitution.word_gradients`.
+
     Raises:
         JobError: the victim's head is not linear, or its tokenizer is not a fast one.
     """
 
-    def __init__(self, victim: Any) -> None:
+    def __init__(self, victim: Any, direction: Direction = "gradient", word_norm: WordNorm = "l2") -> None:
         self.victim, self.classifier = victim, victim.classifier
+        self.direction, self.word_norm = direction, word_norm
         if not isinstance(self.classifier.head, nn.Linear):
             raise JobError("the Geometry attack reads projections off the logits and needs a victim with a linear head")
         if not self.classifier.tokenizer.is_fast:
@@ -81,11 +94,32 @@ class VictimGradients:
         labelled = (Labelled(row, label) for row, label in zip(rows_of(encoded), labels, strict=True))
         found = self.victim.log_odds_gradients(labelled)
         logits = torch.stack([one.logits for one in found]).double()
-        target = torch.tensor(labels).unsqueeze(1)
-        towards = at_logits(logits, target)
-        norms = norms_by_word(encoded, [one.embeddings for one in found], [word_spans(text) for text in texts])
-        weight = self.classifier.head.weight.detach().double().cpu()
-        return Look(logits.log_softmax(dim=1), towards, (towards @ weight).norm(dim=1), norms)
+        embeddings = [one.embeddings for one in found]
+        norms = norms_by_word(encoded, embeddings, [word_spans(text) for text in texts], self.word_norm)
+        log_probabilities = logits.log_softmax(dim=1)
+        return Look(log_probabilities, *self.towards(log_probabilities, labels), norms)
+
+    def towards(self, log_probabilities: Tensor, labels: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return g (n, labels) and |W'g| (n,) for texts with these log-probabilities (n, labels)."""
+        weight, own = self.classifier.head.weight.detach().double().cpu(), torch.tensor(labels)
+        if self.direction == "gradient":
+            g = at_logits(log_probabilities, own.unsqueeze(1))
+        else:
+            nearest = nearest_boundary(log_probabilities, own, weight)
+            g = torch.zeros_like(log_probabilities)
+            g = g.scatter(1, nearest.unsqueeze(1), 1.0).scatter(1, own.unsqueeze(1), -1.0)
+        return g, (g @ weight).norm(dim=1)
+
+
+class Settings(NamedTuple):
+    """The options of `attacks/geometry.py` that steer the search."""
+
+    max_words: int
+    share: float
+    projection: Projection
+    accept_flip: bool
+    order: Order
+    keep: Keep
 
 
 class GeometrySearch(SearchMethod):  # type: ignore[misc]
@@ -98,19 +132,8 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
 
     is_black_box = False
 
-    def __init__(
-        self,
-        gradients: VictimGradients,
-        transformation: WordSwapCandidates,
-        *,
-        max_words: int,
-        projection: Projection,
-        accept_flip: bool,
-    ) -> None:
-        self.gradients, self.transformation = gradients, transformation
-        self.max_words: int = max_words
-        self.projection: Projection = projection
-        self.accept_flip = accept_flip
+    def __init__(self, gradients: VictimGradients, transformation: WordSwapCandidates, settings: Settings) -> None:
+        self.gradients, self.transformation, self.settings = gradients, transformation, settings
 
     def perform_search(self, initial_result: Any) -> Any:
         if self._left() < 2:
@@ -122,11 +145,14 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
             [text.words],
             [[index in set(free) for index in range(text.num_words)]],
             gradients=example.gradients,
+            directions=example.directions,
             candidates=example.candidates,
             scores=example.scores,
-            max_words=self.max_words,
-            projection=self.projection,
-            accept_flip=self.accept_flip,
+            max_words=word_budget(self, text, self.settings.max_words, self.settings.share),
+            projection=self.settings.projection,
+            accept_flip=self.settings.accept_flip,
+            order=self.settings.order,
+            keep=self.settings.keep,
         )
         return example.results[result.words]
 
@@ -136,11 +162,11 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
         return left
 
     def extra_repr_keys(self) -> list[str]:
-        return ["max_words", "projection", "accept_flip"]
+        return ["settings"]
 
 
 class _Example:
-    """The three callables of the search for one example. It keeps the texts and goal function results seen so far."""
+    """The callables of the search for one example. It keeps the texts and goal function results seen so far."""
 
     def __init__(self, method: GeometrySearch, initial: Any) -> None:
         self.method, self.initial = method, initial
@@ -152,10 +178,24 @@ class _Example:
     def gradients(self, batch: list[BatchText]) -> Gradients:
         self.method.goal_function.num_queries += len(batch)
         look = self.method.gradients([self.texts[s.words] for s in batch], [self.label] * len(batch))
-        # The search only needs the position of a sentence vector along v_z: one number per text.
-        lengths = torch.where(look.lengths > 0, look.lengths, torch.ones_like(look.lengths))
-        self.axis = (look.at_logits / lengths.unsqueeze(1))[0]
-        return Gradients(look.log_probabilities @ self.axis.unsqueeze(1), torch.ones(len(batch), 1), look.norms)
+        return self._along(look.log_probabilities, look.at_logits, look.lengths, look.norms)
+
+    def directions(self, batch: list[BatchText]) -> Gradients:
+        """As `gradients` without norms. It asks nothing: the victim's answers to these texts are known."""
+        logs = self._logs([self.results[s.words] for s in batch])
+        return self._along(logs, *self.method.gradients.towards(logs, [self.label] * len(batch)))
+
+    def _along(self, logs: Tensor, g: Tensor, lengths: Tensor, norms: list[Tensor] | None = None) -> Gradients:
+        """Where the sentence vectors lie along v_z. The search needs no more: one number per text."""
+        lengths = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
+        self.axis = (g / lengths.unsqueeze(1))[0]
+        return Gradients(logs @ self.axis.unsqueeze(1), torch.ones(len(logs), 1), norms)
+
+    def _logs(self, results: Sequence[Any]) -> Tensor:
+        """Log-probabilities (n, labels) of goal function results, float64."""
+        smallest = torch.finfo(torch.float32).tiny
+        probabilities = torch.stack([torch.as_tensor(result.raw_output) for result in results])
+        return probabilities.double().clamp(min=smallest).log()
 
     def candidates(self, batch: list[Slot]) -> list[list[str]]:
         free = {words: set(self.method.get_indices_to_order(self.texts[words])[1]) for _, words, _ in batch}
@@ -178,22 +218,28 @@ class _Example:
     def scores(self, batch: list[BatchText]) -> Scores:
         results, _ = self.method.get_goal_results([self.texts[s.words] for s in batch])
         self.results.update((s.words, result) for s, result in zip(batch, results, strict=True))
-        smallest = torch.finfo(torch.float32).tiny
-        probabilities = torch.stack([torch.as_tensor(result.raw_output) for result in results])
-        places = probabilities.double().clamp(min=smallest).log() @ self.axis
         flipped = [result.goal_status == GoalFunctionResultStatus.SUCCEEDED for result in results]
-        exhausted = self.method._left() < 2  # a round costs a gradient pass and a candidate
-        if exhausted and not (self.method.accept_flip and any(flipped)):
-            return Scores(places.unsqueeze(1), [True] * len(batch))
-        return Scores(places.unsqueeze(1), flipped)
+        # A round costs a candidate, and a gradient pass where the words are ordered anew.
+        costs = 1 if self.method.settings.order == "once" else 2
+        return Scores((self._logs(results) @ self.axis).unsqueeze(1), flipped, last=self.method._left() < costs)
 
 
 def build(
-    victim: Any, resources: Any, *, max_words: int, projection: Projection, accept_flip: bool, **candidates: Any
+    victim: Any,
+    resources: Any,
+    *,
+    direction: Direction,
+    word_norm: WordNorm,
+    max_words: int,
+    share: float,
+    projection: Projection,
+    accept_flip: bool,
+    order: Order,
+    keep: Keep,
+    **candidates: Any,
 ) -> Attack:
     """Build the attack of `attacks/geometry.py`; `candidates` are options of `CandidateOptions`."""
     transformation = swaps(resources, **candidates)
-    method = GeometrySearch(
-        VictimGradients(victim), transformation, max_words=max_words, projection=projection, accept_flip=accept_flip
-    )
+    settings = Settings(max_words, share, projection, accept_flip, order, keep)
+    method = GeometrySearch(VictimGradients(victim, direction, word_norm), transformation, settings)
     return substitution_attack(victim, resources, transformation, method)

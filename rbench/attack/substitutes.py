@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 from textattack import Attack
-from textattack.constraints.pre_transformation import RepeatModification, StopwordModification
+from textattack.constraints.pre_transformation import (
+    InputColumnModification,
+    RepeatModification,
+    StopwordModification,
+)
 from textattack.goal_function_results import GoalFunctionResultStatus
 from textattack.goal_functions import UntargetedClassification
 from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
+from rbench.substitution.options import at_most
 from rbench.substitution.segmentation import Span
 from rbench.substitution.sources import Candidates, open_source
 
@@ -67,21 +72,22 @@ def _place(text: AttackedText, index: int) -> tuple[int, int]:
 class RandomSubstitution(SearchMethod):  # type: ignore[misc]
     """A control: replaces words in random order, each by a random candidate, and keeps every replacement.
 
-    The search stops when the prediction changes, after `max_words` replacements, when all words are tried, or when the
-    query budget is spent. A replacement costs one query. Random numbers come from numpy's global generator.
+    The search stops when the prediction changes, after as many replacements as `word_budget` allows, when all words are
+    tried, or when the query budget is spent. A replacement costs one query. Random numbers come from numpy's global
+    generator.
     """
 
     is_black_box = True
 
-    def __init__(self, max_words: int) -> None:
-        self.max_words = max_words
+    def __init__(self, max_words: int, share: float) -> None:
+        self.max_words, self.share = max_words, share
 
     def perform_search(self, initial_result: Any) -> Any:
         result = initial_result
         _, free = self.get_indices_to_order(initial_result.attacked_text)
-        changed = 0
+        changed, budget = 0, word_budget(self, initial_result.attacked_text, self.max_words, self.share)
         for index in np.random.permutation(sorted(free)).tolist():
-            if changed == self.max_words:
+            if changed >= budget:
                 break
             texts = self.get_transformations(
                 result.attacked_text, original_text=initial_result.attacked_text, indices_to_modify=[index]
@@ -96,7 +102,18 @@ class RandomSubstitution(SearchMethod):  # type: ignore[misc]
         return result
 
     def extra_repr_keys(self) -> list[str]:
-        return ["max_words"]
+        return ["max_words", "share"]
+
+
+def word_budget(search: SearchMethod, text: AttackedText, max_words: int, share: float) -> int:
+    """Return how many words of a text may be replaced: min(max_words, share * L), rounded down.
+
+    L counts the words of the columns that no constraint protects, stop words and words without candidates included.
+    """
+    attack = search.get_transformations.__self__
+    columns = [c for c in attack.pre_transformation_constraints if isinstance(c, InputColumnModification)]
+    counted = set(range(text.num_words)).intersection(*(c(text, attack.transformation) for c in columns))
+    return at_most(max_words, share)(len(counted))
 
 
 def substitution_attack(victim: Any, resources: Any, transformation: WordSwap, search: SearchMethod) -> Attack:
@@ -110,6 +127,7 @@ def swaps(resources: Any, **options: Any) -> WordSwapCandidates:
     return WordSwapCandidates(open_source(resources, **options))
 
 
-def build_random(victim: Any, resources: Any, *, max_words: int, **candidates: Any) -> Attack:
+def build_random(victim: Any, resources: Any, *, max_words: int, share: float, **candidates: Any) -> Attack:
     """Build the control attack of `attacks/random.py`. `candidates` are options of `CandidateOptions`."""
-    return substitution_attack(victim, resources, swaps(resources, **candidates), RandomSubstitution(max_words))
+    search = RandomSubstitution(max_words, share)
+    return substitution_attack(victim, resources, swaps(resources, **candidates), search)

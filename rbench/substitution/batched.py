@@ -13,21 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rbench.resources import Resources
 from rbench.substitution.callbacks import STEP, SearchCallbacks
 from rbench.substitution.options import CandidateSource, Unknown
-from rbench.substitution.search import Projection, Substitution, search
+from rbench.substitution.options import at_most as at_most
+from rbench.substitution.search import Keep, Order, Projection, Substitution, search
 from rbench.substitution.segmentation import Columns, SegmentedTexts
 from rbench.substitution.sources import Candidates, open_source
 from rbench.substitution.target import Target
+from rbench.substitution.word_gradients import WordNorm
 
 VERSION = 1
-
-
-def at_most(words: int, share: float) -> Callable[[int], int]:
-    """The budget of a text as a function of its number of words L: min(words, share * L), rounded down."""
-    return lambda length: min(words, int(share * length + 1e-9))
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,10 @@ class Swapped:
     """The replaced words in the order of their steps; `index` counts the words of all columns."""
     num_words: int
     """Words of the columns that may be changed: the L of the budget."""
+    asked: int = 0
+    """Words for which candidates were asked."""
+    without: int = 0
+    """Those of them that had none."""
 
 
 class Geometry:
@@ -48,7 +50,8 @@ class Geometry:
     Args:
         source: proposes replacements; reads all columns of a text as one, joined with a line break.
         stopwords: lower-case words that stay as they are, in whatever case they are written.
-        projection, lookahead: as `rbench.substitution.search.search`.
+        projection, accept_flip, order, keep, lookahead: as `rbench.substitution.search.search`.
+        word_norm: as `rbench.substitution.word_gradients`.
     """
 
     def __init__(
@@ -57,11 +60,15 @@ class Geometry:
         stopwords: frozenset[str],
         *,
         projection: Projection = "signed",
+        accept_flip: bool = True,
+        order: Order = "each_round",
+        keep: Keep = "always",
+        word_norm: WordNorm = "l2",
         lookahead: int = 1,
     ) -> None:
         self.source, self.stopwords = source, stopwords
-        self.projection: Projection = projection
-        self.lookahead = lookahead
+        self.projection, self.accept_flip, self.lookahead = projection, accept_flip, lookahead
+        self.order, self.keep, self.word_norm = order, keep, word_norm
 
     @classmethod
     def of(
@@ -72,9 +79,11 @@ class Geometry:
         candidates: int,
         min_cosine: float | None,
         unknown: Unknown = "discard",
-        projection: Projection = "signed",
+        **search: Any,
     ) -> Geometry:
         """Make it from a resource profile. The options of the source are those of `CandidateOptions`.
+
+        `search` are further arguments of `Geometry`.
 
         Only what the source needs is opened: with `neighbours` no masked LM need exist.
 
@@ -84,7 +93,7 @@ class Geometry:
         proposes = open_source(
             resources, source=source, candidates=candidates, min_cosine=min_cosine, unknown=unknown, step=STEP
         )
-        return cls(proposes, resources.stopwords, projection=projection)
+        return cls(proposes, resources.stopwords, **search)
 
     def __call__(
         self,
@@ -127,19 +136,29 @@ class Geometry:
             for row, words in zip(free, segmented.words, strict=True)
         ]
         with target.in_eval_mode():
-            ask = SearchCallbacks(target, segmented, self.source)
+            ask = SearchCallbacks(target, segmented, self.source, self.word_norm)
             budgets = [0 if over else max_words(sum(row)) for row, over in zip(free, ask.over_at_start(), strict=True)]
             results = search(
                 segmented.words,
                 changeable,
                 gradients=ask.gradients,
+                directions=ask.directions,
                 candidates=ask.candidates,
                 scores=ask.scores,
                 max_words=budgets,
                 projection=self.projection,
+                accept_flip=self.accept_flip,
+                order=self.order,
+                keep=self.keep,
                 lookahead=self.lookahead,
             )
         return [
-            Swapped(segmented.columns(row, result.words), result.substitutions, sum(free[row]))
+            Swapped(
+                segmented.columns(row, result.words),
+                result.substitutions,
+                sum(free[row]),
+                asked=result.asked,
+                without=result.without,
+            )
             for row, result in enumerate(results)
         ]

@@ -13,7 +13,7 @@ from rbench.substitution.search import BatchText, Gradients, Scores, Slot
 from rbench.substitution.segmentation import SegmentedTexts
 from rbench.substitution.sources import Candidates
 from rbench.substitution.target import Target
-from rbench.substitution.word_gradients import norms_by_word
+from rbench.substitution.word_gradients import WordNorm, norms_by_word
 
 VERSION = 1
 
@@ -31,14 +31,15 @@ class SearchCallbacks:
         target: what is asked; in eval mode.
         texts: the batch. The search names its texts by number.
         source: proposes replacements.
+        word_norm: as `rbench.substitution.word_gradients`.
 
     Raises:
         ResourceError: the encoder has no fast tokenizer.
         JobError: from any of the callables: the encoder gives numbers that are not finite.
     """
 
-    def __init__(self, target: Target, texts: SegmentedTexts, source: Candidates) -> None:
-        self.target, self.texts, self.source = target, texts, source
+    def __init__(self, target: Target, texts: SegmentedTexts, source: Candidates, word_norm: WordNorm = "l2") -> None:
+        self.target, self.texts, self.source, self.word_norm = target, texts, source, word_norm
         self.tokenizer, self.device = target.encoder.tokenizer, target.encoder.device
         if not self.tokenizer.is_fast:
             raise ResourceError(
@@ -58,23 +59,33 @@ class SearchCallbacks:
     def gradients(self, batch: list[BatchText]) -> Gradients:
         """z, the gradient of the loss at z, and a gradient norm for each word, by one forward and backward pass."""
         encoded = self._tokens(batch, return_offsets_mapping=True)
-
-        def direction(z: Tensor, places: list[int]) -> Tensor:
-            leaf = z.requires_grad_()
-            with torch.enable_grad():
-                losses = self.target.loss(leaf, [batch[k].row for k in places])
-                if losses.shape != (len(places),):
-                    raise ValueError(f"the loss of {len(places)} texts must be as many numbers, not {losses.shape}")
-                return torch.autograd.grad(losses.sum(), leaf)[0]
-
-        found = self.gradient_network(rows_of(encoded), direction)
+        found = self.gradient_network(
+            rows_of(encoded), lambda z, places: self._direction(z, [batch[k] for k in places])
+        )
         spans = [self.texts.placed(*sentence) for sentence in batch]
-        norms = norms_by_word(encoded, [one.embeddings for one in found], spans)
+        norms = norms_by_word(encoded, [one.embeddings for one in found], spans, self.word_norm)
         vectors = torch.stack([one.answer for one in found])
         directions = torch.stack([one.direction for one in found])
         if not all(torch.isfinite(x).all() for x in (vectors, directions)) or any(n.isnan().any() for n in norms):
             raise JobError(DIVERGED)
         return Gradients(vectors, directions, norms)
+
+    def directions(self, batch: list[BatchText]) -> Gradients:
+        """z and the gradient of the loss at z, by one forward pass."""
+        z = self._vectors(batch)
+        towards = self._direction(z.clone(), batch)
+        if not torch.isfinite(towards).all():
+            raise JobError(DIVERGED)
+        return Gradients(z, towards)
+
+    def _direction(self, z: Tensor, batch: list[BatchText]) -> Tensor:
+        """The gradient (n, dim) of the loss at z."""
+        leaf = z.requires_grad_()
+        with torch.enable_grad():
+            losses = self.target.loss(leaf, [sentence.row for sentence in batch])
+            if losses.shape != (len(batch),):
+                raise ValueError(f"the loss of {len(batch)} texts must be as many numbers, not {losses.shape}")
+            return torch.autograd.grad(losses.sum(), leaf)[0]
 
     def candidates(self, batch: list[Slot]) -> list[list[str]]:
         """The replacements of each word. All columns of a text are read as one, joined with a line break."""

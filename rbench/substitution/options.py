@@ -1,17 +1,32 @@
-"""The options of candidate sources, which attacks, training objectives and strategies share. It never loads torch."""
+"""Options of word substitutions, which attacks, training objectives and strategies share. It never loads torch.
+
+A variant of the Geometry attack is put together of these parts: `RELEASED_SOURCE` and `RELEASED_BUDGET` are what the
+attack, its random control and the adversarial strategies take from the authors' public code (LotusDYH/ssl_robust).
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from rbench.spec import Positive, ResourceKind, Strict
+from rbench.spec import Positive, ResourceKind, Strict, Variants
+from rbench.spec.common import Share
 
 CandidateSource = Literal["masked_lm", "neighbours"]
 Unknown = Literal["discard", "keep"]
 CANDIDATE_NEEDS: tuple[ResourceKind, ...] = ("masked_lm", "word_vectors", "stopwords")
 """All kinds of resources that a source may need; `CandidateOptions.needed` says which one does."""
+RELEASED_SOURCE: dict[str, Any] = {"source": "neighbours", "candidates": 24, "min_cosine": 0.5}
+"""The mode that the README of the public code names: the top 25 of the nearest words with the word itself."""
+RELEASED_BUDGET: dict[str, Any] = {"max_words": 50, "share": 0.4}
+"""At most min(max_loops, 0.4 x tokens) words, with max_loops = 50. We count words as tokens."""
+
+
+def at_most(words: int, share: float) -> Callable[[int], int]:
+    """The budget of a text as a function of its number of words L: min(words, share * L), rounded down."""
+    return lambda length: min(words, int(share * length + 1e-9))
 
 
 class CandidateOptions(Strict):
@@ -43,3 +58,12 @@ class CandidateOptions(Strict):
         if self.source == "neighbours":
             return ("word_vectors", "stopwords")
         return CANDIDATE_NEEDS if self.min_cosine is not None else ("masked_lm", "stopwords")
+
+
+class AttackOptions(CandidateOptions, Variants):
+    """What the Geometry attack and its random control have in common: candidates and budget."""
+
+    max_words: Positive = 20
+    """At most so many words are replaced in one text (section 4.3)."""
+    share: Share = 1.0
+    """At most this share of the words of the columns that may change. The paper prints none for the attack."""

@@ -6,8 +6,10 @@ and the stopping rule. These come in as three callables, each called once a roun
 
 The paper leaves some things open. The projection is signed here; the printed argmax is of its absolute value, which
 also admits the most negative one. The largest is taken even if it is negative, as printed. A word without candidates
-is never tried again and does not count as a step; the next word in the same ranking is tried. z comes from the gradient
-pass of the round, so that z and v_z belong together.
+is never tried again and does not count as a step; the next word in the same ranking is tried. z comes from the pass of
+the round that gives v_z, so that the two belong together.
+
+The authors' public code departs from the printed algorithm. `order`, `keep` and `accept_flip` have its ways as well.
 
 `rbench.substitution.word_gradients` makes the norms by word that it needs; `rbench.substitution.candidates` has the
 candidates that all its users share. This module knows neither TextAttack nor victims, tasks or training.
@@ -27,6 +29,8 @@ VERSION = 1
 
 Words = tuple[str, ...]
 Projection = Literal["signed", "absolute"]
+Order = Literal["each_round", "once"]
+Keep = Literal["always", "positive"]
 
 
 class BatchText(NamedTuple):
@@ -51,8 +55,9 @@ class Gradients(NamedTuple):
     """(n, dim): sentence vectors z."""
     directions: Tensor
     """(n, dim): gradient of the loss at z, that is v_z; any positive multiple does."""
-    norms: Sequence[Tensor]
-    """n tensors of shape (words,): L2 norm of each word's gradient; -inf for a word that the encoder does not see."""
+    norms: Sequence[Tensor] | None = None
+    """n tensors of shape (words,): norm of each word's gradient; -inf for a word that the encoder does not see. None
+    where only vectors and directions were asked for."""
 
 
 class Scores(NamedTuple):
@@ -61,7 +66,9 @@ class Scores(NamedTuple):
     vectors: Tensor
     """(n, dim): sentence vectors."""
     done: Sequence[bool] | None = None
-    """Whether the search of a text is over once this candidate is taken (an attack: the prediction flipped)."""
+    """Whether the search of a text has reached its end with this candidate (an attack: the prediction flipped)."""
+    last: bool = False
+    """Whether this was the last round of all these texts, whatever it gave (an attack: no query is left)."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,10 @@ class Result:
     substitutions: tuple[Substitution, ...]
     done: bool
     """True where the last candidate taken was marked done."""
+    asked: int
+    """Words of the text for which candidates were asked."""
+    without: int
+    """Those of them that had none."""
 
 
 @dataclass
@@ -95,17 +106,29 @@ class _State:
     budget: int
     taken: list[Substitution] = field(default_factory=list)
     done: bool = False
+    last: bool = False
+    order: list[int] = field(default_factory=list)
+    """The words by the gradients that were looked at last."""
+    look: tuple[Tensor, Tensor] | None = None
+    """z and v_z of the text as it is; None where they are not known."""
+    asked: int = 0
+    without: int = 0
 
     @property
     def open(self) -> bool:
-        return not self.done and len(self.taken) < self.budget and bool(self.free)
+        return not (self.done or self.last) and len(self.taken) < self.budget and bool(self.free)
 
-    def ranking(self, norms: Tensor) -> list[int]:
-        """The words that may still be replaced: largest gradient first, equal ones in the order of the text."""
+    @property
+    def ranking(self) -> list[int]:
+        """The words that may still be replaced, in their order."""
+        return [i for i in self.order if i in self.free]
+
+    def rank(self, norms: Tensor) -> None:
+        """Order the words that may still be replaced: largest gradient first, equal ones in the order of the text."""
         values = norms.tolist()
         if len(values) != len(self.words) or any(math.isnan(v) for v in values):
             raise ValueError(f"text {self.row}: gradient norms must be {len(self.words)} numbers, got {values}")
-        return sorted((i for i in self.free if values[i] > -math.inf), key=lambda i: (-values[i], i))
+        self.order = sorted((i for i in self.free if values[i] > -math.inf), key=lambda i: (-values[i], i))
 
 
 def search(
@@ -116,8 +139,11 @@ def search(
     candidates: Callable[[list[Slot]], Sequence[Sequence[str]]],
     scores: Callable[[list[BatchText]], Scores],
     max_words: int | Sequence[int],
+    directions: Callable[[list[BatchText]], Gradients] | None = None,
     projection: Projection = "signed",
     accept_flip: bool = True,
+    order: Order = "each_round",
+    keep: Keep = "always",
     lookahead: int = 1,
 ) -> list[Result]:
     """Replace words, one a round in every open text, so that sentence vectors move along the gradient of a loss.
@@ -138,9 +164,13 @@ def search(
         texts: the words of each text.
         changeable: for each word of each text whether it may be replaced.
         max_words: the most substitutions in a text: one number, or one for each text.
+        directions: as `gradients` without norms; asked in their place where no norms are needed. None: `gradients` is.
         projection: `signed`, or `absolute` for the largest absolute value.
         accept_flip: take a candidate marked done before all that are not, among several the one with the largest
             projection. False: take the largest projection regardless; the text is closed if that one is done.
+        order: `each_round`: step 2 goes by the norms of the text as it is. `once`: always by those of the first round.
+        keep: `always`: the replacement that step 4 takes is kept. `positive`: only if its projection is above zero, or
+            it is marked done. Otherwise the word stays, is never tried again, and does not count as a substitution.
         lookahead: step 3 asks for so many words a text at once. This changes calls, never the result.
 
     Raises:
@@ -153,17 +183,32 @@ def search(
         _State(row, tuple(words), {i for i, free in enumerate(mask) if free}, budget)
         for row, (words, mask, budget) in enumerate(zip(texts, changeable, budgets, strict=True))
     ]
+    rank = True
     while active := [state for state in states if state.open]:
-        found = gradients([BatchText(s.row, s.words) for s in active])
-        rankings = [s.ranking(norms) for s, norms in zip(active, found.norms, strict=True)]
-        offers = _first_offers(active, rankings, candidates, lookahead)
-        _take_best(active, offers, found, scores, projection, accept_flip)
-    return [Result(s.words, tuple(s.taken), s.done) for s in states]
+        _look(active, gradients if rank or directions is None else directions, rank)
+        rank = order == "each_round"
+        offers = _first_offers(active, candidates, lookahead)
+        _take_best(active, offers, scores, projection, accept_flip, keep)
+    return [Result(s.words, tuple(s.taken), s.done, s.asked, s.without) for s in states]
+
+
+def _look(active: list[_State], ask: Callable[[list[BatchText]], Gradients], rank: bool) -> None:
+    """Steps 1 and 2, for the texts that changed since they were looked at. `rank`: order their words anew."""
+    changed = [state for state in active if state.look is None]
+    if not changed:
+        return
+    found = ask([BatchText(s.row, s.words) for s in changed])
+    for place, state in enumerate(changed):
+        state.look = found.vectors[place].detach().double(), found.directions[place].detach().double()
+    if rank:
+        if found.norms is None:
+            raise ValueError("the order of words needs gradient norms")
+        for state, norms in zip(changed, found.norms, strict=True):
+            state.rank(norms)
 
 
 def _first_offers(
     active: list[_State],
-    rankings: list[list[int]],
     candidates: Callable[[list[Slot]], Sequence[Sequence[str]]],
     lookahead: int,
 ) -> dict[int, tuple[int, Sequence[str]]]:
@@ -172,16 +217,18 @@ def _first_offers(
     Words without candidates are taken out of `free`. A text in which no word has any gets no entry.
     """
     offers: dict[int, tuple[int, Sequence[str]]] = {}
-    waiting = list(zip(active, rankings, strict=True))
+    waiting = [(state, state.ranking) for state in active]
     while waiting:
         slots = [Slot(s.row, s.words, i) for s, ranking in waiting for i in ranking[:lookahead]]
         replies = dict(zip(slots, candidates(slots), strict=True)) if slots else {}
         still = []
         for state, ranking in waiting:
             for index in ranking[:lookahead]:
+                state.asked += 1
                 if reply := replies[Slot(state.row, state.words, index)]:
                     offers[state.row] = (index, reply)
                     break
+                state.without += 1
                 state.free.discard(index)
             else:
                 if ranking[lookahead:]:
@@ -195,10 +242,10 @@ def _first_offers(
 def _take_best(
     active: list[_State],
     offers: dict[int, tuple[int, Sequence[str]]],
-    found: Gradients,
     scores: Callable[[list[BatchText]], Scores],
     projection: Projection,
     accept_flip: bool,
+    keep: Keep,
 ) -> None:
     """Step 4 for all open texts: score their candidates in one call and replace a word in each."""
     texts: list[BatchText] = []
@@ -211,7 +258,7 @@ def _take_best(
     if not texts:
         return
     scored = scores(texts)
-    projections = _projections(scored.vectors, found, owners)
+    projections = _projections(scored.vectors, active, owners)
     done = [bool(d) for d in scored.done] if scored.done is not None else [False] * len(texts)
     if not len(done) == len(projections) == len(texts) or not all(map(math.isfinite, projections)):
         raise ValueError(f"scores must be one finite vector for each of {len(texts)} texts")
@@ -225,21 +272,24 @@ def _take_best(
             value = projections[start + j]
             return accept_flip and done[start + j], abs(value) if projection == "absolute" else value, -j
 
-        best = max(range(len(words)), key=merit)
-        old, step = state.words[index], len(state.taken) + 1
-        state.taken.append(Substitution(index, old, words[best], projections[start + best], step))
-        state.words = texts[start + best].words
-        state.done = done[start + best]
+        best = start + max(range(len(words)), key=merit)
         state.free.discard(index)
+        state.last = scored.last
+        if keep == "always" or projections[best] > 0 or done[best]:
+            old, new = state.words[index], texts[best].words[index]
+            state.taken.append(Substitution(index, old, new, projections[best], len(state.taken) + 1))
+            state.words, state.done, state.look = texts[best].words, done[best], None
         start += len(words)
 
 
-def _projections(vectors: Tensor, found: Gradients, owners: list[int]) -> list[float]:
+def _projections(vectors: Tensor, active: list[_State], owners: list[int]) -> list[float]:
     """(z_j - z) . v / |v| of each candidate. Double precision keeps the shape of a batch from deciding their order."""
+    looks = [state.look for state in active if state.look is not None]
+    assert len(looks) == len(active)  # `_look` came first
+    places, directions = torch.stack([z for z, _ in looks]), torch.stack([v for _, v in looks])
     owner = torch.tensor(owners, device=vectors.device)
-    directions = found.directions.detach().double()
     lengths = directions.norm(dim=1)
     lengths = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
-    moved = vectors.detach().double() - found.vectors.detach().double()[owner]
+    moved = vectors.detach().double() - places[owner]
     projections: list[float] = ((moved * directions[owner]).sum(dim=1) / lengths[owner]).tolist()
     return projections

@@ -1,10 +1,14 @@
-"""Gradient norms by word, from gradients at the embeddings of word pieces (ADCL paper, section 3.3, step 2)."""
+"""Gradient norms by word, from gradients at the embeddings of word pieces (ADCL paper, section 3.3, step 2).
+
+`l2` is the L2 norm of the mean of a word's gradients. `l1` is the sum of their absolute values, over all pieces and
+dimensions, as in the authors' public code.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,14 +17,19 @@ from rbench.substitution.segmentation import Span
 
 VERSION = 1
 
+WordNorm = Literal["l2", "l1"]
 
-def norms_by_word(encoded: Any, gradients: Sequence[Tensor], spans: Sequence[Sequence[Span]]) -> list[Tensor]:
-    """The L2 norm of each word's mean gradient, for n texts.
+
+def norms_by_word(
+    encoded: Any, gradients: Sequence[Tensor], spans: Sequence[Sequence[Span]], norm: WordNorm = "l2"
+) -> list[Tensor]:
+    """The norm of each word's gradients, for n texts.
 
     Args:
         encoded: what a fast tokenizer gives for the texts, with its `offset_mapping`.
         gradients: for each text (pieces, dim), at the embeddings of its word pieces.
         spans: for each text where its words lie, in order.
+        norm: see the head of this module.
 
     Returns:
         n tensors (words,), -inf for a word that truncation hides.
@@ -29,7 +38,7 @@ def norms_by_word(encoded: Any, gradients: Sequence[Tensor], spans: Sequence[Seq
         pieces_to_words(offsets, encoded.sequence_ids(row), spans[row])
         for row, offsets in enumerate(encoded["offset_mapping"])
     )
-    return [word_norms(*one) for one in zip(gradients, owners, map(len, spans), strict=True)]
+    return [word_norms(*one, norm) for one in zip(gradients, owners, map(len, spans), strict=True)]
 
 
 def pieces_to_words(
@@ -56,20 +65,24 @@ def pieces_to_words(
     return owners
 
 
-def word_norms(gradients: Tensor, owners: Sequence[int], num_words: int) -> Tensor:
-    """The L2 norm of each word's gradient, which is the mean over the word's pieces.
+def word_norms(gradients: Tensor, owners: Sequence[int], num_words: int, norm: WordNorm = "l2") -> Tensor:
+    """The norm of each word's gradients.
 
     Args:
         gradients: (pieces, dim).
         owners: the number of each piece's word, -1 for none.
         num_words: how many words the text has.
+        norm: see the head of this module.
 
     Returns:
         (num_words,), -inf for words without pieces.
     """
     rows = gradients.detach().float()
     owner = torch.tensor([word if word >= 0 else num_words for word in owners], device=rows.device, dtype=torch.long)
-    sums = rows.new_zeros(num_words + 1, rows.shape[-1]).index_add(0, owner, rows)[:num_words]
     counts = torch.bincount(owner, minlength=num_words + 1)[:num_words]
-    norms: Tensor = (sums / counts.clamp(min=1).unsqueeze(1)).norm(dim=1)
+    if norm == "l1":
+        norms: Tensor = rows.new_zeros(num_words + 1).index_add(0, owner, rows.abs().sum(dim=1))[:num_words]
+    else:
+        sums = rows.new_zeros(num_words + 1, rows.shape[-1]).index_add(0, owner, rows)[:num_words]
+        norms = (sums / counts.clamp(min=1).unsqueeze(1)).norm(dim=1)
     return norms.masked_fill(counts == 0, -math.inf)
