@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "resources": {"spec", "load", "mini", "encoders", "inference", "system"},
     "substitution": {"spec", "encoders", "inference", "resources"},
     "train": {"spec", "load", "mini", "encoders", "resources", "score", "substitution", "system"},
-    "finetune": {"spec", "load", "encoders", "tasks", "resources", "substitution", "system"},
+    "finetune": {"spec", "load", "score", "encoders", "tasks", "resources", "substitution", "system"},
     "attack": {"spec", "load", "mini", "encoders", "tasks", "resources", "inference", "substitution", "system"},
     "build": {"spec", "load", "train", "tasks", "substitution"},
     "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train"},

@@ -14,46 +14,67 @@ from torch import Tensor
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.finetune._data import gold
 from rbench.finetune._options import AdversarialOptions
+from rbench.finetune._starvation import Starvation
 from rbench.substitution.batched import Geometry, Swapped, at_most
 from rbench.substitution.target import Target
 from rbench.tasks import Example
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass
 class AdversarialStats:
-    """Counts over the adversarial examples of one epoch."""
+    """Counts over one epoch's searches and the adversarial examples that they made."""
 
     epoch: int = -1
+    searched: int = 0
+    """How many texts the search was given."""
     texts: int = 0
-    """How many examples there were."""
+    """How many of them it changed: the adversarial examples."""
     replaced: float = 0.0
-    """The sum of their shares of words replaced."""
+    """The sum of the examples' shares of words replaced."""
     fooled: int = 0
-    """On how many of them the model erred."""
+    """On how many of the examples the model erred."""
+    starvation: Starvation = Starvation()
+    """Words that the search asked candidates for."""
 
     def add(self, epoch: int, made: Sequence[Swapped], fooled: int) -> None:
-        """Count one batch. The first one of a new epoch discards the previous epoch."""
+        """Count one batch: all texts after the search, and on how many of the changed ones the model errs.
+
+        The first batch of a new epoch discards the previous epoch.
+        """
         if epoch != self.epoch:
-            self.epoch, self.texts, self.replaced, self.fooled = epoch, 0, 0.0, 0
-        self.texts += len(made)
-        self.replaced += sum(len(one.substitutions) / max(1, one.num_words) for one in made)
+            self.epoch, self.searched, self.texts, self.replaced, self.fooled = epoch, 0, 0, 0.0, 0
+            self.starvation = Starvation()
+        changed = [one for one in made if one.substitutions]
+        self.searched += len(made)
+        self.texts += len(changed)
+        self.replaced += sum(len(one.substitutions) / one.num_words for one in changed)
         self.fooled += fooled
+        self.starvation = self.starvation.more((one.words_asked, one.words_without) for one in made)
 
     def scores(self) -> dict[str, float]:
-        """The mean share of words replaced and the share of examples on which the model erred, both 0..1."""
+        """The share of texts that were changed, and of these the mean share of words replaced and the share on which
+        the model erred, all 0..1. The two counts behind them: `searched_texts` and `adversarial_texts`.
+        """
         n = max(1, self.texts)
-        return {"words_replaced": self.replaced / n, "fooled": self.fooled / n}
+        return {
+            "changed_share": self.texts / max(1, self.searched),
+            "words_replaced": self.replaced / n,
+            "fooled": self.fooled / n,
+            "searched_texts": float(self.searched),
+            "adversarial_texts": float(self.texts),
+        }
 
     def text(self) -> str:
-        """The scores as text for the progress; empty before the first adversarial example."""
+        """The scores as text for the progress; empty before the first search."""
         found = self.scores()
-        return f"words replaced {found['words_replaced']:.1%}, fooled {found['fooled']:.1%}" if self.texts else ""
+        shown = (("texts changed", "changed_share"), ("words replaced", "words_replaced"), ("fooled", "fooled"))
+        return ", ".join(f"{title} {found[name]:.1%}" for title, name in shown) if self.searched else ""
 
 
 class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
-    """Adds to each batch of the adversarial epochs the same examples after Geometry's search.
+    """Adds to each batch of the adversarial epochs those of its examples that Geometry's search changes, as changed.
 
     The search maximises the log-odds against the true label, m = logsumexp(l_k, k != y) - l_y. Cross-entropy is
     log(1 + exp(m)), which grows with m, so both choose the same words and replacements. The gradient of m does not
@@ -64,7 +85,7 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
         examples: the training examples, in the order of `train_dataset`.
         options: of adversarial fine-tuning.
         fixed: indices of the columns in which nothing is replaced.
-        tally: is told of each batch of adversarial examples.
+        tally: is told of each batch that was searched.
         train_dataset: the training examples as inputs.
         given: further arguments of transformers' Trainer.
     """
@@ -91,8 +112,9 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
         epoch = int(self.state.epoch)
         if epoch >= self.options.clean_epochs:
             made = self._adversarial(rows)
-            features = [self._features(one, row) for one, row in zip(made, rows, strict=True)]
-            self.tally.add(epoch, made, self._fooled(features))
+            # A text that the search left as it was is in the batch already.
+            features = [self._features(one, row) for one, row in zip(made, rows, strict=True) if one.substitutions]
+            self.tally.add(epoch, made, self._fooled(features) if features else 0)
             inputs = self.data_collator([self.features[row] for row in rows] + features)
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         return loss

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
-from rbench.spec import Outcome, Training
+from rbench.spec import Health, Outcome, Training
 
 if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
@@ -49,13 +49,19 @@ class FinetuneContext:
     """Called before each checkpoint; raises where what the fine-tuning read has changed since."""
 
 
-class Finetuned(NamedTuple):
-    """The result of a strategy."""
+@dataclass(frozen=True)
+class Finetuned:
+    """The result of a strategy. It unpacks into victim and scores."""
 
     victim: EncoderClassifier
     """Encoder and head, in eval mode."""
     scores: dict[str, float]
     """Numbers for the record, by name. `validation_accuracy` (0..1) must be among them."""
+    health: Health | None = None
+    """What the strategy says of itself beside its scores, such as that its search found nothing to replace words by."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.victim, self.scores))
 
 
 class Strategy(Protocol):

@@ -5,11 +5,13 @@ No torch: a suite's options are checked while the suite loads.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from rbench.spec import Count, Positive, Rate, Strict, TaskKind
+from rbench.spec import Count, Positive, Rate, Strict, TaskKind, Variant, Variants
+from rbench.substitution.options import CandidateOptions
 
 
 class FreeLBOptions(Strict):
@@ -33,8 +35,16 @@ class FreeLBOptions(Strict):
     norm_type: Literal["l2", "linf"] = "l2"
 
 
-class AdversarialOptions(Strict):
+class AdversarialOptions(CandidateOptions, Variants):
     """Options of adversarial fine-tuning. Values without a remark are the paper's (ADCL, appendix F)."""
+
+    VARIANTS: ClassVar[Mapping[str, Variant]] = {
+        "printed": Variant(source="Algorithm 1, section 4.4, appendix F"),
+        "released": Variant(
+            source="the authors' public code (LotusDYH/ssl_robust), adversarial training",
+            options={"source": "neighbours", "candidates": 24, "min_cosine": 0.5, "max_words": 50},
+        ),
+    }
 
     clean_epochs: Count = 1
     """Epochs on clean examples alone, before the adversarial ones."""
@@ -45,12 +55,6 @@ class AdversarialOptions(Strict):
     share: Annotated[float, Field(gt=0, le=1)] = 0.4
     """At most this share of the words is replaced, rounded down; only columns that may change count. The lower of the
     two bounds holds. A text of fewer than 1 / share words stays as it is."""
-    candidates: Positive = 50
-    """How many predictions of the masked language model are considered for a word."""
-    min_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.5
-    """The least cosine between the word vectors of a replacement and of the word (ours, as for the Geometry attack)."""
-    unknown: Literal["discard", "keep"] = "discard"
-    """What happens to a replacement where it or the word has no vector (ours)."""
     projection: Literal["signed", "absolute"] = "signed"
     """`absolute` is the argmax as printed, which also admits the most negative projection."""
     until: Literal["fooled", "budget"] = "fooled"

@@ -2,8 +2,11 @@
 
 "Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models", section 4.4
 and appendix F. First come `clean_epochs` epochs on clean examples, then `epochs` adversarial ones. An adversarial epoch
-turns the N examples of each batch into 2N: the examples themselves, and the same examples with words replaced by the
-Geometry search (`rbench.substitution.batched`), under the same labels. The loss is the mean cross-entropy over all 2N.
+adds examples to the N of each batch: the same examples with words replaced by the Geometry search
+(`rbench.substitution.batched`), under the same labels. The loss is the mean cross-entropy over all of them.
+
+The paper has 2N examples in a batch. Here an example in which the search replaced no word is not added again (ours):
+it would be a clean example with twice the weight, and not an adversarial one. `changed_share` says how many are added.
 """
 
 from __future__ import annotations
@@ -13,13 +16,22 @@ from dataclasses import replace
 from rbench.errors import SuiteError
 from rbench.finetune._context import FinetuneContext, Finetuned
 from rbench.finetune._options import AdversarialOptions
-from rbench.spec import TaskSpec
+from rbench.spec import ResourceKind, TaskSpec
+from rbench.substitution.options import CANDIDATE_NEEDS
 
-VERSION = 1
+VERSION = 2
 
-NEEDS = ("masked_lm", "word_vectors", "stopwords")
-COUNTED = dict.fromkeys(("words_replaced", "fooled", "adversarial_texts"), "adversarial_texts")
+NEEDS = CANDIDATE_NEEDS
+COUNTED = {
+    **dict.fromkeys(("words_replaced", "fooled", "adversarial_texts"), "adversarial_texts"),
+    **dict.fromkeys(("changed_share", "searched_texts"), "searched_texts"),
+}
 Options = AdversarialOptions
+
+
+def needs(options: AdversarialOptions) -> tuple[ResourceKind, ...]:
+    """The kinds of resources that the search opens with these options."""
+    return options.needed
 
 
 def fixed(options: AdversarialOptions, task: TaskSpec) -> tuple[int, ...]:
@@ -36,9 +48,11 @@ def fixed(options: AdversarialOptions, task: TaskSpec) -> tuple[int, ...]:
 def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
     """Fine-tune on the task's training split. The encoder's weights are changed in place.
 
-    The scores are those of clean fine-tuning, and three of the adversarial examples of the last epoch.
-    `words_replaced` is the mean share of words replaced (0..1), in the columns that may change. `fooled` is the share
-    of examples on which the model erred when they were made (0..1). `adversarial_texts` is the number of examples.
+    The scores are those of clean fine-tuning, and five of the last epoch. `searched_texts` is the number of texts that
+    the search was given, `adversarial_texts` the number of those that it changed, `changed_share` their share (0..1).
+    Of the changed ones, `words_replaced` is the mean share of words replaced (0..1), in the columns that may change,
+    and `fooled` the share on which the model erred when they were made (0..1). The health says how many words of the
+    last epoch had no candidate.
 
     Raises JobError where the loss stops being finite, ResourceError where a resource cannot be loaded, SuiteError where
     `protect` names a column that the task does not have.
@@ -53,6 +67,7 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
     assert context.resources is not None  # the module has NEEDS
     geometry = Geometry.of(
         context.resources,
+        source=options.source,
         candidates=options.candidates,
         min_cosine=options.min_cosine,
         unknown=options.unknown,
@@ -69,7 +84,7 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
         fixed=fixed(options, context.data.spec),
         tally=tally,
     )
-    victim, scores = tune(
+    tuned = tune(
         context, trainer=trainer, warm_epochs=options.clean_epochs, keep=options.keep, note=tally.text, tally=tally
     )
-    return Finetuned(victim, scores | tally.scores() | {"adversarial_texts": float(tally.texts)})
+    return replace(tuned, scores=tuned.scores | tally.scores(), health=tally.starvation.health())

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Literal
 
 from rbench.errors import JobError
 from rbench.finetune._context import FinetuneContext, Finetuned
+from rbench.finetune._starvation import Starvation
 from rbench.spec import Choice, Outcome, Strict
 
 if TYPE_CHECKING:
     from rbench.tasks import Example
 
-VERSION = 1
+VERSION = 2
 
-
-COUNTED = {"adversarial_texts": "adversarial_texts"}
+COUNTED = {
+    "adversarial_texts": "adversarial_texts",
+    **dict.fromkeys(("changed_share", "searched_texts"), "searched_texts"),
+}
 
 
 class Options(Strict):
@@ -38,37 +41,52 @@ class Options(Strict):
 def run(options: Options, context: FinetuneContext) -> Finetuned:
     """Fine-tune as `clean` does, on the training examples and on the texts that `context.generated` made of them.
 
-    The scores are those of clean fine-tuning and `adversarial_texts`, the number of examples added. No example is added
-    where the attack left the text unchanged, or where the clean victim was wrong before the attack.
+    The scores are those of clean fine-tuning and three more. `searched_texts` is the number of texts that the attack
+    worked on: those that the clean victim got right. `changed_share` is the share of them (0..1) that it changed, and
+    `adversarial_texts` the number of examples added: those changed, or with `texts: successes` those changed with
+    success. The health says how many of the words that the attack wanted to replace had no candidate, if its outcomes
+    tell.
     Raises JobError where a training example has no outcome.
     """
     from rbench.finetune import clean
     from rbench.finetune._data import training_sample
 
     examples = training_sample(context.data, context.training, context.seed)
-    added = _adversarial(examples, context.generated or (), options)
+    outcomes = _outcomes(examples, context.generated or ())
+    searched = [outcome for outcome in outcomes if outcome.status in ("succeeded", "failed")]
+    changed = [outcome for outcome in searched if outcome.perturbed not in (None, outcome.original)]
+    added = _adversarial(examples, changed, options)
     more = replace(
         context,
         data=context.data.with_train([*examples, *added]),
         # The examples are sampled already.
         training=context.training.model_copy(update={"max_train": None, "train_share": None}),
     )
-    victim, scores = clean.run(clean.Options(), more)
-    return Finetuned(victim, scores | {"adversarial_texts": float(len(added))})
+    tuned = clean.run(clean.Options(), more)
+    counts = {
+        "changed_share": len(changed) / max(1, len(searched)),
+        "searched_texts": float(len(searched)),
+        "adversarial_texts": float(len(added)),
+    }
+    starvation = Starvation().more((one.words_asked, one.words_without_candidate) for one in searched)
+    return replace(tuned, scores=tuned.scores | counts, health=starvation.health())
 
 
-def _adversarial(examples: Sequence[Example], generated: Sequence[Outcome], options: Options) -> list[Example]:
+def _outcomes(examples: Sequence[Example], generated: Sequence[Outcome]) -> list[Outcome]:
+    """The outcome of each example; raises JobError where one has none."""
+    found = {outcome.example_id: outcome for outcome in generated}
+    if lost := [example.id for example in examples if example.id not in found]:
+        raise JobError(f"the attack on the training texts has no outcome for {lost[0]}; run the command again")
+    return [found[example.id] for example in examples]
+
+
+def _adversarial(examples: Sequence[Example], changed: Sequence[Outcome], options: Options) -> list[Example]:
     """The examples to add, each under the label of the example that it was made of."""
     from rbench.tasks import Example
 
-    outcomes = {outcome.example_id: outcome for outcome in generated}
-    added = []
-    for example in examples:
-        outcome = outcomes.get(example.id)
-        if outcome is None:
-            raise JobError(f"the attack on the training texts has no outcome for {example.id}; run the command again")
-        wanted = outcome.status == "succeeded" or (options.texts == "all" and outcome.status == "failed")
-        if wanted and outcome.perturbed not in (None, outcome.original):
-            assert outcome.perturbed is not None
-            added.append(Example(f"{example.id}:adversarial", outcome.perturbed, example.label))
-    return added
+    labels = {example.id: example.label for example in examples}
+    return [
+        Example(f"{one.example_id}:adversarial", one.perturbed, labels[one.example_id])
+        for one in changed
+        if one.perturbed is not None and (options.texts == "all" or one.status == "succeeded")
+    ]

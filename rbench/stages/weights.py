@@ -191,7 +191,7 @@ def _checkpoints(folder: Path, job: Job) -> Iterator[None]:
 def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Made:
     """Fine-tune a victim into `folder`."""
     from rbench import encoders
-    from rbench.finetune import FinetuneContext
+    from rbench.finetune import FinetuneContext, Finetuned
 
     data = context.data(spec.task, spec.data_fingerprint)
     inputs = Inputs(job, context)
@@ -217,8 +217,9 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     # The strategy's other options are in spec.training already.
     options = {name: value for name, value in spec.strategy.options.items() if name in module.Options.model_fields}
     with _checkpoints(kept, job):
-        victim, scores = module.run(module.Options(**options), given)
+        made: Finetuned = module.run(module.Options(**options), given)
         inputs.check()
+    victim, scores = made
     if "validation_accuracy" not in scores:
         raise JobError(f"{code.path}: run returned no score validation_accuracy; see docs/guide-add-a-strategy.md")
     context.progress.note(f"{job.name}: validation accuracy {scores['validation_accuracy']:.3f}")
@@ -234,4 +235,5 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     checkpoints.discard(kept)
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
     n = min(data.sizes["validation"], spec.training.max_validation or 10**9)
-    return Made(_scores(scores, {}, n, getattr(module, "COUNTED", {})), {"n": n, **sizes}, data.fingerprint)
+    found = _scores(scores, {}, n, getattr(module, "COUNTED", {}))
+    return Made(found, {"n": n, **sizes}, data.fingerprint, made.health)

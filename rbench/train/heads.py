@@ -48,12 +48,24 @@ class ProjectionHead(nn.Module):
 
     It has a hidden layer with sigmoid, and an output layer with Tanh or without activation. The hidden layer is as wide
     as h (ours).
+
+    Args:
+        dim: numbers in h.
+        out: numbers in z.
+        tanh: whether the output has Tanh.
+        hidden: whether there is the hidden layer; the authors' code has none.
+        pooler: a dense layer (dim to dim), which comes first and is followed by tanh: BERT's pooler. None: no such.
     """
 
-    def __init__(self, dim: int, out: int, *, tanh: bool) -> None:
+    def __init__(
+        self, dim: int, out: int, *, tanh: bool, hidden: bool = True, pooler: nn.Linear | None = None
+    ) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(dim, dim), nn.Sigmoid(), nn.Linear(dim, out), nn.Tanh() if tanh else nn.Identity()
+            *([] if pooler is None else [pooler, nn.Tanh()]),
+            *([nn.Linear(dim, dim), nn.Sigmoid()] if hidden else []),
+            nn.Linear(dim, out),
+            nn.Tanh() if tanh else nn.Identity(),
         )
 
     def forward(self, h: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from rbench.train import checkpoints as kept
 from rbench.train.health import Observer
 from rbench.train.reports import Reports
 from rbench.train.selection import Selection, Selector
-from rbench.train.trainer import Report, Rows, Trainer
+from rbench.train.trainer import AfterStep, Report, Rows, Trainer
 
 if TYPE_CHECKING:
     from rbench.resources import Resources
@@ -148,15 +148,20 @@ def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
     selector = _selector(objective, run)
     observer = Observer(objective, held_out, texts, run.train.batch_size)
     last = _last_checkpoint(run)
+    paced = objective if isinstance(objective, objectives.PacedObjective) else None
+    arguments = _arguments(len(texts), objective.grouped, run)
     trainer = Trainer(
         model=objective.model,
-        args=_arguments(len(texts), objective.grouped, run),
+        args=arguments,
         train_dataset=Rows(texts, objective.features, objective.grouped),
         data_collator=objective.collate,
         name=run.spec.name,
         selector=selector,
         observer=observer,
+        rates=paced.begin(arguments.max_steps, run.train.learning_rate, held_out) if paced is not None else (),
     )
+    if paced is not None:
+        trainer.add_callback(AfterStep(paced.after_step))
     # Only now: the Trainer has moved the model to its device, where the objective prepares its texts.
     _prepare(objective, texts, run)
     run.unchanged()

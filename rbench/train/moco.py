@@ -15,8 +15,16 @@ A batch goes this way:
    the queue, which has the positive once. (The sum is printed from k = 0 to Q; the queue has z_0 to z_{Q-1}.)
 
 Until the queue is full the sum runs over what it holds, and those steps are counted (`queue_filling_steps`). MoCo's
-queue starts full of random vectors, which the paper does not mention. If every key is as near as the positive, the loss
-is the logarithm of the number of keys. That is the loss at chance (`loss_at_chance`); it grows while the queue fills.
+queue starts full of random vectors, which the paper does not mention (`queue_start: random`). If every key is as near
+as the positive, the loss is the logarithm of the number of keys. That is the loss at chance (`loss_at_chance`); it
+grows while the queue fills.
+
+The authors' code exchanges X and X' in step 2 (`query: positive`).
+
+`rbench.train.pace` derives momentum and the heads' learning rate from the number of steps, and says when a head has not
+learned. The test of a head is `MoCo.top_1`: whether it finds the key of a held-out text among those of all held-out
+texts. Both views are the text itself under dropout, so the test is easier than the training's own task, and every kind
+of positive can be tested alike.
 """
 
 from __future__ import annotations
@@ -34,14 +42,14 @@ from torch.nn import functional
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train import health_probe
+from rbench.train import health_probe, origin, pace
 from rbench.train.contrastive import EncoderObjective, Losses
 from rbench.train.contrastive_losses import cosines, full
 from rbench.train.heads import ProjectionHead
 from rbench.train.options import Momentum
 from rbench.train.running_sums import RunningSums
 
-VERSION = 1
+VERSION = 2
 
 _SHOWN = ("positives", "positives_unchanged", "queue_filling_steps", "steps")
 _COUNTS = (*_SHOWN, "chance")
@@ -62,16 +70,19 @@ class Queue(nn.Module):
     Args:
         size: the most keys that it holds.
         dim: numbers in a key.
+        random: whether it starts full of random vectors of length 1, which leave it like keys. They are not counted in
+            `num_enqueued`.
     """
 
     keys: Tensor
     came: Tensor
     """`num_enqueued` under the name that it has in checkpoints."""
 
-    def __init__(self, size: int, dim: int) -> None:
+    def __init__(self, size: int, dim: int, *, random: bool = False) -> None:
         super().__init__()
-        self.size = size
-        self.register_buffer("keys", torch.zeros(size, dim))
+        self.size, self._random = size, random
+        start = functional.normalize(torch.randn(size, dim), dim=1) if random else torch.zeros(size, dim)
+        self.register_buffer("keys", start)
         self.register_buffer("came", torch.zeros((), dtype=torch.long))
 
     @property
@@ -90,7 +101,7 @@ class Queue(nn.Module):
         total = self.num_enqueued + len(keys)
         positive_index = torch.arange(self.num_enqueued, total, device=self.keys.device) % self.size
         held = self.keys.index_copy(0, positive_index, keys.detach().to(self.keys.dtype))
-        return Held(held[: min(self.size, total)], positive_index)
+        return Held(held if self._random else held[: min(self.size, total)], positive_index)
 
     def push(self, keys: Tensor) -> Held:
         """Enqueue these keys (n, dim). What it returns does not change with later pushes.
@@ -143,21 +154,33 @@ class MoCo(nn.Module):
         options: temperature, momentum, size of the queue and the like.
         positives: makes X' of each X.
         max_length: positives are cut there, in tokens.
+        pooler: see `ProjectionHead`.
     """
 
-    def __init__(self, encoder: SentenceEncoder, options: Momentum, positives: Positives, max_length: int) -> None:
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        options: Momentum,
+        positives: Positives,
+        max_length: int,
+        pooler: nn.Linear | None = None,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.head = ProjectionHead(encoder.dim, options.dim, tanh=options.output == "tanh")
+        self.head = ProjectionHead(
+            encoder.dim, options.dim, tanh=options.output == "tanh", hidden=options.head == "mlp", pooler=pooler
+        )
         network = copy.deepcopy(encoder.model)
         self.key_encoder = SentenceEncoder(network, encoder.tokenizer, encoder.pooling, encoder.max_length)
         self.key_head = copy.deepcopy(self.head)
         for part in (self.key_encoder, self.key_head):
             part.requires_grad_(False)
-        self.queue = Queue(options.queue, options.dim)
+        self.queue = Queue(options.queue, options.dim, random=options.queue_start == "random")
         self.tally = RunningSums(*_COUNTS, *positives.counts)  # the attribute's name is in checkpoints
         self.positives, self.max_length = positives, max_length
         self._options = options
+        self.momentum = pace.LARGEST_MOMENTUM if options.momentum == "auto" else options.momentum
+        """m. With `auto` the objective sets it once it knows the number of steps."""
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, texts: Sequence[str]) -> Losses:
         """`loss`, the mean of equation 1 over the batch, and the scores of its positives.
@@ -174,10 +197,12 @@ class MoCo(nn.Module):
         self.momentum_update()
         with torch.no_grad():
             others, counted = self.positives(self, texts)
-            keys = self.key_head(self.key_encoder(**self.tokens(others)))
+            turned = self._options.query == "positive"
+            keys = self.key_head(self.key_encoder(**self.tokens(texts if turned else others)))
         # Weights that autocast remembers from a pass without gradients would have none below, in some PyTorch versions.
         torch.clear_autocast_cache()
-        z = self.head(self.encoder(input_ids=input_ids, attention_mask=attention_mask))
+        queries = self.tokens(others) if turned else {"input_ids": input_ids, "attention_mask": attention_mask}
+        z = self.head(self.encoder(**queries))
         held = self.queue.push(keys)
         same = sum(ours == theirs for ours, theirs in zip(texts, others, strict=True))
         chance = len(texts) * math.log(len(held.keys))
@@ -191,9 +216,28 @@ class MoCo(nn.Module):
         return equation_1(z, held, self._options.temperature, cosine=self._options.similarity == "cosine")
 
     @torch.no_grad()
+    def top_1(self, texts: Sequence[str]) -> int:
+        """Return for how many texts the key nearest to z is the text's own, among the keys of all these texts.
+
+        z and keys are computed under dropout, from a fixed seed. Nothing changes, torch's generators included.
+        """
+        modes = [(module, module.training) for module in self.modules()]
+        device = self.encoder.device
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(0)
+            self.train()
+            batches = [self.tokens(texts[start : start + 64]) for start in range(0, len(texts), 64)]
+            z = torch.cat([self.head(self.encoder(**batch)) for batch in batches])
+            keys = torch.cat([self.key_head(self.key_encoder(**batch)) for batch in batches])
+        for module, training in modes:
+            module.training = training
+        scores = cosines(z, keys) if self._options.similarity == "cosine" else full(z) @ full(keys).T
+        return int((scores.argmax(dim=1) == torch.arange(len(texts), device=device)).sum())
+
+    @torch.no_grad()
     def momentum_update(self) -> None:
         """theta_k <- m theta_k + (1 - m) theta_q, for encoder and head."""
-        m = self._options.momentum
+        m = self.momentum
         for ours, theirs in ((self.encoder, self.key_encoder), (self.head, self.key_head)):
             for q, k in zip(ours.parameters(), theirs.parameters(), strict=True):
                 k.mul_(m).add_(q, alpha=1 - m)
@@ -236,12 +280,40 @@ def equation_1(z: Tensor, held: Held, temperature: float, *, cosine: bool = Fals
 
 
 class MoCoObjective(EncoderObjective):
-    """Implements `Objective`: trains by momentum contrast and keeps f_q."""
+    """Implements `PacedObjective`: trains by momentum contrast and keeps f_q."""
 
     def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Momentum, positives: Positives) -> None:
         super().__init__(spec, base, options, needs_dropout=False)
-        self._options = options
-        self.model = MoCo(self.encoder, options, positives, self._max_length)
+        pooled = options.pooler and spec.pooling != "cls+mlp"  # with `cls+mlp` h is the pooler's output already
+        pooler = origin.pooler(spec, base, self.encoder.dim) if pooled else None
+        self.model = MoCo(self.encoder, options, positives, self._max_length, pooler)
+        self._spec, self._options = spec, options
+        self._steps, self._held_out = 0, list[str]()
+
+    def begin(self, steps: int, learning_rate: float, held_out: Sequence[str]) -> list[tuple[nn.Module, float]]:
+        """See `PacedObjective`: sets the momentum that fits the steps, and returns the head with its learning rate."""
+        assert self._spec.train is not None
+        self._steps, self._held_out = steps, list(held_out)
+        if self._options.momentum == "auto":
+            self.model.momentum = pace.momentum(steps * self._spec.train.gradient_accumulation)
+        rate = self._options.head_learning_rate
+        if rate == "auto":
+            rate = pace.head_learning_rate(learning_rate, steps, self.encoder.dim)
+        return [] if rate is None else [(self.model.head, rate)]
+
+    def after_step(self, step: int) -> None:
+        """See `PacedObjective`. JobError if a third of the steps is over and held-out `top_1` is still at chance."""
+        if not self._options.stop_at_chance or step != pace.judged_after(self._steps):
+            return
+        texts = len(self._held_out)
+        if texts < pace.LEAST_TEXTS or not pace.at_chance(hits := self.model.top_1(self._held_out), texts):
+            return
+        raise JobError(
+            f"Encoder {self._spec.name}: after {step} of {self._steps} steps its head finds the key of a held-out text "
+            f"among {texts} for {hits} of {texts} texts, which is no more than chance. It has not learned, so what it "
+            "teaches the encoder is worth nothing. Take more steps, a higher train.options.head_learning_rate, or "
+            "`auto` for it and for train.options.momentum; train.options.stop_at_chance: false trains on regardless."
+        )
 
     def features(self, text: str) -> dict[str, Any]:
         """The features of `Encoding.features` and the text itself, since positives are made from words."""
@@ -267,12 +339,15 @@ class MoCoObjective(EncoderObjective):
         )
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
-        """Scores of the training: `uniformity` of held-out texts, `Positives.scores`, and what was counted.
+        """Scores of the training: those of held-out texts, `Positives.scores`, and what was counted.
 
+        Of held-out texts there are `uniformity` and `top_1`, the share of them whose own key is nearest among the keys
+        of all of them (see the method of this name; chance is 1 / texts).
         `positives` is how many positives were made, `positives_unchanged` how many of them are the sentence itself.
         `steps` is how many batches there were, `queue_filling_steps` how many came before the queue was full.
         `loss_at_chance` is the mean loss, in nats, if each key were as near as the positive.
         """
         sums = self.model.tally.sums()
         counted = {name: sums[name] for name in _SHOWN} | {"loss_at_chance": sums["chance"] / max(1, sums["positives"])}
-        return super().scores(texts) | counted | self.model.positives.scores(sums)
+        found = {"top_1": self.model.top_1(texts) / len(texts)} if len(texts) > 1 else {}
+        return super().scores(texts) | found | counted | self.model.positives.scores(sums)

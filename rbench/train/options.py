@@ -35,24 +35,41 @@ class Contrastive(Strict):
 class Momentum(Contrastive):
     """Momentum contrast (He et al. 2020) as in the ADCL paper, section 3.2 and appendix F.
 
-    The paper prints queue, dim and the activations of the heads. It does not print temperature and momentum (here
-    MoCo's), nor the width of the heads' hidden layer (here the encoder's).
+    The paper prints queue, dim and the activations of the heads. It does not print temperature (here MoCo's), momentum
+    and the heads' learning rate (here derived in `rbench.train.pace`), nor the width of the heads' hidden layer (here
+    the encoder's).
     """
 
     temperature: Rate = 0.07
-    momentum: Share = 0.999
-    """m: before each batch the key (momentum) encoder becomes m times itself plus 1 - m times the query encoder. With
-    `gradient_accumulation` k this happens k times in an optimizer step, which makes the effective momentum m^k."""
+    momentum: Share | Literal["auto"] = "auto"
+    """m: before each batch the key (momentum) encoder becomes m times itself plus 1 - m times the query encoder. `auto`
+    fits the number of batches: min(0.999, 1 - 10 / batches). MoCo and the authors' code have 0.999."""
     queue: Positive = 32768
     """Q: the number of keys in the queue, those of the batch included. Table 6 tries 8,192 to 65,536. If it exceeds the
-    corpus, a sentence's positives of earlier epochs are among its negatives."""
+    corpus, a sentence's positives of earlier epochs are among its negatives. It should be full within the first tenth
+    of the steps."""
+    queue_start: Literal["empty", "random"] = "empty"
+    """What the queue holds before the first step: nothing, or random vectors of length 1, as in MoCo's code."""
     dim: Positive = 128
     """c: the output width of the heads."""
+    head: Literal["mlp", "linear"] = "mlp"
+    """`mlp`: one hidden layer of sigmoid (section 3.2). `linear`: no hidden layer, as in the authors' code."""
+    pooler: bool = False
+    """Whether the heads stand on BERT's pooler, a dense layer with tanh that starts with the base's weights, as in the
+    authors' code. It is a part of the heads and not of the encoder that is saved."""
     output: Literal["tanh", "plain"] = "tanh"
     """Output activation of the heads: Tanh (appendix F), or none (section 3.2 mentions only the hidden sigmoid)."""
-
     similarity: Literal["dot", "cosine"] = "dot"
     """sim: the dot product of the heads' outputs, or their cosine, as in MoCo's code."""
+    query: Literal["text", "positive"] = "text"
+    """What the trained encoder reads. `text`: it reads X, and X' is the key (section 3.2). `positive`: it reads X', and
+    X is the key, as in the authors' code."""
+    head_learning_rate: Rate | Literal["auto"] | None = "auto"
+    """Peak learning rate of the trained head. `auto` fits the number of steps: the larger of the encoder's and
+    2 / (steps * sqrt(width of the vectors)). None: the encoder's, as in the authors' code."""
+    stop_at_chance: bool = True
+    """Whether to stop after a third of the steps if the head finds the keys of held-out texts no more often than by
+    chance (ours)."""
 
     def problem(self, train: TrainSpec) -> str | None:
         """Say why `train` does not fit these options; None if it fits."""

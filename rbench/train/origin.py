@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from rbench.encoders.load import fetch
 from rbench.encoders.load import load as load_encoder
 from rbench.encoders.locate import is_vectors, transform_folder, transformer_folder
-from rbench.errors import JobError
+from rbench.errors import JobError, ResourceError
 from rbench.mini import tokenizer as mini_tokenizer
 from rbench.spec import EncoderSpec
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from rbench.encoders.sentence import SentenceEncoder
 
 log = logging.getLogger("rbench")
@@ -87,6 +89,25 @@ def sentence_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEnco
     config, tokenizer = _architecture(spec)
     model = keep_layers(BertModel(config), spec.layers)
     return SentenceEncoder(model, tokenizer, spec.pooling, spec.max_length, spec.name)
+
+
+def pooler(spec: EncoderSpec, base: str | Path | None, width: int) -> nn.Linear:
+    """Return the dense layer of BERT's pooler, (width, width), with the base's weights.
+
+    A base without a pooler, or an architecture, gets one with random weights, which is logged.
+    """
+    from torch import nn
+
+    if base is not None:
+        try:
+            network: Any = load_encoder(spec.model_copy(update={"pooling": "cls+mlp"}), base).model
+        except ResourceError:  # the base is readable: it was opened without its pooler
+            pass
+        else:
+            dense: nn.Linear = network.pooler.dense
+            return dense
+    log.info("%s: its base has no pooler; the heads get a new one", spec.name)
+    return nn.Linear(width, width)
 
 
 def with_dropout(network: Any, dropout: float) -> Any:

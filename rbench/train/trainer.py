@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import safetensors.torch
 import torch
 import transformers
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
@@ -73,13 +73,21 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         name: the encoder's name, for error messages.
         selector: chooses the step that is kept. None keeps the last step.
         observer: measures the health of the training. None measures nothing.
+        rates: parts of the model with a learning rate of their own.
     """
 
     def __init__(
-        self, *args: Any, name: str, selector: Selector | None = None, observer: Observer | None = None, **more: Any
+        self,
+        *args: Any,
+        name: str,
+        selector: Selector | None = None,
+        observer: Observer | None = None,
+        rates: Sequence[tuple[nn.Module, float]] = (),
+        **more: Any,
     ) -> None:
         super().__init__(*args, **more)
         self._name = name
+        self._rates = {id(weight): rate for part, rate in rates for weight in part.parameters()}
         self._selector = selector
         if selector is not None:
             self.add_callback(selector)
@@ -118,6 +126,21 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         )
         prepared: DataLoader[dict[str, Any]] = self.accelerator.prepare(loader)
         return prepared
+
+    def create_optimizer(self, *args: Any, **more: Any) -> torch.optim.Optimizer:
+        """Make the optimizer, and move weights with a learning rate of their own into groups of their own, at its end.
+
+        Each keeps the weight decay that it has.
+        """
+        optimizer: torch.optim.Optimizer = super().create_optimizer(*args, **more)
+        moved: list[dict[str, Any]] = []
+        for group in optimizer.param_groups:
+            for rate in sorted({self._rates[id(weight)] for weight in group["params"] if id(weight) in self._rates}):
+                own = [weight for weight in group["params"] if self._rates.get(id(weight)) == rate]
+                moved.append({**group, "params": own, "lr": rate})
+            group["params"] = [weight for weight in group["params"] if id(weight) not in self._rates]
+        optimizer.param_groups.extend(moved)
+        return optimizer
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any) -> Any:
         """Return the loss, and add its terms to the sums for the next log. JobError if it is infinite or NaN."""
@@ -191,6 +214,17 @@ class Report(transformers.TrainerCallback):  # type: ignore[misc]
             selected = self._selector.text if self._selector is not None else ""
             text = ", ".join(part for part in (self._text, selected) if part)
             self._progress(state.global_step, state.max_steps, text)
+        return control
+
+
+class AfterStep(transformers.TrainerCallback):  # type: ignore[misc]
+    """Tell an objective of each step, before a checkpoint of the same step is written."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell = tell
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        self._tell(state.global_step)
         return control
 
 

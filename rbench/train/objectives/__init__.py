@@ -100,6 +100,31 @@ class ProbedObjective(Objective, Protocol):
         ...
 
 
+@runtime_checkable
+class PacedObjective(Protocol):
+    """An `Objective` whose settings depend on the number of steps, or that stops a training which teaches nothing."""
+
+    def begin(self, steps: int, learning_rate: float, held_out: Sequence[str]) -> Sequence[tuple[nn.Module, float]]:
+        """Be told what is to come, before the first step and again before a resumed one. This draws no random numbers.
+
+        Args:
+            steps: all optimizer steps of the training.
+            learning_rate: the peak learning rate.
+            held_out: texts that are not trained on.
+
+        Returns:
+            Parts of `model` with a peak learning rate of their own. All else has `learning_rate`.
+        """
+        ...
+
+    def after_step(self, step: int) -> None:
+        """Called after each optimizer step, before a checkpoint is written. It must change nothing that training uses.
+
+        JobError stops the training. A resumed run repeats the steps since its last checkpoint, and stops there again.
+        """
+        ...
+
+
 class ObjectiveModule(Protocol):
     """What a module in this package, or in a user's folder `objectives/`, exports.
 

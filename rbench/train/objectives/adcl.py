@@ -10,35 +10,58 @@ are enqueued. The keys are fixed during the attack and computed without dropout.
 
 In some sentences no word can be replaced: they are too short, have only stop words, or have no word with a candidate.
 Such a sentence is its own positive, under another dropout mask. These are counted (`positives_unchanged`).
+
+The variant `released` follows the authors' public code: the masked LM alone proposes words, X' is the query and X the
+key, the heads are one linear layer with tanh on BERT's pooler, the queue starts random, and the heads have the
+encoder's learning rate. Its learning rate of 2e-5 and its 15 epochs stand in the files of full-size encoders, for both
+variants, because the paper prints neither.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import Field
-
-from rbench.spec import EncoderSpec, ResourceChoice, ResourceKind
+from rbench.spec import EncoderSpec, ResourceChoice, ResourceKind, Variant, Variants
 from rbench.spec.common import Positive, Share
+from rbench.substitution.options import CANDIDATE_NEEDS, CandidateOptions
 from rbench.train.options import MOMENTUM_COUNTED, Momentum
 
 if TYPE_CHECKING:
     from rbench.resources import Resources
     from rbench.train.moco import MoCoObjective
 
-VERSION = 1
+VERSION = 2
 
-NEEDS: tuple[ResourceKind, ...] = ("masked_lm", "word_vectors", "stopwords")
+NEEDS: tuple[ResourceKind, ...] = CANDIDATE_NEEDS
 COUNTED = {**MOMENTUM_COUNTED, **dict.fromkeys(("loss_raised", "words_replaced"), "positives")}
 
 
-class Options(Momentum):
+class Options(CandidateOptions, Momentum, Variants):
     """The paper prints max_words, share and candidates (appendix F). It does not print min_cosine, unknown, ranked_by.
 
-    Two further choices are ours: stop words are not replaced, and a replacement is a single entry of the masked LM's
-    vocabulary.
+    Two further choices are ours: stop words are not replaced, and a replacement by the masked LM is a single entry of
+    its vocabulary.
     """
+
+    VARIANTS: ClassVar[Mapping[str, Variant]] = {
+        "printed": Variant(source="sections 3.2 and 3.3, Algorithm 1, appendix F"),
+        "released": Variant(
+            source="the authors' public code (LotusDYH/ssl_robust), contrastive training",
+            options={
+                "source": "masked_lm",
+                "min_cosine": None,
+                "query": "positive",
+                "head": "linear",
+                "pooler": True,
+                "queue_start": "random",
+                "temperature": 0.07,
+                "momentum": 0.999,
+                "head_learning_rate": None,
+            },
+        ),
+    }
 
     resources: ResourceChoice = ResourceChoice(profile="standard")
     """The resource profile of the masked LM, the word vectors and the stop words."""
@@ -47,11 +70,7 @@ class Options(Momentum):
     share: Share = 0.2
     """Largest share of a sentence's words to replace; see `max_words`."""
     candidates: Positive = 25
-    """T: the number of the masked LM's predictions that are filtered."""
-    min_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.5
-    """Least cosine of the word vectors of a word and its candidate (ours)."""
-    unknown: Literal["discard", "keep"] = "discard"
-    """Whether to keep a candidate if it or the word has no vector (ours)."""
+    """T: the size of the set of candidates of a word, after the filter."""
     projection: Literal["signed", "absolute"] = "signed"
     """Step 4 takes the candidate with the largest projection, as the text says (`signed`), or with the largest absolute
     projection, as printed (`absolute`). The latter may decrease the loss."""
@@ -59,10 +78,15 @@ class Options(Momentum):
     """The encoder that the attack moves z of: g_q(f_q(.)) or g_k(f_k(.)). Algorithm 1 says only f and g (ours)."""
 
 
+def needs(options: Options) -> tuple[ResourceKind, ...]:
+    """Return the kinds of resources that the attack opens with these options."""
+    return options.needed
+
+
 def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> MoCoObjective:
     """Build ADCL on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
 
-    ResourceError if the masked LM, the word vectors or the stop words are missing or damaged.
+    ResourceError if a resource that its options need is missing or damaged.
     """
     from rbench.substitution.batched import Geometry
     from rbench.train.hard_positives import HardPositives
@@ -70,6 +94,7 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resou
 
     geometry = Geometry.of(
         resources,
+        source=options.source,
         candidates=options.candidates,
         min_cosine=options.min_cosine,
         unknown=options.unknown,
