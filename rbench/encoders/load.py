@@ -63,13 +63,14 @@ def _tokenizer(spec: EncoderSpec, where: str) -> Any:
     if where == EMBEDDED_TOKENIZER:
         return architecture.embedded_tokenizer()
     repo, _, commit = where.partition("@")
+    failures: tuple[type[Exception], ...] = (*hub.failures(), ValueError, KeyError, ImportError)
     try:
         if Path(where).is_dir():
             return AutoTokenizer.from_pretrained(transformer_folder(Path(where)))
         found = AutoTokenizer.from_pretrained(repo, revision=commit or None)  # downloads no weights
         hub.remember(repo, spec.revision, commit)
         return found
-    except (*hub.failures(), ValueError, KeyError, ImportError) as error:
+    except failures as error:
         raise ResourceError(f"encoder `{spec.name}`: the tokenizer of {where} cannot be read: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Tests encoders that keep the random weights of an architecture: the draw, and what loading and planning make of it."""
+"""Tests encoders that keep the random weights of an architecture: the draw, their tokenizer, and what is refused."""
 
 from __future__ import annotations
 
