@@ -145,6 +145,7 @@ def with_adversarial_term(
 _HEADS: dict[str, Callable[[int], nn.Module]] = {
     "mlp": MLPHead,
     "batchnorm": BatchNormHead,
+    "wide-batchnorm": lambda dim: BatchNormHead(dim, widening=2),
     "none": lambda dim: nn.Identity(),
 }
 
@@ -209,7 +210,7 @@ class ContrastiveObjective(EncoderObjective):
         options: Contrastive,
         losses: Callable[[SentenceModel, Batch], Losses],
         *,
-        head: Literal["mlp", "batchnorm", "none"] = "mlp",
+        head: Literal["mlp", "batchnorm", "wide-batchnorm", "none"] = "mlp",
         parts: Callable[[SentenceEncoder], dict[str, nn.Module]] | None = None,
         needs_dropout: bool = True,
     ) -> None:

@@ -80,23 +80,10 @@ def _js(p: Tensor, q: Tensor) -> Tensor:
     return (_kl(p, m) + _kl(q, m)) / 2
 
 
-def _l2(p: Tensor, q: Tensor) -> Tensor:
-    return (p.exp() - q.exp()).square().sum(-1)
-
-
-def _linf(p: Tensor, q: Tensor) -> Tensor:
-    return (p.exp() - q.exp()).abs().amax(-1)
-
-
 DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "js": _js,
     "kl": _kl,
     "symmetric-kl": _symmetric_kl,
-    "l2": _l2,
-    "linf": _linf,
 }
-"""F(P, Q), (n,), of log-probabilities (n, m): V-advCSE (Ko 2024), equations 11 to 14.
-
-Two are ours. `l2` is the squared distance of the probabilities: unlike the distance it has a gradient where they are
-equal. `linf` is their largest difference.
-"""
+"""F(P, Q), (n,), of log-probabilities (n, m): V-advCSE (Ko 2024), equations 11 to 14. Equation 13 is Jensen-Shannon,
+equation 14 its mixture M."""

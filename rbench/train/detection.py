@@ -26,16 +26,27 @@ class ReplacedTokenDetection(nn.Module):
         mask_id: the id of the mask token.
         masking: share of words that are masked for G, 0..1.
         reduction: `sum` over tokens and batch, as printed, or their `mean`.
+        classes: 1: a score of "original" for each token, under the sigmoid of equation 8. 2: a score of "replaced" and
+            one of "original", under a softmax.
+        sample: what replaces a masked word: a `draw` from G's distribution, or its most likely word (`argmax`).
     """
 
     def __init__(
-        self, generator: Any, discriminator: Any, *, mask_id: int, masking: float, reduction: Literal["sum", "mean"]
+        self,
+        generator: Any,
+        discriminator: Any,
+        *,
+        mask_id: int,
+        masking: float,
+        reduction: Literal["sum", "mean"],
+        classes: Literal[1, 2] = 1,
+        sample: Literal["draw", "argmax"] = "draw",
     ) -> None:
         super().__init__()
         self.generator = generator.requires_grad_(False)
         self.discriminator = discriminator
-        self.original = nn.Linear(int(discriminator.config.hidden_size), 1)
-        self._mask_id, self._masking, self._reduction = mask_id, masking, reduction
+        self.original = nn.Linear(int(discriminator.config.hidden_size), classes)
+        self._mask_id, self._masking, self._reduction, self._sample = mask_id, masking, reduction, sample
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of D. G stays in eval mode."""
@@ -45,12 +56,15 @@ class ReplacedTokenDetection(nn.Module):
 
     @torch.no_grad()
     def edit(self, ids: Tensor, mask: Tensor, words: Tensor) -> Tensor:
-        """Return x'' = G(MLM(x)): masked words are replaced by draws from G, which may be the words themselves."""
+        """Return x'' = G(MLM(x)): masked words are replaced by words from G, which may be the words themselves."""
         masked = (torch.rand(ids.shape, device=ids.device) < self._masking) & (words.squeeze(-1) > 0)
         edited = ids.clone()
         if masked.any():
             logits = self._scores(ids.masked_fill(masked, self._mask_id), mask, masked)
-            edited[masked] = torch.multinomial(logits.float().softmax(-1), 1).squeeze(-1)
+            if self._sample == "argmax":
+                edited[masked] = logits.argmax(-1)
+            else:
+                edited[masked] = torch.multinomial(logits.float().softmax(-1), 1).squeeze(-1)
         return edited
 
     def _scores(self, ids: Tensor, mask: Tensor, masked: Tensor) -> Tensor:
@@ -68,7 +82,7 @@ class ReplacedTokenDetection(nn.Module):
         Args:
             ids, mask: token ids and attention mask of the sentences, (batch, length).
             words: 1 for tokens that are neither padding nor special, (batch, length, 1).
-            h: f(x), (batch, D).
+            h: what D sees of the sentence, (batch, D): f(x), or the head's output for it.
             eta: the token-level perturbation, (batch, length, D).
         """
         edited = self.edit(ids, mask, words)
@@ -77,7 +91,11 @@ class ReplacedTokenDetection(nn.Module):
         states = self.discriminator(inputs_embeds=seen, attention_mask=mask).last_hidden_state
         chosen = words.squeeze(-1) > 0
         same = (edited == ids)[chosen]
-        logits = self.original(states)[chosen].squeeze(-1)
+        logits = self.original(states)[chosen]
         logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
-        total = functional.binary_cross_entropy_with_logits(logits, same.to(logits.dtype), reduction="sum")
+        if logits.shape[-1] == 1:
+            scores = logits.squeeze(-1)
+            total = functional.binary_cross_entropy_with_logits(scores, same.to(scores.dtype), reduction="sum")
+        else:
+            total = functional.cross_entropy(logits, same.long(), reduction="sum")
         return total if self._reduction == "sum" else total / max(1, len(logits))

@@ -24,16 +24,17 @@ class BatchNormHead(nn.Module):
 
     The paper says only that. Normalising both layers, ReLU between them and a last normalisation without weights are
     ours, after the projector of SimSiam (Chen and He 2021). Each view of a batch is normalised separately, so that a
-    perturbation of zero changes nothing.
+    perturbation of zero changes nothing. RobustSentEmbed's public code has these layers with a hidden layer of twice
+    the width: `widening` 2.
     """
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, widening: int = 1) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(dim, dim, bias=False),
-            nn.BatchNorm1d(dim),
+            nn.Linear(dim, widening * dim, bias=False),
+            nn.BatchNorm1d(widening * dim),
             nn.ReLU(),
-            nn.Linear(dim, dim, bias=False),
+            nn.Linear(widening * dim, dim, bias=False),
             nn.BatchNorm1d(dim, affine=False),
         )
 

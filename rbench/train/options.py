@@ -14,6 +14,7 @@ from rbench.spec import Strict, TrainSpec
 from rbench.spec.common import Count, Positive, Rate, Share
 
 Norm = Literal["l1", "l2", "linf"]
+Scaling = Literal["gradient", "perturbation", "stepped"]
 Size = Annotated[float, Field(ge=0)]
 
 
@@ -97,8 +98,12 @@ class SentenceLevel(Contrastive):
     """P: the norm of the ball and of the normalisation in equation 5, over all numbers of a sentence's delta."""
     epsilon: Rate = 0.01
     """Radius of the ball (ours), chosen for L-infinity. L1 and L2 balls of the same radius are far smaller."""
+    over: Literal["sentence", "token"] = "sentence"
+    """Numbers that a norm is over, in the ball and in equation 5: all of a sentence's delta, or those of one token."""
+    start: Literal["uniform", "normal"] = "uniform"
+    """delta starts as U(-sigma, sigma) / sqrt(D), projected on the ball, or as N(0, sigma^2), not projected."""
     sigma: Size = 0.05
-    """delta starts as U(-sigma, sigma) / sqrt(D) (ours)."""
+    """Size of the start (ours)."""
     alpha: Size = 1e-5
     """Step size of PGD."""
     beta: Size = 1e-3
@@ -109,6 +114,8 @@ class SentenceLevel(Contrastive):
     """Number of FGSM steps."""
     rho: Share = 0.5
     """Weight of PGD in the mixture (equation 7)."""
+    projected: Literal["steps", "mixture"] = "steps"
+    """What is projected on the ball: the PGD and the FGSM point of each step (equations 5 and 6), or their mixture."""
     tracks: Literal["joint", "separate"] = "joint"
     """`joint` (Algorithm 1): one gradient a step; PGD and FGSM both step from delta^t = rho delta_pgd^t + (1 - rho)
     delta_fgsm^t. `separate` (equations 5 and 6): each steps from its own delta with its own gradient, which takes twice

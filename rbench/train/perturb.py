@@ -1,20 +1,22 @@
 """Perturb word embeddings: norms and balls, sentence-level ascents, token-level perturbations.
 
 Words are the tokens that are neither padding nor special. `words` is their mask (batch, length, 1) of 0 and 1. Every
-perturbation is zero outside of it. The norm of a sentence-level perturbation is over all numbers of a sentence. The
-norm of a token-level perturbation is over the numbers of one token. Source: RobustSentEmbed (Asl et al. 2024), section
-3.1 and Algorithm 1.
+perturbation is zero outside of it. The norm of a sentence-level perturbation is over all numbers of a sentence (`over:
+token`: of one token). The norm of a token-level perturbation is over the numbers of one token. Source: RobustSentEmbed
+(Asl et al. 2024), section 3.1 and Algorithm 1; where options name its authors' public code, github.com/jasl1/
+RobustSentEmbed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, distributed, nn
 
-from rbench.train.options import Norm, SentenceLevel
+from rbench.train.options import Norm, Scaling, SentenceLevel
 
 VERSION = 1
 
@@ -65,6 +67,11 @@ def _per_sentence(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return f(x.flatten(1)).view_as(x)
 
 
+def _over(options: SentenceLevel, f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply `f`, which works on the last dimension, to the numbers that `options.over` names."""
+    return f(x) if options.over == "token" else _per_sentence(f, x)
+
+
 # ------------------------------------------------------------------------------------------------- sentence level
 
 
@@ -87,25 +94,40 @@ def ascend(
     delta + eta, where eta is that of `tokens`. Each gradient also moves eta one step, so it ends as eta^max(K, T). The
     result and eta are constants to autograd.
     """
-    rows = like if options.delta == "matrix" else like[:, :1]
-    start = torch.empty_like(rows).uniform_(-options.sigma, options.sigma) / math.sqrt(like.shape[-1])
-    if options.delta == "matrix":
-        start = start * words
-    start = project_sentence(start.detach(), options.epsilon, options.norm)
-    joint = options.tracks == "joint"
-    pgd = fgsm = mixed = start
+
+    def ball(x: Tensor) -> Tensor:
+        return _over(options, lambda row: project(row, options.epsilon, options.norm), x)
+
+    def direction(gradient: Tensor) -> Tensor:
+        return _over(options, lambda row: unit(row, options.norm), gradient)
+
+    start = _start(options, like, words)
+    pgd = fgsm = mixed = ball(start) if options.start == "uniform" else start
+    joint, each = options.tracks == "joint", options.projected == "steps"
     for t in range(1, max(options.K, options.T) + 1):
         points = [mixed, mixed] if joint else [pgd, fgsm]
         gradients, for_eta = _gradients(loss_at, points[:1] if joint else points, words, tokens)
         if t <= options.K:
-            step = options.alpha * _per_sentence(lambda g: unit(g, options.norm), gradients[0])
-            pgd = project_sentence(points[0] + step, options.epsilon, options.norm)
+            pgd = points[0] + options.alpha * direction(gradients[0])
+            pgd = ball(pgd) if each else pgd
         if t <= options.T:
-            fgsm = project_sentence(points[1] + options.beta * gradients[-1].sign(), options.epsilon, options.norm)
+            fgsm = points[1] + options.beta * gradients[-1].sign()
+            fgsm = ball(fgsm) if each else fgsm
         mixed = options.rho * pgd + (1 - options.rho) * fgsm
+        mixed = mixed if each else ball(mixed)
         if tokens is not None and for_eta is not None:
             tokens.step(for_eta)
     return mixed * words
+
+
+def _start(options: SentenceLevel, like: Tensor, words: Tensor) -> Tensor:
+    """Draw the start of delta: (batch, length, D), or (batch, 1, D) where all tokens share it."""
+    rows = torch.empty_like(like if options.delta == "matrix" else like[:, :1])
+    if options.start == "normal":
+        drawn = rows.normal_(0, 1) * options.sigma
+    else:
+        drawn = rows.uniform_(-options.sigma, options.sigma) / math.sqrt(like.shape[-1])
+    return (drawn * words if options.delta == "matrix" else drawn).detach()
 
 
 def _gradients(
@@ -136,24 +158,27 @@ class TokenLevel:
         eta: the start; it is set to zero outside `words`.
         words: mask (batch, length, 1) of 0 and 1.
         gamma: step size.
-        epsilon: radius of each token's ball.
-        norm: norm of the ball and of the step.
-        scaling: the vector whose norms scale in equation 2: eta (`perturbation`, as printed) or the gradient
-            (`gradient`, as the text around the equation says).
+        epsilon: radius of each token's ball; None: eta is not projected.
+        norm: norm of the ball, of the step and of the scaling index.
+        scaling: the vector whose norms scale in equation 2: the `gradient` (the sentence before the equation), eta
+            (`perturbation`, as the equation has it), or eta after the step (`stepped`, the public code).
     """
 
     def __init__(
-        self, eta: Tensor, words: Tensor, *, gamma: float, epsilon: float, norm: Norm, scaling: str = "perturbation"
+        self, eta: Tensor, words: Tensor, *, gamma: float, epsilon: float | None, norm: Norm, scaling: Scaling
     ) -> None:
         self._gamma, self._epsilon, self._norm, self._scaling, self._words = gamma, epsilon, norm, scaling, words
-        self.eta = project(eta.detach() * words, epsilon, norm)
+        self.eta = self._ball(eta.detach() * words)
+
+    def _ball(self, eta: Tensor) -> Tensor:
+        return eta if self._epsilon is None else project(eta, self._epsilon, self._norm)
 
     def step(self, gradient: Tensor) -> None:
         """Move eta one step along `gradient`, the gradient of the loss with respect to eta."""
         gradient = gradient * self._words
-        n = scaling_index(self.eta if self._scaling == "perturbation" else gradient, self._norm)
-        eta = n * (self.eta + self._gamma * unit(gradient, self._norm))
-        self.eta = project(eta, self._epsilon, self._norm) * self._words
+        stepped = self.eta + self._gamma * unit(gradient, self._norm)
+        scaled_by = {"perturbation": self.eta, "gradient": gradient, "stepped": stepped}[self._scaling]
+        self.eta = self._ball(scaling_index(scaled_by, self._norm) * stepped) * self._words
 
 
 def scaling_index(x: Tensor, norm: Norm) -> Tensor:
@@ -170,21 +195,29 @@ class TokenTable(nn.Module):
     """V of Algorithm 1: a perturbation for each token of the vocabulary, kept between training steps.
 
     V is a buffer, so that checkpoints contain it. It starts as U(-sigma, sigma) / sqrt(D).
+
+    Args:
+        vocabulary, dim: V has a row of `dim` numbers for each of the `vocabulary` tokens.
+        sigma: size of the start.
+        kept: V[w] becomes the `mean` of eta over the places of w, or the `sum` over them is added to it. With sums,
+            what is looked up is divided by one L2 norm, over all numbers of the batch's words.
     """
 
     V: Tensor
 
-    def __init__(self, vocabulary: int, dim: int, sigma: float) -> None:
+    def __init__(self, vocabulary: int, dim: int, sigma: float, kept: Literal["mean", "sum"] = "mean") -> None:
         super().__init__()
+        self._kept = kept
         self.register_buffer("V", torch.empty(vocabulary, dim).uniform_(-sigma, sigma) / math.sqrt(dim))
 
-    def look_up(self, ids: Tensor) -> Tensor:
-        """Return eta^0 (batch, length, D)."""
-        return self.V[ids]
+    def look_up(self, ids: Tensor, words: Tensor) -> Tensor:
+        """Return eta^0 (batch, length, D) for token ids (batch, length); zero where `words` (batch, length, 1) is."""
+        found = self.V[ids] * words.to(self.V.dtype)
+        return found if self._kept == "mean" else unit(found.flatten(), "l2").view_as(found)
 
     @torch.no_grad()
     def store(self, ids: Tensor, words: Tensor, eta: Tensor) -> None:
-        """Set V[w] to the mean of eta over the occurrences of w among the words of the batch. Other rows stay.
+        """Put into V[w] what eta is at the places of w among the words of the batch. Other rows stay.
 
         Values are rounded to multiples of 2^-36 and summed as integers. The sum is then the same for any order of the
         batch and of a GPU's threads. Several processes add their sums, so that all keep the same table.
@@ -197,7 +230,10 @@ class TokenTable(nn.Module):
         counts.index_add_(0, places, torch.ones_like(places))
         if distributed.is_available() and distributed.is_initialized():
             seen, sums, counts = _sum_over_processes(len(self.V), seen, sums, counts)
-        self.V[seen] = (sums.double() / (counts.unsqueeze(-1) * _FIXED_POINT)).to(self.V.dtype)
+        if self._kept == "mean":
+            self.V[seen] = (sums.double() / (counts.unsqueeze(-1) * _FIXED_POINT)).to(self.V.dtype)
+        else:
+            self.V[seen] += (sums.double() / _FIXED_POINT).to(self.V.dtype)
 
 
 def _sum_over_processes(rows: int, seen: Tensor, sums: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -29,8 +29,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "vadvcse": (
         {},
         {"lam": 1.0, "temperature": 0.5, "K": 2, "divergence": "kl", "direction": "gradient"},
-        {"lam": 1.0, "head": "mlp", "distribution": "dimensions", "divergence": "linf", "norm": "linf"},
-        *({"lam": 1.0, "temperature": 0.5, "divergence": name} for name in ("js", "symmetric-kl", "l2")),
+        {"lam": 1.0, "head": "mlp", "distribution": "dimensions", "norm": "linf"},
+        *({"lam": 1.0, "temperature": 0.5, "divergence": name} for name in ("js", "symmetric-kl")),
     ),
     "robustembed": (
         {"lambda1": 1.0},
@@ -40,6 +40,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "robustsentembed": (
         {"lambda1": 1.0, "lambda2": 0.1},
         {"lambda1": 1.0, "scaling": "gradient", "detection": "mean", "norm": "l2", "gamma": 0.1, "epsilon": 0.5},
+        {"lambda1": 1.0, "lambda2": 0.1, "scaling": "perturbation"},
+        {"variant": "released", "generator": None, "lambda1": 1.0, "lambda2": 0.1},
     ),
     "mlm": ({}, {"mask": 0.4}),
     "cline": ({}, {"anchor": "masked", "detection": "sum", "synonym_share": 0.8}, {"hard_negative": False}),

@@ -74,8 +74,6 @@ SLOW = {
     "kl": kl,
     "symmetric-kl": lambda p, q: (kl(p, q) + kl(q, p)) / 2,
     "js": lambda p, q: kl(p, (p + q) / 2) / 2 + kl(q, (p + q) / 2) / 2,
-    "l2": lambda p, q: float(((p - q) ** 2).sum()),
-    "linf": lambda p, q: float(abs(p - q).max()),
 }
 
 

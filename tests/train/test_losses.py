@@ -78,7 +78,8 @@ def slow_algorithm_1(built: ContrastiveObjective, batch: Batch, o: Any, V: Tenso
         moved = eta.clone()
         for i in range(B):
             top = max(float(g[i, t].abs().max()) for t in real[i])
-            sizes = {t: float(eta[i, t].abs().max()) for t in real[i]}
+            scaling = eta if getattr(o, "scaling", "") == "perturbation" else g
+            sizes = {t: float(scaling[i, t].abs().max()) for t in real[i]}
             for t in real[i]:
                 if step <= o.K:
                     pgd[i, t] = (delta[i, t] + o.alpha * g[i, t] / top).clamp(-o.epsilon, o.epsilon)
@@ -107,9 +108,12 @@ def test_robustembed_is_algorithm_1_without_tokens(base: Path) -> None:
     assert losses["loss"].item() == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_robustsentembed_is_algorithm_1(reduction: str, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("reduction", "scaling"), [("sum", None), ("mean", None), ("sum", "perturbation")])
+def test_robustsentembed_is_algorithm_1(
+    reduction: str, scaling: str | None, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     more = {**STEPS, "gamma": 0.02, "lambda2": 0.4, "detection": reduction}
+    more |= {} if scaling is None else {"scaling": scaling}  # the default is the gradient's
     built = made("robustsentembed", base, **more)
     batch = batch_of(built)
     parts: Any = built.model.parts
@@ -153,10 +157,13 @@ def test_robustsentembed_is_algorithm_1(reduction: str, base: Path, monkeypatch:
 @pytest.mark.parametrize("direction", ["gradient", "unit"])
 @pytest.mark.parametrize("divergence", sorted(SLOW))
 @pytest.mark.parametrize("distribution", ["similarities", "dimensions"])
-def test_vadvcse_is_its_algorithm_1(direction: str, divergence: str, distribution: str, base: Path) -> None:
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_vadvcse_is_its_algorithm_1(norm: str, direction: str, divergence: str, distribution: str, base: Path) -> None:
+    step, radius = (0.3, 0.4) if norm == "l2" else (0.03, 0.04)
     more = {
+        "norm": norm,
         "direction": direction, "divergence": divergence, "distribution": distribution,
-        "lam": 0.5, "K": 2, "eta": 0.3, "epsilon": 0.4, "sigma": 0.2,
+        "lam": 0.5, "K": 2, "eta": step, "epsilon": radius, "sigma": 0.2,
     }  # fmt: skip
     built = made("vadvcse", base, **more)
     batch = batch_of(built)
@@ -172,15 +179,15 @@ def test_vadvcse_is_its_algorithm_1(direction: str, divergence: str, distributio
 
     label = p(z)
     torch.manual_seed(5)
-    r = ball(0.2 * torch.randn_like(X) * words, 0.4)
+    r = ball(0.2 * torch.randn_like(X) * words, radius, norm)
     for _ in range(2):
         r = r.detach().requires_grad_()
         q = p(built.model.z(X + r, batch.mask))
         F = contrastive_losses.DIVERGENCES[divergence](label.log(), q.log()).sum()
         g = torch.autograd.grad(F, r)[0] * words
         if direction == "unit":
-            g = torch.stack([row / row.square().sum().sqrt() for row in g])
-        r = ball(r.detach() + 0.3 * g, 0.4)
+            g = torch.stack([row / (row.square().sum().sqrt() if norm == "l2" else row.abs().max()) for row in g])
+        r = ball(r.detach() + step * g, radius, norm)
     torch.testing.assert_close(z_adv, built.model.z(X + r, batch.mask).detach())
     away = [SLOW[divergence](a, b) for a, b in zip(label.numpy(), p(z_adv).numpy(), strict=True)]
     expected = slow_info_nce(z, [z_plus], z_plus, 0.05) + 0.5 * sum(away) / 4
@@ -199,7 +206,9 @@ def test_the_virtual_loss_compares_with_the_positives(base: Path) -> None:
     assert losses["virtual"].item() == pytest.approx(sum(away) / 4, rel=1e-9)
 
 
-def ball(r: Tensor, radius: float) -> Tensor:
+def ball(r: Tensor, radius: float, norm: str) -> Tensor:
+    if norm == "linf":
+        return r.clamp(-radius, radius)
     return torch.stack([row * min(1.0, radius / float(row.square().sum().sqrt())) for row in r])
 
 

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
 from rbench.train import perturb
-from rbench.train.options import Norm, SentenceLevel
+from rbench.train.options import Norm, Scaling, SentenceLevel
 
 NORMS: list[Norm] = ["l1", "l2", "linf"]
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
@@ -141,6 +141,29 @@ def test_delta_is_what_the_paper_prints(tracks: str, K: int, T: int) -> None:
     torch.testing.assert_close(found, slow(opts, start, words, gradient) * words)
 
 
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("projected", ["steps", "mixture"])
+def test_norms_over_tokens_and_the_place_of_the_projection(norm: Norm, projected: str) -> None:
+    """One step, token by token: the two points are projected, or their mixture is."""
+    words = words_mask()
+    opts = options(norm=norm, over="token", projected=projected, start="normal", K=1, T=1, rho=0.3, alpha=0.5, beta=0.2)
+    loss = bowl(3)
+    torch.manual_seed(2)
+    start = torch.randn(2, 6, 4, dtype=torch.float64) * opts.sigma * words
+    leaf = start.clone().requires_grad_()
+    g = torch.autograd.grad(loss(leaf), leaf)[0]
+    torch.manual_seed(2)
+    found = perturb.ascend(opts, EMBEDDINGS, words, loss)
+    for b, length in ((0, 4), (1, 2)):
+        for i in range(1, length + 1):
+            pgd = start[b, i] + 0.5 * g[b, i] / float(np.linalg.norm(g[b, i].numpy(), ORDER[norm]))
+            fgsm = start[b, i] + 0.2 * g[b, i].sign()
+            ball = [perturb.project(x, 0.03, norm) for x in (pgd, fgsm, 0.3 * pgd + 0.7 * fgsm)]
+            expected = ball[2] if projected == "mixture" else 0.3 * ball[0] + 0.7 * ball[1]
+            torch.testing.assert_close(found[b, i], expected)
+    assert float((found[0, 1] - found[0, 2]).abs().max()) > 1e-4, "tokens have balls of their own"
+
+
 def test_the_number_of_gradients_is_that_of_steps() -> None:
     calls = 0
 
@@ -154,28 +177,34 @@ def test_the_number_of_gradients_is_that_of_steps() -> None:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("scaling", ["perturbation", "gradient"])
-def test_eta_follows_equations_2_to_4(norm: Norm, scaling: str) -> None:
+@pytest.mark.parametrize("scaling", ["perturbation", "gradient", "stepped"])
+@pytest.mark.parametrize("epsilon", [0.04, None])
+def test_eta_follows_equations_2_to_4(norm: Norm, scaling: Scaling, epsilon: float | None) -> None:
     torch.manual_seed(0)
     words = words_mask()
     eta0 = torch.randn(2, 6, 4, dtype=torch.float64) * 0.02
     g = torch.randn(2, 6, 4, dtype=torch.float64)
-    level = perturb.TokenLevel(eta0, words, gamma=0.05, epsilon=0.04, norm=norm, scaling=scaling)
+    level = perturb.TokenLevel(eta0, words, gamma=0.05, epsilon=epsilon, norm=norm, scaling=scaling)
     before = level.eta.clone()
     level.step(g)
     for b, length in ((0, 4), (1, 2)):
-        source = (before if scaling == "perturbation" else g)[b]
+        lengths = [float(np.linalg.norm(g[b, i].numpy(), ORDER[norm])) for i in range(6)]
+        stepped = torch.stack([before[b, i] + 0.05 * g[b, i] / lengths[i] for i in range(6)])
+        source = {"perturbation": before[b], "gradient": g[b], "stepped": stepped}[scaling]
         sizes = [float(np.linalg.norm(source[i].numpy(), ORDER[norm])) for i in range(1, length + 1)]
         for i in range(1, length + 1):
-            step = before[b, i] + 0.05 * g[b, i] / float(np.linalg.norm(g[b, i].numpy(), ORDER[norm]))
-            expected = perturb.project(sizes[i - 1] / max(sizes) * step, 0.04, norm)
+            expected = sizes[i - 1] / max(sizes) * stepped[i]
+            if epsilon is not None:
+                expected = perturb.project(expected, epsilon, norm)
+                assert np.linalg.norm(level.eta[b, i].numpy(), ORDER[norm]) <= epsilon * (1 + 1e-9)
             torch.testing.assert_close(level.eta[b, i], expected)
-            assert np.linalg.norm(level.eta[b, i].numpy(), ORDER[norm]) <= 0.04 * (1 + 1e-9)
     assert torch.equal(level.eta * (1 - words), torch.zeros_like(eta0))
 
 
 def test_a_sentence_whose_tokens_are_all_unperturbed_takes_the_whole_step() -> None:
-    level = perturb.TokenLevel(torch.zeros(2, 6, 4), words_mask().float(), gamma=0.5, epsilon=1, norm="l2")
+    level = perturb.TokenLevel(
+        torch.zeros(2, 6, 4), words_mask().float(), gamma=0.5, epsilon=1, norm="l2", scaling="perturbation"
+    )
     level.step(torch.ones(2, 6, 4))
     torch.testing.assert_close(level.eta[0, 1], torch.full((4,), 0.25))
 
@@ -189,7 +218,7 @@ def test_eta_moves_with_delta_and_sees_the_same_point() -> None:
         return delta.sum()
 
     eta0 = torch.full((2, 6, 4), 0.01, dtype=torch.float64)
-    level = perturb.TokenLevel(eta0, words, gamma=0.002, epsilon=0.1, norm="linf")
+    level = perturb.TokenLevel(eta0, words, gamma=0.002, epsilon=0.1, norm="linf", scaling="perturbation")
     perturb.ascend(options(sigma=0, K=2, T=2, alpha=0.001, beta=0.001), EMBEDDINGS, words, loss, level)
     torch.testing.assert_close(seen[0], 0.01 * words.expand(2, 6, 4))
     torch.testing.assert_close(seen[1], (0.01 + 0.002 + 0.001) * words.expand(2, 6, 4))
@@ -228,7 +257,23 @@ def test_only_words_seen_change_and_they_become_the_mean_of_their_places() -> No
     torch.testing.assert_close(kept.V[9], (eta[0, 4] + eta[1, 2]) / 2)
     others = [i for i in range(20) if i not in (7, 8, 9)]
     assert torch.equal(kept.V[others], before[others])
-    assert torch.equal(kept.look_up(ids)[0, 2], kept.V[8])
+    assert torch.equal(kept.look_up(ids, words_mask())[0, 2], kept.V[8])
+
+
+def test_a_table_of_sums_adds_what_a_batch_made_and_looks_it_up_with_length_one() -> None:
+    kept = perturb.TokenTable(20, 4, 0.1, "sum")
+    before = kept.V.clone()
+    ids, words, eta = batch_of_two()
+    found = kept.look_up(ids, words)
+    places = [(b, i) for b, length in ((0, 4), (1, 2)) for i in range(1, length + 1)]
+    length = math.sqrt(sum(float(before[ids[b, i]] @ before[ids[b, i]]) for b, i in places))
+    for b, i in places:
+        torch.testing.assert_close(found[b, i], before[ids[b, i]] / length)
+    assert torch.equal(found * (1 - words), torch.zeros_like(found) * words)
+    kept.store(ids, words, eta)
+    torch.testing.assert_close(kept.V[7], before[7] + eta[0, 1] + eta[0, 3] + eta[1, 1])
+    torch.testing.assert_close(kept.V[9], before[9] + eta[0, 4] + eta[1, 2])
+    assert torch.equal(kept.V[1:3], before[1:3]), "special tokens are no words"
 
 
 def test_the_order_of_the_batch_is_no_matter_to_the_last_bit() -> None:

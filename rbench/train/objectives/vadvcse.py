@@ -25,12 +25,13 @@ class Options(Contrastive):
 
     The rest is ours. F compares distributions, but f gives vectors, and the paper does not say how vectors become
     distributions. With in-batch similarities every divergence is small. At the printed lambda the second term is then
-    about 1e-6 of the loss.
+    about 1e-6 of the loss. The paper says that lambda is small because its contrastive loss is 100 times smaller than
+    its virtual one (section 5, effect of lambda), so its virtual loss must be far larger than this one.
     """
 
-    divergence: Literal["js", "kl", "symmetric-kl", "l2", "linf"] = "js"
-    """F, which compares f(x) and f(x + r): equations 11 to 14. `l2` (squared) and `linf` distances of probabilities
-    are ours."""
+    divergence: Literal["js", "kl", "symmetric-kl"] = "js"
+    """F, which compares f(x) and f(x + r): Kullback-Leibler, its symmetric form, or Jensen-Shannon (equations 11, 12,
+    and 13 with 14)."""
     head: Literal["batchnorm", "mlp"] = "batchnorm"
     """The head in training: `BatchNormHead` or `MLPHead`."""
     distribution: Literal["similarities", "dimensions"] = "similarities"
@@ -40,7 +41,8 @@ class Options(Contrastive):
     K: Annotated[int, Field(ge=1)] = 1
     """Number of steps of the ascent."""
     norm: Norm = "l2"
-    """Norm of the ball, over all numbers of a sentence's r (ours; the paper names L2 and L-infinity)."""
+    """Norm of the ball and of a `unit` step, over all numbers of a sentence's r. Section 3 names L2 and L-infinity and
+    says that both were tried; it prints neither results nor the choice, so the default is ours."""
     epsilon: Rate = 1.0
     """Radius of the ball (ours)."""
     eta: Size = 1.0
