@@ -153,7 +153,10 @@ def test_todays_suites_give_the_stored_plan(run: Path) -> None:
     """The bundled suite, planned on the data, weights and resources of the stored jobs, gives their keys."""
     stored = planned(run)
     loaded = loading.load(stored.suite.name, registry=Registry(), profile=profile_of(run, stored.suite.name))
-    found = make_plan(loaded.suite, inputs(loaded, stored.jobs))
+    assert set(stored.suite.encoders) <= set(loaded.suite.encoders)
+    # table1-local was made when its profile had one encoder. The jobs of those added since have no stored keys.
+    suite = loaded.suite.model_copy(update={"encoders": stored.suite.encoders})
+    found = make_plan(suite, inputs(loaded, stored.jobs))
     assert {job.name: job.key for job in found.jobs} == {job.name: job.key for job in stored.jobs}
     assert by_stage(found) == by_stage(stored), "what a table shows it shows in the order in which it did"
 

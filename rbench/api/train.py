@@ -230,6 +230,11 @@ def _objective(name: str, loaded: loading.Loaded) -> Any:
 def _not_ours(name: str, prepared: Prepared) -> str:
     source = weights_source(name, prepared.loaded.encoders)
     assert source is not None
+    if source.random_weights:
+        return (
+            f"encoder {name} is not trained: its weights are random until it is fine-tuned, and suites draw them anew "
+            f"for each seed. To write it out as drawn with seed 0: rbench export {name} DIR."
+        )
     return (
         f"encoder {name} is not trained by rbench: its weights are {source.base or source.name}'s, and suites take "
         f"them as they are. To train further, name an objective: rbench train simcse --base {name} --data CORPUS. "

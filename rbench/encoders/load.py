@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rbench import hub
-from rbench.encoders.locate import TOKENIZER_FILES, is_vectors
+from rbench.encoders import architecture
+from rbench.encoders.locate import EMBEDDED_TOKENIZER, TOKENIZER_FILES, is_vectors, transformer_folder
 from rbench.errors import ResourceError
 from rbench.spec import EncoderSpec
 
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder as SentenceEncoder
 
 
-def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu") -> SentenceEncoder:
+def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu", seed: int = 0) -> SentenceEncoder:
     """Load the encoder `spec` with the weights at `where`: a folder, `id@commit` (or `id`) on the hub, or word vectors.
+
+    An encoder that keeps random weights has them drawn with `seed`, and reads with the tokenizer at `where`. Any other
+    encoder has the same weights for each seed.
 
     Weights are converted to float32. If `spec.layers` is set, only that many transformer layers are kept, counted from
     the first. Of a sentence-transformers model the transformer and a linear Dense module are used, with the pooling of
@@ -27,6 +31,10 @@ def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu") -> Senten
     """
     from rbench.encoders.sentence import SentenceEncoder
 
+    if spec.random_weights:
+        from rbench.encoders import random_weights
+
+        return random_weights.draw(spec, _tokenizer(spec, str(where)), seed).to(device)
     if is_vectors(str(where)):
         from rbench.encoders import static
 
@@ -46,6 +54,24 @@ def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu") -> Senten
         trust_remote_code=spec.trust_remote_code,
         name=spec.name,
     ).to(device)
+
+
+def _tokenizer(spec: EncoderSpec, where: str) -> Any:
+    """Return the tokenizer in a folder, of a model on the hub (`id@commit`), or of the embedded world."""
+    from transformers import AutoTokenizer
+
+    if where == EMBEDDED_TOKENIZER:
+        return architecture.embedded_tokenizer()
+    repo, _, commit = where.partition("@")
+    failures: tuple[type[Exception], ...] = (*hub.failures(), ValueError, KeyError, ImportError)
+    try:
+        if Path(where).is_dir():
+            return AutoTokenizer.from_pretrained(transformer_folder(Path(where)))
+        found = AutoTokenizer.from_pretrained(repo, revision=commit or None)  # downloads no weights
+        hub.remember(repo, spec.revision, commit)
+        return found
+    except failures as error:
+        raise ResourceError(f"encoder `{spec.name}`: the tokenizer of {where} cannot be read: {error}") from error
 
 
 def fetch(where: str, *, trust_remote_code: bool = False, revision: str | None = None) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from rbench import hub
+from rbench.encoders import architecture
 from rbench.encoders.modules import modules
 from rbench.encoders.vectors import vector_files
 from rbench.errors import ResourceError
@@ -39,6 +40,8 @@ EMBEDDED = "mini:word_vectors"
 """Stands for the place of the embedded world's word vectors, which are in no file."""
 PACKAGED = Path(__file__).resolve().parent.parent / "packaged"
 """Trained encoders that come with rbench. `benchmarks/package_weights.py` makes them."""
+EMBEDDED_TOKENIZER = "mini:tokenizer"
+"""Stands for the place of the embedded world's tokenizer, which is in no file."""
 
 
 def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
@@ -50,8 +53,12 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
     a config.json, or the modules.json of sentence-transformers. Word vectors are looked for as a file or folder
     `<name>` on the search path, then `<word_vectors>` there, then as the path `<word_vectors>`; never on the hub.
 
+    An encoder that keeps random weights has the place of its tokenizer: a folder `<tokenizer>` or the hub id
+    `<tokenizer>`, found as a base is, or `EMBEDDED_TOKENIZER` where it names none.
+
     The place returned is what `load` takes: a folder, or `id@commit` for the hub; for word vectors a file, a folder or
-    `EMBEDDED`. Its fingerprint is the hash of the content, or the hub's commit.
+    `EMBEDDED`. Its fingerprint is the hash of the content (of a tokenizer's place: of the tokenizer's files), or the
+    hub's commit.
 
     Raises:
         ResourceError: found nowhere; says where it looked and how to get it.
@@ -59,13 +66,18 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
     assert spec.train is None, "a pretrain job makes its weights"
     if spec.word_vectors is not None:
         return _locate_vectors(spec, spec.word_vectors, models_path)
-    base = spec.base or spec.name
+    if spec.random_weights and (wrong := architecture.problem(spec)):
+        raise ResourceError(wrong)
+    if spec.random_weights and spec.tokenizer is None:
+        return Located(EMBEDDED_TOKENIZER, tokenizer_fingerprint(EMBEDDED_TOKENIZER), tokenizer_fingerprint)
+    base = spec.base or spec.tokenizer or spec.name
+    what, mark = ("tokenizer", tokenizer_fingerprint) if spec.random_weights else ("base", fingerprint)
     folder = _folder(spec.name, base, models_path)
     if folder is not None:
-        return Located(str(folder), fingerprint(folder), fingerprint)
+        return Located(str(folder), mark(str(folder)), mark)
     if not hub.REPO_ID.fullmatch(base) or ".." in base:
         raise ResourceError(
-            f"encoder `{spec.name}`: its base {base!r} is neither a folder with a config.json nor a hub id."
+            f"encoder `{spec.name}`: its {what} {base!r} is neither a folder with a config.json nor a hub id."
         )
     try:
         commit = hub.commit(base, spec.revision)
@@ -83,6 +95,23 @@ def fingerprint(where: Path | str) -> str:
     transform = transform_folder(folder)
     more = [] if transform is None else sorted(path for path in transform.iterdir() if path.is_file())
     return digests.of_files([*_content(transformer_folder(folder)), *more])
+
+
+def tokenizer_fingerprint(where: str) -> str:
+    """Return the hash of the tokenizer and config in a folder, or of the embedded world's tokenizer: 64 hex digits.
+
+    Weights do not enter: an encoder with random weights reads none.
+
+    Raises:
+        ResourceError: the folder has no tokenizer.
+    """
+    if where == EMBEDDED_TOKENIZER:
+        return architecture.embedded_vocabulary()
+    root = transformer_folder(Path(where))
+    files = [path for name in ("config.json", *TOKENIZER_FILES) if (path := root / name).is_file()]
+    if not any(path.name in TOKENIZER_FILES for path in files):
+        raise ResourceError(f"{root} has no tokenizer (tokenizer.json, vocab.txt or the like)")
+    return digests.of_files(sorted(files))
 
 
 def _commit(where: str) -> str:

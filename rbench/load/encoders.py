@@ -125,6 +125,12 @@ class Encoders:
         # An encoder may have the name of the folder or hub id that it loads. Then its base is that, not itself.
         if spec.base is not None and spec.base != name and spec.base in self.files.registry.names("encoders"):
             self.load(spec.base, located.at(("base",)), (*above, name))
+            if spec.train is not None and self._untrained(spec.base):
+                message = f"{spec.base} keeps random weights; to train from such, write its `architecture` here"
+                self.files.problems.add(located.at(("base",)), message)
+        if spec.tokenizer is not None and spec.tokenizer in self.files.registry.names("encoders"):
+            self.load(spec.tokenizer, located.at(("tokenizer",)), (*above, name))
+            self._reads(spec.tokenizer, located.at(("tokenizer",)))
         if spec.train is not None:
             self._training(spec, spec.train, located, (*above, name))
 
@@ -166,10 +172,26 @@ class Encoders:
         if profile is not None:
             self.training_resources[name] = profile.only(needs), needs
 
+    def _untrained(self, name: str) -> bool:
+        """Return whether an encoder has the random weights of an architecture that no job trains."""
+        return name in self.found and any(spec.random_weights for spec in bases(self.found[name], self.found))
+
+    def _reads(self, name: str, place: str) -> None:
+        """Add a problem where an encoder has no tokenizer of its own that another could read with."""
+        if name in self.found and (
+            self._untrained(name) or any(spec.word_vectors for spec in bases(self.found[name], self.found))
+        ):
+            message = f"{name} has no tokenizer of its own; name an encoder that was trained, a folder or a hub id"
+            self.files.problems.add(place, message)
+
     def _whole(self, name: str, place: str) -> None:
-        """Add a problem where an encoder drops layers as it is loaded, but its user needs all of them."""
+        """Add a problem where an encoder drops layers as it is loaded, or keeps random weights, but its user needs all
+        layers of a trained network."""
         if name not in self.found:
             return  # the problem was added when `name` was loaded
+        if self._untrained(name):
+            self.files.problems.add(place, f"encoder {name} keeps random weights; name one that was trained")
+            return
         for spec in bases(self.found[name], self.found):
             if spec.train is not None:
                 return

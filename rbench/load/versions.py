@@ -27,6 +27,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "evaluate": ("score.sts", "encoders.sentence"),
     "contrast": ("stages.contrast",),
     "static encoder": ("encoders.static",),
+    "random encoder": ("encoders.random_weights",),
     "word_vectors": ("encoders.vectors",),
     "synonyms": ("resources.lexical",),
     "masked_lm": ("resources.masked_lm",),

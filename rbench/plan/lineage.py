@@ -38,6 +38,7 @@ def effective(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec:
         update={
             "base": last.name if last.train is not None else last.base,
             "word_vectors": last.word_vectors,
+            **({"architecture": last.architecture, "tokenizer": last.tokenizer} if last.random_weights else {}),
             "revision": last.revision,
             "layers": layers,
             "trust_remote_code": last.trust_remote_code,
@@ -56,6 +57,8 @@ def portable(spec: EncoderSpec) -> EncoderSpec:
         changes["base"] = _last(spec.base)
     if spec.word_vectors is not None and _is_path(spec.word_vectors):
         changes["word_vectors"] = _last(spec.word_vectors)
+    if spec.tokenizer is not None and _is_path(spec.tokenizer):
+        changes["tokenizer"] = _last(spec.tokenizer)
     if (train := spec.train) is not None:
         options = {k: _portable(v) for k, v in train.options.items()}
         data = _last(train.data) if is_text_file(train.data) else train.data
@@ -97,9 +100,12 @@ def in_domain_for(spec: EncoderSpec, task: str | None) -> EncoderSpec:
 def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec | None:
     """Return the encoder whose weights must be found on disk or on the hub to make `name`; None where jobs make all.
 
-    If `name` is trained by a job, this is the base of that training. Otherwise it is the end of its chain of bases.
+    If `name` is trained by a job, this is the base of that training. Otherwise it is the end of its chain of bases. If
+    that keeps random weights, its `tokenizer` and `revision` are replaced by those that `locate` looks for.
     """
     last = chain(name, encoders)[-1]
+    if last.random_weights:
+        return _with_tokenizer(last, encoders)
     if last.train is None:
         return last
     if last.base is None:
@@ -109,6 +115,21 @@ def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpe
         return below if below.train is None else None
     # The spec takes the base's name: a folder with the encoder's name would hold the encoder, not its base.
     return last.model_copy(update={"name": last.base, "train": None})
+
+
+def _with_tokenizer(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec:
+    """Return an encoder with random weights under the name of whose tokenizer it reads with, and with its place.
+
+    A registry encoder's tokenizer is that of the weights at the bottom of its bases, because no training changes it.
+    Loading has checked that these are neither word vectors nor random.
+    """
+    below = encoders.get(spec.tokenizer) if spec.tokenizer is not None else None
+    if below is None:
+        return spec.model_copy(update={"name": spec.tokenizer or spec.name})
+    *_, bottom = bases(below, encoders)
+    if bottom.architecture is not None:
+        return spec.model_copy(update={"tokenizer": None})  # it reads with the embedded world's
+    return spec.model_copy(update={"name": bottom.name, "tokenizer": bottom.base, "revision": bottom.revision})
 
 
 def registered_base(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:

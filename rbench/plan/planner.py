@@ -196,9 +196,12 @@ class _Planner:
         return Code("".join(one.source for one in found), versions)
 
     def _opened(self, encoder: str) -> str | None:
-        """Return "static encoder", a name in `versions.PARTS`, where the encoder's weights are a word vector table."""
+        """Return the name in `versions.PARTS` of the code that makes the encoder's weights: a table of word vectors, or
+        random numbers. Return None for weights that are read."""
         source = weights_source(encoder, self.inputs.encoders)
-        return "static encoder" if source is not None and source.word_vectors is not None else None
+        if source is None:
+            return None
+        return "random encoder" if source.random_weights else "static encoder" if source.word_vectors else None
 
     def pretrain(self, name: str, task: str | None = None) -> Job | None:
         """Return the job that makes the weights of encoder `name`, or None where no job makes them.

@@ -136,6 +136,8 @@ def _facts(about: About) -> list[tuple[str, str]]:
 
 
 def _weights(origin: EncoderSpec) -> str:
+    if origin.random_weights:
+        return "random: an architecture that nobody trained, as drawn with seed 0"
     return f"{origin.base or origin.name}" + (f" at {origin.revision}" if origin.revision else "")
 
 

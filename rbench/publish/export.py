@@ -71,6 +71,8 @@ def write(
 ) -> int:
     """Write the encoder with the weights at `where` to `folder`, and return the length of its vectors.
 
+    Random weights are written as drawn with seed 0.
+
     The encoder is first written to a temporary folder beside `folder`, loaded from there with sentence-transformers,
     and its vectors are compared; then it is moved to `folder`.
 

@@ -242,13 +242,17 @@ class EncoderSpec(Named):
     """An encoder, which turns a text into a vector. It has exactly one of three origins.
 
     `base` is the name of another encoder, the name of a folder on the model search path, or a hub id. `architecture`
-    (keys of a transformers BertConfig) describes an encoder that is trained from random weights. `word_vectors` makes
-    an encoder that averages static word vectors.
+    (keys of a transformers BertConfig) describes an encoder with random weights. With `train` it is trained from them.
+    Without `train` it keeps them: a control, whose weights are drawn anew for each seed of a suite. `word_vectors`
+    makes an encoder that averages static word vectors.
     """
 
     base: str | None = None
     revision: str | None = None
     architecture: dict[str, int | float | str] | None = None
+    tokenizer: str | None = None
+    """Whose tokenizer an encoder reads with that keeps the random weights of its `architecture`: an encoder of the
+    registry, a folder on the model search path, or a hub id (at `revision`). None: the embedded world's."""
     word_vectors: str | None = None
     """A file or folder on the model search path (GloVe or word2vec format, or vectors.npy with words.txt), or `mini`
     for the embedded world's vectors."""
@@ -263,8 +267,11 @@ class EncoderSpec(Named):
     def _has_an_origin(self) -> EncoderSpec:
         if sum(origin is not None for origin in (self.base, self.architecture, self.word_vectors)) != 1:
             raise ValueError("an encoder must have exactly one of `base`, `architecture` and `word_vectors`")
-        if self.architecture is not None and self.train is None:
-            raise ValueError("an encoder with an `architecture` has no weights yet: it needs `train`")
+        if self.tokenizer is not None and not self.random_weights:
+            raise ValueError(
+                "`tokenizer` goes with an `architecture` without `train`. Any other encoder reads with its base's "
+                "tokenizer, or with the embedded world's"
+            )
         if self.word_vectors is not None and (self.pooling != "mean" or self.layers is not None):
             raise ValueError("an encoder of `word_vectors` averages them: write `pooling: mean` and leave out `layers`")
         if self.word_vectors is not None and self.train is not None:
@@ -273,8 +280,13 @@ class EncoderSpec(Named):
             )
         return self
 
+    @property
+    def random_weights(self) -> bool:
+        """Whether the encoder keeps the random weights of an `architecture`: no job trains it, and no folder has it."""
+        return self.architecture is not None and self.train is None
+
     def without_effect(self) -> frozenset[str]:
-        return frozenset({"word_vectors"}) if self.word_vectors is None else frozenset()
+        return frozenset(name for name in ("word_vectors", "tokenizer") if getattr(self, name) is None)
 
 
 class AttackSpec(Named):

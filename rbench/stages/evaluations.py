@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rbench import score
 from rbench.errors import JobError
 from rbench.spec import ContrastJob, EvaluateJob, FinetuneJob, Job, Record
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
+
+if TYPE_CHECKING:
+    from rbench.encoders.sentence import SentenceEncoder
 
 
 def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> Record:
@@ -19,8 +23,10 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
     pairs = score.Pairs.of(data.split(spec.split))
     inputs = Inputs(job, context)
     place = inputs.place("encoder", spec.encoder.name)
-    how = spec.encoder.model_dump_json()
-    encoder = inputs.network(place, how, lambda where: encoders.load(spec.encoder, where, device=context.device))
+    how = f"{spec.encoder.model_dump_json()} {job.seed}"
+    encoder = inputs.network(
+        place, how, lambda where: encoders.load(spec.encoder, where, device=context.device, seed=job.seed)
+    )
     done, total = 0, len(pairs.texts)
 
     def encoded(count: int) -> None:
@@ -33,13 +39,23 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
     found = "Spearman is not defined" if spearman is None else f"Spearman {spearman:.4f}"
     context.progress.update(total, total, f"{found}, {len(pairs)} pairs")
     inputs.check()
+    drawn = _hash_of_drawn(encoder) if spec.encoder.random_weights else None
     return Record(
         job=job,
         status="complete",
         scores=scores,
         counts={"n": len(pairs)},
-        provenance=source(dataset_fingerprint=spec.data_fingerprint, weights_hash=inputs.hash_of("encoder", place)),
+        provenance=source(
+            dataset_fingerprint=spec.data_fingerprint, weights_hash=drawn or inputs.hash_of("encoder", place)
+        ),
     )
+
+
+def _hash_of_drawn(encoder: SentenceEncoder) -> str:
+    """Return the hash of weights that lie nowhere, because they were drawn for this job."""
+    from rbench.encoders import random_weights
+
+    return random_weights.weights_hash(encoder)
 
 
 def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> Record:

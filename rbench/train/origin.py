@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import copy
 import logging
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rbench.encoders import architecture
 from rbench.encoders.load import fetch
 from rbench.encoders.load import load as load_encoder
 from rbench.encoders.locate import is_vectors, transform_folder, transformer_folder
 from rbench.errors import JobError, ResourceError
-from rbench.mini import tokenizer as mini_tokenizer
 from rbench.spec import EncoderSpec
 
 if TYPE_CHECKING:
@@ -143,19 +142,10 @@ def _folder(spec: EncoderSpec, where: str | Path) -> Path:
 
 def _architecture(spec: EncoderSpec) -> tuple[Any, Any]:
     """Return (BertConfig, tokenizer of the embedded world)."""
-    from transformers import AutoTokenizer, BertConfig
-
-    with tempfile.TemporaryDirectory() as folder:
-        mini_tokenizer.write(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    architecture = dict(spec.architecture or {})
-    known = BertConfig().to_dict().keys()
-    if unknown := sorted(architecture.keys() - known):
-        raise JobError(
-            f"The architecture of encoder {spec.name} has keys that a BertConfig does not know: {', '.join(unknown)}."
-        )
-    sizes = {"max_position_embeddings": mini_tokenizer.MAX_LENGTH, **architecture}
-    return BertConfig(**sizes, vocab_size=len(tokenizer)), tokenizer
+    if wrong := architecture.problem(spec):
+        raise JobError(wrong)
+    tokenizer = architecture.embedded_tokenizer()
+    return architecture.config_of(spec, tokenizer), tokenizer
 
 
 def keep_layers(model: Any, layers: int | None) -> Any:

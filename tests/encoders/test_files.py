@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import transformers
 
 from rbench.encoders import locate
 from rbench.encoders.locate import PACKAGED
@@ -18,15 +19,25 @@ SPECS = {name: load_encoder(name, REGISTRY) for name in REGISTRY.names("encoders
 
 
 def made_here(name: str) -> bool:
-    """Whether rbench makes it, from word vectors or from another of its encoders: then it comes from no hub."""
+    """Whether rbench makes it: from word vectors, from another of its encoders, or of random numbers."""
     spec = SPECS[name]
     on_another = spec.base in SPECS and spec.base != name
-    return spec.train is not None or spec.word_vectors is not None or on_another
+    return spec.train is not None or spec.word_vectors is not None or spec.random_weights or on_another
 
 
 LOCAL = {"minilm-mlm", *(folder.name for folder in PACKAGED.iterdir())}
 """Folders that no hub has, on the model search path or in the package."""
 ONLINE = [name for name in SPECS if not made_here(name) and name not in LOCAL]
+PUBLISHED: dict[str, dict[str, int]] = {
+    "bert-base": {},
+    "minilm": {
+        "hidden_size": 384,
+        "intermediate_size": 1536,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 6,
+    },
+}
+"""What the config.json of a base on the hub says other than transformers' BertConfig, which is BERT base's."""
 PLAIN = {"bert-base", "bert-large", "roberta-base", "roberta-large", "distilbert", "minilm", "mpnet"}
 
 
@@ -49,6 +60,20 @@ def test_a_base_comes_with_its_poolings(base: str) -> None:
         assert spec.name == name and spec.licence and (name == base or (spec.base, spec.train) == (base, None))
         poolings[name] = spec.pooling
     assert list(poolings.values()) == ["cls", "mean", "first-last-mean"]
+
+
+@pytest.mark.parametrize("base", ["mini-bert", "minilm", "bert-base"])
+def test_a_base_has_a_control_of_its_architecture_that_nobody_trained(base: str) -> None:
+    control, trained = SPECS[f"{base}-random"], SPECS[base]
+    assert control.control and control.random_weights and control.notes and control.title and control.licence
+    assert control.pooling == trained.pooling and not trained.control
+    if trained.architecture is not None:
+        assert (control.architecture, control.tokenizer) == (trained.architecture, None)
+        return
+    assert control.tokenizer == base
+    said = transformers.BertConfig(**control.architecture).to_dict()
+    published = transformers.BertConfig(**PUBLISHED[base]).to_dict()
+    assert said == published
 
 
 @pytest.mark.parametrize("name", ["glove", "mini-static"])

@@ -10,12 +10,14 @@ import numpy as np
 import torch
 
 from rbench.build import positives
+from rbench.encoders import architecture
+from rbench.encoders.random_weights import draw
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.finetune import sample_split
 from rbench.score import contrast_scores
 from rbench.score.contrast import Judged
 from rbench.score.sts import Pairs
-from rbench.spec import Score
+from rbench.spec import EncoderSpec, Score
 from rbench.stages.attacks import sample
 from rbench.substitution.batched import Geometry, at_most
 from rbench.substitution.candidates import MaskedWords
@@ -133,6 +135,15 @@ def edits(folder: Path) -> Value:
 
 
 # --------------------------------------------------------------------------------------------------------- encoders
+
+
+def random_weights(folder: Path) -> Value:
+    """Vectors of an encoder that keeps random weights, by seed. It reads with the embedded world's tokenizer."""
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    spec = EncoderSpec.model_validate({"name": "drawn", "architecture": sizes, "pooling": "mean"})
+    tokenizer = architecture.embedded_tokenizer()
+    drawn = {seed: draw(spec, tokenizer, seed) for seed in (0, 1)}
+    return {f"seed {seed}": encoder.encode(SENTENCES[:2]).tolist() for seed, encoder in drawn.items()}
 
 
 def encoders(folder: Path) -> Value:
@@ -255,6 +266,7 @@ def cases() -> list[Case]:
         Case("shared/geometry", ("rbench/substitution/batched.py",), geometry),
         Case("shared/edits", ("rbench/train/edits.py", "rbench/train/replaceable.py"), edits),
         Case("shared/encoders", ("rbench/encoders/sentence.py", "rbench/encoders/classifier.py"), encoders),
+        Case("shared/random_weights", ("rbench/encoders/random_weights.py",), random_weights),
         Case("shared/loop", ("rbench/train/loop.py", "rbench/train/objectives/simcse.py"), loop),
         Case("shared/sts", ("rbench/score/sts.py",), sts),
         Case("shared/contrast", ("rbench/score/contrast.py",), contrast),
