@@ -8,6 +8,7 @@ on any machine. A resumed run does the jobs whose keys the store does not have.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ from rbench.spec import (
     Choice,
     ContrastJob,
     ContrastSpec,
+    Draw,
     EncoderSpec,
     EvaluateJob,
     Evaluation,
@@ -79,6 +81,8 @@ class PlanInputs:
     """The things to build, by label, with all options."""
     contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
     """The contrast sets that victims are evaluated on, with their content hashes, by task."""
+    draws: Mapping[str, Draw] = field(default_factory=dict)
+    """The encoder and training seed of each label, in a suite with `train_seeds`; see `Plan.draws`."""
     code: Mapping[str, Code] = field(default_factory=dict)
     """The code behind modules, by kind and name (`objectives/simcse`), and behind parts of jobs (`pretrain`)."""
 
@@ -88,33 +92,32 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
 
     Evaluations of encoders come first, because they are quick. Then, for each seed, task and encoder, come the things
     built from the encoder, and each victim directly followed by its contrast sets and attacks. A job that others need
-    (for example a pretraining) stands directly before the first of them.
+    (for example a pretraining) stands directly before the first of them. With `train_seeds` all of this is done for the
+    first training seed, then for the next, so that a table of one training is whole before another training begins.
 
     Raises PlanError where test splits have fewer rows than `num_examples`. The error names all such splits.
     """
     _check_sizes(suite, inputs)
     planner = _Planner(suite, inputs)
     jobs: dict[str, Job] = {}
-    for encoder in suite.encoders:
-        for evaluation in suite.evaluations:
-            job = planner.evaluate(encoder, evaluation)
-            jobs[job.key] = job
-    for seed in suite.seeds:
-        for task in suite.tasks:
-            for encoder in suite.encoders:
-                for choice in suite.build:
-                    job = planner.build(encoder, task, choice, seed)
-                    jobs[job.key] = job
-                for strategy in suite.finetune:
-                    victim = planner.finetune(encoder, task, strategy, seed)
-                    for job in planner.contrast(victim, encoder, task, strategy, seed):
-                        jobs[job.key] = job
-                    for attack in suite.attacks:
-                        job = planner.attack(victim, encoder, task, strategy, attack.label, seed)
-                        jobs[job.key] = job
-                    if not suite.attacks and not suite.build:
-                        jobs[victim.key] = victim
-    return Plan(suite=suite, jobs=tuple(planner.with_needs(jobs)))
+    for encoders in rounds(suite, inputs.draws):
+        asked = [planner.evaluate(encoder, one) for encoder in encoders for one in suite.evaluations]
+        for seed, task, encoder in itertools.product(suite.seeds, suite.tasks, encoders):
+            asked += planner.cell(encoder, task, seed)
+        jobs |= {job.key: job for job in asked if job.key not in jobs}
+    return Plan(suite=suite, jobs=tuple(planner.with_needs(jobs)), draws=dict(inputs.draws))
+
+
+def rounds(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
+    """Return the encoders by label, for each training seed of the suite.
+
+    An encoder that is not drawn is in the first round alone. Without `train_seeds` there is one round, of the suite's
+    encoders.
+    """
+    of = [
+        [label for label, draw in draws.items() if draw.encoder == encoder] or [encoder] for encoder in suite.encoders
+    ]
+    return [[labels[i] for labels in of if i < len(labels)] for i in range(max(1, len(suite.train_seeds)))]
 
 
 def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
@@ -199,6 +202,18 @@ class _Planner:
         """Return "static encoder", a name in `versions.PARTS`, where the encoder's weights are a word vector table."""
         source = weights_source(encoder, self.inputs.encoders)
         return "static encoder" if source is not None and source.word_vectors is not None else None
+
+    def cell(self, encoder: str, task: str, seed: int) -> list[Job]:
+        """Return what is built of an encoder, and its victims' contrast sets and attacks, in the order of the plan."""
+        suite = self.suite
+        jobs = [self.build(encoder, task, choice, seed) for choice in suite.build]
+        for strategy in suite.finetune:
+            victim = self.finetune(encoder, task, strategy, seed)
+            jobs += self.contrast(victim, encoder, task, strategy, seed)
+            jobs += [self.attack(victim, encoder, task, strategy, attack.label, seed) for attack in suite.attacks]
+            if not suite.attacks and not suite.build:
+                jobs.append(victim)
+        return jobs
 
     def pretrain(self, name: str, task: str | None = None) -> Job | None:
         """Return the job that makes the weights of encoder `name`, or None where no job makes them.
