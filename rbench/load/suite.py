@@ -47,10 +47,11 @@ class Loaded:
 
     `encoders` holds the suite's encoders with their draws, their bases, and those that serve as a resource or in
     training. `tasks` also holds the tasks of `evaluate`, training corpora, and the tasks to select training steps by.
-    `attacks` are by label (`bertattack[max_words=10]`). `modules` are by kind and plain name: attacks that are Python files, and all
-    objectives, strategies and things to build. `models` holds the further models that an encoder's objective names, by
-    encoder and option. `training_resources` holds, by encoder, the resource profile that its objective uses and the
-    kinds that it needs. `strategies` are by label. `contrast` holds the contrast sets to evaluate victims on, by task.
+    `attacks` are by label (`bertattack[max_words=10]`). `modules` are by kind and plain name: attacks that are Python
+    files, and all objectives, strategies and things to build. `models` holds the further models that an encoder's
+    objective names, by encoder and option. `training_resources` holds, by encoder, the resource profile that its
+    objective uses and the kinds that it needs. `strategies` are by label. `contrast` holds the contrast sets to
+    evaluate victims on, by task.
     """
 
     suite: Suite

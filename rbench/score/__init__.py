@@ -6,7 +6,7 @@ from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_sc
 from rbench.score.complete import lacking
 from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_score
 from rbench.score.statistics import Sample, spread, wilson
-from rbench.score.sts import Pairs, cosines, sts_scores
+from rbench.score.sts import Pairs, cosines, mean_correlation, sts_scores
 
 __all__ = [
     "METRICS",
@@ -22,6 +22,7 @@ __all__ = [
     "cosines",
     "judged",
     "lacking",
+    "mean_correlation",
     "mean_score",
     "spread",
     "sts_scores",

@@ -184,19 +184,8 @@ class Suite(Strict):
         value = dict(value)
         if value.get("claims") in ([], ()):  # a field of earlier versions, in stored plans
             del value["claims"]
-        lists = [
-            "encoders",
-            "tasks",
-            "attacks",
-            "evaluate",
-            "build",
-            "finetune",
-            "seeds",
-            "train_seeds",
-            "tables",
-            "notes",
-        ]
-        for key in lists:
+        lists = "encoders tasks attacks evaluate build finetune seeds train_seeds tables notes"
+        for key in lists.split():
             if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):
                 value[key] = [value[key]]
         if isinstance(encoders := value.get("encoders"), list | tuple):

@@ -57,4 +57,4 @@ def _number(grid: Grid, attack: str, encoder: str, finetune: str, task: str, kin
     there = next((cell for cell in cells if cell.present), None)
     if there is None:
         return None
-    return Number.of(there.score(kind), kind, seed_sd=there.seed_sd(kind), partial=there.partial)
+    return there.number(kind)

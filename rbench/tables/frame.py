@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rbench.spec import AttackJob, Job, Outcome
+from rbench.spec import AttackJob, Draw, Job, Outcome
 from rbench.storage.runs import Store
 from rbench.tables.aggregate import plan_of
 
@@ -19,6 +19,7 @@ log = logging.getLogger("rbench")
 _TEXTS = ("original", "perturbed")
 _DTYPES = {
     "encoder": "string",
+    "train_seed": "Int64",
     "finetune": "string",
     "task": "string",
     "attack": "string",
@@ -48,7 +49,8 @@ _DTYPES = {
 def results_frame(store: Store) -> pd.DataFrame:
     """Return one row per attacked example of the plan's attack jobs, finished or under way, in the plan's order.
 
-    Columns: encoder, finetune, task, attack, seed, and the fields of Outcome. `original` and `perturbed` hold the texts
+    Columns: encoder, train_seed (missing where the suite has no `train_seeds`, or rbench does not train the encoder),
+    finetune, task, attack, seed, and the fields of Outcome. `original` and `perturbed` hold the texts
     with one line per text column. `original_columns` and `perturbed_columns` hold them as a JSON object by column name.
     Column types do not depend on the data. A RUN without outcomes gives an empty frame with all columns. In a RUN
     without texts the text columns are missing values. Where a job's outcomes are damaged or do not match its record,
@@ -58,12 +60,13 @@ def results_frame(store: Store) -> pd.DataFrame:
     """
     import pandas as pd  # imported here because it takes a third of a second, and `rbench table` does not need it
 
-    jobs = [job for job in plan_of(store).jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
-    found = (_rows(store, job) for job in jobs)
+    plan = plan_of(store)
+    jobs = [job for job in plan.jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
+    found = (_rows(store, job, plan.draw(job.parts[0])) for job in jobs)
     return pd.concat([_frame({}), *(rows for rows in found if len(rows))], ignore_index=True)
 
 
-def _rows(store: Store, job: Job) -> pd.DataFrame:
+def _rows(store: Store, job: Job, draw: Draw) -> pd.DataFrame:
     """Return the rows of one attack job, and log what is wrong with its outcomes."""
     read = store.read(job)
     if (wrong := store.look(job).problem or read.damage) is not None:
@@ -76,7 +79,8 @@ def _rows(store: Store, job: Job) -> pd.DataFrame:
         columns[name] = [None if one is None else "\n".join(one) for one in texts]
         columns[f"{name}_columns"] = [None if one is None else _named(spec.task.columns, one) for one in texts]
     _, _, finetune, attack = job.parts
-    names = {"encoder": spec.encoder, "finetune": finetune, "task": spec.task.name, "attack": attack, "seed": job.seed}
+    names = {"encoder": draw.encoder, "train_seed": draw.train_seed, "finetune": finetune, "task": spec.task.name}
+    names |= {"attack": attack, "seed": job.seed}
     return _frame(columns | {name: [value] * len(outcomes) for name, value in names.items()})
 
 

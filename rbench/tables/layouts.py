@@ -16,8 +16,9 @@ from typing import Any
 from rbench.errors import StoreError
 from rbench.score import Tally
 from rbench.spec import AttackMetric
-from rbench.tables.aggregate import Cell, Grid
+from rbench.tables.aggregate import Cell, Grid, Run
 from rbench.tables.columns import average, mark_best
+from rbench.tables.draws import plain, training_seed
 from rbench.tables.notes import interval_note, notes, sizes
 from rbench.tables.table import MEANING, Entry, Number, Table
 
@@ -70,14 +71,16 @@ def full(grid: Grid, metric: AttackMetric) -> Table:
             groups.add(len(rows))
         for run in cell.runs:
             names: list[Entry] = [cell.attack, cell.encoder, *([cell.finetune] if several else []), cell.task]
+            names += [training_seed(run.train_seed)] if cell.drawn else []
             tally = run.tally
             measured: list[Entry] = [None] * (3 + grid.wordless + len(shown))
             if tally is not None:
                 measured = [tally.total, tally.skipped, tally.errored, *([tally.wordless] if grid.wordless else [])]
                 measured += [Number.of(tally.score(kind), kind) for kind in shown]
             rows.append((*names, run.job.seed, *measured))
-            cells.append(_full_cell(cell, run.job.seed, tally, metric, grid.wordless))
-    header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task", "Seed", "n", "Skipped", "Errored"]
+            cells.append(_full_cell(cell, run, metric, grid.wordless))
+    header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task"]
+    header += [*(["Training seed"] if grid.plan.draws else []), "Seed", "n", "Skipped", "Errored"]
     header += ["Without words"] if grid.wordless else []
     return Table(
         metric=metric,
@@ -133,11 +136,7 @@ def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str,
     found: list[Number | None] = []
     for task, metric in columns:
         cell = grid.cells.get((*row, task))
-        if cell is None or not cell.present:
-            found.append(None)
-        else:
-            more = {"seed_sd": cell.seed_sd(metric), "partial": cell.partial}
-            found.append(Number.of(cell.score(metric), metric, **more))
+        found.append(cell.number(metric) if cell is not None else None)
     return found
 
 
@@ -163,16 +162,17 @@ def described(cell: Cell, metric: AttackMetric, wordless: bool = False) -> dict[
         "n": score.n,
         "low": score.low,
         "high": score.high,
-        "seeds": len(cell.tallies),
+        "seeds": len({run.job.seed for run in cell.runs if run.tally is not None}),
         "seed_sd": cell.seed_sd(metric),
+        **plain(cell.draws(metric)),
         "skipped": pooled.skipped,
         "errored": pooled.errored,
         **({"wordless": pooled.wordless} if wordless else {}),
     }
 
 
-def _full_cell(cell: Cell, seed: int, tally: Tally | None, metric: AttackMetric, wordless: bool) -> dict[str, Any]:
-    tally = tally or Tally()
+def _full_cell(cell: Cell, run: Run, metric: AttackMetric, wordless: bool) -> dict[str, Any]:
+    tally = run.tally or Tally()
     counts = ("total", "skipped", "errored", "truncated", *(("wordless",) if wordless else ()))
     kinds = dict.fromkeys((*_FULL, metric))
     scores = {kind: tally.score(kind).model_dump(include={"value", "n", "low", "high"}) for kind in kinds}
@@ -181,7 +181,8 @@ def _full_cell(cell: Cell, seed: int, tally: Tally | None, metric: AttackMetric,
         "encoder": cell.encoder,
         "finetune": cell.finetune,
         "task": cell.task,
-        "seed": seed,
+        **({"train_seed": run.train_seed} if cell.drawn else {}),
+        "seed": run.job.seed,
         **scores[metric],
         **{name: getattr(tally, name) for name in counts},
         "scores": scores,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rbench.score import spread
 from rbench.spec import Metric, Score
 
 Layout = Literal["paper", "by-task", "full"]
@@ -84,6 +85,21 @@ MEANING: dict[Metric, Meaning] = {
 
 
 @dataclass(frozen=True)
+class Draws:
+    """An entry's values by training seed, in a table of a suite with `train_seeds`."""
+
+    means: tuple[tuple[int, float], ...]
+    """Training seeds, each with the mean over its fine-tuning seeds; empty where rbench does not train the encoder."""
+    tuned: bool = False
+    """Whether each training has several fine-tuning seeds, so that there are two spreads."""
+
+    @property
+    def sd(self) -> float | None:
+        """The sample standard deviation between training seeds; None for fewer than two."""
+        return spread(mean for _, mean in self.means)
+
+
+@dataclass(frozen=True)
 class Number:
     """A numeric entry. `value` is None where the denominator `n` is 0. A missing entry is None instead of a Number."""
 
@@ -93,6 +109,9 @@ class Number:
     low: float | None = None
     high: float | None = None
     seed_sd: float | None = None
+    """Sample standard deviation between fine-tuning seeds; within a training seed, where there are several."""
+    draws: Draws | None = None
+    """None in tables of suites without `train_seeds`."""
     best: bool = False
     partial: bool = False
     digits: int = 1
