@@ -19,11 +19,11 @@ log = logging.getLogger("rbench")
 _TEXTS = ("original", "perturbed")
 _DTYPES = {
     "encoder": "string",
-    "train_seed": "Int64",
     "finetune": "string",
     "task": "string",
     "attack": "string",
     "seed": "int64",
+    "train_seed": "Int64",
     "example_id": "string",
     "status": "string",
     "skip_reason": "string",
@@ -49,8 +49,8 @@ _DTYPES = {
 def results_frame(store: Store) -> pd.DataFrame:
     """Return one row per attacked example of the plan's attack jobs, finished or under way, in the plan's order.
 
-    Columns: encoder, train_seed (missing where the suite has no `train_seeds`, or rbench does not train the encoder),
-    finetune, task, attack, seed, and the fields of Outcome. `original` and `perturbed` hold the texts
+    Columns: encoder, finetune, task, attack, seed, train_seed (missing where the suite has no `train_seeds`, or rbench
+    does not train the encoder), and the fields of Outcome. `original` and `perturbed` hold the texts
     with one line per text column. `original_columns` and `perturbed_columns` hold them as a JSON object by column name.
     Column types do not depend on the data. A RUN without outcomes gives an empty frame with all columns. In a RUN
     without texts the text columns are missing values. Where a job's outcomes are damaged or do not match its record,

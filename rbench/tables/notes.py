@@ -45,7 +45,7 @@ def interval_note(grid: Grid, metric: AttackMetric) -> str:
     """Return a note on how this metric's intervals are computed and which variation they cover."""
     kind = "Wilson 95% intervals" if metric in SHARES else "Student's t 95% intervals of the mean"
     if grid.plan.draws:
-        return f"{kind}. {draws.COVERED.format(what='examples')}"
+        return f"{kind}, the examples of all seeds pooled. {draws.COVERED.format(what='examples')}"
     several = max(len(cell.runs) for cell in grid.cells.values()) > 1
     pooled = ", the examples of all seeds pooled; ± is the standard deviation between seeds" if several else ""
     return f"{kind}{pooled}. They cover the choice of examples, not differences between seeds."

@@ -133,7 +133,7 @@ def test_columns_have_these_types_in_this_order(make_run: MakeRun) -> None:
     strings["string"] += ["original", "perturbed", "original_columns", "perturbed_columns"]
     numbers = {
         "int64": ["seed", "label", "num_queries", "num_words", "num_words_changed"],
-        "Int64": ["original_prediction", "perturbed_prediction", "oracle_label"],
+        "Int64": ["train_seed", "original_prediction", "perturbed_prediction", "oracle_label"],
         "float64": ["perturbed_share", "similarity", "seconds"],
         "bool": ["truncated"],
     }
