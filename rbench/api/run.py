@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbench.errors import ResourceError
-from rbench.plan.planner import select
+from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
 from rbench.spec import CONTRAST, AttackJob, Job, Record

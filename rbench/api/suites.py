@@ -12,7 +12,7 @@ from rbench.api.run import RunResult, run_prepared
 from rbench.errors import PlanError, RbenchError
 from rbench.load.registry import Registry
 from rbench.plan.estimate import Estimate, estimate
-from rbench.plan.planner import select
+from rbench.plan.only import select
 from rbench.plan.prepare import Options, prepare, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.spec import Job, Outcome, Plan

@@ -22,9 +22,14 @@ def plan(planned: Planned) -> None:
     """Print jobs grouped over seeds, what is done, and what the remaining jobs cost."""
     groups: dict[str, list[Job]] = {}
     for job in planned.jobs:
-        groups.setdefault("/".join((job.stage, *job.parts)), []).append(job)
-    rows = [[name, _seeds(jobs), *_cost(jobs, planned)] for name, jobs in groups.items()]
-    print_table(["job", "seeds", "done", "examples", "queries (about)"], rows)
+        label, *rest = job.parts
+        groups.setdefault("/".join((job.stage, planned.plan.draw(label).encoder, *rest)), []).append(job)
+    axis = planned.plan.draws
+    rows = [
+        [name, *([_trainings(jobs, planned)] if axis else []), _seeds(jobs), *_cost(jobs, planned)]
+        for name, jobs in groups.items()
+    ]
+    print_table(["job", *(["training seeds"] if axis else []), "seeds", "done", "examples", "queries (about)"], rows)
     say()
     done = sum(job.key in planned.done for job in planned.jobs)
     left = [job for job in planned.jobs if job.key not in planned.done]
@@ -60,8 +65,18 @@ def _cached(jobs: Sequence[Job], planned: Planned, text: str) -> str:
     return text.format(count) if count else ""
 
 
+def _trainings(jobs: Sequence[Job], planned: Planned) -> str:
+    """Format the training seeds of some jobs; empty for an encoder that rbench does not train."""
+    found = (planned.plan.draw(job.parts[0]).train_seed for job in jobs)
+    return _ranged({seed for seed in found if seed is not None})
+
+
 def _seeds(jobs: Sequence[Job]) -> str:
-    seeds = sorted(job.seed for job in jobs)
+    return _ranged({job.seed for job in jobs})
+
+
+def _ranged(values: set[int]) -> str:
+    seeds = sorted(values)
     if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds))):
         return f"{seeds[0]}-{seeds[-1]}"
     return ", ".join(map(str, seeds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -89,6 +90,21 @@ class Encoders:
         spec = check(EncoderSpec, located, self.files.problems)
         if spec is not None:
             self._keep(label, spec, located, ())
+
+    def drawn(self, spec: EncoderSpec) -> bool:
+        """Return whether the seed of this encoder's training decides its weights. That of whitening decides nothing."""
+        if spec.train is None:
+            return False
+        options = self.modules.options_of("objectives", spec.train.objective)
+        return spec.architecture is not None or bool(getattr(options, "DRAWS", True))
+
+    def copy(self, spec: EncoderSpec, label: str, changes: Mapping[str, Any]) -> None:
+        """Keep a loaded encoder a second time under `label`, with `changes` in it."""
+        self.found[label] = spec.model_copy(update={"name": label, **changes})
+        if spec.name in self.models:
+            self.models[label] = self.models[spec.name]
+        if spec.name in self.training_resources:
+            self.training_resources[label] = self.training_resources[spec.name]
 
     def resources(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, names
 from rbench.load.code import Module
 from rbench.load.consistency import check_maps, check_purpose, check_repeats
+from rbench.load.draws import load_draws
 from rbench.load.entries import Entries
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of, refuse_not_yet
 from rbench.load.positions import Positioned, Problems, read, shown
@@ -26,6 +27,7 @@ from rbench.spec import (
     Choice,
     ContrastOptions,
     ContrastSpec,
+    Draw,
     EncoderSpec,
     EvaluationOptions,
     ResourceChoice,
@@ -43,12 +45,13 @@ from rbench.spec import (
 class Loaded:
     """A suite as it will run, with profile and overrides applied, and the specs of everything that it names.
 
-    `encoders` holds the suite's encoders, their bases, and those that serve as a resource or in training. `tasks` also
-    holds the tasks of `evaluate`, training corpora, and the tasks to select training steps by. `attacks` are by label
-    (`bertattack[max_words=10]`). `modules` are by kind and plain name: attacks that are Python files, and all
-    objectives, strategies and things to build. `models` holds the further models that an encoder's objective names, by
-    encoder and option. `training_resources` holds, by encoder, the resource profile that its objective uses and the
-    kinds that it needs. `strategies` are by label. `contrast` holds the contrast sets to evaluate victims on, by task.
+    `encoders` holds the suite's encoders with their draws, their bases, and those that serve as a resource or in
+    training. `tasks` also holds the tasks of `evaluate`, training corpora, and the tasks to select training steps by.
+    `attacks` are by label (`bertattack[max_words=10]`). `modules` are by kind and plain name: attacks that are Python
+    files, and all objectives, strategies and things to build. `models` holds the further models that an encoder's
+    objective names, by encoder and option. `training_resources` holds, by encoder, the resource profile that its
+    objective uses and the kinds that it needs. `strategies` are by label. `contrast` holds the contrast sets to
+    evaluate victims on, by task.
     """
 
     suite: Suite
@@ -64,6 +67,8 @@ class Loaded:
     building: dict[str, Choice]
     """The things to build, by label, with all options, including the defaults that the suite does not mention."""
     contrast: dict[str, tuple[ContrastSpec, ...]]
+    draws: dict[str, Draw] = field(default_factory=dict)
+    """In a suite with `train_seeds`: the encoder and training seed of each label; see `Plan.draws`."""
 
     @property
     def in_domain(self) -> list[str]:
@@ -158,6 +163,7 @@ def _load(
     contrast = _contrast(merged, entries, problems)
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     resources = _resources(merged, entries, strategies.values())
+    draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     check_purpose(merged, problems)
     check_repeats(merged, problems)
     check_maps(merged, known, problems)
@@ -176,6 +182,7 @@ def _load(
         strategies=strategies,
         building={label: choice for label, choice in building.items() if choice is not None},
         contrast=contrast,
+        draws=draws,
     )
 
 

@@ -7,8 +7,8 @@ on any machine. A resumed run does the jobs whose keys the store does not have.
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from rbench.spec import (
     Choice,
     ContrastJob,
     ContrastSpec,
+    Draw,
     EncoderSpec,
     EvaluateJob,
     Evaluation,
@@ -79,6 +80,8 @@ class PlanInputs:
     """The things to build, by label, with all options."""
     contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
     """The contrast sets that victims are evaluated on, with their content hashes, by task."""
+    draws: Mapping[str, Draw] = field(default_factory=dict)
+    """The encoder and training seed of each label, in a suite with `train_seeds`; see `Plan.draws`."""
     code: Mapping[str, Code] = field(default_factory=dict)
     """The code behind modules, by kind and name (`objectives/simcse`), and behind parts of jobs (`pretrain`)."""
 
@@ -88,33 +91,32 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
 
     Evaluations of encoders come first, because they are quick. Then, for each seed, task and encoder, come the things
     built from the encoder, and each victim directly followed by its contrast sets and attacks. A job that others need
-    (for example a pretraining) stands directly before the first of them.
+    (for example a pretraining) stands directly before the first of them. With `train_seeds` all of this is done for the
+    first training seed, then for the next, so that a table of one training is whole before another training begins.
 
     Raises PlanError where test splits have fewer rows than `num_examples`. The error names all such splits.
     """
     _check_sizes(suite, inputs)
     planner = _Planner(suite, inputs)
     jobs: dict[str, Job] = {}
-    for encoder in suite.encoders:
-        for evaluation in suite.evaluations:
-            job = planner.evaluate(encoder, evaluation)
-            jobs[job.key] = job
-    for seed in suite.seeds:
-        for task in suite.tasks:
-            for encoder in suite.encoders:
-                for choice in suite.build:
-                    job = planner.build(encoder, task, choice, seed)
-                    jobs[job.key] = job
-                for strategy in suite.finetune:
-                    victim = planner.finetune(encoder, task, strategy, seed)
-                    for job in planner.contrast(victim, encoder, task, strategy, seed):
-                        jobs[job.key] = job
-                    for attack in suite.attacks:
-                        job = planner.attack(victim, encoder, task, strategy, attack.label, seed)
-                        jobs[job.key] = job
-                    if not suite.attacks and not suite.build:
-                        jobs[victim.key] = victim
-    return Plan(suite=suite, jobs=tuple(planner.with_needs(jobs)))
+    for encoders in rounds(suite, inputs.draws):
+        asked = [planner.evaluate(encoder, one) for encoder in encoders for one in suite.evaluations]
+        for seed, task, encoder in itertools.product(suite.seeds, suite.tasks, encoders):
+            asked += planner.cell(encoder, task, seed)
+        jobs |= {job.key: job for job in asked if job.key not in jobs}
+    return Plan(suite=suite, jobs=tuple(planner.with_needs(jobs)), draws=dict(inputs.draws))
+
+
+def rounds(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
+    """Return the encoders by label, for each training seed of the suite.
+
+    An encoder that is not drawn is in the first round alone. Without `train_seeds` there is one round, of the suite's
+    encoders.
+    """
+    of = [
+        [label for label, draw in draws.items() if draw.encoder == encoder] or [encoder] for encoder in suite.encoders
+    ]
+    return [[labels[i] for labels in of if i < len(labels)] for i in range(max(1, len(suite.train_seeds)))]
 
 
 def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
@@ -134,33 +136,6 @@ def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str 
     """
     found = [splits[task, train.select_split] for task in train.selecting]
     return content_key({"selected_by": found}) if len(found) > 1 else next(iter(found), None)
-
-
-def select(plan: Plan, patterns: Sequence[str]) -> tuple[Job, ...]:
-    """Return the jobs whose name contains one of `patterns`, with all jobs that they need.
-
-    A pattern with * or ? must match the whole name. Without patterns, return all jobs. Raises PlanError for a pattern
-    that no job matches.
-    """
-    if not patterns:
-        return plan.jobs
-    chosen: set[str] = set()
-    for pattern in patterns:
-        literal = pattern.replace("[", "[[]")  # labels have brackets: `bertattack[max_words=10]`
-        glob = literal if any(c in pattern for c in "*?") else f"*{literal}*"
-        matches = {job.key for job in plan.jobs if fnmatch.fnmatchcase(job.name, glob)}
-        if not matches:
-            examples = ", ".join(job.name for job in plan.jobs[-3:])
-            raise PlanError(f"--only {pattern}: no job matches. Job names look like {examples}")
-        chosen |= matches
-    by_key = {job.key: job for job in plan.jobs}
-    queue = list(chosen)
-    while queue:
-        for need in by_key[queue.pop()].needs.values():
-            if need not in chosen:
-                chosen.add(need)
-                queue.append(need)
-    return tuple(job for job in plan.jobs if job.key in chosen)
 
 
 def _check_sizes(suite: Suite, inputs: PlanInputs) -> None:
@@ -202,6 +177,18 @@ class _Planner:
         if source is None:
             return None
         return "random encoder" if source.random_weights else "static encoder" if source.word_vectors else None
+
+    def cell(self, encoder: str, task: str, seed: int) -> list[Job]:
+        """Return what is built of an encoder, and its victims' contrast sets and attacks, in the order of the plan."""
+        suite = self.suite
+        jobs = [self.build(encoder, task, choice, seed) for choice in suite.build]
+        for strategy in suite.finetune:
+            victim = self.finetune(encoder, task, strategy, seed)
+            jobs += self.contrast(victim, encoder, task, strategy, seed)
+            jobs += [self.attack(victim, encoder, task, strategy, attack.label, seed) for attack in suite.attacks]
+            if not suite.attacks and not suite.build:
+                jobs.append(victim)
+        return jobs
 
     def pretrain(self, name: str, task: str | None = None) -> Job | None:
         """Return the job that makes the weights of encoder `name`, or None where no job makes them.

@@ -113,6 +113,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         strategies=loaded.strategies,
         building=loaded.building,
         code=_code(loaded),
+        draws=loaded.draws,
         contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
     )
     noted = (*loaded.suite.tasks, *(evaluation.task for evaluation in loaded.suite.evaluations))

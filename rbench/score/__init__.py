@@ -7,7 +7,7 @@ from rbench.score.complete import lacking
 from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_score
 from rbench.score.health import attack_health, victim_health
 from rbench.score.statistics import Sample, spread, wilson
-from rbench.score.sts import Pairs, cosines, sts_scores
+from rbench.score.sts import Pairs, cosines, mean_correlation, sts_scores
 
 __all__ = [
     "METRICS",
@@ -24,6 +24,7 @@ __all__ = [
     "cosines",
     "judged",
     "lacking",
+    "mean_correlation",
     "mean_score",
     "spread",
     "sts_scores",

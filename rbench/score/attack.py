@@ -146,14 +146,20 @@ class Tally:
             "clean": (self.attacked, self.total),
         }[metric]
 
-    def score(self, metric: AttackMetric) -> Score:
-        """Return the metric with its n (the denominator) and its 95% interval. Shares are in 0..1."""
+    def score(self, metric: AttackMetric, repeats: float = 1) -> Score:
+        """Return the metric with its n (the denominator) and its 95% interval. Shares are in 0..1.
+
+        Args:
+            metric: the metric.
+            repeats: how many victims attacked each example, for pooled samples of the same examples. The interval is
+                as wide as that of n / `repeats` examples, because it covers the choice of examples.
+        """
         if metric in SHARES:
             count, n = self.share(metric)
-            value, interval, sd = (count / n if n else None), wilson(count, n), None
+            value, interval, sd = (count / n if n else None), wilson(count / repeats, n / repeats), None
         else:
             sample: Sample = getattr(self, metric)
-            n, value, interval, sd = sample.n, sample.mean, sample.interval(), sample.deviation
+            n, value, interval, sd = sample.n, sample.mean, sample.interval(repeats=repeats), sample.deviation
         low, high = interval or (None, None)
         return Score(name=metric, value=value, n=n, low=low, high=high, sd=sd)
 

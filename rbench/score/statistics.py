@@ -50,11 +50,15 @@ class Sample(NamedTuple):
         squares = math.fsum((size - 1) * d**2 + size * (m - mean) ** 2 for size, m, d in kept)
         return cls(n, mean, math.sqrt(squares / (n - 1)))
 
-    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-        """Return Student's t interval of the mean, or None if n < 2. It is not clipped to the range of the values."""
-        if self.mean is None or self.deviation is None:
+    def interval(self, confidence: float = CONFIDENCE, repeats: float = 1) -> tuple[float, float] | None:
+        """Return Student's t interval of the mean, or None if n < 2. It is not clipped to the range of the values.
+
+        Where each case is in the sample `repeats` times, n / `repeats` stands for n.
+        """
+        n = self.n / repeats
+        if self.mean is None or self.deviation is None or n <= 1:
             return None
-        half = float(stdtrit(self.n - 1, (1 + confidence) / 2)) * self.deviation / math.sqrt(self.n)
+        half = float(stdtrit(n - 1, (1 + confidence) / 2)) * self.deviation / math.sqrt(n)
         return self.mean - half, self.mean + half
 
 

@@ -17,7 +17,7 @@ all gold scores are equal. A correlation of -1 or 1 has no interval, because z i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -120,6 +120,24 @@ def sts_scores(predicted: ArrayLike, gold: ArrayLike) -> tuple[Score, Score]:
 
     rank, linear = float(spearmanr(x, y).statistic), float(pearsonr(x, y).statistic)
     return _score("spearman", rank, n, 1 + rank**2 / 2), _score("pearson", linear, n, 1.0)
+
+
+def mean_correlation(scores: Sequence[Score]) -> Score:
+    """Return the mean of a correlation over encoders that were scored on the same pairs, such as several trainings.
+
+    n is that of one encoder. The interval is Fisher's z around the mean, as wide as that of one encoder: it covers the
+    choice of pairs and not the differences between encoders. Scores without a value are left out.
+
+    Raises:
+        ValueError: names or n differ, or there is no score.
+    """
+    if len({(score.name, score.n) for score in scores}) != 1:
+        raise ValueError("a mean needs scores with the same name and n")
+    values = [score.value for score in scores if score.value is not None]
+    if len(scores) == 1 or not values:
+        return scores[0]
+    mean = math.fsum(values) / len(values)
+    return _score(scores[0].name, mean, scores[0].n, 1 + mean**2 / 2 if scores[0].name == "spearman" else 1.0)
 
 
 def _score(name: str, r: float, n: int, variance: float) -> Score:

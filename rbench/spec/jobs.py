@@ -219,13 +219,30 @@ class Job(Strict):
         return cls(key=key, parts=parts, spec=spec, needs=dict(needs), seed=seed)
 
 
+class Draw(Strict):
+    """One of the trainings of an encoder that a suite with `train_seeds` compares."""
+
+    encoder: str
+    """The suite's encoder, by name or label."""
+    train_seed: Count | None = None
+    """The seed of the training; None where the suite has no `train_seeds`, or rbench does not train the encoder."""
+
+
 class Plan(Strict):
     """All jobs of a suite, in an order in which each job comes after those that it needs."""
 
     suite: Suite
     jobs: tuple[Job, ...]
+    draws: dict[str, Draw] = {}
+    """In a suite with `train_seeds`: which encoder and training seed each label in the jobs' names stands for. The
+    label is `simcse-mini[seed=1]`, or `simcse-mini` where 1 is the encoder's own seed. Encoders that rbench does not
+    train are not in it."""
     texts: bool = True
     """Whether the RUN keeps texts. In a RUN that was begun without texts, or stripped of them, no job writes any."""
+
+    def draw(self, label: str) -> Draw:
+        """Return the encoder and training seed that a label stands for."""
+        return self.draws.get(label, Draw(encoder=label))
 
     def job(self, key: str) -> Job:
         """Return the job with this key. Raises KeyError where there is none."""

@@ -141,6 +141,8 @@ class TableSpec(Strict):
 class Suite(Strict):
     """What to run: attacks for encoders x finetune x tasks x attacks x seeds, evaluations for encoders x evaluate.
 
+    With `train_seeds`, an encoder that rbench trains stands here for one encoder a training seed.
+
     A suite that only evaluates on STS has no `tasks`.
     """
 
@@ -158,6 +160,11 @@ class Suite(Strict):
     """Modules of `rbench.build` (with their Options) that make examples for inspection, from each encoder and task."""
     finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name=CLEAN),)
     seeds: Annotated[tuple[Count, ...], Field(min_length=1)] = (0,)
+    """Seeds of fine-tuning, of the sample of test examples and of the attacks."""
+    train_seeds: tuple[Count, ...] = ()
+    """Seeds of training: each encoder that rbench trains is trained once with each of them, in place of its own
+    `train.seed`. Every fine-tuning seed is run with every training seed. Empty: each encoder is trained once, with its
+    own seed."""
     num_examples: NumExamples | dict[str, NumExamples] = 1000
     """Number of test examples to attack: a number, `all`, or a mapping by task (with `default` for the others)."""
     resources: ResourceChoice = ResourceChoice(profile="standard")
@@ -180,7 +187,8 @@ class Suite(Strict):
         value = dict(value)
         if value.get("claims") in ([], ()):  # a field of earlier versions, in stored plans
             del value["claims"]
-        for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds", "tables", "notes"):
+        lists = "encoders tasks attacks evaluate build finetune seeds train_seeds tables notes"
+        for key in lists.split():
             if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):
                 value[key] = [value[key]]
         if isinstance(encoders := value.get("encoders"), list | tuple):

@@ -1,7 +1,8 @@
 """Groups the attack jobs of a RUN into cells, with the results that exist.
 
-A cell is (attack, encoder, finetune, task), pooled over seeds. The plan determines the grid of cells, and the suite
-their order. So a table has the same shape and order whatever is done, in whatever order. Only records are read.
+A cell is (attack, encoder, finetune, task), pooled over seeds of training and of fine-tuning. The plan determines the
+grid of cells, and the suite their order. So a table has the same shape and order whatever is done, in whatever order.
+Only records are read.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import Self
 
 from rbench.errors import StoreError
-from rbench.score import Tally, spread
+from rbench.score import Tally
 from rbench.spec import CONTRAST, AttackJob, AttackMetric, ContrastJob, Job, Plan, Record, Score
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, standing
+from rbench.tables.draws import means, within
 from rbench.tables.flags import Flags
+from rbench.tables.table import Draws, Number
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Run:
     job: Job
     record: Record | None
     tally: Tally | None
+    train_seed: int | None = None
+    """The training seed of its encoder; None without `train_seeds`, or where rbench does not train the encoder."""
 
     @property
     def spec(self) -> AttackJob:
@@ -67,6 +72,8 @@ class Cell:
     finetune: str
     task: str
     runs: tuple[Run, ...]
+    drawn: bool = False
+    """Whether the suite has `train_seeds`."""
 
     @property
     def jobs(self) -> list[Job]:
@@ -92,12 +99,28 @@ class Cell:
         return Tally.pooled(self.tallies) if self.tallies else Tally()
 
     def score(self, metric: AttackMetric) -> Score:
-        """The metric on the pooled examples."""
-        return self.pooled.score(metric)
+        """The metric on the pooled examples. Its interval counts an example once, however many trainings share it."""
+        seeds = {run.job.seed for run in self.runs if run.tally is not None}
+        return self.pooled.score(metric, len(self.tallies) / len(seeds) if seeds else 1)
 
     def seed_sd(self, metric: AttackMetric) -> float | None:
-        """Return the sample standard deviation of the metric between seeds; None for fewer than two."""
-        return spread(tally.score(metric).value for tally in self.tallies)
+        """Return the standard deviation of the metric between fine-tuning seeds (`draws.within`)."""
+        return within(self._values(metric))
+
+    def draws(self, metric: AttackMetric) -> Draws | None:
+        """Return the metric by training seed; None without `train_seeds`."""
+        several = len({run.job.seed for run in self.runs}) > 1
+        return Draws(means(self._values(metric)), several) if self.drawn else None
+
+    def number(self, metric: AttackMetric) -> Number | None:
+        """Return the metric as a table entry; None where no seed is done."""
+        if not self.present:
+            return None
+        more = {"seed_sd": self.seed_sd(metric), "draws": self.draws(metric), "partial": self.partial}
+        return Number.of(self.score(metric), metric, **more)
+
+    def _values(self, metric: AttackMetric) -> list[tuple[int | None, float | None]]:
+        return [(run.train_seed, run.tally.score(metric).value) for run in self.runs if run.tally is not None]
 
 
 @dataclass(frozen=True)
@@ -147,10 +170,11 @@ def grid(results: Results) -> Grid:
     runs: dict[tuple[str, str, str, str], list[Run]] = {}
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob) and job.spec.split == "test":
-            encoder, task, finetune, attack = job.parts
+            label, task, finetune, attack = job.parts
+            encoder, train_seed = (draw := plan.draw(label)).encoder, draw.train_seed
             record = found.records.get(job.key)
             tally = Tally.of_record(record) if record is not None and record.status == "complete" else None
-            runs.setdefault((attack, encoder, finetune, task), []).append(Run(job, record, tally))
+            runs.setdefault((attack, encoder, finetune, task), []).append(Run(job, record, tally, train_seed))
     if not runs:
         contrast = [job for job in plan.jobs if isinstance(job.spec, ContrastJob)]
         there = {"sts": plan.suite.evaluations, CONTRAST: contrast, "positives": plan.suite.build}
@@ -164,9 +188,13 @@ def grid(results: Results) -> Grid:
         in_order((choice.label for choice in suite.finetune), (key[2] for key in runs)),
         in_order(suite.tasks, (key[3] for key in runs)),
     )
-    by_seed = _position(suite.seeds)
     ordered = sorted(runs, key=lambda key: tuple(order.index(name) for order, name in zip(orders, key, strict=True)))
-    cells = {key: Cell(*key, tuple(sorted(runs[key], key=lambda run: by_seed(run.job.seed)))) for key in ordered}
+    by_seed, by_training = _position(suite.seeds), _position(suite.train_seeds)
+
+    def place(run: Run) -> tuple[tuple[int, int], tuple[int, int]]:
+        return by_training(run.train_seed or 0), by_seed(run.job.seed)
+
+    cells = {key: Cell(*key, tuple(sorted(runs[key], key=place)), bool(plan.draws)) for key in ordered}
     return Grid(plan, *orders, cells, found)
 
 

@@ -61,5 +61,5 @@ def _number(grid: Grid, attack: str, encoder: str, finetune: str, task: str, kin
     there = next((cell for cell in cells if cell.present), None)
     if there is None:
         return None
-    found = Number.of(there.score(kind), kind, seed_sd=there.seed_sd(kind), partial=there.partial)
-    return found.hidden(hiding(grid, there.jobs, kind))
+    number = there.number(kind)
+    return number.hidden(hiding(grid, there.jobs, kind)) if number is not None else None

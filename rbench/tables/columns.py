@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rbench.spec import Metric
-from rbench.tables.table import MEANING, Number
+from rbench.tables.table import MEANING, Draws, Number
 
 
 def average(entries: Sequence[Number | None], metric: Metric) -> list[Number | None]:
@@ -27,7 +27,16 @@ def average(entries: Sequence[Number | None], metric: Metric) -> list[Number | N
         return [None]
     mean = math.fsum(values) / len(values) if len(values) == len(entries) else None
     partial = any(entry.partial for entry in there)
-    return [Number(mean, meaning.percent, partial=partial, digits=meaning.digits)]
+    return [Number(mean, meaning.percent, partial=partial, digits=meaning.digits, draws=_draws(there))]
+
+
+def _draws(entries: Sequence[Number]) -> Draws | None:
+    """Return the mean of the entries for each training seed that all of them have; None without `train_seeds`."""
+    rows = [dict(entry.draws.means) for entry in entries if entry.draws is not None]
+    if len(rows) < len(entries):
+        return None
+    shared = [seed for seed in rows[0] if all(seed in row for row in rows)]
+    return Draws(tuple((seed, math.fsum(row[seed] for row in rows) / len(rows)) for seed in shared))
 
 
 def mark_best(rows: Sequence[Sequence[Number | None]], kinds: Sequence[Metric]) -> list[list[Number | None]]:

@@ -11,19 +11,21 @@ As with attacks, the plan determines the shape and order, whatever is done. Only
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from rbench.errors import StoreError
 from rbench.score import mean_score
-from rbench.spec import ContrastJob, EvaluationMetric, Job, Plan, Record, Score
+from rbench.spec import ContrastJob, Draw, EvaluationMetric, Job, Plan, Record, Score
 from rbench.storage.standing import Standing
 from rbench.tables.aggregate import Results, in_order
 from rbench.tables.columns import mark_best
+from rbench.tables.draws import COVERED, means, plain, training_seed, within
+from rbench.tables.draws import notes as draw_notes
 from rbench.tables.flags import Flags
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
-from rbench.tables.table import MEANING, Entry, Number, Table
+from rbench.tables.table import MEANING, Draws, Entry, Number, Table
 
 METRIC: EvaluationMetric = "contrast"
 _PAPER = {"ori": "Ori", "rev": "Rev", "con": "Con"}
@@ -44,9 +46,16 @@ INTERVAL = (
 )
 
 
+_DRAWN = (
+    "Wilson 95% intervals. Of edits they allow for those of one bundle being alike. Seeds of training and of "
+    "fine-tuning see the same bundles: an entry is their mean, and its interval is as wide as that of one victim. "
+    + COVERED.format(what="bundles")
+)
+
+
 @dataclass(frozen=True)
 class ContrastCell:
-    """All seeds of one (encoder, fine-tuning, contrast set)."""
+    """All seeds, of training and of fine-tuning, of one (encoder, fine-tuning, contrast set)."""
 
     encoder: str
     finetune: str
@@ -57,6 +66,8 @@ class ContrastCell:
     """Records of the jobs that are complete."""
     provisional: bool = False
     """Whether the cell was picked among cells that are not all complete, so that another may turn out better."""
+    draws: Mapping[str, Draw] = field(default_factory=dict)
+    """Of the plan; see `Plan.draws`."""
 
     @property
     def complete(self) -> bool:
@@ -69,8 +80,30 @@ class ContrastCell:
         return bool(self.records) and (self.provisional or not self.complete)
 
     def score(self, name: str) -> tuple[Score, float | None] | None:
-        """Return a score's mean over the finished seeds and its standard deviation; None where no seed is finished."""
-        return mean_score([score_of(record, name) for record in self.records]) if self.records else None
+        """Return a score's mean over the finished seeds, and its standard deviation between seeds of fine-tuning; None
+        where no seed is finished."""
+        if not self.records:
+            return None
+        return mean_score([score_of(record, name) for record in self.records])[0], within(self._values(name))
+
+    def by_training(self, name: str) -> Draws | None:
+        """Return a score by training seed; None without `train_seeds`."""
+        several = len({job.seed for job in self.jobs}) > 1
+        return Draws(means(self._values(name)), several) if self.draws else None
+
+    def train_seed(self, job: Job) -> int | None:
+        """Return the training seed of a job's encoder; None where it has none."""
+        draw = self.draws.get(job.parts[0])
+        return draw.train_seed if draw is not None else None
+
+    def _values(self, name: str) -> list[tuple[int | None, float | None]]:
+        return [(self.train_seed(record.job), score_of(record, name).value) for record in self.records]
+
+    def number(self, name: str) -> Number | None:
+        """Return the mean of a score as a table entry; None where no seed is done."""
+        if (found := self.score(name)) is None:
+            return None
+        return Number.of(found[0], METRIC, seed_sd=found[1], draws=self.by_training(name), partial=self.partial)
 
 
 @dataclass(frozen=True)
@@ -100,10 +133,8 @@ class Contrasts:
 
     def number(self, cell: ContrastCell, name: str) -> Number | None:
         """Return the mean of a score as a table entry; None where no seed is done."""
-        if (found := cell.score(name)) is None:
-            return None
-        number = Number.of(found[0], METRIC, seed_sd=found[1], partial=cell.partial)
-        return number.hidden(self.flags.hiding(cell.jobs))
+        number = cell.number(name)
+        return number.hidden(self.flags.hiding(cell.jobs)) if number is not None else None
 
 
 def contrasts(results: Results) -> Contrasts:
@@ -112,7 +143,8 @@ def contrasts(results: Results) -> Contrasts:
     jobs: dict[tuple[tuple[str, str], tuple[str, str]], list[Job]] = {}
     for job in plan.jobs:
         if isinstance(job.spec, ContrastJob):
-            encoder, task, finetune, contrast = job.parts
+            label, task, finetune, contrast = job.parts
+            encoder = plan.draw(label).encoder
             jobs.setdefault(((encoder, finetune), (task, contrast)), []).append(job)
     if not jobs:
         raise StoreError(
@@ -124,7 +156,7 @@ def contrasts(results: Results) -> Contrasts:
     victims = [(encoder, finetune) for encoder in encoders for finetune in finetunes]
     sets = sorted(dict.fromkeys(of for _, of in jobs), key=lambda of: tasks.index(of[0]))
     cells = {
-        (victim, of): _cell(victim, of, jobs[victim, of], found.records)
+        (victim, of): _cell(victim, of, jobs[victim, of], results)
         for victim in victims
         for of in sets
         if (victim, of) in jobs
@@ -133,11 +165,10 @@ def contrasts(results: Results) -> Contrasts:
     return Contrasts(plan, there, tuple(sets), cells, found)
 
 
-def _cell(
-    victim: tuple[str, str], of: tuple[str, str], jobs: Sequence[Job], records: Mapping[str, Record]
-) -> ContrastCell:
-    found = (records.get(job.key) for job in jobs)
-    return ContrastCell(*victim, *of, tuple(jobs), tuple(r for r in found if r is not None and r.status == "complete"))
+def _cell(victim: tuple[str, str], of: tuple[str, str], jobs: Sequence[Job], results: Results) -> ContrastCell:
+    found = (results.standing.records.get(job.key) for job in jobs)
+    done = tuple(record for record in found if record is not None and record.status == "complete")
+    return ContrastCell(*victim, *of, tuple(jobs), done, draws=results.plan.draws)
 
 
 def score_of(record: Record, name: str) -> Score:
@@ -165,9 +196,13 @@ def paper(found: Contrasts) -> Table:
         groups=frozenset(starts),
         cells=tuple(_described(cell, _PAPER, found) for cell in found.cells.values()),
         notes=_notes(found),
-        interval=INTERVAL,
+        interval=_interval(found),
         flags=found.flags.listed(found.shown),
     )
+
+
+def _interval(found: Contrasts) -> str:
+    return _DRAWN if found.plan.draws else INTERVAL
 
 
 def _marked(found: Contrasts) -> list[list[Number | None]]:
@@ -190,6 +225,7 @@ def _marked(found: Contrasts) -> list[list[Number | None]]:
 
 def full(found: Contrasts) -> Table:
     """Build the layout full: one row per job, with all scores."""
+    drawn = bool(found.plan.draws)
     several = len({finetune for _, finetune in found.victims}) > 1
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
@@ -199,12 +235,15 @@ def full(found: Contrasts) -> Table:
             groups.add(len(rows))
         for job in cell.jobs:
             records = tuple(record for record in cell.records if record.job.key == job.key)
-            one = ContrastCell(cell.encoder, cell.finetune, cell.task, cell.contrast, (job,), records)
+            single = replace(cell, jobs=(job,), records=records, provisional=False, draws={})
             counts = [records[0].counts.get(name) for name in ("bundles", "edits")] if records else [None, None]
-            names = [cell.encoder, *([cell.finetune] if several else []), cell.contrast]
-            rows.append((*names, job.seed, *counts, *(found.number(one, name) for name in _FULL)))
-            cells.append(_described(one, _FULL, found) | {"seed": job.seed})
-    header = ["Encoder", *(["Fine-tuning"] if several else []), "Contrast set", "Seed", "Bundles", "Edits"]
+            names: list[Entry] = [cell.encoder, *([cell.finetune] if several else []), cell.contrast]
+            names += [training_seed(cell.train_seed(job))] if drawn else []
+            rows.append((*names, job.seed, *counts, *(found.number(single, name) for name in _FULL)))
+            more = {"train_seed": cell.train_seed(job)} if drawn else {}
+            cells.append(_described(single, _FULL, found) | more | {"seed": job.seed})
+    header = ["Encoder", *(["Fine-tuning"] if several else []), "Contrast set", *(["Training seed"] if drawn else [])]
+    header += ["Seed", "Bundles", "Edits"]
     return Table(
         metric=METRIC,
         layout="full",
@@ -213,7 +252,7 @@ def full(found: Contrasts) -> Table:
         groups=frozenset(groups),
         cells=tuple(cells),
         notes=_notes(found),
-        interval=INTERVAL,
+        interval=_interval(found),
         flags=found.flags.listed(found.shown),
     )
 
@@ -230,14 +269,15 @@ def _described(cell: ContrastCell, names: Mapping[str, str], found: Contrasts) -
     for name in names:
         score, sd = cell.score(name) or (Score(name=name, value=None, n=0), None)
         scores[name] = {**score.model_dump(include={"value", "n", "low", "high"}), "seed_sd": sd}
+        scores[name] |= plain(cell.by_training(name))
         if found.flags.hiding(cell.jobs):
-            scores[name] |= dict.fromkeys(("value", "low", "high", "seed_sd"))
+            scores[name] |= dict.fromkeys(scores[name].keys() & {"value", "low", "high", "seed_sd", "train_sd"})
     return {
         "encoder": cell.encoder,
         "finetune": cell.finetune,
         "task": cell.task,
         "contrast": cell.contrast,
-        "seeds": len(cell.records),
+        "seeds": len({record.job.seed for record in cell.records}),
         **scores["con"],
         "flags": found.flags.told(cell.jobs),
         "scores": scores,
@@ -252,7 +292,7 @@ def _notes(found: Contrasts) -> tuple[str, ...]:
         *found.plan.suite.notes,
         *(note for of in found.sets for note in _set_notes(found, of)),
         *found.notes,
-        seeds(jobs),
+        *(draw_notes(found.plan, jobs) or [seeds(jobs)]),
         *selected_steps(found.plan),
         *found.flags.notes(found.shown),
         *missing("evaluations on contrast sets", jobs, found.standing),

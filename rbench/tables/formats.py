@@ -19,7 +19,7 @@ from tabulate import tabulate
 
 from rbench.errors import StoreError
 from rbench.spec import Metric
-from rbench.tables.table import MEANING, Entry, Marked, Number, Table
+from rbench.tables.table import MEANING, Draws, Entry, Marked, Number, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
 _ABSENT, _PARTIAL, _UNDEFINED, _WITHHELD = "–", "†", "n/a", "—"
@@ -51,13 +51,19 @@ def unknown(what: str, name: str, known: Sequence[str]) -> StoreError:
 
 def number(entry: Number, intervals: bool = False) -> str:
     """Format an entry: `51.2`, with intervals `51.2 ± 1.3 [45.0, 57.3]`, `n/a` where it has no value, or a dash and the
-    flags for which it is withheld."""
+    flags for which it is withheld.
+
+    With `train_seeds`, the spreads stand there without intervals too: between training seeds, then between fine-tuning
+    seeds where there are several: `51.2 ± 2.0/1.3`.
+    """
     if entry.withheld:
         return withheld(entry.withheld)
     if entry.value is None:
         return _UNDEFINED
     text = entry.shown(entry.value) + (_PARTIAL if entry.partial else "")
-    if intervals and entry.seed_sd is not None:
+    if entry.draws is not None:
+        text += _spreads(entry, entry.draws)
+    elif intervals and entry.seed_sd is not None:
         text += f" ± {entry.shown(entry.seed_sd)}"
     if intervals and entry.low is not None and entry.high is not None:
         text += f" [{entry.shown(entry.low)}, {entry.shown(entry.high)}]"
@@ -72,6 +78,14 @@ def withheld(flags: Sequence[str]) -> str:
 def brief(value: float) -> str:
     """Format a number of any size in three significant digits, for a note."""
     return f"{value:.3g}"
+
+
+def _spreads(entry: Number, draws: Draws) -> str:
+    """Format the standard deviations between training seeds and fine-tuning seeds. A missing one is a dash."""
+    spreads = [draws.sd, entry.seed_sd] if draws.tuned else [draws.sd]
+    if all(sd is None for sd in spreads):
+        return ""
+    return " ± " + "/".join(_ABSENT if sd is None else entry.shown(sd) for sd in spreads)
 
 
 def _grid(

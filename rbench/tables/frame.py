@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rbench.spec import AttackJob, Job, Outcome
+from rbench.spec import AttackJob, Draw, Job, Outcome
 from rbench.storage.runs import Store
 from rbench.tables.aggregate import plan_of
 from rbench.tables.flags import MEASURED, Flags, shown
@@ -24,6 +24,7 @@ _DTYPES = {
     "task": "string",
     "attack": "string",
     "seed": "int64",
+    "train_seed": "Int64",
     "example_id": "string",
     "status": "string",
     "skip_reason": "string",
@@ -52,13 +53,14 @@ _DTYPES = {
 def results_frame(store: Store) -> pd.DataFrame:
     """Return one row per attacked example of the plan's attack jobs, finished or under way, in the plan's order.
 
-    Columns: encoder, finetune, task, attack, seed, the fields of Outcome, and `flags`. `original` and `perturbed` hold
-    the texts with one line per text column. `original_columns` and `perturbed_columns` hold them as a JSON object by
-    column name. `flags` holds those of the attack and of what it stands on, joined by `; `, or `none`; it is missing
-    where no flag is known and a record has no health. Column types do not depend on the data. A RUN without outcomes
-    gives an empty frame with all columns. In a RUN without texts the text columns are missing values. Where a job's
-    outcomes are damaged or do not match its record, the frame has the undamaged ones, and the log has a warning. Raises
-    StoreError where the folder is not a RUN.
+    Columns: encoder, finetune, task, attack, seed, train_seed (missing where the suite has no `train_seeds`, or rbench
+    does not train the encoder), the fields of Outcome, and `flags`. `original` and `perturbed` hold the texts with one
+    line per text column. `original_columns` and `perturbed_columns` hold them as a JSON object by column name. `flags`
+    holds those of the attack and of what it stands on, joined by `; `, or `none`; it is missing where no flag is known
+    and a record has no health. Column types do not depend on the data. A RUN without outcomes gives an empty frame with
+    all columns. In a RUN without texts the text columns are missing values. Where a job's outcomes are damaged or do
+    not match its record, the frame has the undamaged ones, and the log has a warning. Raises StoreError where the
+    folder is not a RUN.
 
     Each job's outcomes become columns before the next job's are read, so memory holds the frame and one job.
     """
@@ -68,11 +70,11 @@ def results_frame(store: Store) -> pd.DataFrame:
     jobs = [job for job in plan.jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
     looked = {job.key: store.look(job) for job in plan.jobs if isinstance(job.spec, MEASURED)}
     flags = Flags(plan, {key: found.record for key, found in looked.items() if found.record is not None})
-    found = (_rows(store, job, looked[job.key].problem, flags) for job in jobs)
+    found = (_rows(store, job, plan.draw(job.parts[0]), looked[job.key].problem, flags) for job in jobs)
     return pd.concat([_frame({}), *(rows for rows in found if len(rows))], ignore_index=True)
 
 
-def _rows(store: Store, job: Job, problem: str | None, flags: Flags) -> pd.DataFrame:
+def _rows(store: Store, job: Job, draw: Draw, problem: str | None, flags: Flags) -> pd.DataFrame:
     """Return the rows of one attack job, and log what is wrong with its outcomes."""
     read = store.read(job)
     if (wrong := problem or read.damage) is not None:
@@ -85,8 +87,8 @@ def _rows(store: Store, job: Job, problem: str | None, flags: Flags) -> pd.DataF
         columns[name] = [None if one is None else "\n".join(one) for one in texts]
         columns[f"{name}_columns"] = [None if one is None else _named(spec.task.columns, one) for one in texts]
     _, _, finetune, attack = job.parts
-    names = {"encoder": spec.encoder, "finetune": finetune, "task": spec.task.name, "attack": attack, "seed": job.seed}
-    names |= {"flags": shown(flags.told([job]))}
+    names = {"encoder": draw.encoder, "train_seed": draw.train_seed, "finetune": finetune, "task": spec.task.name}
+    names |= {"attack": attack, "seed": job.seed, "flags": shown(flags.told([job]))}
     return _frame(columns | {name: [value] * len(outcomes) for name, value in names.items()})
 
 

@@ -18,6 +18,7 @@ from rbench.score import Tally
 from rbench.spec import AttackMetric, Flag, Job
 from rbench.tables.aggregate import Cell, Grid, Run
 from rbench.tables.columns import average, mark_best
+from rbench.tables.draws import plain, training_seed
 from rbench.tables.notes import interval_note, notes, sizes
 from rbench.tables.table import MEANING, Entry, Number, Table
 
@@ -71,6 +72,7 @@ def full(grid: Grid, metric: AttackMetric) -> Table:
             groups.add(len(rows))
         for run in cell.runs:
             names: list[Entry] = [cell.attack, cell.encoder, *([cell.finetune] if several else []), cell.task]
+            names += [training_seed(run.train_seed)] if cell.drawn else []
             tally = run.tally
             measured: list[Entry] = [None] * (3 + grid.wordless + len(shown))
             if tally is not None:
@@ -78,7 +80,8 @@ def full(grid: Grid, metric: AttackMetric) -> Table:
                 measured += [Number.of(tally.score(kind), kind).hidden(hiding(grid, [run.job], kind)) for kind in shown]
             rows.append((*names, run.job.seed, *measured))
             cells.append(_full_cell(cell, run, metric, grid))
-    header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task", "Seed", "n", "Skipped", "Errored"]
+    header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task"]
+    header += [*(["Training seed"] if grid.plan.draws else []), "Seed", "n", "Skipped", "Errored"]
     header += ["Without words"] if grid.wordless else []
     return Table(
         metric=metric,
@@ -135,11 +138,10 @@ def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str,
     found: list[Number | None] = []
     for task, metric in columns:
         cell = grid.cells.get((*row, task))
-        if cell is None or not cell.present:
-            found.append(None)
-        else:
-            more = {"seed_sd": cell.seed_sd(metric), "partial": cell.partial}
-            found.append(Number.of(cell.score(metric), metric, **more).hidden(hiding(grid, cell.jobs, metric)))
+        number = cell.number(metric) if cell is not None else None
+        if cell is not None and number is not None:
+            number = number.hidden(hiding(grid, cell.jobs, metric))
+        found.append(number)
     return found
 
 
@@ -164,7 +166,8 @@ def described(cell: Cell, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
     `wordless` is counted if any example is. A cell that the suite withholds has no value.
     """
     score, pooled = cell.score(metric), cell.pooled
-    number = Number.of(score, metric, seed_sd=cell.seed_sd(metric)).hidden(hiding(grid, cell.jobs, metric))
+    number = Number.of(score, metric, seed_sd=cell.seed_sd(metric), draws=cell.draws(metric))
+    number = number.hidden(hiding(grid, cell.jobs, metric))
     return {
         "attack": cell.attack,
         "encoder": cell.encoder,
@@ -174,8 +177,9 @@ def described(cell: Cell, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
         "n": score.n,
         "low": number.low,
         "high": number.high,
-        "seeds": len(cell.tallies),
+        "seeds": len({run.job.seed for run in cell.runs if run.tally is not None}),
         "seed_sd": number.seed_sd,
+        **plain(number.draws),
         "skipped": pooled.skipped,
         "errored": pooled.errored,
         **({"wordless": pooled.wordless} if grid.wordless else {}),
@@ -196,6 +200,7 @@ def _full_cell(cell: Cell, run: Run, metric: AttackMetric, grid: Grid) -> dict[s
         "encoder": cell.encoder,
         "finetune": cell.finetune,
         "task": cell.task,
+        **({"train_seed": run.train_seed} if cell.drawn else {}),
         "seed": run.job.seed,
         **scores[metric],
         **{name: getattr(tally, name) for name in counts},

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from rbench.score import SHARES
 from rbench.spec import AttackMetric, Job, Plan, PretrainJob, ResourceKind, Source
 from rbench.storage.standing import Standing
+from rbench.tables import draws
 from rbench.tables.aggregate import Cell, Grid
 
 _NAMED = 8
@@ -31,7 +32,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
     return (
         *first,
         *grid.plan.suite.notes,
-        seeds(run.job for run in grid.runs),
+        *(draws.notes(grid.plan, [run.job for run in grid.runs]) or [seeds(run.job for run in grid.runs)]),
         *_truncated(grid, tasks),
         *_resources(grid),
         *_attacks(grid),
@@ -45,6 +46,8 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
 def interval_note(grid: Grid, metric: AttackMetric) -> str:
     """Return a note on how this metric's intervals are computed and which variation they cover."""
     kind = "Wilson 95% intervals" if metric in SHARES else "Student's t 95% intervals of the mean"
+    if grid.plan.draws:
+        return f"{kind}, the examples of all seeds pooled. {draws.COVERED.format(what='examples')}"
     several = max(len(cell.runs) for cell in grid.cells.values()) > 1
     pooled = ", the examples of all seeds pooled; ± is the standard deviation between seeds" if several else ""
     return f"{kind}{pooled}. They cover the choice of examples, not differences between seeds."
@@ -161,7 +164,8 @@ def selected_steps(plan: Plan) -> list[str]:
     selected: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for job in plan.jobs:
         if isinstance(job.spec, PretrainJob) and (train := job.spec.encoder.train) and train.selecting:
-            selected.setdefault((train.selecting, train.select_split), []).append(job.spec.encoder.name)
+            names = selected.setdefault((train.selecting, train.select_split), [])
+            names += [name] if (name := plan.draw(job.spec.encoder.name).encoder) not in names else []
     return [
         f"Training steps selected by {'the mean of ' if len(tasks) > 1 else ''}Spearman's correlation on "
         f"{', '.join(tasks)} ({split} split): {', '.join(names)}."

@@ -83,10 +83,15 @@ def _best(candidates: list[ContrastCell], by: Pick, validated: Mapping[str, Scor
     Where they share no seed it is the first of them. Where no cell has records it is the first candidate.
     """
     there = [cell for cell in candidates if cell.records]
-    shared = set.intersection(*({record.job.seed for record in cell.records} for cell in there)) if there else set()
+    shared = set.intersection(*({_seeds(record) for record in cell.records} for cell in there)) if there else set()
     if not shared:
         return (there or candidates)[0]
-    return max(there, key=lambda cell: _value([r for r in cell.records if r.job.seed in shared], by, validated))
+    return max(there, key=lambda cell: _value([r for r in cell.records if _seeds(r) in shared], by, validated))
+
+
+def _seeds(record: Record) -> tuple[str, int]:
+    """Return the encoder's label, which says its training seed, and the seed of fine-tuning."""
+    return record.job.parts[0], record.job.seed
 
 
 def _value(own: Sequence[Record], by: Pick, validated: Mapping[str, Score]) -> float:

@@ -10,6 +10,7 @@ from rbench.errors import StoreError
 from rbench.spec import BuildJob, Job, Outcome, Plan
 from rbench.storage.standing import Standing
 from rbench.tables.aggregate import Results
+from rbench.tables.draws import training_seed
 from rbench.tables.flags import Flags
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Marked, Number, Table
@@ -59,8 +60,10 @@ def full(results: Results) -> Table:
     flags = Flags(plan, found.records)
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
+    drawn = bool(plan.draws)
     for job in jobs:
-        encoder, task, _ = job.parts
+        label, task, _ = job.parts
+        encoder, train_seed = (draw := plan.draw(label)).encoder, draw.train_seed
         record = found.records.get(job.key)
         there = record is not None and record.status == "complete"
         scores = {score.name: score for score in record.scores} if record is not None and there else {}
@@ -70,6 +73,7 @@ def full(results: Results) -> Table:
             (
                 encoder,
                 task,
+                *([training_seed(train_seed)] if drawn else []),
                 job.seed,
                 record.counts.get("texts") if record is not None and there else None,
                 Number(raised.value, percent=False, digits=3).hidden(hiding) if raised is not None else None,
@@ -77,11 +81,16 @@ def full(results: Results) -> Table:
             )
         )
         values = {name: None if hiding else score.value for name, score in scores.items()}
-        cells.append({"encoder": encoder, "task": task, "seed": job.seed, **values, "flags": flags.told([job])})
+        more = {"train_seed": train_seed} if drawn else {}
+        told = {"flags": flags.told([job])}
+        cells.append({"encoder": encoder, "task": task, **more, "seed": job.seed, **values, **told})
     return Table(
         metric="positives",
         layout="full",
-        header=("Encoder", "Task", "Seed", "Texts", "Loss raised by", "Words replaced"),
+        header=(
+            *("Encoder", "Task", *(["Training seed"] if drawn else [])),
+            *("Seed", "Texts", "Loss raised by", "Words replaced"),
+        ),
         rows=tuple(rows),
         groups=frozenset(),
         cells=tuple(cells),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from rbench.score import spread
 from rbench.spec import Flag, Metric, Score
 
 Layout = Literal["paper", "by-task", "full"]
@@ -84,6 +85,21 @@ MEANING: dict[Metric, Meaning] = {
 
 
 @dataclass(frozen=True)
+class Draws:
+    """An entry's values by training seed, in a table of a suite with `train_seeds`."""
+
+    means: tuple[tuple[int, float], ...]
+    """Training seeds, each with the mean over its fine-tuning seeds; empty where rbench does not train the encoder."""
+    tuned: bool = False
+    """Whether each training has several fine-tuning seeds, so that there are two spreads."""
+
+    @property
+    def sd(self) -> float | None:
+        """The sample standard deviation between training seeds; None for fewer than two."""
+        return spread(mean for _, mean in self.means)
+
+
+@dataclass(frozen=True)
 class Number:
     """A numeric entry. `value` is None where the denominator `n` is 0, and where the entry is withheld. A missing entry
     is None instead of a Number."""
@@ -94,6 +110,9 @@ class Number:
     low: float | None = None
     high: float | None = None
     seed_sd: float | None = None
+    """Sample standard deviation between fine-tuning seeds; within a training seed, where there are several."""
+    draws: Draws | None = None
+    """None in tables of suites without `train_seeds`."""
     best: bool = False
     partial: bool = False
     digits: int = 1
@@ -109,7 +128,9 @@ class Number:
         """Return the entry withheld for some flags, or as it is for none."""
         if not flags:
             return self
-        return replace(self, value=None, low=None, high=None, seed_sd=None, best=False, partial=False, withheld=flags)
+        draws = None if self.draws is None else Draws(())
+        empty = replace(self, value=None, low=None, high=None, seed_sd=None, draws=draws)
+        return replace(empty, best=False, partial=False, withheld=flags)
 
     def shown(self, value: float) -> str:
         """Format a value with this entry's scale and digits."""

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rbench.errors import PlanError
 from rbench.plan.lineage import chain, effective, in_domain_for, portable, trained_root, weights_source
-from rbench.plan.planner import PlanInputs, make_plan, select, training_for
+from rbench.plan.only import select
+from rbench.plan.planner import PlanInputs, make_plan, training_for
 from rbench.spec import (
     AttackJob,
     AttackSpec,

@@ -130,6 +130,7 @@ class ObjectiveModule(Protocol):
 
     `missing()` is optional and names a package that is not installed. A module that edits words has `NEEDS`, the kinds
     of resources it uses; its Options have `resources: ResourceChoice`, and its `build` takes `resources=` too.
+    Options may have `DRAWS: ClassVar[bool] = False`, which says that the result depends on no seed.
     `COUNTED` is optional: for each score that is not of held-out texts, the score that gives its sample size.
     """
 

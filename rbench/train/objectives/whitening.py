@@ -30,6 +30,8 @@ class Options(Strict):
     """Options of the objective."""
 
     STEPS: ClassVar[bool] = False
+    DRAWS: ClassVar[bool] = False
+    """Nothing is drawn at random, so that a suite's `train_seeds` reach the base instead."""
 
     dim: Positive | None = None
     """k: keep the k directions of largest variance. None keeps every direction in which the corpus varies. The

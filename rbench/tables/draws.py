@@ -1,0 +1,87 @@
+"""Computes and describes how results vary between training seeds and between fine-tuning seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rbench.score import Sample
+from rbench.spec import EvaluateJob, Job, Plan
+from rbench.tables.table import Draws
+
+Values = Iterable[tuple[int | None, float | None]]
+"""Results of jobs, each with its training seed (None where there is none). A value may be missing."""
+
+
+def means(values: Values) -> tuple[tuple[int, float], ...]:
+    """Return for each training seed the mean of its values, which are those of its fine-tuning seeds."""
+    return tuple((seed, math.fsum(own) / len(own)) for seed, own in _groups(values).items() if seed is not None)
+
+
+def within(values: Values) -> float | None:
+    """Return the standard deviation between fine-tuning seeds of the same training.
+
+    It is the root of the variances within each training seed, averaged with their degrees of freedom. For one training
+    it is the sample standard deviation. None where no training seed has two values.
+    """
+    samples = [Sample.of(own) for own in _groups(values).values()]
+    spreads = [(sample.n - 1, sample.deviation) for sample in samples if sample.deviation is not None]
+    if len(spreads) < 2:
+        return spreads[0][1] if spreads else None
+    return math.sqrt(math.fsum(free * sd**2 for free, sd in spreads) / sum(free for free, _ in spreads))
+
+
+def _groups(values: Values) -> dict[int | None, list[float]]:
+    groups: dict[int | None, list[float]] = {}
+    for seed, value in values:
+        if value is not None:
+            groups.setdefault(seed, []).append(value)
+    return groups
+
+
+def plain(draws: Draws | None) -> dict[str, Any]:
+    """Return the spread between training seeds for programs; nothing without `train_seeds`."""
+    return {} if draws is None else {"train_seeds": len(draws.means), "train_sd": draws.sd}
+
+
+def training_seed(seed: int | None) -> int | str:
+    """Return a training seed as a table entry: `none` for an encoder that rbench does not train."""
+    return "none" if seed is None else seed
+
+
+def notes(plan: Plan, jobs: Sequence[Job]) -> list[str]:
+    """Return notes on the seeds of some jobs, and on the spreads in their table; none without `train_seeds`."""
+    if not plan.draws:
+        return []
+    found: dict[str, dict[int | None, None]] = {}
+    for job in jobs:
+        draw = plan.draw(job.parts[0])
+        found.setdefault(draw.encoder, {})[draw.train_seed] = None
+    seeds = list(dict.fromkeys(seed for own in found.values() for seed in own if seed is not None))
+    trained, others = ([name for name, own in found.items() if (None in own) == fixed] for fixed in (False, True))
+    said = []
+    if trained:
+        said.append(f"Training seeds {_listed(seeds)}: {len(seeds)} trainings of each of {', '.join(trained)}.")
+    if others:
+        said.append(f"Not trained by rbench, so there is one of each: {', '.join(others)}.")
+    tuning = list(dict.fromkeys(job.seed for job in jobs if not isinstance(job.spec, EvaluateJob)))
+    if tuning:
+        said.append(f"Fine-tuning seeds {_listed(tuning)}: {len(tuning)} with each encoder.")
+    return [*said, _TWO if len(tuning) > 1 else _ONE]
+
+
+_ONE = "±: standard deviation between training seeds."
+_TWO = (
+    "± a/b: a is the standard deviation between training seeds, of the means over fine-tuning seeds; b is the one "
+    "between fine-tuning seeds of one training, pooled over trainings. An average has a alone."
+)
+COVERED = (
+    "They cover the choice of {what}, and count each once, however many trainings share it. They do not cover "
+    "differences between seeds: for these see ±."
+)
+"""What intervals cover in tables of suites with `train_seeds`."""
+
+
+def _listed(seeds: Iterable[int]) -> str:
+    return ", ".join(map(str, seeds))
