@@ -70,13 +70,20 @@ def batched(world, texts, masks, max_words, calls=None, **options):
     )
 
 
-def algorithm_1(world, row, words, mask, max_words, projection, accept_flip):
-    """One sentence, one loop, as printed: returns (index, old, new, projection) of each step, and the last done."""
+def algorithm_1(
+    world, row, words, mask, max_words, projection="signed", accept_flip=True, order="each_round", keep="always"
+):
+    """One sentence, one loop: (index, old, new, projection) of each step, the last done, and the words looked at.
+
+    The defaults are the paper's algorithm as printed. `order` and `keep` are the ways of its authors' public code.
+    """
     words, untouched, steps = list(words), {i for i in range(len(words)) if mask[i]}, []
+    asked = without = 0
+    at_start = world.norms(row, words)
     while len(steps) < max_words:
         z, v = world.vector(row, words), world.direction(row, words)
         length = math.sqrt(sum(x * x for x in v))
-        norms = world.norms(row, words)
+        norms = at_start if order == "once" else world.norms(row, words)
         chosen, found = None, []
         while not found:
             best = -math.inf
@@ -85,9 +92,10 @@ def algorithm_1(world, row, words, mask, max_words, projection, accept_flip):
                 if i in untouched and norms[i] > best:
                     chosen, best = i, norms[i]
             if chosen is None:
-                return steps, False
+                return steps, False, (asked, without)
             untouched.remove(chosen)
             found = world.replacements(row, words, chosen)
+            asked, without = asked + 1, without + (not found)
         outcomes = []
         for new in found:
             text = [*words]
@@ -102,11 +110,13 @@ def algorithm_1(world, row, words, mask, max_words, projection, accept_flip):
             if abs(outcome[0]) > abs(winner[0]) if projection == "absolute" else outcome[0] > winner[0]:
                 winner = outcome
         p, new, done = winner
+        if keep == "positive" and p <= 0 and not done:
+            continue
         steps.append((chosen, words[chosen], new, p))
         words[chosen] = new
         if done:
-            return steps, True
-    return steps, False
+            return steps, True, (asked, without)
+    return steps, False, (asked, without)
 
 
 texts_and_masks = st.lists(
@@ -121,19 +131,18 @@ texts_and_masks = st.lists(
     max_words=st.integers(0, 5),
     projection=st.sampled_from(["signed", "absolute"]),
     accept_flip=st.booleans(),
+    order=st.sampled_from(["each_round", "once"]),
+    keep=st.sampled_from(["always", "positive"]),
     lookahead=st.integers(1, 3),
 )
-def test_the_batched_search_is_algorithm_1_sentence_by_sentence(
-    seed, rows, max_words, projection, accept_flip, lookahead
-):
+def test_the_batched_search_is_the_slow_one_sentence_by_sentence(seed, rows, max_words, lookahead, **options):
     world = World(seed)
     texts, masks = [[w for w, _ in row] for row in rows], [[m for _, m in row] for row in rows]
-    results = batched(
-        world, texts, masks, max_words, projection=projection, accept_flip=accept_flip, lookahead=lookahead
-    )
+    results = batched(world, texts, masks, max_words, lookahead=lookahead, **options)
     assert len(results) == len(texts)
     for row, (text, mask, result) in enumerate(zip(texts, masks, results, strict=True)):
-        expected, done = algorithm_1(world, row, text, mask, max_words, projection, accept_flip)
+        expected, done, looked_at = algorithm_1(world, row, text, mask, max_words, **options)
+        assert (result.asked, result.without) == looked_at
         assert [(s.index, s.old, s.new) for s in result.substitutions] == [step[:3] for step in expected]
         assert [s.projection for s in result.substitutions] == pytest.approx([step[3] for step in expected])
         assert [s.step for s in result.substitutions] == list(range(1, len(expected) + 1))
@@ -215,6 +224,48 @@ def test_the_batch_is_asked_as_one():
     results = batched(World(3), [list("abcdefgh")] * 6, [[True] * 8] * 6, 3, calls=calls, accept_flip=False)
     assert calls[0] == 6
     assert len(calls) <= 1 + max(len(r.substitutions) for r in results)
+
+
+def counted(order, keep, *, separate=True):
+    """(texts whose norms were asked, texts whose directions alone were asked, the results) of a larger search."""
+    world, norms, plain = World(5), [], []
+
+    def directions(batch):
+        plain.append(len(batch))
+        return Gradients(
+            torch.tensor([world.vector(*s) for s in batch], dtype=torch.float32),
+            torch.tensor([world.direction(*s) for s in batch], dtype=torch.float32),
+        )
+
+    more = {"directions": directions} if separate else {}
+    results = batched(world, [list("abcdefgh")] * 9, [[True] * 8] * 9, 5, norms, order=order, keep=keep, **more)
+    return sum(norms), sum(plain), results
+
+
+def test_gradients_are_asked_once_for_each_text_that_needs_them():
+    steps = sum(len(one.substitutions) - one.done for one in counted("each_round", "always")[2])
+    norms, plain, results = counted("each_round", "always")
+    assert norms >= 9 and plain == 0
+    norms, plain, results = counted("once", "always")
+    assert norms == 9
+    assert 0 < plain <= sum(len(one.substitutions) for one in results)
+    assert counted("once", "always", separate=False)[2] == results
+    kept, _, results = counted("each_round", "positive")  # a word that stays costs no gradients
+    assert kept <= 9 + sum(len(one.substitutions) for one in results)
+    assert steps > 0
+
+
+def test_the_last_round_ends_the_search_whatever_it_gave():
+    results = search(
+        [["old"] * 3],
+        [[True] * 3],
+        gradients=lambda batch: Gradients(torch.zeros(1, 1), torch.ones(1, 1), [torch.ones(3)]),
+        candidates=lambda batch: [["a"] for _ in batch],
+        scores=lambda batch: Scores(torch.tensor([[-1.0]]), last=True),
+        max_words=3,
+        keep="positive",
+    )
+    assert (results[0].words, results[0].asked, results[0].done) == (("old",) * 3, 1, False)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -27,6 +27,12 @@ def test_word_norms_are_norms_of_means():
     assert norms.tolist() == [5.0, -math.inf, 2.0, -math.inf]
 
 
+def test_l1_norms_are_sums_of_absolute_values_over_all_pieces():
+    gradients = torch.tensor([[9.0, 9.0], [1.0, -2.0], [-5.0, 6.0], [0.0, 2.0]])
+    norms = word_norms(gradients, [-1, 0, 0, 2], 4, "l1")
+    assert norms.tolist() == [14.0, -math.inf, 2.0, -math.inf]
+
+
 class Encoded(dict):
     """A tokenizer's answer for two texts of three and two pieces."""
 

@@ -1,0 +1,264 @@
+"""The variants of the Geometry attack against a slow one: one text, one word, one candidate, real vectors, plain loops."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from rbench.attack import _textattack
+from rbench.attack.victim import Victim
+from rbench.load.registry import load_module
+from tests.attack import substitution_toy as toy
+from tests.attack.test_geometry import FOLDER, changed, make, predicted, vector_of, words_in
+
+textattack = _textattack.textattack
+from textattack.constraints.pre_transformation import InputColumnModification  # noqa: E402
+
+TEXTS = toy.sentences(np.random.default_rng(11), 14)
+RELEASED = load_module(FOLDER / "geometry.py").Options(variant="released").model_dump(exclude={"variant"})
+SWITCHES = {
+    "source": "neighbours",
+    "candidates": 2,
+    "min_cosine": -1.0,
+    "max_words": 1,
+    "share": 0.25,
+    "order": "once",
+    "word_norm": "l1",
+    "direction": "deepfool",
+    "projection": "absolute",
+    "keep": "positive",
+    "accept_flip": False,
+}
+BACK = {
+    "source": "masked_lm",
+    "min_cosine": -1.0,
+    "max_words": 2,
+    "share": 1.0,
+    "order": "each_round",
+    "word_norm": "l2",
+    "direction": "gradient",
+    "keep": "always",
+    "accept_flip": True,
+}
+CASES = [
+    {},
+    {"variant": "released"},
+    *({name: value} for name, value in SWITCHES.items()),
+    *({"variant": "released", name: value} for name, value in BACK.items()),
+]
+
+
+@pytest.fixture(scope="module")
+def victims():
+    """A trained victim of two classes, and an untrained one of four, for which directions differ."""
+    four = toy.classifier(labels=4, seed=2)
+    with torch.no_grad():
+        four.head.weight.mul_(torch.tensor([[0.3], [1.0], [4.0], [0.6]]))
+    return Victim(toy.trained(), "two"), Victim(four, "four")
+
+
+# ----------------------------------------------------------------------------------------------- the attack, by hand
+
+
+def gradients_of(classifier, text, label):
+    """z, the gradient of the cross-entropy at z, and the gradients at the pieces of each word."""
+    inputs = classifier.tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
+    offsets = inputs.pop("offset_mapping")[0].tolist()
+    embeddings = classifier.get_input_embeddings()(inputs.pop("input_ids")).detach().requires_grad_()
+    z = classifier.encoder(inputs_embeds=embeddings, **inputs)
+    z.retain_grad()
+    nn.functional.cross_entropy(classifier.head(z).double(), torch.tensor([label])).backward()
+    pieces, end = [], 0
+    for word in words_in(text):
+        start = text.index(word, end)
+        end = start + len(word)
+        pieces.append(embeddings.grad[0, [k for k, (a, b) in enumerate(offsets) if a < end and b > start and b > a]])
+    return z[0].detach().double(), z.grad[0].double(), pieces
+
+
+def ordered(pieces, norm):
+    """The numbers of the words, the largest gradient first."""
+    if norm == "l1":
+        sizes = [sum(abs(float(x)) for row in rows for x in row) for rows in pieces]
+    else:
+        sizes = [math.sqrt(sum(float(x) ** 2 for x in rows.mean(dim=0))) for rows in pieces]
+    return sorted(range(len(pieces)), key=lambda i: -sizes[i])
+
+
+def normal(classifier, z, label):
+    """W_k - W_y for the k of the nearest boundary."""
+    weight, bias = classifier.head.weight.detach().double(), classifier.head.bias.detach().double()
+    logits = weight @ z + bias
+    nearest = min(
+        (abs(float(logits[k] - logits[label])) / float((weight[k] - weight[label]).norm()), k)
+        for k in range(len(weight))
+        if k != label
+    )[1]
+    return weight[nearest] - weight[label]
+
+
+def neighbours(word, options):
+    vectors = toy.word_vectors()
+    if word not in vectors.index:
+        return []
+    cosines = {other: float(vectors.unit[vectors.index[word]] @ vectors.unit[i]) for other, i in vectors.index.items()}
+    near = sorted((other for other in cosines if other != word), key=lambda other: -cosines[other])
+    return [other for other in near if cosines[other] >= options.min_cosine][: options.candidates]
+
+
+def slow(victim, source, text, label, options):
+    """(final text, queries) of the attack with these options."""
+    classifier, words = victim.classifier, words_in(text)
+    free = {i for i, word in enumerate(words) if word not in toy.STOPWORDS}
+    budget = min(options.max_words, math.floor(options.share * len(words)))
+    queries, replaced, order, stale = 1, 0, None, True
+    while free and replaced < budget:
+        if stale:
+            z, v, pieces = gradients_of(classifier, text, label)
+            if order is None or options.order == "each_round":
+                queries += 1
+                order = ordered(pieces, options.word_norm)
+            v = normal(classifier, z, label) if options.direction == "deepfool" else v
+            stale = False
+        place = next(i for i in order if i in free)
+        free.remove(place)
+        words = words_in(text)
+        start = [m for m in range(len(text)) if words_in(text[:m]) == words[:place]][-1]
+        start = text.index(words[place], start)
+        if options.source == "neighbours":
+            found = neighbours(words[place], options)
+        else:
+            (found,) = source([(text, start, start + len(words[place]))])
+        rows = []
+        for new in found:
+            other = text[:start] + new + text[start + len(words[place]) :]
+            queries += 1
+            p = float((vector_of(classifier, other).double() - z) @ v / v.norm())
+            rows.append((p, other, predicted(victim, other) != label))
+        if not rows:
+            continue
+        pool = [row for row in rows if row[2]] if options.accept_flip and any(row[2] for row in rows) else rows
+        best = max(pool, key=lambda row: abs(row[0]) if options.projection == "absolute" else row[0])
+        if options.keep == "positive" and best[0] <= 0 and not best[2]:
+            continue
+        text, replaced, stale = best[1], replaced + 1, True
+        if best[2]:
+            break
+    return text, queries
+
+
+@pytest.mark.parametrize("given", CASES, ids=lambda given: " ".join(f"{k}={v}" for k, v in given.items()) or "printed")
+def test_each_variant_and_each_option_alone_is_the_slow_attack(victims, given):
+    options = load_module(FOLDER / "geometry.py").Options(**given)
+    replaced = 0
+    for victim in victims:
+        attack = make(victim, **given)
+        for text in TEXTS[0]:
+            label = predicted(victim, text)
+            result = attack.attack(text, label)
+            found = (result.perturbed_result.attacked_text.text, result.perturbed_result.num_queries)
+            assert found == slow(victim, attack.transformation.source, text, label, options)
+            replaced += len(changed(result))
+    assert replaced > 10
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_each_option_acts(victims, name):
+    """Alone, it changes what the attack ends with, or how it gets there, for one of the victims at least."""
+
+    def ends(**given):
+        attacks = [make(victim, min_cosine=given.pop("min_cosine", 0.3), **given) for victim in victims]
+        found = []
+        for attack, victim in zip(attacks, victims, strict=True):
+            for text in TEXTS[0]:
+                result = attack.attack(text, predicted(victim, text)).perturbed_result
+                found.append((result.attacked_text.text, result.num_queries))
+        return found
+
+    assert ends() != ends(**{name: SWITCHES[name]})
+
+
+# ------------------------------------------------------------------------------------------------- what a variant is
+
+
+def test_released_is_what_the_authors_code_does():
+    assert RELEASED == {
+        "source": "neighbours",
+        "candidates": 24,
+        "min_cosine": 0.5,
+        "unknown": "discard",
+        "max_words": 50,
+        "share": 0.4,
+        "order": "once",
+        "word_norm": "l1",
+        "direction": "deepfool",
+        "projection": "signed",
+        "keep": "positive",
+        "accept_flip": False,
+    }
+
+
+@pytest.mark.parametrize("given", [{}, {"variant": "released"}, {"variant": "released", "candidates": 3}])
+def test_the_control_has_the_source_the_cap_and_the_budget_of_the_attack(given):
+    geometry, control = (load_module(FOLDER / f"{name}.py").Options(**given).model_dump() for name in NAMES)
+    assert control.items() <= geometry.items()
+    assert set(control) == {"variant", "source", "candidates", "min_cosine", "unknown", "max_words", "share"}
+
+
+NAMES = ("geometry", "random")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_neighbours_need_no_masked_lm(victims, name):
+    module = load_module(FOLDER / f"{name}.py")
+    without = SimpleNamespace(word_vectors=toy.word_vectors(), stopwords=toy.STOPWORDS)
+    options = module.Options(variant="released")
+    assert module.needs(options) == ("word_vectors", "stopwords")
+    assert module.needs(module.Options()) == module.NEEDS
+    np.random.seed(0)
+    assert changed(module.build(victims[0], without, options, None).attack(TEXTS[0][0], TEXTS[1][0]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_share_counts_the_words_of_the_columns_that_may_change(victims, name):
+    pair = OrderedDict(premise=" ".join(["good"] * 20), hypothesis="fine film seems lovely dull plot the tale superb")
+    sizes = []
+    for ignored in ({"premise"}, set()):
+        attack = make(victims[1], name=name, share=0.25, min_cosine=-1.0, source="neighbours", max_words=50)
+        attack.goal_function._is_goal_complete = lambda *args: False  # it never ends before its budget
+        attack.pre_transformation_constraints.append(InputColumnModification(["premise", "hypothesis"], ignored))
+        np.random.seed(0)
+        sizes.append(len(changed(attack.attack(pair, predicted(victims[1], tuple(pair.values()))))))
+    assert sizes == [2, 7]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_options_are_refused(name):
+    for given in (
+        {"share": 1.5},
+        {"variant": "paper"},
+        {"source": "thesaurus"},
+        {"variant": "released", "unknown": "keep"},
+    ):
+        with pytest.raises(ValidationError):
+            load_module(FOLDER / f"{name}.py").Options(**given)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 6, 11])
+def test_a_query_budget_is_never_passed(victims, budget):
+    for victim in victims:
+        attack, free = make(victim, variant="released"), make(victim, variant="released")
+        attack.goal_function.query_budget = budget
+        for text in TEXTS[0]:
+            label = predicted(victim, text)
+            limited, unbounded = (one.attack(text, label).perturbed_result for one in (attack, free))
+            assert limited.num_queries <= budget
+            if unbounded.num_queries < budget:
+                assert limited.attacked_text.text == unbounded.attacked_text.text
