@@ -1,0 +1,115 @@
+"""Tests that the ablation suites have rows at which their knobs act: rows that differ in one option and in delta."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from rbench import load
+from rbench.load.registry import Registry
+from rbench.train import objectives, perturb
+from tests.train.made import batch_of, made, run
+
+ACTS = 0.1
+"""Deltas differ by at least this share of the larger one. Between rows at which a knob does nothing it is below 0.01."""
+
+
+@cache
+def rows_of(suite: str, profile: str | None) -> list[dict[str, Any]]:
+    """The options of each row's objective."""
+    loaded = load.load(suite, registry=Registry(), profile=profile)
+    specs = [loaded.encoders[label].train for label in loaded.suite.encoders]
+    return [dict(spec.options) for spec in specs if spec is not None]
+
+
+def deltas_of(suite: str, rows: Sequence[Mapping[str, Any]], base: Path) -> list[Tensor]:
+    """What each row's objective adds to the words of a batch, on one tiny encoder."""
+    name = suite.partition("-")[0]
+    module, built = objectives.find(name), made(name, base)
+    batch = batch_of(built)
+    before = {key: buffer.clone() for key, buffer in built.model.named_buffers()}
+    deltas = []
+    for row in rows:
+        for key, buffer in built.model.named_buffers():
+            buffer.copy_(before[key])
+        built.model._losses = partial(module.losses, module.Options.model_validate(row))
+        found: list[Tensor] = []
+        with pytest.MonkeyPatch.context() as patch:
+            for function in ("ascend", "project_sentence"):
+                patch.setattr(perturb, function, kept(getattr(perturb, function), found))
+            run(built, batch)
+        deltas.append((found[-1] * batch.words).detach())
+    return deltas
+
+
+def kept(f: Any, found: list[Tensor]) -> Any:
+    def call(*inputs: Any) -> Tensor:
+        found.append(f(*inputs))
+        return found[-1]
+
+    return call
+
+
+def distance(a: Tensor, b: Tensor) -> float:
+    return float((a - b).norm() / max(a.norm(), b.norm()))
+
+
+def acting(suite: str, knob: str, profile: str | None, base: Path) -> list[tuple[Any, Any]]:
+    """The values of `knob` in pairs of rows that differ in it alone, and in delta."""
+    rows = rows_of(suite, profile)
+    others = [{key: value for key, value in row.items() if key not in KNOBS[knob]} for row in rows]
+    pairs = [(i, j) for i in range(len(rows)) for j in range(i) if others[i] == others[j]]
+    deltas = deltas_of(suite, rows, base)
+    return [(rows[i].get(knob), rows[j].get(knob)) for i, j in pairs if distance(deltas[i], deltas[j]) > ACTS]
+
+
+KNOBS = {"alpha": {"alpha"}, "beta": {"beta"}, "K": {"K", "T"}, "rho": {"rho"}, "epsilon": {"epsilon"}}
+
+
+@pytest.mark.parametrize("profile", [None, "mini"])
+@pytest.mark.parametrize(
+    ("suite", "knob"),
+    [
+        ("robustsentembed-figure4", "alpha"),
+        ("robustsentembed-figure4", "beta"),
+        ("robustsentembed-figure5", "K"),
+        ("robustsentembed-table6", "rho"),
+    ],
+)
+def test_a_knob_changes_delta_in_its_suite(suite: str, knob: str, profile: str | None, base: Path) -> None:
+    assert acting(suite, knob, profile, base)
+
+
+@pytest.mark.parametrize("profile", [None, "mini"])
+def test_epsilon_changes_delta_for_the_norm_that_the_paper_takes(profile: str | None, base: Path) -> None:
+    rows = [row for row in rows_of("robustsentembed-table5", profile) if row["norm"] == "linf"]
+    radii = {row["epsilon"] for row in rows}
+    found = acting("robustsentembed-table5", "epsilon", profile, base)
+    assert any(set(pair) <= radii for pair in found)
+
+
+@pytest.mark.parametrize("profile", [None, "mini"])
+def test_each_norm_has_a_row_whose_delta_is_seen_and_its_own(profile: str | None, base: Path) -> None:
+    rows = rows_of("robustsentembed-table5", profile)
+    largest: dict[str, Tensor] = {}
+    for row, delta in zip(rows, deltas_of("robustsentembed-table5", rows, base), strict=True):
+        if row["norm"] not in largest or delta.norm() > largest[row["norm"]].norm():
+            largest[row["norm"]] = delta
+    assert set(largest) == {"l1", "l2", "linf"}
+    deltas = list(largest.values())
+    assert all(float(delta.norm()) > 0.05 for delta in deltas)
+    assert all(distance(a, b) > ACTS for i, a in enumerate(deltas) for b in deltas[:i])
+
+
+@pytest.mark.parametrize("profile", [None, "mini"])
+def test_vadvcse_has_rows_of_both_norms_at_a_weight_that_counts(profile: str | None, base: Path) -> None:
+    rows = [row for row in rows_of("vadvcse-table5", profile) if row.get("lam", 1e-6) == 1]
+    assert {row["divergence"] for row in rows} == {"js", "kl", "symmetric-kl"}
+    by_norm = {row.get("norm", "l2"): row for row in rows if row["divergence"] == "js"}
+    l2, linf = deltas_of("vadvcse-table5", [by_norm[norm] for norm in ("l2", "linf")], base)
+    assert distance(l2, linf) > ACTS
