@@ -20,7 +20,7 @@ from rbench.mini.generators import SIZES
 from rbench.plan import prepare as preparing
 from rbench.plan.prepare import Options, Prepared
 from rbench.plan.rows import Rows
-from rbench.spec import AttackJob, Plan, TaskSpec
+from rbench.spec import AttackJob, FinetuneJob, Plan, TaskSpec
 from rbench.system.located import Located
 from rbench.tasks import TaskData
 
@@ -111,24 +111,41 @@ def test_a_bundled_suite_is_planned_at_full_size(name: str) -> None:
     assert not suite.attacks or attacked(made.plan) == {encoder: set(suite.tasks) for encoder in suite.encoders}
 
 
+METHODS = ["simcse", "uscal", "robustembed", "robustsentembed"]
+
+
+def rows_of_table_1(plain: str, base: str) -> list[str]:
+    """The encoders of Table 1: the base, its control, and the methods on it, the last one in both variants."""
+    methods = [f"{method}-{base}" for method in METHODS]
+    return [plain, f"{plain}-random", *methods, f"robustsentembed-{base}[variant=released]"]
+
+
 def test_table_1_attacks_1000_test_sentences_of_sst2_with_the_encoders_of_the_paper() -> None:
     made = prepared("table1")
-    methods = ["simcse", "uscal", "robustembed", "robustsentembed"]
-    assert list(attacked(made.plan)) == ["bert-base", *(f"{method}-bert-base" for method in methods)]
+    assert list(attacked(made.plan)) == rows_of_table_1("bert-base", "bert-base")
     cells = [job for job in made.plan.jobs if isinstance(job.spec, AttackJob) and job.spec.task.name == "sst2"]
-    assert len(cells) == 5 * 5 * 5  # encoders, attacks, seeds
+    assert len(cells) == 7 * 5 * 5  # encoders, attacks, seeds
     assert {job.spec.num_examples for job in cells if isinstance(job.spec, AttackJob)} == {1000}
-    assert len([job for job in made.plan.jobs if job.stage == "pretrain"]) == 3
+    assert len([job for job in made.plan.jobs if job.stage == "pretrain"]) == 4
 
 
-def test_table_1_in_the_embedded_world_has_their_mini_kin_and_its_own_notes() -> None:
-    made = prepared("table1", "mini")
-    assert [name.rsplit("-", 1)[0] for name in made.plan.suite.encoders[1:]] == [
-        name.removesuffix("-bert-base") for name in prepared("table1").plan.suite.encoders[1:]
-    ]
-    assert len([job for job in made.plan.jobs if job.stage == "attack"]) == 5 * 2 * 5  # encoders, tasks, attacks
-    assert not set(made.plan.suite.notes) & set(prepared("table1").plan.suite.notes)
-    assert prepared("table1", "local").plan.suite.notes == ()
+def test_the_control_of_table_1_is_fine_tuned_for_each_task_and_seed_and_needs_no_training() -> None:
+    tuned = [job for job in prepared("table1").plan.jobs if job.parts[0] == "bert-base-random"]
+    finetunes = [job for job in tuned if isinstance(job.spec, FinetuneJob)]
+    assert len(finetunes) == 7 * 5 and not any(job.needs for job in finetunes)
+    for job in finetunes:
+        assert isinstance(job.spec, FinetuneJob) and job.spec.encoder.random_weights and job.spec.encoder.control
+
+
+@pytest.mark.parametrize(("profile", "plain", "tasks", "attacks"), [("local", "minilm", 5, 6), ("mini", "mini", 2, 5)])
+def test_table_1_has_profiles_with_the_same_methods_and_notes_of_their_own(
+    profile: str, plain: str, tasks: int, attacks: int
+) -> None:
+    made = prepared("table1", profile)
+    expected = rows_of_table_1("mini-bert" if plain == "mini" else plain, plain)
+    assert list(attacked(made.plan)) == expected
+    assert len([job for job in made.plan.jobs if job.stage == "attack"]) == 7 * tasks * attacks
+    assert made.plan.suite.notes and not set(made.plan.suite.notes) & set(prepared("table1").plan.suite.notes)
 
 
 @pytest.mark.parametrize(
