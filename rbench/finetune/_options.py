@@ -73,8 +73,12 @@ class AdversarialOptions(CandidateOptions, Variants):
     """`keep` of the attack: here this name is that of the epoch to keep."""
     accept_flip: bool = True
     until: Literal["fooled", "budget"] = "fooled"
-    """When the search in a text ends (not printed). `fooled`: once the model errs, as the attack does; a text on which
-    it errs already stays as it is. `budget`: only when the budget of words is used up."""
+    """When the search in a text ends (not printed). `fooled`: once the model errs, as the attack does. `budget`: only
+    when the budget of words is used up."""
+    erring: Literal["change", "leave"] = "change"
+    """What `until: fooled` does with a text on which the model errs already (ours). `change`: Algorithm 1 looks only
+    after a replacement, so one word is replaced. `leave`: the text stays as it is, and no adversarial example of it is
+    added. Then a model that favours one label is shown this label more often, and may favour it more."""
     protect: dict[TaskKind, tuple[str, ...]] = Field(default={"nli": ("premise",)})
     """Columns in which nothing is replaced, by kind of task (ours: the paper has single texts only)."""
     keep: Literal["best", "last"] = "best"
