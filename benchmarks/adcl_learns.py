@@ -22,8 +22,8 @@ chance it is the logarithm of their number. `top_1` is the share of texts whose 
 one over their number.
 
 --part mini trains adcl-mini on mini-sentiment, all of its steps. --part minilm trains adcl-minilm on MR with --steps
-steps of 16 texts and candidates from word vectors. Prints rows; --out FILE writes JSON with machine and versions, and
-keeps what the file has of the other part.
+steps of 16 texts and candidates from word vectors. Prints rows; --out FILE writes each into a JSON with machine and versions,
+and keeps what else the file has.
 """
 
 from __future__ import annotations
@@ -66,23 +66,23 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     registry = Registry()
     with tempfile.TemporaryDirectory(prefix="rbench-adcl-") as folder:
-        part = (of_mini if args.part == "mini" else of_minilm)(args, registry, Path(folder))
-    if args.out is not None:
-        write(args, part)
+        (of_mini if args.part == "mini" else of_minilm)(args, registry, Path(folder))
 
 
-def of_mini(args: argparse.Namespace, registry: Registry, folder: Path) -> dict[str, Any]:
+def of_mini(args: argparse.Namespace, registry: Registry, folder: Path) -> None:
     """adcl-mini on the training texts of mini-sentiment; mini-bert is trained first."""
     bert = load.load_encoder("mini-bert", registry)
     corpus = [str(row["text"]) for row in mini.rows("mini-corpus", "train")]
-    pretrain(bert, None, corpus, folder / "mini-bert", seed=0)
+    where = args.base or folder / "mini-bert"
+    if args.base is None:
+        pretrain(bert, None, corpus, where, seed=0)
     spec = load.load_encoder("adcl-mini", registry)
     texts, test = ([str(row["text"]) for row in mini.rows("mini-sentiment", split)] for split in ("train", "test"))
-    resources = Resources(load.load_resources("mini", registry), trained={"mini-bert": folder / "mini-bert"})
-    return measured(args, spec, folder / "mini-bert", texts, test, resources, {"momentum": 0.99, "queue": 512})
+    resources = Resources(load.load_resources("mini", registry), trained={"mini-bert": where})
+    measured(args, spec, where, texts, test, resources, {"momentum": 0.99, "queue": 512})
 
 
-def of_minilm(args: argparse.Namespace, registry: Registry, folder: Path) -> dict[str, Any]:
+def of_minilm(args: argparse.Namespace, registry: Registry, folder: Path) -> None:
     """adcl-minilm on training texts of MR: few steps, small batches, candidates from word vectors."""
     spec = load.load_encoder("adcl-minilm", registry)
     rows = [json.loads(line) for line in (args.data / "mr" / "all.jsonl").read_text("utf-8").splitlines()]
@@ -97,7 +97,7 @@ def of_minilm(args: argparse.Namespace, registry: Registry, folder: Path) -> dic
     train = spec.train.model_copy(update={**small, "options": {**spec.train.options, **settings}})
     spec = spec.model_copy(update={"train": train})
     base = next(path for root in models if (path := root / "minilm").exists())
-    return measured(args, spec, base, texts[1000:], texts[:1000], resources, {"momentum": 0.999, "queue": 2048})
+    measured(args, spec, base, texts[1000:], texts[:1000], resources, {"momentum": 0.999, "queue": 2048})
 
 
 def measured(
@@ -108,8 +108,8 @@ def measured(
     test: list[str],
     resources: Resources,
     old: dict[str, Any],
-) -> dict[str, Any]:
-    """All rows of a part."""
+) -> None:
+    """All rows of a part; each is printed and written when it is there."""
     assert spec.train is not None
     test = test[: args.texts]
     steps = batches.steps(spec.train, len(texts) - batches.held_out(len(texts)), False)
@@ -124,13 +124,7 @@ def measured(
         "frozen, before": ({**old, "head_learning_rate": rate}, FROZEN),
         "frozen, after": ({"head_learning_rate": pace.head_learning_rate(rate, steps, dim)}, FROZEN),
     }
-    found = {
-        name: [row(args, spec, base, texts, test, resources, *rows[name], seed) for seed in args.seeds]
-        for name in args.rows or rows
-    }
-    for name, values in found.items():
-        print(name, json.dumps(values))
-    return {
+    about = {
         "encoder": spec.name,
         "train": spec.train.model_dump(mode="json"),
         "texts": len(texts),
@@ -138,9 +132,12 @@ def measured(
         "momentum of `auto`": pace.momentum(steps),
         "head_learning_rate of `auto`": pace.head_learning_rate(rate, steps, dim),
         "at chance": {"loss": math.log(len(test)), "top_1": 1 / len(test), "n": len(test)},
-        "seeds": args.seeds,
-        "rows": found,
     }
+    for name in args.rows or rows:
+        found = [row(args, spec, base, texts, test, resources, *rows[name], seed) for seed in args.seeds]
+        print(name, json.dumps(found), flush=True)
+        if args.out is not None:
+            write(args, about, name, {"options": rows[name][0], "learning_rate": rows[name][1], "seeds": found})
 
 
 def row(
@@ -199,9 +196,10 @@ def on_test(model: MoCo, texts: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def write(args: argparse.Namespace, part: dict[str, Any]) -> None:
-    """Put the part into the file, with machine and versions."""
+def write(args: argparse.Namespace, about: dict[str, Any], name: str, found: dict[str, Any]) -> None:
+    """Put a row into the file, with machine and versions."""
     content = json.loads(args.out.read_text("utf-8")) if args.out.exists() else {}
+    rows = content.get(args.part, {}).get("rows", {})
     content |= {
         "machine": {"processor": processor(), "cores": cores(), "system": platform.system()},
         "versions": {
@@ -209,7 +207,11 @@ def write(args: argparse.Namespace, part: dict[str, Any]) -> None:
             "torch": torch.__version__,
             "transformers": transformers.__version__,
         },
-        args.part: {"command": f"python benchmarks/adcl_learns.py {shown(args)}", **part},
+        args.part: {
+            "command": f"python benchmarks/adcl_learns.py {shown(args)}",
+            **about,
+            "rows": rows | {name: found},
+        },
     }
     args.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -226,6 +228,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--part", choices=("mini", "minilm"), default="mini")
     parser.add_argument("--models", nargs="*", default=[])
     parser.add_argument("--data", type=Path, default=Path())
+    parser.add_argument("--base", type=Path, help="a folder with mini-bert as trained, to save its training")
     parser.add_argument("--texts", type=int, default=200)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0])

@@ -16,6 +16,7 @@ from rbench.finetune._data import gold
 from rbench.finetune._options import AdversarialOptions
 from rbench.finetune._starvation import Starvation
 from rbench.substitution.batched import Geometry, Swapped, at_most
+from rbench.substitution.deepfool import nearest_boundary
 from rbench.substitution.target import Target
 from rbench.tasks import Example
 
@@ -51,7 +52,7 @@ class AdversarialStats:
         self.texts += len(changed)
         self.replaced += sum(len(one.substitutions) / one.num_words for one in changed)
         self.fooled += fooled
-        self.starvation = self.starvation.more((one.words_asked, one.words_without) for one in made)
+        self.starvation = self.starvation.more((one.asked, one.without) for one in made)
 
     def scores(self) -> dict[str, float]:
         """The share of texts that were changed, and of these the mean share of words replaced and the share on which
@@ -78,7 +79,8 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
 
     The search maximises the log-odds against the true label, m = logsumexp(l_k, k != y) - l_y. Cross-entropy is
     log(1 + exp(m)), which grows with m, so both choose the same words and replacements. The gradient of m does not
-    vanish where the model is sure.
+    vanish where the model is sure. With `direction: deepfool` it maximises the signed distance to the nearest boundary,
+    whose gradient is the boundary's normal.
 
     Args:
         geometry: the search.
@@ -124,6 +126,14 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
         victim: EncoderClassifier = self.model
         labels = torch.tensor([gold(self.examples[row]) for row in rows], device=victim.device)
 
+        def margin(z: Tensor, places: list[int]) -> Tensor:
+            """DeepFool's distance to the nearest boundary, negative while the model is right."""
+            logits, own, weight = victim.head(z).float(), labels[places], victim.head.weight.detach().float()
+            other = nearest_boundary(logits.detach(), own, weight)
+            gap = logits.gather(1, other.unsqueeze(1)) - logits.gather(1, own.unsqueeze(1))
+            distance: Tensor = gap.squeeze(1) / (weight[other] - weight[own]).norm(dim=1)
+            return distance
+
         def log_odds(z: Tensor, places: list[int]) -> Tensor:
             logits, own = victim.head(z).float(), labels[places].unsqueeze(1)
             odds: Tensor = logits.scatter(1, own, -math.inf).logsumexp(dim=1) - logits.gather(1, own).squeeze(1)
@@ -134,9 +144,11 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
             return wrong
 
         over = errs if self.options.until == "fooled" else None
+        loss = log_odds if self.options.direction == "gradient" else margin
+        leave = self.options.erring == "leave"
         return self.geometry(
             [self.examples[row].texts for row in rows],
-            Target(victim.encoder, log_odds, victim.max_length, over=over),
+            Target(victim.encoder, loss, victim.max_length, over=over, leave_if_over=leave),
             max_words=at_most(self.options.max_words, self.options.share),
             fixed=self.fixed,
         )

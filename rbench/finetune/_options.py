@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from rbench.spec import Count, Positive, Rate, Strict, TaskKind, Variant, Variants
-from rbench.substitution.options import CandidateOptions
+from rbench.substitution.options import RELEASED_BUDGET, RELEASED_SOURCE, CandidateOptions
 
 
 class FreeLBOptions(Strict):
@@ -42,7 +42,15 @@ class AdversarialOptions(CandidateOptions, Variants):
         "printed": Variant(source="Algorithm 1, section 4.4, appendix F"),
         "released": Variant(
             source="the authors' public code (LotusDYH/ssl_robust), adversarial training",
-            options={"source": "neighbours", "candidates": 24, "min_cosine": 0.5, "max_words": 50},
+            options={
+                **RELEASED_SOURCE,
+                **RELEASED_BUDGET,
+                "order": "once",
+                "word_norm": "l1",
+                "direction": "deepfool",
+                "keep_step": "positive",
+                "accept_flip": False,
+            },
         ),
     }
 
@@ -57,9 +65,20 @@ class AdversarialOptions(CandidateOptions, Variants):
     two bounds holds. A text of fewer than 1 / share words stays as it is."""
     projection: Literal["signed", "absolute"] = "signed"
     """`absolute` is the argmax as printed, which also admits the most negative projection."""
+    order: Literal["each_round", "once"] = "each_round"
+    """As for the attack `geometry`, and so are the next four."""
+    word_norm: Literal["l2", "l1"] = "l2"
+    direction: Literal["gradient", "deepfool"] = "gradient"
+    keep_step: Literal["always", "positive"] = "always"
+    """`keep` of the attack: here this name is that of the epoch to keep."""
+    accept_flip: bool = True
     until: Literal["fooled", "budget"] = "fooled"
-    """When the search in a text ends (not printed). `fooled`: once the model errs, as the attack does; a text on which
-    it errs already stays as it is. `budget`: only when the budget of words is used up."""
+    """When the search in a text ends (not printed). `fooled`: once the model errs, as the attack does. `budget`: only
+    when the budget of words is used up."""
+    erring: Literal["change", "leave"] = "change"
+    """What `until: fooled` does with a text on which the model errs already (ours). `change`: Algorithm 1 looks only
+    after a replacement, so one word is replaced. `leave`: the text stays as it is, and no adversarial example of it is
+    added. Then a model that favours one label is shown this label more often, and may favour it more."""
     protect: dict[TaskKind, tuple[str, ...]] = Field(default={"nli": ("premise",)})
     """Columns in which nothing is replaced, by kind of task (ours: the paper has single texts only)."""
     keep: Literal["best", "last"] = "best"

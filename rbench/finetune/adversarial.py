@@ -72,6 +72,10 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
         min_cosine=options.min_cosine,
         unknown=options.unknown,
         projection=options.projection,
+        accept_flip=options.accept_flip,
+        order=options.order,
+        keep=options.keep_step,
+        word_norm=options.word_norm,
     )
     if options.epochs is not None:
         context = replace(context, training=context.training.model_copy(update={"epochs": options.epochs}))

@@ -106,7 +106,7 @@ class SearchCallbacks:
     def over_at_start(self) -> list[bool]:
         """For each text whether its search is over before a word is replaced."""
         batch = [BatchText(row, words) for row, words in enumerate(self.texts.words)]
-        if self.target.over is None:
+        if self.target.over is None or not self.target.leave_if_over:
             return [False] * len(batch)
         return self._over(self._vectors(batch), batch)
 

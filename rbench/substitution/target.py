@@ -29,8 +29,9 @@ class Target:
         project: a module or function on vectors (n, dim), row by row (a batch normalisation runs on its running
             statistics). A function that is no module must not depend on a mode. None: z = h.
         over: given z (n, dim) and the numbers of their texts, whether the search of each is over there (the prediction
-            flipped). A text for which it is over at the start stays as it is; a candidate that ends the search goes
-            before all that do not. None: searches end with the budget.
+            flipped). A candidate that ends the search goes before all that do not. None: searches end with the budget.
+        leave_if_over: whether a text for which the search is over at the start stays as it is. False: nobody asks
+            before a word is replaced.
     """
 
     encoder: SentenceEncoder
@@ -38,6 +39,7 @@ class Target:
     max_length: int
     project: Project | None = None
     over: Over | None = None
+    leave_if_over: bool = True
 
     def network(self) -> nn.Module:
         """Token ids to z, sharing the weights of encoder and `project`."""
