@@ -20,6 +20,7 @@ from rbench.score import sts_scores
 from rbench.spec import AttackJob, Draw, Job, Plan
 from rbench.storage.runs import Store
 from rbench.tables import attack_table, build, results_frame
+from rbench.tables.draws import means, within
 from rbench.tables.formats import render
 from rbench.tables.table import Number
 from tests.tables import test_contrast as contrast
@@ -109,6 +110,16 @@ def test_an_encoder_has_one_row_and_two_spreads(attacked: Callable[..., Store], 
         assert f"{shown} [{text(cell['low'])}, {text(cell['high'])}]" in render(table, "markdown", intervals=True)
 
 
+def test_the_spread_within_trainings_weighs_them_by_their_degrees_of_freedom() -> None:
+    groups = {0: [0.1, 0.4, 0.3, 0.9], 1: [0.5, 0.7], 2: [0.6]}
+    pairs: list[tuple[int | None, float | None]] = [(seed, value) for seed, own in groups.items() for value in own]
+    residuals = np.concatenate([np.array(own) - np.mean(own) for own in groups.values()])
+    assert within([*pairs, (3, None)]) == pytest.approx(math.sqrt((residuals**2).sum() / (len(residuals) - 3)))
+    assert within([(None, 0.1), (None, 0.4)]) == pytest.approx(np.std([0.1, 0.4], ddof=1))
+    assert within([(0, 0.1), (1, 0.4)]) is None
+    assert dict(means([*pairs, (3, None), (None, 0.7)])) == pytest.approx({s: np.mean(v) for s, v in groups.items()})
+
+
 def test_intervals_count_each_example_once(attacked: Callable[..., Store]) -> None:
     """Three trainings attack the same examples, so that the interval is as wide as that of one."""
     store = attacked()
@@ -137,8 +148,8 @@ def test_an_average_has_the_spread_of_the_trainings_averages(attacked: Callable[
         entries = dict(zip(table.header, row, strict=True))
         average, tasks = entries["Avg."], [entries["mr"], entries["mini_nli"]]
         assert isinstance(average, Number) and average.draws is not None and not average.draws.tuned
-        means = [dict(entry.draws.means) for entry in tasks]  # type: ignore[union-attr]
-        expected = {seed: np.mean([of[seed] for of in means]) for seed in means[0]}
+        by_task = [dict(entry.draws.means) for entry in tasks]  # type: ignore[union-attr]
+        expected = {seed: np.mean([of[seed] for of in by_task]) for seed in by_task[0]}
         assert dict(average.draws.means) == pytest.approx(expected)
         assert set(expected) == (set(SEEDS) if row[1] == "minilm" else set())
 
