@@ -14,8 +14,9 @@ from typing import Any, get_args
 import pytest
 
 from rbench import load as loading
+from rbench.load import versions
 from rbench.load.registry import Registry
-from rbench.plan.planner import PlanInputs, make_plan
+from rbench.plan.planner import Code, PlanInputs, make_plan
 from rbench.spec import (
     AttackJob,
     AttackSpec,
@@ -140,6 +141,10 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
         contrast={
             task: tuple((spec, contrast[spec.name]) for spec in sets if spec.name in contrast)
             for task, sets in loaded.contrast.items()
+        },
+        code={
+            **{f"{kind}/{name}": Code(found.source, found.versions) for (kind, name), found in loaded.modules.items()},
+            **{name: Code(versions=versions.part(name)) for name in versions.PARTS},
         },
     )
 
