@@ -143,9 +143,19 @@ def profile_of(run: Path, suite: str) -> str | None:
     return run.name.removeprefix(suite).removeprefix("-") or None
 
 
+RENEWED = {"geometry": "its candidates are capped after the filter since issue 17, and its key holds new options"}
+"""Attacks that give other results than when the RUNs were made, and why. The stored jobs of them keep their keys, and
+are results of what was run then; today's plan has other keys for them."""
+
+
+def is_renewed(job: Job) -> bool:
+    return job.stage == "attack" and job.parts[3].partition("[")[0] in RENEWED
+
+
 def by_stage(plan: Plan) -> dict[str, list[str]]:
     """Keys by stage in the plan's order. A plan goes victim by victim now; stored ones went stage by stage."""
-    return {stage: [job.key for job in plan.jobs if job.stage == stage] for stage in get_args(Stage)}
+    kept = [job for job in plan.jobs if not is_renewed(job)]
+    return {stage: [job.key for job in kept if job.stage == stage] for stage in get_args(Stage)}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
@@ -154,7 +164,9 @@ def test_todays_suites_give_the_stored_plan(run: Path) -> None:
     stored = planned(run)
     loaded = loading.load(stored.suite.name, registry=Registry(), profile=profile_of(run, stored.suite.name))
     found = make_plan(loaded.suite, inputs(loaded, stored.jobs))
-    assert {job.name: job.key for job in found.jobs} == {job.name: job.key for job in stored.jobs}
+    now, then = ({job.name: job.key for job in plan.jobs} for plan in (found, stored))
+    assert now.keys() == then.keys()
+    assert {name for name in then if now[name] != then[name]} == {job.name for job in stored.jobs if is_renewed(job)}
     assert by_stage(found) == by_stage(stored), "what a table shows it shows in the order in which it did"
 
 
