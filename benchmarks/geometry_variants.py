@@ -70,7 +70,8 @@ def main() -> None:
     drawn = sample(data.split("test"), args.n, args.seed, task.name)
     document: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {"settings": {}}
     engine = Engine(attack.EngineConfig(backend=args.backend))
-    for label, options in SETTINGS.items():
+    for label in args.settings:
+        options = SETTINGS[label]
         if label in document["settings"]:
             continue
         found = setting(args, registry, engine, drawn, options)
@@ -84,6 +85,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--models", type=Path, action="append", default=[], help="also RBENCH_MODELS")
     parser.add_argument("--data", type=Path, action="append", default=[], help="also RBENCH_DATA")
     parser.add_argument("--victim", type=Path, required=True, help="folder of the victim; made if it is not there")
+    parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--n", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="of the fine-tuning, the drawn texts and the attacks")
     parser.add_argument("--control-seeds", type=int, nargs="+", default=[0, 1, 2])

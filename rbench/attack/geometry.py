@@ -178,7 +178,8 @@ class _Example:
     def gradients(self, batch: list[BatchText]) -> Gradients:
         self.method.goal_function.num_queries += len(batch)
         look = self.method.gradients([self.texts[s.words] for s in batch], [self.label] * len(batch))
-        return self._along(look.log_probabilities, look.at_logits, look.lengths, look.norms)
+        # z comes from where the candidates' z_j come from: a candidate that changes no token has the projection zero.
+        return self._along(self._logs([self.results[s.words] for s in batch]), look.at_logits, look.lengths, look.norms)
 
     def directions(self, batch: list[BatchText]) -> Gradients:
         """As `gradients` without norms. It asks nothing: the victim's answers to these texts are known."""

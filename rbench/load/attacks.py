@@ -23,14 +23,6 @@ _MAY_EXPORT = {
     "CONTROL": "control",
 }
 
-_BEFORE_VERSIONS = {
-    "geometry": "f4833ac6e6b0f1a0d9a36d1309b43ba69bc82b478f342edbd9f7304eb3f9385f",
-    "random": "233d15908c640a851295455f7087da7aef8904a31377eec16bab5ab416614458",
-}
-"""The file hashes that keys hold for version 1 of the attacks that are older than VERSIONs.
-
-The hashes are those of that time, so results of that time are still found. Keys hold later versions as numbers only."""
-
 
 class Attacks:
     """Loads attacks into `found`, by label. `modules` opens the attacks that are Python files."""
@@ -116,7 +108,5 @@ class Attacks:
 
 
 def _source(module: Module) -> str:
-    """Return the text that represents an attack's file in keys."""
-    if module.bundled and module.versions.get(module.own_name) == 1:
-        return _BEFORE_VERSIONS.get(module.name, "")
-    return module.source
+    """Return the text that represents an attack's file in keys. For one of rbench's own its VERSION does."""
+    return "" if module.bundled else module.source

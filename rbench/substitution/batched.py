@@ -19,7 +19,7 @@ from rbench.resources import Resources
 from rbench.substitution.callbacks import STEP, SearchCallbacks
 from rbench.substitution.options import CandidateSource, Unknown
 from rbench.substitution.options import at_most as at_most
-from rbench.substitution.search import Keep, Order, Projection, Substitution, search
+from rbench.substitution.search import Keep, Order, Projection, Result, Substitution, search
 from rbench.substitution.segmentation import Columns, SegmentedTexts
 from rbench.substitution.sources import Candidates, open_source
 from rbench.substitution.target import Target
@@ -138,20 +138,7 @@ class Geometry:
         with target.in_eval_mode():
             ask = SearchCallbacks(target, segmented, self.source, self.word_norm)
             budgets = [0 if over else max_words(sum(row)) for row, over in zip(free, ask.over_at_start(), strict=True)]
-            results = search(
-                segmented.words,
-                changeable,
-                gradients=ask.gradients,
-                directions=ask.directions,
-                candidates=ask.candidates,
-                scores=ask.scores,
-                max_words=budgets,
-                projection=self.projection,
-                accept_flip=self.accept_flip,
-                order=self.order,
-                keep=self.keep,
-                lookahead=self.lookahead,
-            )
+            results = self._search(ask, segmented.words, changeable, budgets)
         return [
             Swapped(
                 segmented.columns(row, result.words),
@@ -162,3 +149,25 @@ class Geometry:
             )
             for row, result in enumerate(results)
         ]
+
+    def _search(
+        self,
+        ask: SearchCallbacks,
+        words: Sequence[Sequence[str]],
+        changeable: Sequence[Sequence[bool]],
+        budgets: Sequence[int],
+    ) -> list[Result]:
+        return search(
+            words,
+            changeable,
+            gradients=ask.gradients,
+            directions=ask.directions,
+            candidates=ask.candidates,
+            scores=ask.scores,
+            max_words=budgets,
+            projection=self.projection,
+            accept_flip=self.accept_flip,
+            order=self.order,
+            keep=self.keep,
+            lookahead=self.lookahead,
+        )

@@ -1,4 +1,4 @@
-"""The variants of the Geometry attack against a slow one: one text, one word, one candidate, real vectors, plain loops."""
+"""The variants of the Geometry attack against a slow one: a text, a word, a candidate at a time, and real vectors."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ def computed(path: Path, folder: Path) -> Value:
         found[task.kind] = outcomes(name, path, task, folder, {})
     if name in LOOSER:
         found["looser"] = outcomes(name, path, world.SINGLE, folder, LOOSER[name])
+        found["released"] = outcomes(name, path, world.SINGLE, folder, {"variant": "released"})
     return found
 
 

@@ -21,6 +21,8 @@ from rbench.spec import EncoderSpec, Score
 from rbench.stages.attacks import sample
 from rbench.substitution.batched import Geometry, at_most
 from rbench.substitution.candidates import MaskedWords
+from rbench.substitution.neighbours import Neighbours
+from rbench.substitution.options import RELEASED_SOURCE
 from rbench.substitution.search import BatchText, Gradients, Scores, Slot, search
 from rbench.substitution.target import Target
 from rbench.tasks import Example, TaskData
@@ -57,6 +59,16 @@ def masked_words(folder: Path) -> Value:
     return found
 
 
+def neighbours(folder: Path) -> Value:
+    """The nearest words of each word of a text."""
+    words = [word for pair in PAIRS for text in pair for word in text.rstrip(".").split()]
+    found = {}
+    for name, options in {"plain": {}, "far": {"candidates": 6, "min_cosine": None}}.items():
+        source: Any = Neighbours(world.resources(folder).word_vectors, **options)  # type: ignore[arg-type]
+        found[name] = {word: source([(word, 0, len(word))])[0] for word in words}
+    return found
+
+
 def wordswap(folder: Path) -> Value:
     """The search over vectors, directions, norms and candidates by formula; a text is over where one says so."""
 
@@ -82,6 +94,7 @@ def wordswap(folder: Path) -> Value:
         "absolute": {"projection": "absolute"},
         "largest alone": {"accept_flip": False},
         "lookahead": {"lookahead": 3},
+        "once": {"order": "once", "keep": "positive", "accept_flip": False},
     }.items():
         more: Any = options
         results = search(texts, free, gradients=gradients, candidates=candidates, scores=scores, max_words=4, **more)
@@ -99,14 +112,18 @@ def geometry(folder: Path) -> Value:
         similar = z @ keys.T
         return similar.logsumexp(dim=1) - similar[torch.arange(len(rows)), rows]
 
-    def run(texts: list[tuple[str, ...]], *, fixed: tuple[int, ...] = (), **more: Any) -> Value:
+    def run(texts: list[tuple[str, ...]], *, by: Geometry = made, fixed: tuple[int, ...] = (), **more: Any) -> Value:
         target = Target(encoder, loss, max_length=24, **more)
-        swapped = made(texts, target, max_words=at_most(3, 0.5), fixed=fixed)
+        swapped = by(texts, target, max_words=at_most(3, 0.5), fixed=fixed)
         return [[list(one.texts), [step.index for step in one.substitutions], one.num_words] for one in swapped]
 
     head = torch.nn.Linear(16, 16)
     formula.fill(head)
+    released = Geometry.of(
+        resources, **RELEASED_SOURCE, order="once", keep="positive", word_norm="l1", accept_flip=False
+    )
     return {
+        "released": run([(text,) for text in SENTENCES], by=released),
         "single": run([(text,) for text in SENTENCES]),
         "pairs": run(PAIRS, fixed=(0,)),
         "projected": run([(text,) for text in SENTENCES], project=head),
@@ -262,6 +279,7 @@ def cases() -> list[Case]:
     return [
         Case("build/positives", ("rbench/build/positives.py", "rbench/train/objectives/adcl.py"), built),
         Case("shared/masked_words", ("rbench/substitution/candidates.py",), masked_words),
+        Case("shared/neighbours", ("rbench/substitution/neighbours.py",), neighbours),
         Case("shared/wordswap", ("rbench/substitution/search.py",), wordswap),
         Case("shared/geometry", ("rbench/substitution/batched.py",), geometry),
         Case("shared/edits", ("rbench/train/edits.py", "rbench/train/replaceable.py"), edits),

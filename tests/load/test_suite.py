@@ -512,6 +512,17 @@ def test_a_module_must_export_options_and_known_needs(world: World) -> None:
     assert "`Options` must be a pydantic model" in world.error()
 
 
+def test_a_modules_options_may_narrow_what_it_needs(world: World) -> None:
+    source = (world.folder / "attacks/code.py").read_text().replace("('masked_lm',)", "('masked_lm', 'stopwords')")
+    narrowed = "def needs(options):\n    return ['stopwords'] if options.strength > 1 else NEEDS\n"
+    world.write("attacks/code.py", source + narrowed)
+    assert world.load().attacks["code[strength=2]"].needs == ("stopwords",)
+    world.change("strength: 2", "strength: 1")
+    assert world.load().attacks["code[strength=1]"].needs == ("masked_lm", "stopwords")
+    world.write("attacks/code.py", source + "def needs(options):\n    return ['synonyms']\n")
+    assert "code.py:1:1: needs(options) returns 'synonyms', which is not in NEEDS" in world.error()
+
+
 @pytest.mark.parametrize("content", [b"", b"\xff", b"- a", b"a: [", b"{}", b"encoders: {}", b"attacks: {a: {b: {}}}"])
 def test_no_suite_is_too_broken(world: World, content: bytes) -> None:
     world.suite(content)
