@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+import transformers
 
 from tests.train.made import batch_of, made, run
 
@@ -37,6 +39,29 @@ def test_the_generator_edits_words_only_and_draws_from_its_distribution(base: Pa
     changed = torch.stack([edit != batch.ids for edit in edits]).double().mean(0)[~outside]
     assert 0.3 < float(changed.mean()) < 1
     assert len({tuple(edit.flatten().tolist()) for edit in edits}) > 15
+
+
+def test_the_likeliest_words_are_the_same_whatever_is_drawn(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = made("robustsentembed", base, masking=0.9, sample="argmax")
+    batch = batch_of(built)
+    detection: Any = built.model.parts["detection"]
+    masked = torch.full(batch.ids.shape, 0.5)
+    monkeypatch.setattr(torch, "rand", lambda *shape, **_: masked)
+    first, second = (detection.edit(batch.ids, batch.mask, batch.words) for _ in range(2))
+    assert torch.equal(first, second) and not torch.equal(first, batch.ids)
+
+
+def test_a_distilbert_is_the_generator_of_the_released_variant(base: Path, tmp_path: Path) -> None:
+    transformers.AutoTokenizer.from_pretrained(base).save_pretrained(tmp_path)
+    words = transformers.AutoConfig.from_pretrained(base).vocab_size
+    config = transformers.DistilBertConfig(
+        vocab_size=words, dim=8, hidden_dim=8, n_layers=1, n_heads=2, max_position_embeddings=64
+    )
+    transformers.DistilBertForMaskedLM(config).save_pretrained(tmp_path)
+    built = made("robustsentembed", base, variant="released", generator=str(tmp_path))
+    assert run(built, batch_of(built))["detection"].isfinite()
+    detection: Any = built.model.parts["detection"]
+    assert isinstance(detection.generator, transformers.DistilBertForMaskedLM)
 
 
 def test_the_detection_is_one_pass_of_each_of_its_networks(base: Path) -> None:
