@@ -6,6 +6,7 @@ adapt a test here to a change: make the change leave old keys alone (`Strict.wit
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -37,6 +38,11 @@ from rbench.spec import (
 
 REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
 RUNS = sorted(path.parent for path in REFERENCE.glob("*/plan.json"))
+RENEWED: dict[str, tuple[str, ...]] = {
+    # Issue 17: hypernyms without instances (VERSION of rbench/resources/thesaurus.py); the key says the variant.
+    "cline-table4-local": ("*/cline-minilm-mlm/*",),
+}
+"""By RUN the jobs that today's plan has under new keys, as patterns of names. What the RUN has is of earlier code."""
 MANY = {"train": 10**9, "validation": 10**9, "test": 10**9}
 """Rows of a split. The reference suites say how many they use, so that it is enough to have as many."""
 
@@ -144,17 +150,24 @@ def profile_of(run: Path, suite: str) -> str | None:
 
 
 def by_stage(plan: Plan) -> dict[str, list[str]]:
-    """Keys by stage in the plan's order. A plan goes victim by victim now; stored ones went stage by stage."""
-    return {stage: [job.key for job in plan.jobs if job.stage == stage] for stage in get_args(Stage)}
+    """Names by stage in the plan's order. A plan goes victim by victim now; stored ones went stage by stage."""
+    return {stage: [job.name for job in plan.jobs if job.stage == stage] for stage in get_args(Stage)}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_todays_suites_give_the_stored_plan(run: Path) -> None:
-    """The bundled suite, planned on the data, weights and resources of the stored jobs, gives their keys."""
+    """The bundled suite, planned on the data, weights and resources of the stored jobs, gives their keys.
+
+    Those of the jobs in `RENEWED` are new, and no others.
+    """
     stored = planned(run)
     loaded = loading.load(stored.suite.name, registry=Registry(), profile=profile_of(run, stored.suite.name))
     found = make_plan(loaded.suite, inputs(loaded, stored.jobs))
-    assert {job.name: job.key for job in found.jobs} == {job.name: job.key for job in stored.jobs}
+    names, patterns = {job.name for job in stored.jobs}, RENEWED.get(run.name, ())
+    renewed = {name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)}
+    now, then = ({job.name: job.key for job in plan.jobs} for plan in (found, stored))
+    assert now.keys() == then.keys()
+    assert {name for name in names if now[name] != then[name]} == renewed
     assert by_stage(found) == by_stage(stored), "what a table shows it shows in the order in which it did"
 
 

@@ -121,12 +121,11 @@ def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
 
 TUNED = """\
 name: tuned
-encoders: [mini-bert]
+encoders: [toy]
 tasks: [mini-sentiment]
 finetune: [adversarial]
-attacks: [random]
-num_examples: 3
-resources: mini
+evaluate: [contrast]
+resources: {profile: mini, masked_lm: toy}
 training: {max_train: 60, max_validation: 50, epochs: 3, learning_rate: 1.0e-3}
 """
 AT_ONCE = "import rbench.finetune._checkpoints as c; c.AFTER = 0"
@@ -144,7 +143,7 @@ def test_a_killed_fine_tuning_goes_on_and_ends_with_the_same_weights(place: Path
     process.send_signal(signal.SIGKILL)
     process.wait()
     (listed,) = (item for item in items(place / "third-cache") if item.kind == "checkpoints")
-    assert listed.name == "finetune/mini-bert/mini-sentiment/adversarial/seed0"
+    assert listed.name == "finetune/toy/mini-sentiment/adversarial/seed0"
     finish(start(place, "tuned", cache="third-cache", suite="tuned.yaml"))
     first, second = (
         {r.job.key: (r.provenance.weights_hash, r.scores) for r in Store(run).records() if r.job.stage == "finetune"}
