@@ -92,6 +92,7 @@ def render(about: About) -> str:
         facts=[(label, _cell(value)) for label, value in _facts(about) if value],
         options=_options(about),
         scores=_scores(about.record),
+        flags=_flags(about.record),
         notes=[_cell(note) for note in dict.fromkeys((*encoder.notes, *about.origin.notes))],
     )
 
@@ -246,6 +247,13 @@ def _scores(record: Record | None) -> list[tuple[str, str, str]]:
         (_cell(score.name), "none" if score.value is None else f"{score.value:.4f}", f"{score.n:,}")
         for score in record.scores
     ]
+
+
+def _flags(record: Record | None) -> list[tuple[str, str]]:
+    """Return each flag of the training, with the numbers that raised it."""
+    if record is None or record.health is None:
+        return []
+    return [(_cell(raised.flag), _cell(raised.because)) for raised in record.health.flags]
 
 
 def _cell(value: Any) -> str:

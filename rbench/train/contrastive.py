@@ -265,8 +265,9 @@ class ContrastiveObjective(EncoderObjective):
             losses = info_nce_each(z, [z_plus], z_plus, self._temperature)
             values |= health_probe.of_views(losses, z, z_plus, torch.arange(len(z), device=z.device))
         if seen.adversary is not None:
-            views = (lambda X: model.f(X, of.mask)), (lambda X: model.z(X, of.mask))
-            values |= health_probe.of_adversary(model, seen.adversary, of.words, *views)
+            values |= health_probe.of_adversary(
+                model, seen.adversary, of.words, lambda X: model.f(X, of.mask), model.head
+            )
         if seen.eta is not None:
             values |= health_probe.of_tokens(*seen.eta, of.words)
         return values

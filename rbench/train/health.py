@@ -22,9 +22,9 @@ from rbench.train.objectives import Objective, ProbedObjective
 
 POINTS = 10
 """The most points of a series."""
-EVERY = 15
+EVERY = 30
 """Steps of a training for each point of its series, so that measuring a short one does not take long."""
-TEXTS = 64
+TEXTS = 32
 """The most texts that are probed."""
 STATE = "health.json"
 """The file with the series in the folder of a checkpoint."""

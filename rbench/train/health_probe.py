@@ -25,7 +25,7 @@ _ONE, _OTHER = 1, 2
 Values = dict[str, float]
 """Measurements by name."""
 Vectors = Callable[[Tensor], Tensor]
-"""Maps word embeddings (n, length, D) of the batch to vectors (n, dim)."""
+"""Maps word embeddings or vectors of the batch, (n, ...), to vectors (n, dim)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Adversary:
     """The word embeddings without it, (n, length, D)."""
     delta: Tensor
     """(n, length, D)."""
-    loss: Vectors | None
+    loss: Callable[[Tensor], Tensor] | None
     """Maps the vectors z (n, dim) of the perturbed view to the loss of each sentence, (n,), that delta was made to
     raise. None: not known."""
 
@@ -110,65 +110,57 @@ def of_views(losses: Tensor, z: Tensor, keys: Tensor, positive_index: Tensor, *,
         "texts": float(len(z)),
         "contrastive loss": float(losses.mean()),
         "loss at chance": math.log(len(keys)),
-        "error": float(-torch.expm1(-losses.double()).mean()),
+        "error": float((1 - (-losses.double()).exp()).mean()),
         "top-1": float(top_1(z, keys, positive_index, cosine=cosine).double().mean()),
         "top-1 at chance": 1 / len(keys),
     }
 
 
-def of_adversary(model: nn.Module, adversary: Adversary, words: Tensor, f: Vectors, z: Vectors) -> Values:
+@torch.no_grad()
+def of_adversary(model: nn.Module, adversary: Adversary, words: Tensor, f: Vectors, head: Vectors) -> Values:
     """Return how far a perturbation moves the sentence vectors and how much it raises the loss.
 
     Args:
         model: the module whose modes decide about dropout.
         words: mask (n, length, 1) of 0 and 1.
-        f, z: the vectors of word embeddings, without and with the head.
+        f: maps word embeddings to vectors h, (n, dim).
+        head: maps h to z.
 
     Returns:
-        `delta ratio`: the mean over words of |delta| / |x|. `adversarial cosine`: of clean and perturbed vectors,
-        without dropout. `dropout cosine`: of two views that differ by their dropout masks. With a known loss also those
-        of `_rises`.
+        `delta ratio`: the mean over words of |delta| / |x|. `adversarial cosine`: of clean and perturbed h, without
+        dropout. `dropout cosine`: of the h of two dropout masks. With a known loss also, in the loss's unit, `rise` and
+        `random rise`: the mean increase by delta and by a random perturbation as long at each word, under the same
+        dropout masks. `least rise above random`: the lower end of the 95% interval (Student's t, paired by sentences)
+        of their difference. `dropout change`: the mean absolute change of a sentence's loss between two dropout masks.
     """
-    X, delta = adversary.X, adversary.delta
-    with torch.no_grad():
-        chosen = words.squeeze(-1) > 0
-        sizes = delta.norm(dim=-1)
-        ratios = sizes[chosen] / X.norm(dim=-1)[chosen]
-        with evaluating(model):
-            moved = functional.cosine_similarity(f(X), f(X + delta), dim=-1)
-        apart = functional.cosine_similarity(f(X), f(X), dim=-1)
-        values = {
-            "delta ratio": float(ratios.mean()),
-            "adversarial cosine": float(moved.mean()),
-            "dropout cosine": float(apart.mean()),
-        }
-        if adversary.loss is None:
-            return values
-        random = functional.normalize(torch.randn_like(delta) * words, dim=-1) * sizes.unsqueeze(-1)
-        return values | _rises(adversary.loss, z, X, delta, random)
+    X, delta, loss = adversary.X, adversary.delta, adversary.loss
+    chosen, sizes = words.squeeze(-1) > 0, delta.norm(dim=-1)
+    random = functional.normalize(torch.randn_like(delta) * words, dim=-1) * sizes.unsqueeze(-1)
+    with evaluating(model):
+        moved = functional.cosine_similarity(f(X), f(X + delta), dim=-1)
 
-
-def _rises(loss: Vectors, z: Vectors, X: Tensor, delta: Tensor, random: Tensor) -> Values:
-    """Return how much delta and a random perturbation raise the loss, with the same dropout masks throughout.
-
-    Returns:
-        `rise` and `random rise`: the mean increase, in the loss's unit. `least rise above random`: the lower end of the
-        95% interval (Student's t, paired by sentences) of their difference. `dropout change`: the mean absolute change
-        of a sentence's loss between two dropout masks.
-    """
-
-    def at(point: Tensor, masks: int) -> Tensor:
+    def at(point: Tensor, masks: int) -> tuple[Tensor, Tensor]:
         torch.manual_seed(masks)
-        return loss(z(point)).double()
+        h = f(point)
+        return h, loss(head(h)).double() if loss is not None else h.new_zeros(())
 
-    clean, moved, control = at(X, _ONE), at(X + delta, _ONE), at(X + random, _ONE)
+    (h, clean), (h_other, other) = at(X, _ONE), at(X, _OTHER)
     values = {
-        "rise": float((moved - clean).mean()),
-        "random rise": float((control - clean).mean()),
-        "dropout change": float((at(X, _OTHER) - clean).abs().mean()),
+        "delta ratio": float((sizes / X.norm(dim=-1))[chosen].mean()),
+        "adversarial cosine": float(moved.mean()),
+        "dropout cosine": float(functional.cosine_similarity(h, h_other, dim=-1).mean()),
     }
-    interval = Sample.of((moved - control).flatten().tolist()).interval()
-    return values | ({"least rise above random": interval[0]} if interval is not None else {})
+    if loss is None:
+        return values
+    by_delta, by_random = at(X + delta, _ONE)[1] - clean, at(X + random, _ONE)[1] - clean
+    interval = Sample.of((by_delta - by_random).flatten().tolist()).interval()
+    return {
+        **values,
+        "rise": float(by_delta.mean()),
+        "random rise": float(by_random.mean()),
+        "dropout change": float((other - clean).abs().mean()),
+        **({"least rise above random": interval[0]} if interval is not None else {}),
+    }
 
 
 @torch.no_grad()

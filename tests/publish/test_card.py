@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rbench.publish import cards
 from rbench.publish.card import About, render
-from rbench.spec import EncoderSpec, Job, PretrainJob, Provenance, Record, Score, TaskSpec
+from rbench.spec import EncoderSpec, Health, Job, PretrainJob, Provenance, Raised, Record, Score, TaskSpec
 
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
     [
@@ -81,6 +81,7 @@ def test_scores_and_settings_come_from_the_record() -> None:
         status="complete",
         scores=(Score(name="loss", value=0.123456, n=700), Score(name="spearman", value=None, n=0)),
         counts={"n": 700, "selected_step": 2},
+        health=Health(flags=(Raised(flag="saturated", because="loss 0.1 | at step 1"),)),
         provenance=Provenance(rbench="1.2.3", device="cpu", weights_hash="w" * 8),
     )
     text = render(About(said.encoder, said.origin, None, None, said.data, record, "9.9"))
@@ -95,8 +96,10 @@ def test_scores_and_settings_come_from_the_record() -> None:
         "| weights hash | wwwwwwww |",
         "| base fingerprint | bbbbbbbb |",
         "c.txt, 700 sentences",
+        "## Health of the training\n\n- **saturated**: loss 0.1 \\| at step 1\n",
     ):
         assert part in text, part
+    assert "Health of the training" not in render(about())
     assert "base_model" not in front(text)
 
 

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from rbench import api
+from rbench.plan.prepare import Options
+from rbench.progress import Silent
 from rbench.spec import Health
 from rbench.train import health, objectives, pretrain
 from rbench.train.contrastive import ContrastiveObjective
@@ -71,8 +74,9 @@ def patched(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Iterator[None]:
         (1, {1}),
         (2, {1, 2}),
         (8, {1, 8}),
-        (45, {1, 23, 45}),
-        (150, {1, 18, 34, 51, 67, 84, 100, 117, 133, 150}),
+        (60, {1, 60}),
+        (90, {1, 45, 90}),
+        (301, {1, 34, 68, 101, 134, 168, 201, 234, 268, 301}),
     ],
 )
 def test_the_first_and_the_last_step_are_measured_and_some_between(steps: int, expected: set[int]) -> None:
@@ -236,3 +240,77 @@ def test_an_objective_of_a_users_own_adds_values_by_its_probe(base: Path, tmp_pa
     near, far = values(told[0], "near share"), values(told[0], "far share")
     assert [x + y for x, y in zip(near, far, strict=True)] == pytest.approx([1, 1])
     assert values(told[0], "top-1") and "perturbation dead" in flagged(told[0])
+
+
+# ------------------------------------------------------------------------------------------------------------ flags
+
+STILL = {"steps": 4, "batch_size": 32, "learning_rate": 1e-5}
+
+
+def test_views_that_are_almost_equal_saturate_a_loss_of_low_temperature(base: Path, tmp_path: Path) -> None:
+    sick, _ = run("simcse", base, tmp_path / "a", options={"dropout": 1e-5, "temperature": 2e-5}, **STILL)
+    well, _ = run("simcse", base, tmp_path / "b", options={"dropout": 1e-5, "temperature": 0.001}, **STILL)
+    assert flagged(sick) == {"saturated"} and flagged(well) == set()
+
+
+@pytest.mark.parametrize("name", ["uscal", "robustembed"])
+def test_a_tiny_delta_is_no_adversary(name: str, base: Path, tmp_path: Path) -> None:
+    tiny, large = {"epsilon": 1e-5}, {"epsilon": 3.0, "norm": "l2"}
+    if name == "robustembed":
+        tiny, large = tiny | {"beta": 1e-5, "sigma": 0.0}, large | {"beta": 0.3, "alpha": 1.0}
+    sick, _ = run(name, base, tmp_path / "a", options=tiny, **STILL)
+    well, _ = run(name, base, tmp_path / "b", options=large, **STILL)
+    assert "no adversary" in flagged(sick) and "no adversary" not in flagged(well)
+    assert max(values(sick, "delta ratio")) < 1e-4 and min(values(well, "delta ratio")) > 0.1
+    assert max(values(sick, "rise")) < 0.01 < 0.1 < min(values(well, "rise"))
+
+
+def test_a_delta_in_a_random_direction_is_no_adversary(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rbench.train import contrastive
+
+    fgm = contrastive.fgm
+    monkeypatch.setattr(contrastive, "fgm", lambda g, *more: fgm(torch.randn_like(g) * (g != 0), *more))
+    sick, _ = run("uscal", base, tmp_path / "a", options={"epsilon": 3.0}, **STILL)
+    (raised,) = [raised for raised in sick.flags if raised.flag == "no adversary"]
+    assert "a random perturbation of its size" in raised.because
+
+
+@pytest.mark.parametrize(("name", "options"), [("btcl", {"queue": 64, "similarity": "cosine"}), ("simcse", {})])
+def test_a_head_that_dropout_blinds_has_not_learned(name: str, options: Any, base: Path, tmp_path: Path) -> None:
+    sick, _ = run(name, base, tmp_path / "a", options={**options, "dropout": 0.5}, **STILL)
+    well, _ = run(name, base, tmp_path / "b", options={**options, "dropout": 1e-4}, **STILL)
+    assert "head did not learn" in flagged(sick) and flagged(well) == set()
+
+
+def test_scaling_by_the_perturbation_itself_lets_it_die(base: Path, tmp_path: Path) -> None:
+    sick, _ = run("robustsentembed", base, tmp_path / "a", options={"scaling": "perturbation"}, batch_size=16)
+    well, _ = run("robustsentembed", base, tmp_path / "b", options={"scaling": "gradient"}, batch_size=16)
+    assert values(sick, "dead words")[0] == 0, "it lives at first"
+    assert "perturbation dead" in flagged(sick) and "perturbation dead" not in flagged(well)
+
+
+def test_the_record_holds_the_health_and_every_run_says_its_flags(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Heard(Silent):
+        def __init__(self) -> None:
+            self.notes: list[str] = []
+
+        def note(self, text: str) -> None:
+            self.notes.append(text)
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.txt").write_text("\n".join(TEXTS) + "\n")
+    more: Any = {"base": str(base), "data": "my.txt", "steps": 2, "settings": ["dropout=0.5", "batch_size=16"]}
+    records = []
+    for _ in range(2):  # the second finds the weights in the cache
+        heard = Heard()
+        trained = api.train("simcse", name="e", out=None, options=Options(device="cpu"), progress=heard, **more)
+        records.append(trained.record)
+        (said,) = [note for note in heard.notes if "flagged" in note]
+        assert said.startswith("pretrain/e/seed0 is flagged `head did not learn`: top-1 ") and "at step 2 of 2" in said
+    first, second = (record.health for record in records)
+    assert first is not None and first == second and len(first.series) == 2
+    assert "**head did not learn**" in (trained.weights / "README.md").read_text()

@@ -72,13 +72,13 @@ def measured(delta: Tensor, loss: Any = None, points: list[Tensor] | None = None
     words[:, 3] = 0
     plain = Plain()
 
-    def z(point: Tensor) -> Tensor:
+    def f(point: Tensor) -> Tensor:
         if points is not None:
             points.append(point)
         return plain.vectors(point)
 
     with untouched(plain, 3):
-        return of_adversary(plain, Adversary(X, delta * words, loss), words, plain.vectors, z)
+        return of_adversary(plain, Adversary(X, delta * words, loss), words, f, nn.Identity())
 
 
 def test_the_ratio_is_the_mean_over_words_alone() -> None:
@@ -108,11 +108,11 @@ def test_rises_are_paired_and_the_random_control_is_as_long_at_each_word() -> No
         return z @ goal
 
     values = measured(delta, loss, points)
-    assert torch.equal(points[0], X)
-    random = points[2] - X
+    assert [torch.equal(point, X) for point in points] == [True, False, True, True, False, False]
+    random = points[5] - X
     assert torch.allclose(random[:, :3].norm(dim=-1), delta[:, :3].norm(dim=-1)) and not random[:, 3].any()
     assert float(torch.nn.functional.cosine_similarity(random, delta, dim=-1).abs().max()) < 0.99
-    clean, moved, control, other = seen
+    clean, other, moved, control = seen
     assert torch.allclose(moved - clean, delta[:, :3].sum(1)), "with the same dropout masks, delta alone differs"
     assert values["rise"] == pytest.approx(0.6 * float(goal @ goal))
     assert values["random rise"] == pytest.approx(float(((control - clean) @ goal).mean()))
