@@ -81,6 +81,12 @@ def test_a_plan_marks_jobs_whose_weights_are_in_the_cache_and_reads_none_of_them
     assert api.plan(write(), Options(fresh=True)).cached == frozenset([finetune.key]), "--fresh keeps weights"
 
 
+def test_requiring_healthy_ones_changes_no_key(write) -> None:  # type: ignore[no-untyped-def]
+    """So the tables of a finished run can be made anew with it."""
+    free, asked = (api.plan(write(SUITE + more)) for more in ("", "require: healthy\n"))
+    assert [job.key for job in free.jobs] == [job.key for job in asked.jobs]
+
+
 def test_limit_cuts_every_task_and_never_raises_a_number(write) -> None:  # type: ignore[no-untyped-def]
     def examples(options: Options, **changes: str) -> set[int]:
         return {e.examples for e in api.plan(write(**changes), options).estimates.values()}

@@ -30,6 +30,11 @@ def test_run_counts_errored_examples_by_kind(mock: Api, shell: Shell) -> None:
     assert "errored" not in shell("run", "demo").stderr
 
 
+def test_run_says_flags_at_its_end(mock: Api, shell: Shell) -> None:
+    mock.answers["run"] = api.RunResult(Path("r"), 1, flags=["Flagged near chance (so it is): a, b."])
+    assert "Flagged near chance (so it is): a, b.\n" in shell("run", "demo").stderr
+
+
 @pytest.mark.parametrize(("damage", "code"), [(True, 1), (False, 0)])
 def test_verify_prints_a_line_a_finding(shell: Shell, monkeypatch: pytest.MonkeyPatch, damage: bool, code: int) -> None:
     found = Verified(Path("r"), (Finding("a file: what and remedy", damage),), COUNTS)
