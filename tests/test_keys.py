@@ -6,6 +6,7 @@ adapt a test here to a change: make the change leave old keys alone (`Strict.wit
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -37,6 +38,15 @@ from rbench.spec import (
 
 REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
 RUNS = sorted(path.parent for path in REFERENCE.glob("*/plan.json"))
+RENEWED = {
+    "*/cline-*": "hypernyms without instances; the key says the variant",
+    "*/robustsentembed-*": "the scaling index is that of the gradient; the key says the variant",
+    "*/adcl-*": "candidates are capped after the filter, the heads have a learning rate; the key says the variant",
+    "*/adversarial*": "candidates are capped after the filter, and only texts that the search changed are added",
+    "attack/*/geometry/*": "candidates are capped after the filter; the key says the variant",
+}
+"""Patterns of names of jobs that issue 17 renewed, each with the reason: today's plan has them under new keys. What the
+RUNs have under these names is of the code before."""
 MANY = {"train": 10**9, "validation": 10**9, "test": 10**9}
 """Rows of a split. The reference suites say how many they use, so that it is enough to have as many."""
 
@@ -144,20 +154,26 @@ def profile_of(run: Path, suite: str) -> str | None:
 
 
 def by_stage(plan: Plan) -> dict[str, list[str]]:
-    """Keys by stage in the plan's order. A plan goes victim by victim now; stored ones went stage by stage."""
-    return {stage: [job.key for job in plan.jobs if job.stage == stage] for stage in get_args(Stage)}
+    """Names by stage in the plan's order. A plan goes victim by victim now; stored ones went stage by stage."""
+    return {stage: [job.name for job in plan.jobs if job.stage == stage] for stage in get_args(Stage)}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_todays_suites_give_the_stored_plan(run: Path) -> None:
-    """The bundled suite, planned on the data, weights and resources of the stored jobs, gives their keys."""
+    """The bundled suite, planned on the data, weights and resources of the stored jobs, gives their keys.
+
+    Those of the jobs in `RENEWED` are new, and no others.
+    """
     stored = planned(run)
     loaded = loading.load(stored.suite.name, registry=Registry(), profile=profile_of(run, stored.suite.name))
     assert set(stored.suite.encoders) <= set(loaded.suite.encoders)
     # table1-local was made when its profile had one encoder. The jobs of those added since have no stored keys.
     suite = loaded.suite.model_copy(update={"encoders": stored.suite.encoders})
     found = make_plan(suite, inputs(loaded, stored.jobs))
-    assert {job.name: job.key for job in found.jobs} == {job.name: job.key for job in stored.jobs}
+    now, then = ({job.name: job.key for job in plan.jobs} for plan in (found, stored))
+    assert now.keys() == then.keys()
+    changed = {name for name in then if now[name] != then[name]}
+    assert changed == {name for name in then if any(fnmatch.fnmatch(name, pattern) for pattern in RENEWED)}
     assert by_stage(found) == by_stage(stored), "what a table shows it shows in the order in which it did"
 
 

@@ -16,7 +16,7 @@ from rbench.train import objectives, perturb
 from tests.train.made import batch_of, made, run
 
 ACTS = 0.1
-"""Deltas differ by at least this share of the larger one. Between rows at which a knob does nothing it is below 0.01."""
+"""Deltas differ by at least this share of the larger one. Where a knob does nothing the share is below 0.01."""
 
 
 @cache
