@@ -60,4 +60,5 @@ def test_suites_of_the_guide_on_contrast_sets_load(tmp_path: Path) -> None:
 def test_encoders_of_the_guide() -> None:
     files = shown("guide-add-an-encoder.md")
     assert {f"encoders/{EncoderSpec.model_validate(value).name}" for value in files.values()} == set(files)
-    assert len(files) == 5
+    assert len(files) == 6
+    assert EncoderSpec.model_validate(files["encoders/e5-base-random"]).random_weights
