@@ -22,8 +22,8 @@ chance it is the logarithm of their number. `top_1` is the share of texts whose 
 one over their number.
 
 --part mini trains adcl-mini on mini-sentiment, all of its steps. --part minilm trains adcl-minilm on MR with --steps
-steps of 16 texts and candidates from word vectors. Prints rows; --out FILE writes each into a JSON with machine and versions,
-and keeps what else the file has.
+steps of 16 texts and candidates from word vectors. Prints rows; --out FILE writes each into a JSON with machine and
+versions, and keeps what else the file has.
 """
 
 from __future__ import annotations

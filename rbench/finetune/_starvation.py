@@ -46,7 +46,9 @@ class Starvation(NamedTuple):
         interval = wilson(share * self.texts, self.texts)
         flags = []
         if interval is not None and interval[0] > MAJORITY:
-            because = f"{100 * share:.0f}% of the {self.asked:,} words to replace in {self.texts:,} texts had no candidate"
+            because = (
+                f"{100 * share:.0f}% of the {self.asked:,} words to replace in {self.texts:,} texts had no candidate"
+            )
             flags.append(Raised(flag="starved of candidates", because=because))
         values = {
             "words asked": float(self.asked),

@@ -56,9 +56,7 @@ class ProjectionHead(nn.Module):
         pooler: a dense layer (dim to dim), which comes first and is followed by tanh: BERT's pooler. None: no such.
     """
 
-    def __init__(
-        self, dim: int, out: int, *, tanh: bool, hidden: bool = True, pooler: nn.Linear | None = None
-    ) -> None:
+    def __init__(self, dim: int, out: int, *, tanh: bool, hidden: bool = True, pooler: nn.Linear | None = None) -> None:
         super().__init__()
         self.layers = nn.Sequential(
             *([] if pooler is None else [pooler, nn.Tanh()]),

@@ -207,7 +207,12 @@ def test_the_authors_head_is_a_linear_layer_with_tanh_on_the_bases_pooler(base: 
 def test_the_released_variant_is_a_set_of_options_that_can_be_set_alone() -> None:
     module: Any = objectives.find("adcl")
     released = module.Options(variant="released")
-    assert (released.query, released.head, released.pooler, released.queue_start) == ("positive", "linear", True, "random")
+    assert (released.query, released.head, released.pooler, released.queue_start) == (
+        "positive",
+        "linear",
+        True,
+        "random",
+    )
     assert (released.temperature, released.momentum, released.head_learning_rate) == (0.07, 0.999, None)
     assert released.min_cosine is None and module.needs(released) == ("masked_lm", "stopwords")
     own = module.Options(variant="released", momentum="auto")
