@@ -143,9 +143,41 @@ def profile_of(run: Path, suite: str) -> str | None:
     return run.name.removeprefix(suite).removeprefix("-") or None
 
 
+RENEWED = {
+    "geometry": "its candidates are capped after the filter since issue 17, and its key holds new options",
+    "adcl": "momentum and the heads' learning rate fit the number of steps since issue 17, and so do its queues",
+    "btcl": "momentum contrast as in adcl",
+    "adversarial": "only texts that the search changes are added since issue 17, and candidates are capped as above",
+    "pregenerated": "its attack is geometry",
+}
+"""Attacks, objectives and strategies that give other results than when the RUNs were made, and why. The stored jobs of
+them, and the jobs that need these, keep their keys and are results of what was run then. Today's plan has other keys
+for them."""
+
+
+def method(job: Job) -> str:
+    """The attack, objective or strategy that a job runs; its stage where it has none."""
+    if isinstance(job.spec, PretrainJob):
+        assert job.spec.encoder.train is not None
+        return job.spec.encoder.train.objective
+    if isinstance(job.spec, AttackJob):
+        return job.spec.attack.name.partition("[")[0]
+    return job.spec.strategy.name if isinstance(job.spec, FinetuneJob) else job.stage
+
+
+def renewed(plan: Plan) -> set[str]:
+    """Names of the jobs that run a method of RENEWED or need a job that does. Needed jobs come first in a plan."""
+    keys: set[str] = set()
+    for job in plan.jobs:
+        if method(job) in RENEWED or not keys.isdisjoint(job.needs.values()):
+            keys.add(job.key)
+    return {job.name for job in plan.jobs if job.key in keys}
+
+
 def by_stage(plan: Plan) -> dict[str, list[str]]:
     """Keys by stage in the plan's order. A plan goes victim by victim now; stored ones went stage by stage."""
-    return {stage: [job.key for job in plan.jobs if job.stage == stage] for stage in get_args(Stage)}
+    kept = [job for job in plan.jobs if job.name not in renewed(plan)]
+    return {stage: [job.key for job in kept if job.stage == stage] for stage in get_args(Stage)}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
@@ -154,7 +186,9 @@ def test_todays_suites_give_the_stored_plan(run: Path) -> None:
     stored = planned(run)
     loaded = loading.load(stored.suite.name, registry=Registry(), profile=profile_of(run, stored.suite.name))
     found = make_plan(loaded.suite, inputs(loaded, stored.jobs))
-    assert {job.name: job.key for job in found.jobs} == {job.name: job.key for job in stored.jobs}
+    now, then = ({job.name: job.key for job in plan.jobs} for plan in (found, stored))
+    assert now.keys() == then.keys()
+    assert {name for name in then if now[name] != then[name]} == renewed(stored)
     assert by_stage(found) == by_stage(stored), "what a table shows it shows in the order in which it did"
 
 
