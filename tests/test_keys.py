@@ -176,7 +176,8 @@ def renewed(plan: Plan) -> set[str]:
 
 def by_stage(plan: Plan) -> dict[str, list[str]]:
     """Keys by stage in the plan's order. A plan goes victim by victim now; stored ones went stage by stage."""
-    kept = [job for job in plan.jobs if job.name not in renewed(plan)]
+    left_out = renewed(plan)
+    kept = [job for job in plan.jobs if job.name not in left_out]
     return {stage: [job.key for job in kept if job.stage == stage] for stage in get_args(Stage)}
 
 
