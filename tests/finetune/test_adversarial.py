@@ -26,6 +26,8 @@ from rbench.tasks import Example
 from tests import tiny
 from tests.attack import substitution_toy as toy
 
+NOTHING = "the and a the and a the"
+"""Stop words alone: nothing can be replaced."""
 PREMISE = "the film is good and fine, the tale very dull."
 
 
@@ -169,8 +171,8 @@ def test_a_step_is_the_mean_loss_over_clean_and_adversarial_texts(tmp_path: Path
 def test_only_texts_that_the_search_changed_are_added(tmp_path: Path, direction: str) -> None:
     """Every third text is one of stop words, so that nothing in it can be replaced."""
     found = data(21)
-    for row in found.split("train")[::3]:
-        object.__setattr__(row, "texts", (" ".join(sorted(toy.STOPWORDS)[:6]),))
+    rows = found.split("train")
+    rows[::3] = [row._replace(texts=(NOTHING,)) for row in rows[::3]]
     victim, slow = before(found), before(found).eval()
     loss, tally = step(victim, found, 1.0, str(tmp_path), until="budget", max_words=2, direction=direction)
     examples = found.split("train")
@@ -195,8 +197,8 @@ def test_only_texts_that_the_search_changed_are_added(tmp_path: Path, direction:
 
 def test_a_batch_in_which_no_text_can_be_changed_is_a_clean_one(tmp_path: Path) -> None:
     found = data(6)
-    for row in found.split("train"):
-        object.__setattr__(row, "texts", (" ".join(sorted(toy.STOPWORDS)[:6]),))
+    rows = found.split("train")
+    rows[:] = [row._replace(texts=(NOTHING,)) for row in rows]
     victim = before(found)
     loss, tally = step(victim, found, 1.0, str(tmp_path))
     examples = found.split("train")
