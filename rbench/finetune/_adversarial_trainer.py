@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ class AdversarialStats:
     """The sum of the examples' shares of words replaced."""
     fooled: int = 0
     """On how many of the examples the model erred."""
-    starvation: Starvation = Starvation()
+    starvation: Starvation = field(default_factory=Starvation)
     """Words that the search asked candidates for."""
 
     def add(self, epoch: int, made: Sequence[Swapped], fooled: int) -> None:

@@ -26,6 +26,8 @@ from rbench.tasks import Example
 from tests import tiny
 from tests.attack import substitution_toy as toy
 
+NOTHING = "the and a the and a the"
+"""Stop words alone: nothing can be replaced."""
 PREMISE = "the film is good and fine, the tale very dull."
 
 
@@ -155,27 +157,96 @@ def test_a_step_is_the_mean_loss_over_clean_and_adversarial_texts(tmp_path: Path
     assert loss == pytest.approx(float(expected), rel=1e-5)
     for mine, theirs in zip(victim.parameters(), slow.parameters(), strict=True):
         assert torch.allclose(mine.grad, theirs.grad, rtol=1e-3, atol=1e-6)
-    assert tally.texts == len(made)
+    assert tally.texts == tally.searched == len(made)
     if made:
         assert all(len(m.substitutions) == 2 for m in made)
         assert all(m.texts[0] == PREMISE for m in made) or not pairs
         wrong = [accuracy(slow, [m.texts], [e]) == 0 for m, e in zip(made, examples, strict=True)]
         shares = [2 / m.num_words for m in made]
-        assert tally.scores() == pytest.approx({"words_replaced": np.mean(shares), "fooled": np.mean(wrong)})
+        counts = {"changed_share": 1.0, "searched_texts": 20.0, "adversarial_texts": 20.0}
+        assert tally.scores() == pytest.approx({"words_replaced": np.mean(shares), "fooled": np.mean(wrong), **counts})
 
 
-def test_texts_on_which_the_model_errs_stay_until_it_is_told_otherwise(tmp_path: Path) -> None:
+@pytest.mark.parametrize("direction", ["gradient", "deepfool"])
+def test_only_texts_that_the_search_changed_are_added(tmp_path: Path, direction: str) -> None:
+    """Every third text is one of stop words, so that nothing in it can be replaced."""
+    found = data(21)
+    rows = found.split("train")
+    rows[::3] = [row._replace(texts=(NOTHING,)) for row in rows[::3]]
+    victim, slow = before(found), before(found).eval()
+    loss, tally = step(victim, found, 1.0, str(tmp_path), until="budget", max_words=2, direction=direction)
+    examples = found.split("train")
+    changed = [example for k, example in enumerate(examples) if k % 3]
+    made = search(slow, changed, most=2)  # with two labels both directions are one
+    assert all(one.texts != example.texts for one, example in zip(made, changed, strict=True))
+    texts = [e.texts for e in examples] + [one.texts for one in made]
+    expected = mean_loss(slow, texts, [e.label for e in (*examples, *changed)]).detach()
+    assert loss == pytest.approx(float(expected), rel=1e-5)
+    wrong = [accuracy(slow, [one.texts], [e]) == 0 for one, e in zip(made, changed, strict=True)]
+    assert tally.scores() == pytest.approx(
+        {
+            "changed_share": 14 / 21,
+            "searched_texts": 21.0,
+            "adversarial_texts": 14.0,
+            "words_replaced": np.mean([2 / one.num_words for one in made]),
+            "fooled": np.mean(wrong),
+        }
+    )
+    assert tally.starvation.texts == 14 and tally.starvation.without < tally.starvation.asked
+
+
+def test_a_batch_in_which_no_text_can_be_changed_is_a_clean_one(tmp_path: Path) -> None:
+    found = data(6)
+    rows = found.split("train")
+    rows[:] = [row._replace(texts=(NOTHING,)) for row in rows]
+    victim = before(found)
+    loss, tally = step(victim, found, 1.0, str(tmp_path))
+    examples = found.split("train")
+    clean_loss = mean_loss(before(found).eval(), [e.texts for e in examples], [e.label for e in examples])
+    assert loss == pytest.approx(float(clean_loss.detach()), rel=1e-5)
+    assert tally.scores()["changed_share"] == tally.scores()["adversarial_texts"] == 0 and tally.searched == 6
+
+
+def test_words_without_a_candidate_are_counted_and_starve_the_strategy() -> None:
+    """Word vectors in which no word is near another leave every word without a candidate."""
+    found = data(32)
+    fed = run(found, SHORT, epochs=1)
+    assert fed.health is not None and not fed.health.flags
+    assert fed.health.values["words asked"] > 0
+    starved = run(found, SHORT, epochs=1, min_cosine=1.0)
+    assert starved.health is not None
+    assert [raised.flag for raised in starved.health.flags] == ["starved of candidates"]
+    assert starved.health.values["share of words without a candidate"] == 1
+    assert starved.scores["changed_share"] == starved.scores["adversarial_texts"] == 0
+    assert "had no candidate" in starved.health.flags[0].because
+
+
+def test_neighbours_need_no_masked_lm() -> None:
+    options = adversarial.Options(variant="released")
+    assert adversarial.needs(options) == ("word_vectors", "stopwords")
+    assert (options.source, options.candidates, options.order, options.keep_step) == (
+        *("neighbours", 24, "once"),
+        "positive",
+    )
+    assert adversarial.Options() == adversarial.Options(variant="printed")
+    made = run(data(32), SHORT, variant="released", epochs=1)
+    assert made.scores["adversarial_texts"] > 0
+
+
+def test_texts_on_which_the_model_errs_are_changed_unless_they_are_to_be_left(tmp_path: Path) -> None:
     found = data(20)
     victim = before(found).eval()
     with torch.no_grad():
         inputs = victim.tokenizer([e.texts[0] for e in found.split("train")], padding=True, return_tensors="pt")
         wrong = (1 - victim(**inputs).logits.argmax(dim=1)).tolist()
     found = data(20, labels=wrong)
-    loss, tally = step(before(found), found, 1.0, str(tmp_path))
-    assert tally.scores() == {"words_replaced": 0.0, "fooled": 1.0}
+    loss, tally = step(before(found), found, 1.0, str(tmp_path), erring="leave")
+    assert (tally.searched, tally.texts) == (20, 0)
     assert loss == pytest.approx(mean_loss(victim, [e.texts for e in found.split("train")], wrong).item(), rel=1e-5)
     _, tally = step(before(found), found, 1.0, str(tmp_path), until="budget")
     assert tally.scores()["words_replaced"] == pytest.approx(0.4)  # four of ten words
+    _, tally = step(before(found), found, 1.0, str(tmp_path))
+    assert tally.texts == 20 and 0.1 <= tally.scores()["words_replaced"] < 0.4, "one word, and more if that helps"
 
 
 # ------------------------------------------------------------------------------------------------------ the whole run
@@ -189,8 +260,9 @@ def test_a_seed_decides_the_outcome_and_epochs_come_after_the_clean_ones() -> No
     again, same = run(found, SHORT)
     assert scores == same
     assert all(torch.equal(a, b) for a, b in zip(victim.parameters(), again.parameters(), strict=True))
-    assert set(scores) == {"validation_accuracy", "best_epoch", "words_replaced", "fooled", "adversarial_texts"}
-    assert scores["adversarial_texts"] == 32
+    counted = {"changed_share", "searched_texts", "words_replaced", "fooled", "adversarial_texts"}
+    assert set(scores) == {"validation_accuracy", "best_epoch", *counted}
+    assert scores["searched_texts"] == 32 and scores["adversarial_texts"] == 32 * scores["changed_share"]
     assert scores["best_epoch"] in (2, 3)
     assert 0 < scores["words_replaced"] <= 0.4
     steps = [text for text in told if "replaced" in text]

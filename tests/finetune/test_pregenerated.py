@@ -13,7 +13,7 @@ from rbench import api
 from rbench.errors import JobError
 from rbench.finetune import clean, pregenerated, sample_split
 from rbench.plan.prepare import Options
-from rbench.spec import Outcome, Training
+from rbench.spec import Health, Outcome, Training
 from rbench.storage.runs import Store
 from tests import tiny
 
@@ -57,12 +57,34 @@ def test_it_is_clean_fine_tuning_on_the_examples_and_what_was_made_of_them(folde
         if texts[s] is not None and i != 1
     ]
     assert scores["adversarial_texts"] == len(added) == 17
+    assert scores["searched_texts"] == 18 and scores["changed_share"] == 17 / 18
     whole = TRAINING.model_copy(update={"max_train": None})
     expected, _ = run(clean, folder, data.with_train([*chosen, *added]), whole)
     assert torch.equal(weights, expected)
     only = pregenerated.Options(texts="successes")
     _, fewer = run(pregenerated, folder, data, TRAINING, generated=generated, options=only)
-    assert fewer["adversarial_texts"] == 6
+    assert fewer["adversarial_texts"] == 6 and fewer["changed_share"] == 17 / 18
+
+
+@pytest.mark.parametrize(("without", "flags"), [(1, []), (4, ["starved of candidates"])])
+def test_words_without_a_candidate_are_taken_from_the_outcomes(folder: Path, without: int, flags: list[str]) -> None:
+    data = tiny.data()
+    generated = [
+        outcome(e, "failed", "another text").model_copy(update={"words_asked": 5, "words_without_candidate": without})
+        for e in sample_split(data, "train", 24, 1)
+    ]
+    context = tiny.context(tiny.encoder(folder), data, TRAINING, seed=1, generated=generated)
+    health = pregenerated.run(pregenerated.Options(), context).health
+    assert health is not None and [raised.flag for raised in health.flags] == flags
+    assert health.values["words asked"] == 120
+    context = tiny.context(
+        tiny.encoder(folder),
+        data,
+        TRAINING,
+        seed=1,
+        generated=[one.model_copy(update={"words_asked": None}) for one in generated],
+    )
+    assert pregenerated.run(pregenerated.Options(), context).health == Health(), "older outcomes do not tell"
 
 
 def test_an_example_without_an_outcome_is_told(folder: Path) -> None:

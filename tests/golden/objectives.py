@@ -50,7 +50,12 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
         {"hard_negative": False},
         {"variant": "released"},
     ),
-    "adcl": (QUEUE, {**QUEUE, "min_cosine": -1.0, "ranked_by": "key", "similarity": "cosine", "max_words": 2}),
+    "adcl": (
+        QUEUE,
+        {**QUEUE, "min_cosine": -1.0, "ranked_by": "key", "similarity": "cosine", "max_words": 2},
+        {**QUEUE, "variant": "released", "queue_start": "empty", "max_words": 2, "share": 0.4},
+        {**QUEUE, "source": "neighbours", "min_cosine": 0.0, "max_words": 2, "share": 0.4},
+    ),
     "btcl": ({**QUEUE, "paraphraser": "mini"}, {**QUEUE, "paraphraser": "mini", "momentum": 0.5, "output": "plain"}),
     "flow": ({}, {"levels": 2, "depth": 1, "hidden": 8}),
 }

@@ -26,6 +26,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "adversarial": (
         {"min_cosine": 0.0},
         {"until": "budget", "clean_epochs": 0, "keep": "last", "min_cosine": 0.0, "epochs": 2},
+        {"variant": "released", "min_cosine": 0.0, "erring": "leave"},
     ),
     "pregenerated": ({}, {"texts": "successes"}),
     "probe": ({}, {"c": [0.5]}),
