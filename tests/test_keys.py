@@ -147,12 +147,10 @@ RENEWED = {
     "geometry": "its candidates are capped after the filter since issue 17, and its key holds new options",
     "adcl": "momentum and the heads' learning rate fit the number of steps since issue 17, and so do its queues",
     "btcl": "momentum contrast as in adcl",
-    "adversarial": "only texts that the search changes are added since issue 17, and candidates are capped as above",
-    "pregenerated": "its attack is geometry",
 }
-"""Attacks, objectives and strategies that give other results than when the RUNs were made, and why. The stored jobs of
+"""Attacks and objectives whose specifications are others than when the RUNs were made, and why. The stored jobs of
 them, and the jobs that need these, keep their keys and are results of what was run then. Today's plan has other keys
-for them."""
+for them. VERSIONs are not part of the plans here. Those of issue 17 renew adversarial fine-tuning too."""
 
 
 def method(job: Job) -> str:
