@@ -59,11 +59,7 @@ def tune(
     data, training, seed = context.data, context.training, context.seed
     transformers.set_seed(seed)
     victim = EncoderClassifier(context.encoder, num_labels=len(data.spec.labels), max_length=training.max_length)
-    limits = {"train": training.train_rows(len(data.split("train"))), "validation": training.max_validation}
-    train, validation = (
-        encode_split(data, split, victim.tokenizer, victim.max_length, limit=limits[split], seed=seed)
-        for split in ("train", "validation")
-    )
+    train, validation = _encoded(context, victim)
     accuracies: list[float] = []
     of = None
     if context.checkpoints is not None:
@@ -90,6 +86,17 @@ def tune(
     victim.to(context.device).eval()
     chosen = accuracies.index(max(accuracies)) if keep == "best" else len(accuracies) - 1
     return Finetuned(victim, {"validation_accuracy": accuracies[chosen], "best_epoch": float(warm_epochs + chosen + 1)})
+
+
+def _encoded(context: FinetuneContext, victim: EncoderClassifier) -> tuple[Any, Any]:
+    """The rows to train on and those to validate on, as inputs of the victim."""
+    data, training = context.data, context.training
+    limits = {"train": training.train_rows(len(data.split("train"))), "validation": training.max_validation}
+    train, validation = (
+        encode_split(data, split, victim.tokenizer, victim.max_length, limit=limits[split], seed=context.seed)
+        for split in ("train", "validation")
+    )
+    return train, validation
 
 
 @contextmanager
