@@ -158,38 +158,6 @@ def profile_of(run: Path, suite: str) -> str | None:
     return run.name.removeprefix(suite).removeprefix("-") or None
 
 
-<<<<<<< HEAD
-=======
-RENEWED = {
-    "geometry": "its candidates are capped after the filter since issue 17, and its key holds new options",
-    "adcl": "momentum and the heads' learning rate fit the number of steps since issue 17, and so do its queues",
-    "btcl": "momentum contrast as in adcl",
-}
-"""Attacks and objectives whose specifications are others than when the RUNs were made, and why. The stored jobs of
-them, and the jobs that need these, keep their keys and are results of what was run then. Today's plan has other keys
-for them. VERSIONs are not part of the plans here. Those of issue 17 renew adversarial fine-tuning too."""
-
-
-def method(job: Job) -> str:
-    """The attack, objective or strategy that a job runs; its stage where it has none."""
-    if isinstance(job.spec, PretrainJob):
-        assert job.spec.encoder.train is not None
-        return job.spec.encoder.train.objective
-    if isinstance(job.spec, AttackJob):
-        return job.spec.attack.name.partition("[")[0]
-    return job.spec.strategy.name if isinstance(job.spec, FinetuneJob) else job.stage
-
-
-def renewed(plan: Plan) -> set[str]:
-    """Names of the jobs that run a method of RENEWED or need a job that does. Needed jobs come first in a plan."""
-    keys: set[str] = set()
-    for job in plan.jobs:
-        if method(job) in RENEWED or not keys.isdisjoint(job.needs.values()):
-            keys.add(job.key)
-    return {job.name for job in plan.jobs if job.key in keys}
-
-
->>>>>>> adcl
 def by_stage(plan: Plan) -> dict[str, list[str]]:
     """Names by stage in the plan's order. A plan goes victim by victim now; stored ones went stage by stage."""
     return {stage: [job.name for job in plan.jobs if job.stage == stage] for stage in get_args(Stage)}

@@ -56,22 +56,20 @@ def tune(
     Raises:
         JobError: the loss is no longer finite.
     """
-    data, training, seed = context.data, context.training, context.seed
-    transformers.set_seed(seed)
-    victim = EncoderClassifier(context.encoder, num_labels=len(data.spec.labels), max_length=training.max_length)
+    training, labels = context.training, context.data.spec.labels
+    transformers.set_seed(context.seed)
+    victim = EncoderClassifier(context.encoder, num_labels=len(labels), max_length=training.max_length)
     train, validation = _encoded(context, victim)
     accuracies: list[float] = []
-    of = None
-    if context.checkpoints is not None:
-        of = fingerprint(victim.state_dict(), train, training, seed, warm_epochs, keep)
+    fixed = (train, training, context.seed, warm_epochs, keep)
+    of = fingerprint(victim.state_dict(), *fixed) if context.checkpoints is not None else None
     with (
         _folder(context) as folder,
         # Always in full precision, whatever the environment says: records do not name the precision of a fine-tuning.
         patch_environment(ACCELERATE_MIXED_PRECISION="no"),
     ):
-        kept = Checkpoints(
-            folder, of=of, best=keep == "best", accuracies=accuracies, tally=tally, unchanged=context.unchanged
-        )
+        best = keep == "best"
+        kept = Checkpoints(folder, of=of, best=best, accuracies=accuracies, tally=tally, unchanged=context.unchanged)
         last = kept.resume()
         built = trainer(
             model=victim,
@@ -84,8 +82,13 @@ def tune(
         )
         _run_quietly(built, last)
     victim.to(context.device).eval()
-    chosen = accuracies.index(max(accuracies)) if keep == "best" else len(accuracies) - 1
+    chosen = _chosen(accuracies, keep)
     return Finetuned(victim, {"validation_accuracy": accuracies[chosen], "best_epoch": float(warm_epochs + chosen + 1)})
+
+
+def _chosen(accuracies: list[float], keep: Keep) -> int:
+    """The number of the kept epoch, counted from 0 and without warm epochs."""
+    return accuracies.index(max(accuracies)) if keep == "best" else len(accuracies) - 1
 
 
 def _encoded(context: FinetuneContext, victim: EncoderClassifier) -> tuple[Any, Any]:
