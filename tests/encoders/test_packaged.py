@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,8 +31,8 @@ def from_scratch() -> Prepared:
     return prepare("quickstart", Options(profile="from-scratch"))
 
 
-def trained(name: str) -> dict[str, object]:
-    about: dict[str, object] = json.loads((PACKAGED / f"{name}-packaged" / "trained.json").read_text(encoding="utf-8"))
+def trained(name: str) -> dict[str, Any]:
+    about: dict[str, Any] = json.loads((PACKAGED / f"{name}-packaged" / "trained.json").read_text(encoding="utf-8"))
     return about
 
 
@@ -51,6 +52,14 @@ def test_both_profiles_attack_the_same_texts_of_the_same_tasks(quickstart: Prepa
         for prepared in (quickstart, from_scratch)
     )
     assert one == other
+
+
+def test_the_quickstart_says_the_flags_of_their_trainings(quickstart: Prepared) -> None:
+    """Tables know the flags of trainings in their RUN only, so the suite's notes have those of packaged encoders."""
+    raised = {f"{name}-packaged is flagged {one['flag']}" for name in NAMES for one in trained(name)["flags"]}
+    said = " ".join(quickstart.plan.suite.notes)
+    assert [text for text in raised if text not in said] == []
+    assert said.count(" is flagged ") == len(raised)
 
 
 @pytest.mark.parametrize("name", NAMES)
