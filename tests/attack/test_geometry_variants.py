@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from rbench.attack import _textattack
+from rbench.attack.geometry import VictimGradients
 from rbench.attack.victim import Victim
 from rbench.load.registry import load_module
 from tests.attack import substitution_toy as toy
@@ -20,6 +21,7 @@ from tests.attack.test_geometry import FOLDER, changed, make, predicted, vector_
 
 textattack = _textattack.textattack
 from textattack.constraints.pre_transformation import InputColumnModification  # noqa: E402
+from textattack.shared import AttackedText  # noqa: E402
 
 TEXTS = toy.sentences(np.random.default_rng(11), 14)
 RELEASED = load_module(FOLDER / "geometry.py").Options(variant="released").model_dump(exclude={"variant"})
@@ -60,7 +62,7 @@ def victims():
     """A trained victim of two classes, and an untrained one of four, for which directions differ."""
     four = toy.classifier(labels=4, seed=2)
     with torch.no_grad():
-        four.head.weight.mul_(torch.tensor([[0.3], [1.0], [4.0], [0.6]]))
+        four.head.weight.mul_(torch.tensor([[0.1], [0.3], [1.2], [0.2]]))
     return Victim(toy.trained(), "two"), Victim(four, "four")
 
 
@@ -169,20 +171,46 @@ def test_each_variant_and_each_option_alone_is_the_slow_attack(victims, given):
     assert replaced > 10
 
 
-@pytest.mark.parametrize("name", SWITCHES)
+@pytest.mark.parametrize("name", [name for name in SWITCHES if name not in ("direction", "keep", "accept_flip")])
 def test_each_option_acts(victims, name):
-    """Alone, it changes what the attack ends with, or how it gets there, for one of the victims at least."""
+    """Alone, it changes what the attack ends with, or how it gets there. The toy is too small for three of them."""
+    base = {"source": "neighbours", "candidates": 24, "min_cosine": -1.0, "accept_flip": False}
+    other = {"source": "masked_lm", "min_cosine": 0.5}
 
     def ends(**given):
-        attacks = [make(victim, min_cosine=given.pop("min_cosine", 0.3), **given) for victim in victims]
         found = []
-        for attack, victim in zip(attacks, victims, strict=True):
-            for text in TEXTS[0]:
+        for victim in victims:
+            attack = make(victim, **{**base, **given})
+            for text in TEXTS[0][:8]:
                 result = attack.attack(text, predicted(victim, text)).perturbed_result
                 found.append((result.attacked_text.text, result.num_queries))
         return found
 
-    assert ends() != ends(**{name: SWITCHES[name]})
+    assert ends() != ends(**{name: other.get(name, SWITCHES[name])})
+
+
+@pytest.mark.parametrize("given", [{}, {"variant": "released"}, {"keep": "positive"}, {"accept_flip": False}])
+def test_the_options_reach_the_search(victims, given):
+    method, options = make(victims[0], **given).search_method, load_module(FOLDER / "geometry.py").Options(**given)
+    assert method.settings._asdict().items() <= options.model_dump().items()
+    assert (method.gradients.direction, method.gradients.word_norm) == (options.direction, options.word_norm)
+
+
+def test_deepfools_direction_is_the_normal_of_the_nearest_boundary(victims):
+    victim = victims[1]
+    weight = victim.classifier.head.weight.detach().double()
+    along = {way: VictimGradients(victim, way) for way in ("deepfool", "gradient")}
+    apart = 0
+    for text in TEXTS[0][:6]:
+        label = predicted(victim, text)
+        z, v, _ = gradients_of(victim.classifier, text, label)
+        looks = {way: gradients([AttackedText(text)], [label]) for way, gradients in along.items()}
+        found = {way: look.at_logits[0] @ weight / look.lengths[0] for way, look in looks.items()}
+        expected = normal(victim.classifier, z, label)
+        assert torch.allclose(found["deepfool"], expected / expected.norm())
+        assert torch.allclose(found["gradient"], v / v.norm(), atol=1e-4)
+        apart += float(found["deepfool"] @ found["gradient"]) < 0.999
+    assert apart
 
 
 # ------------------------------------------------------------------------------------------------- what a variant is

@@ -107,13 +107,18 @@ def test_neighbours_cannot_keep_what_has_no_vector():
 
 
 def test_the_cap_is_on_the_set_after_the_filter():
-    """With T = 3, a candidate at place 4 to 12 of the predictions is taken where those before it do not pass."""
-    text = "the film is good and dull"
-    every = MaskedWords(toy.masked_lm(), None, candidates=40, min_cosine=None)([(text, 12, 16)])[0]
-    few = MaskedWords(toy.masked_lm(), toy.word_vectors(), candidates=3)([(text, 12, 16)])[0]
-    near = [word for word in every[:12] if word in toy.GOOD]
-    assert few == near[:3]
-    assert any(every.index(word) >= 3 for word in few)
+    """Of 4T predictions the first T that pass are taken, also those behind the first T predictions."""
+    late = 0
+    every = MaskedWords(toy.masked_lm(), None, candidates=40, min_cosine=None)
+    for cap in (2, 3, 5):
+        few = MaskedWords(toy.masked_lm(), toy.word_vectors(), candidates=cap)
+        for word, group in (("good", toy.GOOD), ("awful", toy.BAD), ("plot", toy.PLOTS), ("film", toy.THINGS)):
+            slot = (f"the {word} is lovely", 4, 4 + len(word))
+            ranked, found = every([slot])[0], few([slot])[0]
+            assert len(found) <= cap
+            assert found == [other for other in ranked if other in group and other in found]
+            late += any(ranked.index(other) >= cap for other in found)
+    assert late > 2
 
 
 def test_a_source_of_ones_own_serves():
