@@ -246,11 +246,12 @@ def about(args: argparse.Namespace, accuracy: float, texts: int) -> dict[str, An
 
 READING = (
     "These numbers can show whether each variant beats random substitutions with the same source, cap and budget, on "
-    "one victim, one task and one draw of test texts; they cannot show which variant is closer to the paper's numbers, "
-    "which were made with BERT, another masked LM and other word vectors. A control replaces words at random and keeps "
-    "each replacement, so the difference is what the gradients add. The variants differ in their budget as well (20 "
-    "words; 50 and 0.4 of the text), so their rates do not compare directions. The bootstrap interval is over texts; "
-    "victim and masked LM are fixed, and the masked LM has seen texts of MR without labels."
+    "one victim, one task and one draw of test texts; they cannot show which variant is closer to the paper's "
+    "numbers, which were made with BERT, another masked LM and other word vectors. A control replaces words at random"
+    " and keeps each replacement, so the difference is what it adds to choose words and candidates by the victim's "
+    "gradients and answers. The variants differ in their budget as well (20 words; 50 and 0.4 of the text), so their "
+    "rates do not compare directions. The bootstrap interval is over texts; victim and masked LM are fixed, and the "
+    "masked LM has seen texts of MR without labels."
 )
 
 

@@ -110,16 +110,20 @@ def word_budget(search: SearchMethod, text: AttackedText, max_words: int, share:
 
     L counts the words of the columns that no constraint protects, stop words and words without candidates included.
     """
-    attack = search.get_transformations.__self__
+    attack = search.attack
     columns = [c for c in attack.pre_transformation_constraints if isinstance(c, InputColumnModification)]
     counted = set(range(text.num_words)).intersection(*(c(text, attack.transformation) for c in columns))
     return at_most(max_words, share)(len(counted))
 
 
 def substitution_attack(victim: Any, resources: Any, transformation: WordSwap, search: SearchMethod) -> Attack:
-    """Return an untargeted attack that replaces no stop word, and no word twice. Callers may add constraints."""
+    """Return an untargeted attack that replaces no stop word, and no word twice. Callers may add constraints.
+
+    Its search finds it as `attack`, for `word_budget`.
+    """
     constraints = [RepeatModification(), StopwordModification(stopwords=resources.stopwords)]
-    return Attack(UntargetedClassification(victim), constraints, transformation, search)
+    search.attack = Attack(UntargetedClassification(victim), constraints, transformation, search)
+    return search.attack
 
 
 def swaps(resources: Any, **options: Any) -> WordSwapCandidates:
