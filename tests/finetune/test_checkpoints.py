@@ -77,8 +77,8 @@ def run(name: str, given: FinetuneContext) -> Finetuned:
 
 
 def same(first: Finetuned, second: Finetuned) -> bool:
-    ours, theirs = first[0].state_dict(), second[0].state_dict()
-    return first[1] == second[1] and all(torch.equal(ours[key], theirs[key]) for key in ours)
+    ours, theirs = first.victim.state_dict(), second.victim.state_dict()
+    return first.scores == second.scores and all(torch.equal(ours[key], theirs[key]) for key in ours)
 
 
 def steps(folder: Path) -> list[int]:
