@@ -158,17 +158,19 @@ def slow(victim, source, text, label, options):
 
 @pytest.mark.parametrize("given", CASES, ids=lambda given: " ".join(f"{k}={v}" for k, v in given.items()) or "printed")
 def test_each_variant_and_each_option_alone_is_the_slow_attack(victims, given):
+    """The variants on all texts, an option alone on some: the slow attack takes seconds."""
     options = load_module(FOLDER / "geometry.py").Options(**given)
+    texts = TEXTS[0] if set(given) <= {"variant"} else TEXTS[0][:4]
     replaced = 0
     for victim in victims:
         attack = make(victim, **given)
-        for text in TEXTS[0]:
+        for text in texts:
             label = predicted(victim, text)
             result = attack.attack(text, label)
             found = (result.perturbed_result.attacked_text.text, result.perturbed_result.num_queries)
             assert found == slow(victim, attack.transformation.source, text, label, options)
             replaced += len(changed(result))
-    assert replaced > 10
+    assert replaced >= len(texts)
 
 
 @pytest.mark.parametrize("name", [name for name in SWITCHES if name not in ("direction", "keep", "accept_flip")])
