@@ -32,7 +32,7 @@ class Options(Strict):
 
     attack: Choice = Choice(name="geometry", options={"max_words": 10})
     """The attack that makes the examples, with its options. 10 words are the limit of adversarial training in the paper
-    (appendix F). Its other limit, 0.4 of the words, cannot be set for an attack."""
+    (appendix F). Its other limit, 0.4 of the words, is the attack's option `share`."""
     texts: Literal["all", "successes"] = "all"
     """`all`: also texts with which the attack did not succeed, as it left them. `successes`: only texts that the clean
     victim got wrong (ours)."""

@@ -73,7 +73,7 @@ def test_it_learns_the_task(folder: Path) -> None:
 
 
 def test_it_repeats_itself_for_a_seed_and_moves_with_it(folder: Path) -> None:
-    first_, again, other = (run(folder, SMALL, seed=seed, train=32, epochs=1)[0] for seed in (0, 0, 1))
+    first_, again, other = (run(folder, SMALL, seed=seed, train=32, epochs=1).victim for seed in (0, 0, 1))
     assert torch.equal(weights(first_), weights(again))
     assert not torch.equal(weights(first_), weights(other))
 

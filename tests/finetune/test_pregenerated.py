@@ -115,9 +115,12 @@ def test_a_suite_attacks_the_training_texts_first(tmp_path: Path, monkeypatch: p
     tuned = next(job for job in plan.jobs if job.stage == "finetune" and job.needs.get("attack") == made.key)
     record = store.record(tuned)
     assert record is not None
-    (added,) = [score.value for score in record.scores if score.name == "adversarial_texts"]
+    values = {score.name: score.value for score in record.scores}
+    added, searched = values["adversarial_texts"], values["searched_texts"]
+    assert searched == sum(outcome.status in ("succeeded", "failed") for outcome in outcomes)
     assert {score.name: score.n for score in record.scores} == {
         **dict.fromkeys(("validation_accuracy", "best_epoch"), 10),
+        **dict.fromkeys(("changed_share", "searched_texts"), searched),
         "adversarial_texts": added,
     }
     changed = [o for o in outcomes if o.perturbed not in (None, o.original)]
