@@ -92,7 +92,7 @@ class Flags:
         """Return the notes on health below a table that shows some jobs: flags, deltas, and what was never measured."""
         asked = list(jobs)
         behind = self._behind(asked)
-        return (*self.raised_notes(asked), *self._deltas(behind), *self._gaps(behind))
+        return (*self.raised_notes(asked), *self._deltas(behind), *self._gaps(behind), *self._lost(asked))
 
     def raised_notes(self, jobs: Iterable[Job]) -> list[str]:
         """Return a note for each flag of some jobs and of all that they stand on."""
@@ -188,6 +188,18 @@ class Flags:
             "to; adversarial cosine: of clean and perturbed vectors; dropout cosine: of two dropout views): "
             f"{'; '.join(told)}."
         ]
+
+    def _lost(self, asked: list[Job]) -> list[str]:
+        """Return a note on jobs that results stand on and whose own records are missing or damaged."""
+        done = [job for job in asked if job.key in self.records and self.records[job.key].status == "complete"]
+        behind = (job for job in self._behind(done) if isinstance(job.spec, MEASURED))
+        lost = [job.name for job in behind if job.key not in self.records]
+        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        return (
+            [f"Health not known, since the record is missing or damaged: {', '.join(lost[:_NAMED])}{more}."]
+            if lost
+            else []
+        )
 
     def _gaps(self, behind: list[Job]) -> list[str]:
         """Return notes on jobs whose records have no health."""

@@ -302,8 +302,12 @@ class MoCoObjective(EncoderObjective):
         return [] if rate is None else [(self.model.head, rate)]
 
     def after_step(self, step: int) -> None:
-        """See `PacedObjective`. JobError if a third of the steps is over and held-out `top_1` is still at chance."""
-        if not self._options.stop_at_chance or step != pace.judged_after(self._steps):
+        """See `PacedObjective`. JobError if a third of the steps is over and held-out `top_1` is still at chance.
+
+        A training of a few steps, which only tries things out, is not judged (`pace.LEAST_STEPS`).
+        """
+        judged = pace.judged_after(self._steps)
+        if not self._options.stop_at_chance or step != judged or judged < pace.LEAST_STEPS:
             return
         texts = len(self._held_out)
         if texts < pace.LEAST_TEXTS or not pace.at_chance(hits := self.model.top_1(self._held_out), texts):

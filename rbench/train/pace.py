@@ -24,6 +24,8 @@ import math
 KEPT = 10.0
 """The key encoder follows with a time constant of 1 / KEPT of all steps."""
 LARGEST_MOMENTUM = 0.999
+LEAST_STEPS = 10
+"""A head is not judged after fewer steps: `momentum` gives ten updates or fewer no running mean at all."""
 LEAST_TEXTS = 20
 """With fewer held-out texts nothing is judged: four of 20 are a fifth, which a head that learns may fail to reach."""
 

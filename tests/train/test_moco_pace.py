@@ -136,31 +136,36 @@ def test_a_head_at_chance_stops_the_training_with_what_to_do(
 ) -> None:
     monkeypatch.setattr("rbench.train.moco.MoCo.top_1", at_chance)
     told = (
-        r"Encoder tiny: after 4 of 12 steps its head finds the key of a held-out text among 20 for 3 of 20 texts.*"
+        r"Encoder tiny: after 10 of 30 steps its head finds the key of a held-out text among 20 for 3 of 20 texts.*"
         r"train\.options\.head_learning_rate.*train\.options\.momentum.*stop_at_chance: false"
     )
     for _ in range(2):  # the second run goes on from the last checkpoint
         with pytest.raises(JobError, match=told):
-            trained(base, tmp_path / "out", steps=12, checkpoints=tmp_path / "kept", options=STOPS)
+            trained(base, tmp_path / "out", steps=30, checkpoints=tmp_path / "kept", options=STOPS)
         kept = sorted(path.name for path in (tmp_path / "kept").glob("checkpoint-*"))
-        assert "checkpoint-3" in kept and "checkpoint-4" not in kept
-    built, _ = trained(base, tmp_path / "out", steps=12)
+        assert "checkpoint-9" in kept and "checkpoint-12" not in kept
+    built, _ = trained(base, tmp_path / "out", steps=30)
     assert built.scores(TEXTS[:30])["top_1"] == 0.1
 
 
 def test_few_held_out_texts_stop_nothing(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rbench.train.moco.MoCo.top_1", at_chance)
-    trained(base, tmp_path / "out", texts=MANY[:900], steps=12, options=STOPS)
+    trained(base, tmp_path / "out", texts=MANY[:900], steps=30, options=STOPS)
 
 
 def test_one_hit_more_goes_on(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rbench.train.moco.MoCo.top_1", lambda self, texts: 4)
-    trained(base, tmp_path / "out", steps=12, options=STOPS)
+    trained(base, tmp_path / "out", steps=30, options=STOPS)
 
 
 def test_a_head_that_does_not_move_is_at_chance(base: Path, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="no more than chance"):
-        trained(base, tmp_path / "out", steps=6, options={**STOPS, "head_learning_rate": 1e-9})
+        trained(base, tmp_path / "out", steps=30, options={**STOPS, "head_learning_rate": 1e-9})
+
+
+def test_a_trial_of_a_few_steps_is_not_judged(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rbench.train.moco.MoCo.top_1", at_chance)
+    trained(base, tmp_path / "out", steps=27, options=STOPS)
 
 
 # ------------------------------------------------------------------------------------------- the authors' code's ways
