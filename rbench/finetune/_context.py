@@ -51,7 +51,7 @@ class FinetuneContext:
 
 @dataclass(frozen=True)
 class Finetuned:
-    """The result of a strategy. It unpacks into victim and scores."""
+    """The result of a strategy. It unpacks into victim and scores, and a strategy may return these two as a tuple."""
 
     victim: EncoderClassifier
     """Encoder and head, in eval mode."""
@@ -62,6 +62,9 @@ class Finetuned:
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.victim, self.scores))
+
+    def __getitem__(self, index: int) -> Any:
+        return (self.victim, self.scores)[index]
 
 
 class Strategy(Protocol):

@@ -217,7 +217,7 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     # The strategy's other options are in spec.training already.
     options = {name: value for name, value in spec.strategy.options.items() if name in module.Options.model_fields}
     with _checkpoints(kept, job):
-        made: Finetuned = module.run(module.Options(**options), given)
+        made: Finetuned | tuple[Any, dict[str, float]] = module.run(module.Options(**options), given)
         inputs.check()
     victim, scores = made
     if "validation_accuracy" not in scores:
@@ -236,4 +236,4 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
     n = min(data.sizes["validation"], spec.training.max_validation or 10**9)
     found = _scores(scores, {}, n, getattr(module, "COUNTED", {}))
-    return Made(found, {"n": n, **sizes}, data.fingerprint, made.health)
+    return Made(found, {"n": n, **sizes}, data.fingerprint, getattr(made, "health", None))
