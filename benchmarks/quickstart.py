@@ -112,11 +112,11 @@ def _of(found: dict[str, Cell], attacks: Iterable[str]) -> list[Cell]:
 
 
 STATEMENTS: dict[str, Callable[[dict[str, Cell]], bool]] = {
-    "BAE and BERT-Attack turn at least four in five predictions, in each cell and seed": lambda found: all(
-        min(cell["by seed"]) >= 80 for cell in _of(found, HEAVY)
+    "BAE and BERT-Attack turn more than two in three predictions, in each cell": lambda found: all(
+        cell["succeeded"] > 2 / 3 * cell["n"] for cell in _of(found, HEAVY)
     ),
-    "of their successes at most one in three keeps its true label, in each cell": lambda found: all(
-        cell["valid"] <= cell["succeeded"] / 3 for cell in _of(found, HEAVY)
+    "at most one in four of their successes keeps its true label, in each cell": lambda found: all(
+        cell["valid"] <= cell["succeeded"] / 4 for cell in _of(found, HEAVY)
     ),
     "PWWS's successes all keep their true label": lambda found: all(
         cell["valid"] == cell["succeeded"] for cell in _of(found, ("pwws",))

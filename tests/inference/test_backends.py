@@ -92,6 +92,22 @@ def test_auto_takes_the_fastest_of_those_that_are_right(monkeypatch: pytest.Monk
     assert list(json.loads(file.read_text()).values()) == ["openvino"]
 
 
+@pytest.mark.parametrize("broken", ["empty", "raises"])
+def test_auto_passes_over_a_back_end_that_does_not_work_on_this_processor(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = backends._build
+
+    def fails(inputs: Any) -> Tensor:
+        if broken == "raises":
+            raise RuntimeError("could not create a primitive")
+        return torch.empty(0, BERT.config.hidden_size)
+
+    monkeypatch.setattr(backends, "usable", lambda device: ["torch", "onednn"])
+    monkeypatch.setattr(backends, "_build", lambda name, *rest: made(name, *rest) if name == "torch" else fails)
+    assert backends.ready(BERT, read, device=torch.device("cpu"))[0] == "torch"
+
+
 def test_what_was_found_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "backends.json"
     file.write_text(json.dumps({backends._signature(BERT): "torch"}))
