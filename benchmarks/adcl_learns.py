@@ -4,10 +4,10 @@
 
 Each row is a training with other settings, from the same weights, on the same texts, with the same --seeds:
 
-before          as encoder files had it until issue 17: momentum 0.999 (0.99 on adcl-mini), a queue of 2,048 (512), and
-                heads with the encoder's learning rate
-after           as encoder files have it: `momentum: auto`, `head_learning_rate: auto`, a queue that is full within the
-                first tenth of the steps
+before          as encoder files had it in version 1 of `adcl`: momentum 0.999 (0.99 on adcl-mini), a queue of 2,048
+                (512), and heads with the encoder's learning rate
+after           as encoder files have it now: `momentum: auto`, `head_learning_rate: auto`, a queue that is full within
+                the first tenth of the steps
 slow heads      as `after`, but heads with the encoder's learning rate
 slow keys       as `after`, but the momentum of `before`
 frozen, before  as `before`, with an encoder that does not learn: only the heads can

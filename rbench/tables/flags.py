@@ -32,7 +32,7 @@ _NAMED = 8
 """Maximal number of jobs that a note names. It counts the others."""
 MEANINGS: dict[Flag, str] = {
     "saturated": "the training's loss was too small to teach anything",
-    "no adversary": "the perturbation did no more than a random one of its size",
+    "no adversary": "the perturbation did no more than a random one of its size, or than dropout",
     "head did not learn": "the training's head told pairs apart no better than chance",
     "perturbation dead": "most perturbations were next to zero",
     "starved of candidates": "most words that the attack wanted to replace had no candidate",

@@ -79,7 +79,7 @@ class Options(CandidateOptions, Momentum, Variants):
 
 
 def needs(options: Options) -> tuple[ResourceKind, ...]:
-    """Return the kinds of resources that the attack opens with these options."""
+    """Return the kinds of resources that the search opens with these options."""
     return options.needed
 
 
