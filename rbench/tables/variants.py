@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rbench.spec import AttackJob, Job, Plan, PretrainJob
+from rbench.spec import AttackJob, AttackSpec, EncoderSpec, Job, Plan, PretrainJob
 
 
 def notes(plan: Plan, behind: Iterable[Job]) -> list[str]:
@@ -17,6 +17,7 @@ def notes(plan: Plan, behind: Iterable[Job]) -> list[str]:
     found: dict[tuple[str, str], dict[str, None]] = {}
     for job in behind:
         spec = job.spec
+        of: EncoderSpec | AttackSpec
         if isinstance(spec, PretrainJob) and spec.encoder.train is not None:
             name, of, options = plan.draw(spec.encoder.name).encoder, spec.encoder, spec.encoder.train.options
         elif isinstance(spec, AttackJob):
