@@ -22,6 +22,8 @@ from rbench.spec import Metric
 from rbench.tables.table import MEANING, Draws, Entry, Marked, Number, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
+NAMED = 8
+"""The most jobs or encoders that a note names. It counts the others."""
 _ABSENT, _PARTIAL, _UNDEFINED, _WITHHELD = "–", "†", "n/a", "—"
 
 
@@ -73,6 +75,12 @@ def number(entry: Number, intervals: bool = False) -> str:
 def withheld(flags: Sequence[str]) -> str:
     """Format an entry that a suite withholds: `— near chance`."""
     return f"{_WITHHELD} {', '.join(flags)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """List the first names, and count the others."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def brief(value: float) -> str:

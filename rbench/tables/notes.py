@@ -11,11 +11,10 @@ from pathlib import PurePath
 from rbench.score import SHARES
 from rbench.spec import AttackMetric, Job, Plan, PretrainJob, ResourceKind, Source
 from rbench.storage.standing import Standing
-from rbench.tables import draws
+from rbench.tables import draws, variants
 from rbench.tables.aggregate import Cell, Grid
+from rbench.tables.formats import listed
 
-_NAMED = 8
-"""Maximal number of missing jobs that a note names. It counts the others."""
 _KINDS: dict[ResourceKind, str] = {
     "word_vectors": "word vectors",
     "synonyms": "synonyms",
@@ -36,6 +35,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
         *_truncated(grid, tasks),
         *_resources(grid),
         *_attacks(grid),
+        *variants.notes(grid.plan, grid.flags.behind(shown)),
         *_precision(grid),
         *selected_steps(grid.plan),
         *grid.flags.notes(shown),
@@ -142,7 +142,7 @@ def _precision(grid: Grid) -> list[str]:
     for run in grid.runs:
         if run.record is not None and run.tally is not None and run.record.provenance.precision != "fp32":
             found.setdefault(run.record.provenance.precision, []).append(_name(run.job))
-    return [f"Precision {precision}, not fp32: {_named(names)}." for precision, names in found.items()]
+    return [f"Precision {precision}, not fp32: {listed(names)}." for precision, names in found.items()]
 
 
 def missing(what: str, jobs: Iterable[Job], found: Standing) -> list[str]:
@@ -179,9 +179,4 @@ def _name(job: Job) -> str:
 
 def named(jobs: Iterable[Job]) -> str:
     """List the first names of some jobs, and the number of the others."""
-    return _named([_name(job) for job in jobs])
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed([_name(job) for job in jobs])
