@@ -1,6 +1,8 @@
 """One look for all figures: sizes for papers, and colours and markers that colour-blind readers tell apart.
 
-Draw and save inside `applied()`. It sets fonts and lines, and leaves the settings of the caller's matplotlib alone.
+rbench draws inside `applied()`, which sets fonts and lines and leaves the settings of the caller's matplotlib alone.
+
+It is a package, because each module directly under `figures` is a figure.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """The palette of Okabe and Ito (2008) without its yellow, which is too pale for lines."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Markers in the order of COLOURS. Their number is another's than that of LINES, so pairs do not repeat soon."""
-LINES = ("-", "--", ":", "-.")
+LINES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
+"""Line styles; the last two are matplotlib's `(offset, (on, off, ...))`."""
 MUTED = "#707070"
 """For what is no series: lines of reference and lines that join points."""
 FORMATS = ("pdf", "svg", "png")
@@ -74,7 +77,7 @@ def applied() -> Iterator[None]:
         yield
 
 
-def look(index: int) -> dict[str, str]:
+def look(index: int) -> dict[str, Any]:
     """Return colour, marker and line style of the series with this index; 0, 1, 2 ... differ in all three."""
     return {
         "color": COLOURS[index % len(COLOURS)],
@@ -132,7 +135,7 @@ def points(
 ) -> ErrorbarContainer:
     """Draw points of the series `index` with the bars of their intervals; `joined` draws its line too.
 
-    The intervals are values on the axis, as `Score.low` and `Score.high` are. A point whose interval is None has no bar.
+    Intervals are values on the axis, as `Score.low` and `Score.high` are. A point without an interval has no bar.
     Returns the container, which may be handed to `legend`; `container[0]` is the line with the points.
     """
     own: dict[str, Any] = {**look(index), **({} if joined else {"linestyle": "none"}), **more}
@@ -161,6 +164,12 @@ def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], *, 
     widest = 0.5 + 0.062 * max(map(len, labels), default=0)  # of an entry, in inches: its sample and its letters
     columns = max(1, min(len(labels), int(figure.get_size_inches()[0] / widest)))
     return figure.legend(list(handles), list(labels), loc="outside upper center", ncols=columns, title=title)
+
+
+def legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> Legend:
+    """Put a legend in one column below a panel, for series that only this panel, or the panels above it, have."""
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.35), "borderaxespad": 0.0}
+    return axes.legend(list(handles), list(labels), **place)
 
 
 def note(figure: Figure, text: str) -> None:
