@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -159,10 +160,12 @@ def band(
 def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], *, title: str | None = None) -> Legend:
     """Put a legend above all panels, where it hides no data, with as many columns as the figure's width has room for.
 
-    A figure has one legend: a second one would be drawn over it. Entries may be of different kinds.
+    A figure has one legend: a second one would be drawn over it. Entries may be of different kinds. The figure grows
+    by the legend's height, so that the panels keep theirs.
     """
     widest = 0.5 + 0.062 * max(map(len, labels), default=0)  # of an entry, in inches: its sample and its letters
-    columns = max(1, min(len(labels), int(figure.get_size_inches()[0] / widest)))
+    columns = max(1, min(len(labels), int(figure.get_figwidth() / widest)))
+    _heighten(figure, 0.15 * math.ceil(len(labels) / columns))
     return figure.legend(list(handles), list(labels), loc="outside upper center", ncols=columns, title=title)
 
 
@@ -173,15 +176,21 @@ def legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) -
 
 
 def note(figure: Figure, text: str) -> None:
-    """Write a note below the panels, for what a reader must know: what n is, and which intervals are shown."""
-    figure.supxlabel(text, fontsize=6.5, color="#404040")
+    """Write a note below the panels, and heighten the figure by it, for what a reader must know: what n is, and which intervals are shown."""
+    letters = int(figure.get_figwidth() / 0.048)  # of a line; a letter of this size is some 0.048 inches wide
+    lines = textwrap.wrap(text, letters)
+    _heighten(figure, 0.12 * len(lines))
+    figure.supxlabel("\n".join(lines), fontsize=6.5, color="#404040")
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a file whose ending is in FORMATS. The same figure makes the same bytes each time."""
-    fmt = path.suffix.removeprefix(".")
+def save(figure: Figure, to: Path | BinaryIO, fmt: str) -> None:
+    """Write a figure in one of FORMATS. The same figure makes the same bytes each time."""
     with applied():
-        figure.savefig(path, format=fmt, metadata=_METADATA[fmt])
+        figure.savefig(to, format=fmt, metadata=_METADATA[fmt])
+
+
+def _heighten(figure: Figure, inches: float) -> None:
+    figure.set_figheight(figure.get_figheight() + inches)
 
 
 def _distances(values: Sequence[float], intervals: Sequence[Interval] | None) -> list[list[float]] | None:
