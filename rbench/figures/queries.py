@@ -63,7 +63,8 @@ def draw(options: Options, results: Results) -> Figure:
     joins: dict[str, Artist] = {}
     for axes, points in zip(panels, found.values(), strict=True):
         _panel(axes, of.attacks, names, points, encoders, joins)
-        axes.set_yscale(options.scale)
+        if options.scale == "log":
+            style.log(axes)
         axes.set_xlabel("Accuracy reduction (points)")
         axes.set_ylabel("Average queries")
     style.legend(figure, [*encoders.values(), *joins.values()], [*encoders, *joins])
