@@ -1,15 +1,19 @@
-"""Read the results of a RUN: its tables, and its outcomes as a data frame."""
+"""Read the results of a RUN: its tables, its figures, and its outcomes as a data frame."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rbench.api.figures import figure
 from rbench.spec import Metric, Pick
 from rbench.storage.runs import Store
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+__all__ = ["figure", "load_results", "table"]
 
 
 def table(

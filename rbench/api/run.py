@@ -1,4 +1,4 @@
-"""Run a prepared suite: select the jobs that must run, run them, and write the tables."""
+"""Run a prepared suite: select the jobs that must run, run them, and write the tables and figures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rbench.api.figures import write_figures
 from rbench.errors import ResourceError
 from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared
@@ -18,6 +19,7 @@ from rbench.storage import texts
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, errored, standing
 from rbench.storage.weights import WeightCache, default_cache
+from rbench.tables import Results
 
 if TYPE_CHECKING:
     from rbench.attack import Workers
@@ -35,6 +37,8 @@ class RunResult:
     tables: list[str] = field(default_factory=list)
     errored: Mapping[str, int] = field(default_factory=dict)
     """Number of examples of complete jobs on which the attack raised an exception, by its type."""
+    figures: list[Path] = field(default_factory=list)
+    """The files of the suite's figures."""
     flags: list[str] = field(default_factory=list)
     """The flags of the jobs, one sentence for each flag."""
 
@@ -96,9 +100,10 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
             failed, skipped = _finished(todo, context)
         found = standing(store, prepared.plan)
         tables = _write_tables(prepared, store, found)
+        figures = write_figures(Results(store, prepared.plan, found), prepared.loaded.modules, progress.note)
         flags = Flags(prepared.plan, found.records).raised_notes(jobs)
     done = sum(job.key in found.done for job in jobs)
-    return RunResult(prepared.run, done, failed, skipped, tables, errored(store, found, jobs), flags)
+    return RunResult(prepared.run, done, failed, skipped, tables, errored(store, found, jobs), figures, flags)
 
 
 def _as_it_stands(store: Store, prepared: Prepared, options: Options) -> tuple[Prepared, Standing]:
@@ -158,7 +163,7 @@ def _write_tables(prepared: Prepared, store: Store, found: Standing) -> list[str
         wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]
     if not wanted_tables:
         return []
-    from rbench.tables import Results, build
+    from rbench.tables import build
     from rbench.tables.formats import render
 
     results, shown = Results(store, prepared.plan, found), []

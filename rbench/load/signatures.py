@@ -29,6 +29,12 @@ CALLS: dict[Kind, Call] = {
         "Write `def run(options, context)`, take encoder, data, training, seed, device, progress, resources and "
         "generated from `context`, and return `Finetuned(victim, scores)`; see docs/guide-add-a-strategy.md.",
     ),
+    "figures": Call(
+        "draw",
+        ("options", "results"),
+        "Write `def draw(options, results)`, and return a figure made with `rbench.figures.style.new`; see "
+        "docs/guide-add-a-figure.md.",
+    ),
 }
 """The calls that are checked, by kind of module."""
 

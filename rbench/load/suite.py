@@ -48,10 +48,10 @@ class Loaded:
     `encoders` holds the suite's encoders with their draws, their bases, and those that serve as a resource or in
     training. `tasks` also holds the tasks of `evaluate`, training corpora, and the tasks to select training steps by.
     `attacks` are by label (`bertattack[max_words=10]`). `modules` are by kind and plain name: attacks that are Python
-    files, and all objectives, strategies and things to build. `models` holds the further models that an encoder's
-    objective names, by encoder and option. `training_resources` holds, by encoder, the resource profile that its
-    objective uses and the kinds that it needs. `strategies` are by label. `contrast` holds the contrast sets to
-    evaluate victims on, by task.
+    files, and all objectives, strategies, things to build and figures. `models` holds the further models that an
+    encoder's objective names, by encoder and option. `training_resources` holds, by encoder, the resource profile
+    that its objective uses and the kinds that it needs. `strategies` are by label. `contrast` holds the contrast sets
+    to evaluate victims on, by task.
     """
 
     suite: Suite
@@ -162,6 +162,8 @@ def _load(
             check(EvaluationOptions, choice.options, problems)
     contrast = _contrast(merged, entries, problems)
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
+    for choice in choices(merged, "figures"):
+        entries.modules.check("figures", choice.name, choice.place, choice.options)
     resources = _resources(merged, entries, strategies.values())
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     check_purpose(merged, problems)

@@ -173,6 +173,9 @@ class Suite(Strict):
     tables: tuple[TableSpec, ...] = ()
     """The tables printed at the end. The default is one for each measure: ASR of attacks, correlations of STS tasks,
     accuracies and consistency on contrast sets, and what `build` made."""
+    figures: tuple[Choice, ...] = ()
+    """The figures drawn at the end, beside the tables: modules of `rbench.figures`, with their Options. They change no
+    key."""
     require: Literal["healthy"] | None = None
     """`healthy`: tables withhold each entry whose encoder, victim or attack has a flag, unless it is a control. None:
     they show it, and its flags in notes. It changes tables only, and no key."""
@@ -187,7 +190,7 @@ class Suite(Strict):
         value = dict(value)
         if value.get("claims") in ([], ()):  # a field of earlier versions, in stored plans
             del value["claims"]
-        lists = "encoders tasks attacks evaluate build finetune seeds train_seeds tables notes"
+        lists = "encoders tasks attacks evaluate build finetune seeds train_seeds tables figures notes"
         for key in lists.split():
             if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):
                 value[key] = [value[key]]
