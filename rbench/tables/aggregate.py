@@ -119,10 +119,15 @@ class Cell:
         """The counts of the seeds that are done, added up; all zero where none is done."""
         return Tally.pooled(self.tallies) if self.tallies else Tally()
 
+    @property
+    def repeats(self) -> float:
+        """How many trainings attacked each example, for `Tally.score`."""
+        seeds = {run.job.seed for run in self.runs if run.tally is not None}
+        return len(self.tallies) / len(seeds) if seeds else 1
+
     def score(self, metric: AttackMetric) -> Score:
         """The metric on the pooled examples. Its interval counts an example once, however many trainings share it."""
-        seeds = {run.job.seed for run in self.runs if run.tally is not None}
-        return self.pooled.score(metric, len(self.tallies) / len(seeds) if seeds else 1)
+        return self.pooled.score(metric, self.repeats)
 
     def seed_sd(self, metric: AttackMetric) -> float | None:
         """Return the standard deviation of the metric between fine-tuning seeds (`draws.within`)."""
