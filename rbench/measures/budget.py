@@ -18,7 +18,7 @@ from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.budgets import Panel, panels
 from rbench.tables.columns import mark_best
-from rbench.tables.notes import notes
+from rbench.tables.notes import counted, notes
 from rbench.tables.table import Entry, Meaning, Number
 
 TITLE = "Attack success rate by queries or words allowed, and the area under the curve"
@@ -77,6 +77,7 @@ def table(options: Options, results: Results) -> Table:
             rows.append((panel.attack, panel.task, cell.encoder, *([cell.finetune] if several else []), *numbers_))
     header = ["Attack", "Task", "Encoder", *(["Fine-tuning"] if several else []), "Area"]
     tasks = tuple(dict.fromkeys(panel.task for panel in found))
+    attacked = [cell for panel in found for cell, _ in panel.curves]
     return Table(
         metric="budget",
         layout="paper",
@@ -84,9 +85,9 @@ def table(options: Options, results: Results) -> Table:
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
         cells=tuple(cells),
-        notes=notes(of, tasks, _notes(by, found)),
+        notes=notes(of, tasks, [*_notes(by, found), f"n: {counted(attacked, 'asr', tasks)}."]),
         interval="Wilson 95% intervals of the rates, percentile bootstrap 95% intervals of the areas, over examples.",
-        flags=of.flags.listed(job for panel in found for cell, _ in panel.curves for job in cell.jobs),
+        flags=of.flags.listed(job for cell in attacked for job in cell.jobs),
         about=Meaning(
             f"Attack success rate by {_WHAT[by].removeprefix('of the ')}",
             "successes within the budget / (succeeded + failed)",
@@ -140,8 +141,8 @@ def _notes(by: By, found: list[Panel]) -> list[str]:
         "ASR: without a limit.",
         *(
             [
-                "An attack that runs with `query_budget: b` falls on these examples too. It may fall on more, because "
-                "the last step of a search may ask about several texts, of which a budget cuts off the last."
+                "These examples fall to attacks with the option query_budget: b too. So may others, because the last "
+                "step of a search may ask about several texts, and a budget cuts off those beyond it."
             ]
             if by == "queries"
             else []
