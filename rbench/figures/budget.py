@@ -86,14 +86,8 @@ def _line(axes: Axes, curve: Curve, panel: Panel, index: int, label: str) -> Art
     x = [START[curve.by], *(step for step in curve.steps if START[curve.by] < step < panel.top), panel.top]
     scores = [curve.at(budget) for budget in x]
     shown = [100 * budget for budget in x] if curve.by == "share" else x
-    style.band(
-        axes,
-        shown,
-        [100 * (s.low or 0) for s in scores],
-        [100 * (s.high or 0) for s in scores],
-        index=index,
-        step="post",
-    )
+    low, high = ([100 * (end or 0) for end in ends] for ends in zip(*((s.low, s.high) for s in scores), strict=True))
+    style.band(axes, shown, low, high, index=index, step="post")
     colours = {key: value for key, value in style.look(index).items() if key != "marker"}
     (line,) = axes.step(shown, [100 * (s.value or 0) for s in scores], where="post", label=label, **colours)
     return line

@@ -17,6 +17,7 @@ from rbench.tables.notes import counted, named
 
 ANY = "any attack"
 """Stands for all attacks in the column of attacks."""
+_NOT_SHOWN = f"{ANY} is not shown:"
 METRICS: Collection[AttackMetric] = ("asr", "oracle_asr", "aua")
 """The metrics whose tables have it."""
 
@@ -70,15 +71,14 @@ def any_attack(results: Results, grid: Grid) -> AnyAttack:
         try:
             cells[ANY, *victim] = _cell(results, grid, *victim)
         except ValueError:
-            return AnyAttack({}, f"There is no {ANY}: the attacks on {'/'.join(victim)} have different examples.")
+            return AnyAttack({}, f"{_NOT_SHOWN} the attacks on {'/'.join(victim)} have different examples.")
     return AnyAttack(cells)
 
 
 def _unreadable(jobs: list[Job], done: int) -> str:
-    return (
-        f"There is no {ANY}: it is counted from outcomes, and those of {len(jobs)} of {done} attack jobs are missing "
-        f"or damaged: {named(jobs)}."
-    )
+    which = f"all {done} attack jobs" if len(jobs) == done else f"{len(jobs)} of {done} attack jobs"
+    names = "" if len(jobs) == done else f": {named(jobs)}"
+    return f"{_NOT_SHOWN} it is counted from outcomes, and those of {which} are missing or damaged{names}."
 
 
 def paired(grid: Grid, encoder: str, finetune: str, task: str) -> list[tuple[Run, ...]]:

@@ -59,7 +59,7 @@ def test_options(make_run: MakeRun) -> None:
 
 
 def test_nothing_to_draw(make_run: MakeRun) -> None:
-    with pytest.raises(StoreError, match="no attack of .* is done.*Run the suite first"):
+    with pytest.raises(StoreError, match=r"no attack of .* is done.*Run the suite first"):
         draw(Options(), Results.of(make_run(done=lambda job: False)))
     with pytest.raises(StoreError, match="unknown task"):
         draw(Options(task="mrr"), Results.of(make_run(sealed=True, name="other")))

@@ -73,7 +73,7 @@ def test_options_choose_what_is_shown(make_run: MakeRun) -> None:
     assert "| pwws" in found and "bertattack[max" not in found.partition("\n\n- ")[0]
     assert "Ends: pwws on mr 500." in found and "Fine-tuning" in found
     for wrong in ({"attack": "pws"}, {"task": "mrr"}):
-        with pytest.raises(StoreError, match="unknown (attack|task) .*Did you mean"):
+        with pytest.raises(StoreError, match=r"unknown (attack|task) .*Did you mean"):
             table(Options(**wrong), Results.of(store))
     with pytest.raises(ValidationError, match="must be above 1, where the range of queries starts"):
         Options(most=1)
@@ -87,7 +87,7 @@ def test_what_is_not_done(make_run: MakeRun) -> None:
     found = table(Options(), Results.of(store))
     assert [row[:3] for row in found.rows] == [("pwws", "mr", "minilm"), ("pwws", "mr", "bert_b")]
     assert found.rows[1][3].partial and not found.rows[0][3].partial
-    with pytest.raises(StoreError, match="no attack of .* is done"):
+    with pytest.raises(StoreError, match=r"no attack of .* is done"):
         table(Options(), Results.of(make_run(done=lambda job: False, name="none")))
     with pytest.raises(StoreError, match=r"outcomes\.jsonl is missing"):
         table(Options(), Results.of(make_run(name="bare")))

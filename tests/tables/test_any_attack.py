@@ -18,7 +18,7 @@ from tests.tables.conftest import ATTACKS, count, finish, make_outcomes, make_pl
 from tests.tables.test_layouts import jobs_of
 
 MakeRun = Callable[..., Store]
-THERE_IS_NONE = f"There is no {ANY}"
+NOT_SHOWN = f"{ANY} is not shown:"
 
 
 def together(store: Store, encoder: str, task: str, seeds: tuple[int, ...] = (1, 0)) -> dict[str, int]:
@@ -157,8 +157,8 @@ def test_without_outcomes_there_is_no_row_and_a_note_says_why(make_run: MakeRun)
     for layout in ("paper", "full", "by-task"):
         table = attack_table(store, "asr", layout)
         assert ANY not in [row[0] for row in table.rows] and not any(ANY in name for name in table.header)
-        (note,) = [note for note in table.notes if note.startswith(THERE_IS_NONE)]
-        assert "those of 16 of 16 attack jobs are missing or damaged: minilm/mr/clean/pwws/seed1" in note
+        (note,) = [note for note in table.notes if note.startswith(NOT_SHOWN)]
+        assert "those of all 16 attack jobs are missing or damaged." in note
         assert str(store.root) not in note
 
 
@@ -171,7 +171,8 @@ def test_damaged_outcomes(make_run: MakeRun) -> None:
         table = attack_table(store)
         text = render(table, "markdown")
         if "texts" in how:  # nothing in the record says so, but the lines do
-            assert f"{THERE_IS_NONE}: it is counted from outcomes, and those of 1 of 16 attack jobs" in text
+            assert f"{NOT_SHOWN} it is counted from outcomes, and those of 1 of 16 attack jobs are" in text
+            assert "missing or damaged: bert_b/mr/clean/pwws/seed1." in text
         else:  # the job counts as not done, for all rows alike
             assert "1 of 16 attack jobs damaged: bert_b/mr/clean/pwws/seed1" in text
             rows = {row[1]: row for row in table.rows if row[0] == ANY}
@@ -186,7 +187,7 @@ def test_attacks_with_different_examples_cannot_be_paired(make_run: MakeRun) -> 
     other = [o.model_copy(update={"example_id": f"other:{o.example_id}"}) for o in make_outcomes(job)]
     store.write_record(record.model_copy(update={"outcomes": store.write_outcomes(job, other)}))
     notes = attack_table(store).notes
-    assert f"{THERE_IS_NONE}: the attacks on bert_b/clean/mr have different examples." in notes
+    assert f"{NOT_SHOWN} the attacks on bert_b/clean/mr have different examples." in notes
 
 
 def test_outcomes_are_read_once_for_all_tables(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
