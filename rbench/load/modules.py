@@ -21,6 +21,7 @@ EXPORTS: dict[Kind, tuple[str, ...]] = {
     "finetune": ("Options", "run"),
     "build": ("Options", "OBJECTIVES", "run"),
     "figures": ("Options", "draw"),
+    "measures": ("Options", "table"),
 }
 """The names that a module of each kind must define."""
 

@@ -55,9 +55,15 @@ def interval_note(grid: Grid, metric: AttackMetric) -> str:
 
 def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
     """Return a note with the n of each column, and its skipped, errored and (if there are any) wordless examples."""
-    parts = []
+    counts = counted(grid.cells.values(), metric, tasks)
+    return f"n, the denominator of a cell: {counts}. {outside(grid)} are in no denominator."
+
+
+def counted(cells: Iterable[Cell], metric: AttackMetric, tasks: Iterable[str]) -> str:
+    """Return the n of some cells by task, and their skipped, errored and (if there are any) wordless examples."""
+    parts, among = [], list(cells)
     for task in tasks:
-        there = [cell for cell in grid.cells.values() if cell.task == task and cell.present]
+        there = [cell for cell in among if cell.task == task and cell.present]
         if there:
             n = spanned(cell.score(metric).n for cell in there)
             skipped = spanned(cell.pooled.skipped for cell in there)
@@ -65,7 +71,7 @@ def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
             wordless = spanned(cell.pooled.wordless for cell in there)
             more = f", without words {wordless}" if wordless != "0" else ""
             parts.append(f"{task} {n} (skipped {skipped}, errored {errored}{more})")
-    return f"n, the denominator of a cell: {'; '.join(parts) or 'nothing yet'}. {outside(grid)} are in no denominator."
+    return "; ".join(parts) or "nothing yet"
 
 
 def outside(grid: Grid) -> str:
