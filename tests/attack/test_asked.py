@@ -97,10 +97,12 @@ def test_words_behind_a_limit_are_not_without_candidates() -> None:
 def test_a_word_that_had_a_candidate_once_is_not_without() -> None:
     built = made(Known(), GreedyWordSwapWIR("unk"))
     text = AttackedText("good film")
-    for answer in ([text.replace_word_at_index(0, "fine")], [], [text.replace_word_at_index(0, "fine")]):
+    for answer in ([text.replace_word_at_index(0, "fine")], []):
         built.asked.answered(text, answer, [0])
     for answer in ([], [text.replace_word_at_index(1, "movie")]):
         built.asked.answered(text, answer, [1])
+    assert built.asked.counts == (2, 0)
+    built.asked.answered(text, [text.replace_word_at_index(1, "movie")], None)  # of both words at once
     assert built.asked.counts == (2, 0)
 
 
