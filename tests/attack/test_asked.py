@@ -125,7 +125,8 @@ def test_a_word_may_be_asked_for_by_its_place_in_the_original() -> None:
 
 def test_a_word_that_is_not_of_the_original_does_not_count() -> None:
     built = made(Known(), GreedyWordSwapWIR("unk"))
-    built.asked.answered(AttackedText("good odd film").replace_word_at_index(0, "very fine"), [], [1])
+    text = AttackedText("good odd film").insert_text_before_word_index(1, "quite")
+    built.asked.answered(text, [text.replace_word_at_index(1, "great")], [1])
     assert built.asked.counts == (0, 0)
 
 
