@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.spec import AttackJob
+from rbench.spec import AttackJob, Job, Outcome
 from rbench.storage.runs import Store
 from rbench.storage.weights.inventory import items
 
@@ -25,7 +26,7 @@ encoders: [toy]
 tasks: [mini-sentiment, mini-nli]
 attacks: [textfooler, textbugger, {pwws: {max_words: 3}}, random]
 seeds: [0, 1]
-num_examples: {default: 12, mini-nli: 8}
+num_examples: {default: 8, mini-nli: 6}
 resources: {profile: mini, masked_lm: toy}
 training: {max_train: 300, max_validation: 50, epochs: 1, learning_rate: 1.0e-3}
 """
@@ -46,12 +47,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(
-    place: Path, out: str, *, cache: str = "cache", workers: int = 1, suite: str = "small.yaml", before: str = "pass"
+    place: Path,
+    out: str,
+    *more: str,
+    cache: str = "cache",
+    workers: int = 1,
+    suite: str = "small.yaml",
+    before: str = "pass",
 ) -> subprocess.Popen[str]:
-    """Start `rbench run` in a process; `before` is Python that it runs first."""
+    """Start `rbench run` in a process, with `more` options; `before` is Python that it runs first."""
     code = f"import sys; {before}; from rbench.cli import main; sys.exit(main())"
     words = ["run", suite, "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch"]
-    words += ["--workers", str(workers)]
+    words += ["--workers", str(workers), *more]
     return subprocess.Popen(
         [sys.executable, "-c", code, *words],
         cwd=place,
@@ -69,12 +76,15 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def tables(run: Path) -> dict[tuple[str, str, str], str]:
-    return {
-        (metric, layout, fmt): api.table(run, metric=metric, layout=layout, fmt=fmt, intervals=True)
-        for metric in ("asr", "oracle_asr", "queries", "aua", "clean", "perturbed")
-        for layout in ("paper", "full")
-        for fmt in ("markdown", "latex", "csv", "json")
-    }
+    metrics = ("asr", "oracle_asr", "queries", "aua", "clean", "perturbed")
+    wanted = [(metric, layout, "json") for metric in metrics for layout in ("paper", "full")]
+    wanted += [("asr", "paper", fmt) for fmt in ("markdown", "latex", "csv")]
+    return {one: api.table(run, metric=one[0], layout=one[1], fmt=one[2], intervals=True) for one in wanted}
+
+
+def outcomes(run: Path, job: Job) -> dict[str, Outcome]:
+    """The outcomes of an attack by example, without the seconds that they took."""
+    return {one.example_id: one.model_copy(update={"seconds": 0.0}) for one in Store(run).outcomes(job)}
 
 
 @pytest.fixture(scope="module")
@@ -90,34 +100,34 @@ def outcome_lines(run: Path) -> int:
 def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
     rng = random.Random(7)  # random, and the same in every test run
     total = outcome_lines(whole)
-    # Killed while training (nothing in its cache yet), then twice in the middle of attacks.
-    kills = [0, *sorted(rng.sample(range(1, total - 5), 2))]
-    for lines in kills:
-        process = start(place, "killed", cache="other-cache", workers=1 + lines % 2)
+    middle = rng.randrange(total // 4, total // 2)
+
+    def training() -> bool:
+        return any((place / "other-cache").glob("checkpoints/*/run.json"))
+
+    def attacking() -> bool:
+        return outcome_lines(place / "killed") >= middle
+
+    for workers, reached in ((1, training), (2, attacking)):
+        process = start(place, "killed", cache="other-cache", workers=workers)
         deadline = time.monotonic() + 300
-        while outcome_lines(place / "killed") < lines and process.poll() is None and time.monotonic() < deadline:
+        while not reached() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
-        if lines == 0:
-            time.sleep(rng.uniform(4, 8))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert lines == 0 or outcome_lines(place / "killed") >= lines
+        assert reached()
     before = {file: file.read_bytes() for file in (place / "killed").rglob("outcomes.jsonl")}
-    finish(start(place, "killed", cache="other-cache", workers=2))
+    assert sum(map(len, before.values())), "there is something to keep"
+    finish(start(place, "killed", cache="other-cache"))
     for file, content in before.items():  # nothing that was done is done again
         kept = content[: content.rfind(b"\n") + 1]
         assert file.read_bytes().startswith(kept)
     assert tables(place / "killed") == tables(whole)
     plan = Store(whole).plan()
     assert plan is not None
-    strip = {"seconds": 0.0}
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob):
-            ours, theirs = (
-                {o.example_id: o.model_copy(update=strip) for o in Store(run).outcomes(job)}
-                for run in (place / "killed", whole)
-            )
-            assert ours == theirs
+            assert outcomes(place / "killed", job) == outcomes(whole, job)
 
 
 TUNED = """\
@@ -132,7 +142,7 @@ AT_ONCE = "import rbench.finetune._checkpoints as c; c.AFTER = 0"
 
 
 def tuning(kept: Path) -> bool:
-    """Whether a fine-tuning has a checkpoint there. The pre-training before it has some, too, and removes them."""
+    """Whether a fine-tuning has a checkpoint there."""
     with suppress(FileNotFoundError):
         return any(
             '"finetune/' in mark.read_text() and list(mark.parent.glob("checkpoint-*/trainer_state.json"))
@@ -144,6 +154,9 @@ def tuning(kept: Path) -> bool:
 def test_a_killed_fine_tuning_goes_on_and_ends_with_the_same_weights(place: Path) -> None:
     (place / "tuned.yaml").write_text(TUNED)
     finish(start(place, "tuned-whole", suite="tuned.yaml"))
+    (record,) = (record for record in Store(place / "tuned-whole").records() if record.job.stage == "pretrain")
+    trained = Path("weights", record.job.key[:2], record.job.key)
+    shutil.copytree(place / "cache" / trained, place / "third-cache" / trained)
     process = start(place, "tuned", cache="third-cache", suite="tuned.yaml", before=AT_ONCE)
     kept = place / "third-cache" / "checkpoints"
     deadline = time.monotonic() + 300
@@ -171,11 +184,16 @@ def test_the_same_command_again_runs_nothing(place: Path, whole: Path) -> None:
 
 
 def test_another_run_takes_its_victims_from_the_cache(place: Path, whole: Path) -> None:
-    assert "finetune/toy/mini-nli/clean/seed0: its weights were in the cache" in finish(start(place, "again"))
-    assert tables(place / "again") == tables(whole)
-    first = {r.job.key: r.provenance for r in Store(whole).records() if r.job.stage == "finetune"}
-    second = {r.job.key: r.provenance for r in Store(place / "again").records() if r.job.stage == "finetune"}
-    assert first == second  # also the time at which they were made: they were not made again
+    output = finish(start(place, "again", "--only", "mini-nli/clean/textfooler"))
+    assert "finetune/toy/mini-nli/clean/seed0: its weights were in the cache" in output
+    first, second = ({r.job.key: r for r in Store(run).records()} for run in (whole, place / "again"))
+    jobs = [record.job for record in second.values()]
+    assert sorted(job.stage for job in jobs) == ["attack"] * 2 + ["finetune"] * 2 + ["pretrain"]
+    for job in jobs:
+        if job.stage == "attack":
+            assert outcomes(place / "again", job) == outcomes(whole, job)
+        else:  # also the time at which they were made: they were not made again
+            assert second[job.key].provenance == first[job.key].provenance
 
 
 def test_seeds_move_the_victim_and_the_sample(whole: Path) -> None:

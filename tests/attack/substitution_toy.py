@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from types import SimpleNamespace
 from typing import Any
 
@@ -141,8 +143,13 @@ def classifier(kind: str = "bert", length: int = 64, labels: int = 2, seed: int 
     return made.eval()
 
 
-def trained(steps: int = 60) -> Any:
-    """A classifier trained on `sentences` for a second or two."""
+def trained() -> Any:
+    """A classifier trained on `sentences`. It is trained once, and each caller gets a copy."""
+    return copy.deepcopy(_trained())
+
+
+@functools.cache
+def _trained(steps: int = 60) -> Any:
     made = classifier()
     texts, labels = sentences(np.random.default_rng(0), 512)
     optimizer = torch.optim.AdamW(made.parameters(), lr=3e-3)

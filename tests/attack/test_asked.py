@@ -13,7 +13,7 @@ from textattack.goal_functions import UntargetedClassification
 from textattack.models.wrappers import ModelWrapper
 from textattack.search_methods import GreedySearch
 from textattack.shared import AttackedText
-from textattack.transformations import WordInsertion
+from textattack.transformations import WordInsertion, WordSwapGradientBased
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
 from rbench import attack
@@ -47,6 +47,15 @@ class Known(WordSwap):  # type: ignore[misc]
 
     def _get_replacement_words(self, word: str) -> list[str]:
         return self.words.get(word, [])
+
+
+class Picked(Known, WordSwapGradientBased):  # type: ignore[misc]
+    """Looks like a transformation that picks words by their gradients."""
+
+    _get_transformations = WordSwap._get_transformations
+
+    def __init__(self) -> None:
+        WordSwap.__init__(self)
 
 
 class Insertion(WordInsertion):  # type: ignore[misc]
@@ -88,10 +97,12 @@ def test_words_behind_a_limit_are_not_without_candidates() -> None:
 def test_a_word_that_had_a_candidate_once_is_not_without() -> None:
     built = made(Known(), GreedyWordSwapWIR("unk"))
     text = AttackedText("good film")
-    for answer in ([text.replace_word_at_index(0, "fine")], [], [text.replace_word_at_index(0, "fine")]):
+    for answer in ([text.replace_word_at_index(0, "fine")], []):
         built.asked.answered(text, answer, [0])
     for answer in ([], [text.replace_word_at_index(1, "movie")]):
         built.asked.answered(text, answer, [1])
+    assert built.asked.counts == (2, 0)
+    built.asked.answered(text, [text.replace_word_at_index(1, "movie")], None)  # of both words at once
     assert built.asked.counts == (2, 0)
 
 
@@ -103,9 +114,35 @@ def test_words_are_followed_through_longer_replacements() -> None:
     assert built.asked.counts == (1, 1)
 
 
-def test_where_texts_do_not_say_which_words_they_change_there_is_no_count() -> None:
-    built = made(Insertion(), GreedySearch())
+def test_a_word_may_be_asked_for_by_its_place_in_the_original() -> None:
+    built = made(Known(), GreedyWordSwapWIR("unk"))
+    text = AttackedText("good odd film").replace_word_at_index(0, "very fine")
+    built.asked.answered(text, [], [2], True)
+    assert built.asked.counts == (1, 1)
+    built.asked.answered(text, [], [3])  # film again: one word further on in the text as it is
+    assert built.asked.counts == (1, 1)
+
+
+def test_a_word_that_is_not_of_the_original_does_not_count() -> None:
+    built = made(Known(), GreedyWordSwapWIR("unk"))
+    text = AttackedText("good odd film").insert_text_before_word_index(1, "quite")
+    built.asked.answered(text, [text.replace_word_at_index(1, "great")], [1])
+    assert built.asked.counts == (0, 0)
+
+
+@pytest.mark.parametrize("transformation", [Insertion(), Picked()])
+def test_where_texts_do_not_say_which_words_were_tried_there_is_no_count(transformation: Any) -> None:
+    """Words were inserted, or the transformation tried few words out of many."""
+    built = made(transformation, GreedySearch())
     assert attacked(built, "good film") == (None, None)
+
+
+def test_texts_of_a_kind_of_their_own_end_the_count_and_not_the_attack() -> None:
+    built = made(Known(), GreedyWordSwapWIR("unk"))
+    built.asked.answered("good film", [], [0])
+    built.asked.answered(AttackedText("good film"), [], [0])
+    assert built.asked.counts == (None, None)
+    assert attacked(built, TEXT) == (4, 2), "until the next example"
 
 
 @pytest.mark.parametrize("name", [*world.ALL, "geometry", "random"])

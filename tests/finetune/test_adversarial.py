@@ -81,16 +81,14 @@ def accuracy(victim: EncoderClassifier, texts: list[tuple[str, ...]], examples: 
 
 def test_it_withstands_the_search_better_than_clean_fine_tuning() -> None:
     found, training = data(160, test=30), Training(epochs=3, learning_rate=3e-3, batch_size=32)
-    tests, kept, under = found.split("test"), [], []
-    for seed in (0, 1):
-        longer = training.model_copy(update={"epochs": 4})
-        plain, _ = clean.run(clean.Options(), tiny.context(toy.classifier(seed=seed).encoder, found, longer, seed=seed))
-        hard, _ = run(found, training, seed=seed)
-        assert not hard.training
-        kept.append([accuracy(v, [e.texts for e in tests], tests) for v in (plain, hard)])
-        under.append([accuracy(v, [made.texts for made in search(v, tests)], tests) for v in (plain, hard)])
-    assert np.mean(kept, axis=0)[1] > np.mean(kept, axis=0)[0] - 0.05
-    assert np.mean(under, axis=0)[1] > np.mean(under, axis=0)[0] + 0.2
+    longer, tests = training.model_copy(update={"epochs": 4}), found.split("test")
+    plain, _ = clean.run(clean.Options(), tiny.context(toy.classifier().encoder, found, longer))
+    hard, _ = run(found, training)
+    assert not hard.training
+    kept = [accuracy(v, [e.texts for e in tests], tests) for v in (plain, hard)]
+    under = [accuracy(v, [made.texts for made in search(v, tests)], tests) for v in (plain, hard)]
+    assert kept[1] > kept[0] - 0.05
+    assert under[1] > under[0] + 0.2
 
 
 def test_pairs_and_other_tokenizers_are_hardened_too() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.finetune import FinetuneContext, Finetuned, _checkpoints, adversarial, clean, freelb
 from rbench.spec import Training
+from rbench.tasks import Example
 from tests.attack import substitution_toy as toy
 from tests.finetune.test_adversarial import data
 
@@ -142,7 +145,9 @@ def test_the_best_epoch_may_lie_before_the_interruption(tmp_path: Path) -> None:
     assert steps(tmp_path / "c") == [], "without the best weights so far it begins again"
 
 
-@pytest.mark.parametrize("file", ["trainer_state.json", "model.safetensors", "optimizer.pt", "rng_state.pth"])
+@pytest.mark.parametrize(
+    "file", ["trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"]
+)
 def test_a_checkpoint_that_was_not_finished_is_not_gone_on_from(file: str, tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         run("clean", context(tmp_path, stop=STEPS + 1))
@@ -153,10 +158,48 @@ def test_a_checkpoint_that_was_not_finished_is_not_gone_on_from(file: str, tmp_p
     assert steps(tmp_path) == []
 
 
+def reworded(found: Any) -> Any:
+    """The same rows, with one word more in the first text of the training split."""
+    first, *rest = found.split("train")
+    rows = [Example(id=first.id, texts=(f"{first.texts[0]} film",), label=first.label), *rest]
+    return SimpleNamespace(spec=found.spec, split=lambda name: rows if name == "train" else found.split(name))
+
+
+def test_a_checkpoint_whose_figures_cannot_be_read_is_not_gone_on_from(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        run("freelb", context(tmp_path, stop=STEPS + 1))
+    (file,) = tmp_path.glob("checkpoint-*/trainer_state.json")
+    state = json.loads(file.read_text())
+    state["stateful_callbacks"]["Checkpoints"]["attributes"]["tally"] = None
+    file.write_text(json.dumps(state))
+    with pytest.raises(Interrupted):
+        run("freelb", context(tmp_path, stop=1))
+    assert steps(tmp_path) == []
+
+
+def test_a_fingerprint_holds_all_that_a_training_begins_with() -> None:
+    weights, rows = {"a": torch.ones(2)}, [{"input_ids": [1, 2], "labels": 0}]
+    given: list[Any] = [weights, rows, TRAINING, 0, 1, "best"]
+    others: list[tuple[int, Any]] = [
+        (0, {"a": torch.zeros(2)}),
+        (0, {"b": torch.ones(2)}),
+        (1, [{"input_ids": [1, 3], "labels": 0}]),
+        (1, [{"input_ids": [1, 2], "labels": 1}]),
+        (1, [*rows, *rows]),
+        (2, TRAINING.model_copy(update={"epochs": 4})),
+        (3, 1),
+        (4, 2),
+        (5, "last"),
+    ]
+    changed = [[*given[:place], value, *given[place + 1 :]] for place, value in others]
+    assert len({_checkpoints.fingerprint(*one) for one in [given, [*given], *changed]}) == 1 + len(changed)
+
+
 def test_checkpoints_of_another_fine_tuning_are_not_gone_on_from(tmp_path: Path) -> None:
     others: list[dict[str, Any]] = [
         {"seed": 1},
         {"data": data(30, labels=[0, 1, 0, 1, 0, 1, 0, 1])},
+        {"data": reworded(data(30))},
         {"training": TRAINING.model_copy(update={"learning_rate": 2e-3})},
         {"encoder": encoder(seed=1)},
     ]

@@ -113,3 +113,15 @@ def test_vadvcse_has_rows_of_both_norms_at_a_weight_that_counts(profile: str | N
     by_norm = {row.get("norm", "l2"): row for row in rows if row["divergence"] == "js"}
     l2, linf = deltas_of("vadvcse-table5", [by_norm[norm] for norm in ("l2", "linf")], base)
     assert distance(l2, linf) > ACTS
+
+
+@pytest.mark.parametrize("profile", [None, "mini"])
+def test_rows_of_the_grid_of_lambdas_stand_once_more_with_a_delta_that_is_seen(profile: str | None, base: Path) -> None:
+    rows = rows_of("robustsentembed-figure6", profile)
+    sizes: dict[bool, dict[tuple[float, float], float]] = {False: {}, True: {}}
+    for row, delta in zip(rows, deltas_of("robustsentembed-figure6", rows, base), strict=True):
+        sizes[row.get("beta") == 0.01][row["lambda1"], row["lambda2"]] = float(delta.norm())
+    printed, ours = sizes[False], sizes[True]
+    assert len(rows) == len(printed) + len(ours) and set(ours) < set(printed)
+    assert [len({one[k] for one in ours}) for k in (0, 1)] == [3, 3], "each lambda takes all of its values"
+    assert min(ours.values()) > 1.2 * max(printed.values())
