@@ -94,8 +94,19 @@ def test_a_folder_adds_one_thing_of_each_kind_and_a_suite_uses_them_all(place: P
     assert attacked.job.spec.resources.name == "ours"
     built = jobs["build/au-mini/tickets/neighbours"]
     assert isinstance(built.job.spec, BuildJob) and len(Store(place / "RUN").outcomes(built.job)) == 5
+    drawn = {path.name: path.read_bytes() for path in (place / "RUN" / "figures").iterdir()}
+    assert set(drawn) == {"spent.pdf", "spent.svg", "spent.png"}
     again = rbench(run)
     assert again.exit_code == 0 and again.stdout == result.stdout, "nothing is left to do"
+    for words in commands("guide-add-a-figure.md"):
+        said = rbench(words)
+        assert said.exit_code == 0, said.output
+    assert (place / "queries.png").read_bytes() == drawn["spent.png"]
+    assert (place / "RUN" / "figures" / "spent-task-tickets.svg").read_bytes() == drawn["spent.svg"]
+    shown = api.figure(place / "RUN", "spent", {"task": "tickets"}, include=[place / "DIR"])
+    (points,) = (line for line in shown.axes[0].lines if line.get_marker() == "o")
+    outcomes = Store(place / "RUN").outcomes(attacked.job)
+    assert [*points.get_ydata()] == [one.num_queries for one in outcomes if one.status in ("succeeded", "failed")]
 
 
 def test_every_kind_is_in_that_folder(place: Path) -> None:

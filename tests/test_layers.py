@@ -68,7 +68,7 @@ NARROWER: dict[str, set[str]] = {
 """Modules and packages inside a wing that may import less than it, down to which module of their own wing."""
 TORCH_FREE = ["spec", "load", "score", "tables", "cli", "api", "plan.planner", "plan.prepare", "plan.lineage"]
 TORCH_FREE += ["storage.runs", "storage.weights", "storage.standing", "storage.texts", "storage.verify"]
-TORCH_FREE += ["system.located", "api.housekeeping"]
+TORCH_FREE += ["system.located", "api.housekeeping", "figures", "figures.style", "figures.queries", "figures.curves"]
 
 
 def modules() -> list[tuple[str, Path]]:
@@ -170,8 +170,8 @@ def test_only_attack_imports_textattack(name: str, file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TORCH_FREE)
-def test_light_modules_do_not_load_torch(name: str) -> None:
-    heavy = "{'torch', 'transformers', 'textattack'} & set(sys.modules)"
+def test_light_modules_load_neither_torch_nor_matplotlib(name: str) -> None:
+    heavy = "{'torch', 'transformers', 'textattack', 'matplotlib'} & set(sys.modules)"
     code = f"import rbench.{name}, sys; bad = {heavy}; assert not bad, bad"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

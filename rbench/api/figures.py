@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ def figure(
     Raises:
         SuiteError: there is no such figure, or an option is wrong.
         StoreError: `run` is not a RUN, or has nothing to draw.
+        RbenchError: a figure of the user's raised an exception; with file and line.
     """
     registry = Registry(include)
     found = find("figures", kind, registry)
@@ -105,16 +107,26 @@ def write_figures(
             written += [_write(drawn, folder / f"{stem}.{fmt}") for fmt in style.FORMATS]
         except RbenchError as error:
             note(f"no figure {choice.label}: {error}")
-        except Exception as error:  # a figure of a user's may raise anything
-            note(f"no figure {choice.label}: {module.path}: {type(error).__name__}: {error}")
+        except Exception as error:  # a mistake in a figure must not fail a run whose results are there
+            note(f"no figure {choice.label}: {type(error).__name__}: {' '.join(str(error).split())}")
     return written
 
 
 def _drawn(module: Module, options: Any, results: Results) -> Figure:
     from matplotlib.figure import Figure
 
-    with style.applied():
-        drawn = module.open().draw(options, results)
+    try:
+        with style.applied():
+            drawn = module.open().draw(options, results)
+    except RbenchError:
+        raise
+    except Exception as error:
+        if module.bundled:
+            raise  # it is a mistake of rbench's, whose traceback a report needs
+        frames = traceback.extract_tb(error.__traceback__)
+        line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(module.path)), 1)
+        said = " ".join(str(error).split())
+        raise RbenchError(f"{module.path}:{line}: drawing fails: {type(error).__name__}: {said}") from error
     if not isinstance(drawn, Figure):
         raise StoreError(f"{module.path}: `draw` returns {type(drawn).__name__}, not a matplotlib Figure")
     return drawn

@@ -60,7 +60,7 @@ class Training(NamedTuple):
 
 GROUPS = {
     "loss": "Loss",
-    "share": "Share of the gradient's norm",
+    "share": "Gradient's share",
     "cosine": "Cosine",
     "top-1": "Top-1",
 }
@@ -86,6 +86,7 @@ def draw(options: Options, results: Results) -> Figure:
                 (line,) = axes.plot(steps, values, label=name, **own)
                 entries.setdefault(name, line)
             axes.set_ylabel(GROUPS.get(group, group))
+            axes.locator_params(axis="x", integer=True)
         style.legend_below(panels[-1, column], list(entries.values()), list(entries))
         panels[-1, column].set_xlabel("Step")
     for row, training in zip(panels, trainings, strict=True):

@@ -163,8 +163,7 @@ def _load(
             check(EvaluationOptions, choice.options, problems)
     contrast = _contrast(merged, entries, problems)
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
-    for choice in choices(merged, "figures"):
-        entries.modules.check("figures", choice.name, choice.place, choice.options)
+    _check_figures(merged, entries)
     resources = _resources(merged, entries, strategies.values())
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     check_tables(merged, entries.modules, problems)
@@ -282,6 +281,12 @@ def _building(merged: Positioned, choice: Chosen, entries: Entries, problems: Pr
             message = f"`build: {choice.name}` needs encoders that are trained with {' or '.join(objectives)}"
             problems.add(encoder.place, f"{message}; {encoder.label} is not")
     return Choice(name=choice.name, options=made.model_dump(mode="json"))
+
+
+def _check_figures(merged: Positioned, entries: Entries) -> None:
+    """Find the modules of the suite's figures, and check their options."""
+    for choice in choices(merged, "figures"):
+        entries.modules.check("figures", choice.name, choice.place, choice.options)
 
 
 def _resources(merged: Positioned, entries: Entries, strategies: Iterable[StrategyNeeds]) -> ResourceProfile | None:

@@ -15,6 +15,7 @@ FIRST = {
     "run quickstart": "Planning quickstart",
     "plan quickstart": "Planning quickstart",
     "table .": "Reading .",
+    "figure . --kind queries": "Reading .",
     "train simcse-mini": "Preparing to train simcse-mini",
     "export simcse-mini out": "Preparing to export simcse-mini",
     "attack -e mini-bert -t mini-nli -a pwws": "Preparing to attack mini-bert on mini-nli with pwws",
@@ -37,6 +38,7 @@ HEAVY = (
     "sklearn",
     "statsmodels",
     "nltk",
+    "matplotlib",
 )
 SCRIPT = f"""
 import os, sys

@@ -23,7 +23,7 @@ from rbench.load.registry import KINDS, Registry
 from rbench.spec import EncoderSpec, EvaluateJob, Job, Record, TaskSpec
 from tests.cli.conftest import Api, Shell, outcome
 
-VERBS = ["run", "plan", "table", "train", "export", "attack", "list", "doctor", "cache"]
+VERBS = ["run", "plan", "table", "figure", "train", "export", "attack", "list", "doctor", "cache"]
 ANSI = "\x1b["
 
 

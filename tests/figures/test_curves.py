@@ -118,7 +118,7 @@ def test_an_unknown_encoder_or_series_is_said_with_the_nearest(
         draw(run(tmp_path), **options)
 
 
-def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
+def test_nothing_to_draw_is_said(tmp_path: Path, make_run: Make) -> None:
     for name, rest in (("old", None), ("stepless", Health())):
         with pytest.raises(StoreError, match="no record of these trainings holds a series"):
             draw(run(tmp_path / name, rest=rest))
@@ -128,7 +128,7 @@ def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
         draw(store)
     assert len(draw(store, series="odd")) == 3
     with pytest.raises(StoreError, match="suite s trains none"):
-        draw(run(tmp_path / "none", encoders=("plain",)))
+        draw(make_run(name="none"))
 
 
 def test_many_trainings_are_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,33 @@ def test_a_bundled_suite_is_planned_at_full_size(name: str) -> None:
     assert not suite.attacks or attacked(made.plan) == {encoder: set(suite.tasks) for encoder in suite.encoders}
 
 
+FIGURE_2 = ["uscal", "robustsentembed", "robustsentembed"]
+
+
+def test_figure_2_has_the_encoders_and_attacks_of_the_paper_and_its_jobs_are_table_1s() -> None:
+    made = prepared("robustsentembed-figure2")
+    assert [name.partition("-")[0] for name in attacked(made.plan)] == [*FIGURE_2, "bert"]
+    assert {job.key for job in made.plan.jobs} < {job.key for job in prepared("table1").plan.jobs}
+    assert [figure.name for figure in made.plan.suite.figures] == ["queries", "queries", "curves"]
+    assert "prints no numbers for this figure" in made.plan.suite.notes[0]
+
+
+@pytest.mark.parametrize(("profile", "tasks", "examples"), [("local", {"mr", "snli"}, 50), ("mini", None, 30)])
+def test_figure_2_has_profiles_with_notes_of_their_own(profile: str, tasks: set[str] | None, examples: int) -> None:
+    made = prepared("robustsentembed-figure2", profile)
+    attacks = [job for job in made.plan.jobs if isinstance(job.spec, AttackJob)]
+    assert len({job.parts[-1] for job in attacks}) == 5
+    assert {job.spec.num_examples for job in attacks if isinstance(job.spec, AttackJob)} == {examples}
+    assert tasks is None or {job.parts[1] for job in attacks} == tasks
+    assert made.plan.suite.notes[0] != prepared("robustsentembed-figure2").plan.suite.notes[0]
+
+
+def test_figures_change_no_key() -> None:
+    with_figures, without = (prepared("table1", "mini", f"figures={value}") for value in ("[queries, curves]", "[]"))
+    assert with_figures.plan.suite.figures and not without.plan.suite.figures
+    assert [job.key for job in with_figures.plan.jobs] == [job.key for job in without.plan.jobs]
+
+
 METHODS = ["simcse", "uscal", "robustembed", "robustsentembed"]
 
 
