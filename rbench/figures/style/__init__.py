@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -30,6 +31,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Markers in the order of COLOURS. Their number is another's than that of LINES, so pairs do not repeat soon."""
 LINES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
 """Line styles; the last two are matplotlib's `(offset, (on, off, ...))`."""
+FILLS = ("full", "none", "left", "right", "bottom", "top")
+"""How markers are filled. Series 7 to 13 have the colours and markers of 0 to 6, and are hollow."""
 MUTED = "#707070"
 """For what is no series: lines of reference and lines that join points."""
 FORMATS = ("pdf", "svg", "png")
@@ -57,6 +60,8 @@ SETTINGS: dict[str, Any] = {
     "text.usetex": False,
 }
 """matplotlib's settings for all figures. Settings that are not named here have matplotlib's defaults."""
+_ROWS = 4
+"""The most rows of a legend in a figure that is as wide as a column."""
 _METADATA: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     "svg": {"Date": None, "Creator": None},
@@ -78,10 +83,14 @@ def applied() -> Iterator[None]:
 
 
 def look(index: int) -> dict[str, Any]:
-    """Return colour, marker and line style of the series with this index; 0, 1, 2 ... differ in all three."""
+    """Return colour, marker, its filling and line style of the series with this index, for lines of matplotlib.
+
+    The first six differ in colour, marker and line style. The points of the first 42 differ, and so do the lines.
+    """
     return {
         "color": COLOURS[index % len(COLOURS)],
         "marker": MARKERS[index % len(MARKERS)],
+        "fillstyle": FILLS[index // len(MARKERS) % len(FILLS)],
         "linestyle": LINES[index % len(LINES)],
     }
 
@@ -140,7 +149,7 @@ def points(
     """
     own: dict[str, Any] = {**look(index), **({} if joined else {"linestyle": "none"}), **more}
     bars = {"xerr": _distances(x, x_intervals), "yerr": _distances(y, y_intervals)}
-    return axes.errorbar(x, y, **bars, **own, elinewidth=0.8, label=label)  # type: ignore[arg-type]
+    return axes.errorbar(x, y, **bars, **own, elinewidth=0.7, label=label)  # type: ignore[arg-type]
 
 
 def band(
@@ -159,10 +168,15 @@ def band(
 def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], *, title: str | None = None) -> Legend:
     """Put a legend above all panels, where it hides no data, with as many columns as the figure's width has room for.
 
-    A figure has one legend: a second one would be drawn over it. Entries may be of different kinds.
+    A figure has one legend: a second one would be drawn over it. Entries may be of different kinds. The figure grows
+    by the legend's height, so that the panels keep theirs. Where a legend is long, the figure becomes a page wide.
     """
     widest = 0.5 + 0.062 * max(map(len, labels), default=0)  # of an entry, in inches: its sample and its letters
-    columns = max(1, min(len(labels), int(figure.get_size_inches()[0] / widest)))
+    columns = max(1, min(len(labels), int(figure.get_figwidth() / widest)))
+    if math.ceil(len(labels) / columns) > _ROWS and figure.get_figwidth() < PAGE:
+        figure.set_figwidth(PAGE)
+        columns = max(1, min(len(labels), int(PAGE / widest)))
+    _heighten(figure, 0.15 * math.ceil(len(labels) / columns))
     return figure.legend(list(handles), list(labels), loc="outside upper center", ncols=columns, title=title)
 
 
@@ -172,16 +186,35 @@ def legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) -
     return axes.legend(list(handles), list(labels), **place)
 
 
+def log(axes: Axes, which: Literal["x", "y"] = "y") -> None:
+    """Make an axis logarithmic. Its numbers are written without exponents, which matplotlib sets as formulas."""
+    from matplotlib.ticker import LogFormatter
+
+    axes.set(**{f"{which}scale": "log"})
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    axis.set_major_formatter(LogFormatter())
+    axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.6)))
+
+
 def note(figure: Figure, text: str) -> None:
-    """Write a note below the panels, for what a reader must know: what n is, and which intervals are shown."""
-    figure.supxlabel(text, fontsize=6.5, color="#404040")
+    """Write a note below the panels, for what a reader must know: what n is, and which intervals are shown.
+
+    The figure grows by the note's height.
+    """
+    letters = int(figure.get_figwidth() / 0.048)  # of a line; a letter of this size is some 0.048 inches wide
+    lines = textwrap.wrap(text, letters)
+    _heighten(figure, 0.12 * len(lines))
+    figure.supxlabel("\n".join(lines), fontsize=6.5, color="#404040")
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a file whose ending is in FORMATS. The same figure makes the same bytes each time."""
-    fmt = path.suffix.removeprefix(".")
+def save(figure: Figure, to: Path | BinaryIO, fmt: str) -> None:
+    """Write a figure in one of FORMATS. The same figure makes the same bytes each time."""
     with applied():
-        figure.savefig(path, format=fmt, metadata=_METADATA[fmt])
+        figure.savefig(to, format=fmt, metadata=_METADATA[fmt])
+
+
+def _heighten(figure: Figure, inches: float) -> None:
+    figure.set_figheight(figure.get_figheight() + inches)
 
 
 def _distances(values: Sequence[float], intervals: Sequence[Interval] | None) -> list[list[float]] | None:
