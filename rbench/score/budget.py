@@ -141,5 +141,5 @@ class Curve:
 
 
 def shared_top(curves: Iterable[Curve]) -> float:
-    """Return the last end of the ranges of some curves, so that their areas are over the same range and can be compared."""
+    """Return the last end of the ranges of some curves. Areas up to it are over the same range and can be compared."""
     return max((curve.most for curve in curves), default=0)
