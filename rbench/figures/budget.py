@@ -38,7 +38,7 @@ class Options(Strict):
     task: str | None = None
     """The only task to draw; None: all."""
     most: Annotated[float, Field(gt=0)] | None = None
-    """Where the axis of budgets ends; None: at the largest amount that was spent on an example."""
+    """Where the axis of budgets ends; None: at what was spent at most, as in the table."""
 
     @model_validator(mode="after")
     def _has_a_range(self) -> Self:
@@ -63,8 +63,8 @@ def draw(options: Options, results: Results) -> Figure:
                 label = labels[cell.encoder, cell.finetune]
                 drawn.setdefault(label, _line(place, curve, panel, list(labels.values()).index(label), label))
         if options.by == "queries":
-            place.set_xscale("log")
-        place.set_ylim(0, 100)
+            style.log(place, "x")
+        place.set_ylim(0, 102)  # room for a line at 100
         place.set_xlabel(_AXIS[options.by])
         if i % 3 == 0:
             place.set_ylabel("ASR (%)")

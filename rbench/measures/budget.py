@@ -44,7 +44,7 @@ class Options(Strict):
     budgets: tuple[Annotated[float, Field(ge=0)], ...] = ()
     """The budgets that have a column. None named: those of BUDGETS that limit some attack."""
     most: Annotated[float, Field(gt=0)] | None = None
-    """Where the range of the area ends; None: at the largest amount that was spent on an example, by attack and task.
+    """Where the range of the area ends; None: at what was spent at most (`Curve.most`), by attack and task.
     Areas of several RUNs can be compared only over the same range."""
 
     @model_validator(mode="after")

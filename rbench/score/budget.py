@@ -2,7 +2,13 @@
 
 The value at a budget is the share of attacked examples on which the attack succeeded within it. It is read off the
 outcomes of one run without a limit, so a curve ends at the attack success rate. An attack that runs anew with
-`query_budget` succeeds at least there: docs/budget.md says where it succeeds on more.
+`query_budget` asks the same texts in the same order, so it succeeds at least there. It may succeed on more: one step of
+a search may ask about several texts, and looks at the answers when all are there. A budget that ends within such a step
+cuts off its last texts, and one of the others may be a success. So the curve is exact for searches that ask about one
+text a step (rbench's `random`), and for the other recipes at budgets that divide no example's last step; elsewhere it
+is a lower bound. Of a task with three classes or more, a cut step may also end with another text, and so may succeed
+where the attack without a limit fails. Genetic and swarm searches (not among rbench's recipes) change with the budget,
+because it cuts their populations.
 
 The area under a curve is its mean height over the range of budgets, in 0..1, on the scale of the range. It is the mean
 over examples of how much of the range is left when the example falls, and 0 where it does not. Curves, areas and
@@ -28,6 +34,8 @@ BYS: tuple[By, ...] = get_args(By)
 START: dict[By, float] = {"queries": 1, "words": 0, "share": 0}
 """Where the range of budgets starts. Nothing succeeds there: the first query is for the original text."""
 RESAMPLES = 2000
+_DRAWN = 2_000_000
+"""How many examples of resamples are in memory at once."""
 
 
 class Spent(NamedTuple):
@@ -67,14 +75,16 @@ class Curve:
 
     @property
     def most(self) -> float:
-        """The largest amount that was spent on an example, also on failures; the start of the range if there is none.
+        """Where the range of budgets ends.
 
-        Of words it is the largest number that a success changed, and of the share always 1.
+        For queries at the largest number that was spent on an example, also on failures; for words one above the
+        largest number that a success changed, up to which that success holds; for the share at 1.
         """
         if self.by == "share":
             return 1
-        amounts = self.costs if self.by == "words" else [one.amount for one in self.spent]
-        return max(amounts, default=START[self.by])
+        if self.by == "words":
+            return max(self.costs, default=0) + 1
+        return max((one.amount for one in self.spent), default=START[self.by])
 
     def at(self, budget: float) -> Score:
         """Return the success rate within a budget, with its Wilson interval."""
@@ -123,6 +133,7 @@ class Curve:
             paired=True,
             confidence_level=CONFIDENCE,
             n_resamples=RESAMPLES,
+            batch=max(1, _DRAWN // len(units)),
             method="percentile",
             rng=np.random.default_rng(0),
         ).confidence_interval
@@ -130,5 +141,5 @@ class Curve:
 
 
 def shared_top(curves: Iterable[Curve]) -> float:
-    """Return the largest budget of some curves, so that their areas are over the same range and can be compared."""
+    """Return the last end of the ranges of some curves. Areas up to it are over the same range and can be compared."""
     return max((curve.most for curve in curves), default=0)

@@ -40,7 +40,7 @@ def panels(
 
     Args:
         attack, task: the only ones to read; None: all.
-        most: where the range of budgets ends; None: at the largest amount that was spent in the panel.
+        most: where the range of budgets ends; None: at the last `Curve.most` of the panel.
 
     Raises:
         StoreError: there is no such attack or task, nothing is done, or outcomes are missing or damaged.

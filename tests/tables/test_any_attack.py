@@ -125,8 +125,9 @@ def test_the_layout_by_task_has_a_column(make_run: MakeRun) -> None:
         assert row[place].value == pytest.approx(n["fell"] / (n["fell"] + n["stood"]))
 
 
-def test_a_seed_counts_once_all_attacks_are_done_with_it(make_run: MakeRun) -> None:
-    gap = ("bert_b", "mr", "clean", "pwws")
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_seed_counts_once_all_attacks_are_done_with_it(make_run: MakeRun, attack: str) -> None:
+    gap = ("bert_b", "mr", "clean", attack)
     store = make_run(done=lambda job: job.parts != gap or job.seed == 1, sealed=True)
     rows = {row[1]: row for row in attack_table(store).rows if row[0] == ANY}
     n = together(store, "bert_b", "mr", seeds=(1,))

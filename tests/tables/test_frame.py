@@ -15,6 +15,7 @@ from rbench.errors import StoreError
 from rbench.spec import AttackJob, Outcome
 from rbench.storage.runs import Store
 from rbench.tables import attack_table, results_frame
+from rbench.tables.any_attack import ANY
 from tests.tables.conftest import make_outcomes
 
 MakeRun = Callable[..., Store]
@@ -41,7 +42,8 @@ def test_counting_in_the_frame_gives_the_table(make_run: MakeRun) -> None:
     sound = frame[frame.status.isin(["succeeded", "failed"])]
     rates = (sound.status == "succeeded").groupby([sound.attack, sound.encoder, sound.task]).mean()
     for cell in attack_table(store).cells:
-        assert cell["value"] == pytest.approx(rates[cell["attack"], cell["encoder"], cell["task"]])
+        if cell["attack"] != ANY:  # that one is counted by example (test_any_attack)
+            assert cell["value"] == pytest.approx(rates[cell["attack"], cell["encoder"], cell["task"]])
 
 
 def test_texts_are_joined_and_also_kept_by_column(make_run: MakeRun) -> None:

@@ -16,10 +16,12 @@ import pytest
 from scipy.stats import t as student
 from statsmodels.stats.proportion import proportion_confint
 
-from rbench.score import sts_scores
+from rbench.measures import budget as budgets
+from rbench.measures import unique as uniques
+from rbench.score import sts_scores, wilson
 from rbench.spec import AttackJob, Draw, Job, Plan
 from rbench.storage.runs import Store
-from rbench.tables import attack_table, build, results_frame
+from rbench.tables import Results, attack_table, build, results_frame
 from rbench.tables.any_attack import ANY
 from rbench.tables.draws import means, within
 from rbench.tables.formats import render
@@ -291,3 +293,46 @@ def test_a_step_that_was_selected_is_told_once_an_encoder(tmp_path: Path) -> Non
     draws = {"bert_b[seed=1]": Draw(encoder="bert_b", train_seed=1), "bert_b": Draw(encoder="bert_b", train_seed=0)}
     (note,) = evaluations.selected_steps(plan.model_copy(update={"jobs": (trained, other), "draws": draws}))
     assert note.endswith(": bert_b.")
+
+
+def test_all_attacks_together_are_paired_by_both_seeds(attacked: Callable[..., Store]) -> None:
+    store = attacked(texts=True)
+    plan = store.plan()
+    assert plan is not None
+    results = Results.of(store)
+    table = attack_table(results, "asr")
+    unique = {(c["encoder"], c["task"]): c for c in uniques.table(uniques.Options(), results).cells}
+    cells = [cell for cell in table.cells if cell["attack"] == ANY]
+    assert len(cells) == 4
+    for cell in cells:
+        fell = total = 0
+        labels = [label for label, draw in DRAWS.items() if draw.encoder == cell["encoder"]] or [cell["encoder"]]
+        for label in labels:
+            for seed in plan.suite.seeds:
+                jobs = [job for job in plan.jobs if job.parts[:2] == (label, cell["task"]) and job.seed == seed]
+                assert len(jobs) == 2, "one for each attack"
+                for pair in zip(*(make_outcomes(job) for job in jobs), strict=True):
+                    statuses = {one.status for one in pair}
+                    if statuses <= {"succeeded", "failed"}:
+                        total += 1
+                        fell += "succeeded" in statuses
+        assert (cell["n"], cell["value"]) == (total, fell / total)
+        assert (cell["low"], cell["high"]) == wilson(fell / len(labels), total / len(labels))
+        assert cell["train_seeds"] == (len(labels) if labels != [cell["encoder"]] else 0)
+        assert (unique[cell["encoder"], cell["task"]]["any"], unique[cell["encoder"], cell["task"]]["n"]) == (
+            fell,
+            total,
+        )
+
+
+def test_a_budget_curve_counts_an_example_once_however_many_trainings_share_it(
+    attacked: Callable[..., Store],
+) -> None:
+    table = budgets.table(budgets.Options(), Results.of(attacked(texts=True)))
+    rates = {(c["attack"], c["encoder"], c["task"]): c for c in attack_table(attacked(texts=True)).cells}
+    for cell in table.cells:
+        rate = rates[cell["attack"], cell["encoder"], cell["task"]]  # type: ignore[index]
+        assert [cell["asr"], cell["asr_low"], cell["asr_high"]] == [rate["value"], rate["low"], rate["high"]]
+        last = cell["queries_200"], cell["queries_200_low"], cell["queries_200_high"]
+        n, repeats = cell["n"], 3 if cell["encoder"] == "minilm" else 1
+        assert last[1:] == pytest.approx(wilson(last[0] * n / repeats, n / repeats))  # type: ignore[operator]
