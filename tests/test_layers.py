@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "storage": {"spec", "score", "system"},
     "tables": {"spec", "score", "storage"},
     "measures": {"spec", "load", "score", "storage", "tables", "tasks", "encoders"},
-    "figures": {"spec", "load", "score", "storage", "tables"},
+    "figures": {"spec", "load", "score", "storage", "tables", "measures"},
     "publish": {"spec", "hub", "encoders", "plan", "train"},
     "stages": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish"),

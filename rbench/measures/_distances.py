@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rbench.measures._bootstrap import finite, interval
+
 Array = NDArray[np.float64]
 NUMBERS = ("d_pos", "d_neg", "delta", "ratio")
-BATCH = 256
-"""Resamples that are computed at once."""
 
 
 class Distances(NamedTuple):
@@ -75,36 +75,17 @@ def estimates(
         draws: resamples of scipy's bootstrap.
         seed: seeds the resamples.
     """
-    from scipy.stats import bootstrap
+
+    def numbers(weights: Sequence[Array]) -> Array:
+        found = np.stack([space.numbers(weights[0]) for space in spaces])
+        less = [found[i, 3] - found[i if other is None else other, 3] for i, other in enumerate(against)]
+        return np.concatenate([found, np.stack(less)[:, None]], axis=1)
 
     n = len(spaces[0].pos)
-
-    def statistic(drawn: NDArray[np.int64], axis: int = -1) -> Array:
-        rows = np.atleast_2d(np.moveaxis(drawn, axis, -1))
-        weights = np.stack([np.bincount(row, minlength=n) for row in rows]).astype(float)
-        found = np.stack([space.numbers(weights) for space in spaces])
-        less = [found[i, 3] - found[i if other is None else other, 3] for i, other in enumerate(against)]
-        every = np.concatenate([found, np.stack(less)[:, None]], axis=1)
-        return every if drawn.ndim > 1 else every[..., 0]
-
-    points = statistic(np.arange(n))
-    result = bootstrap(
-        (np.arange(n),),
-        statistic,
-        vectorized=True,
-        n_resamples=draws,
-        batch=BATCH,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    )
-    low, high = result.confidence_interval
+    points = numbers([np.ones((1, n))])[..., 0]
+    low, high, error = interval([n], numbers, draws, seed)
     every = [
-        [Estimate(*map(_finite, four)) for four in zip(*parts, strict=True)]
-        for parts in zip(points, low, high, result.standard_error, strict=True)
+        [Estimate(*map(finite, four)) for four in zip(*parts, strict=True)]
+        for parts in zip(points, low, high, error, strict=True)
     ]
     return [own if other is not None else own[:-1] for own, other in zip(every, against, strict=True)]
-
-
-def _finite(number: float) -> float | None:
-    """With few texts a resample may be one text without negatives, and an interval is then not a number."""
-    return float(number) if np.isfinite(number) else None

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import StoreError
+from rbench.measures._bootstrap import finite, interval
 from rbench.score import spread
 from rbench.spec import Outcome, Positive, Strict
 from rbench.tables import Results, Table
@@ -48,8 +49,9 @@ class Difference(NamedTuple):
     """The ASR of one victim less that of another, in 0..1, on the texts of the seeds that both have."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+    """None where the texts are so few that a resample may hold none that was attacked."""
     sd: float | None
     """Standard deviation of the seeds' own differences; None for one seed."""
     rates: tuple[float, float]
@@ -130,29 +132,14 @@ def difference(both: Sequence[Sequence[Marks]], draws: int) -> Difference | None
         both: for each of the two victims the marks of each attack.
         draws: resamples of the bootstrap.
     """
-    from scipy.stats import bootstrap
-
     tables = _shared(both)
     if not tables or min(table.shape[-1] for table in tables) < 2:
         return None
 
-    def statistic(*drawn: NDArray[np.int64], axis: int = -1) -> Array:
-        sums = sum(
-            table @ np.stack([np.bincount(row, minlength=table.shape[-1]) for row in np.atleast_2d(places)]).T
-            for table, places in zip(tables, drawn, strict=True)
-        )
-        return _less(np.asarray(sums))
+    def numbers(weights: Sequence[Array]) -> Array:
+        return _less(np.asarray(sum(table @ own.T for table, own in zip(tables, weights, strict=True))))
 
-    everything = [np.arange(table.shape[-1]) for table in tables]
-    interval = bootstrap(
-        tuple(everything),
-        statistic,
-        n_resamples=draws,
-        batch=256,
-        vectorized=True,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
+    low, high, _ = interval([table.shape[-1] for table in tables], numbers, draws, 0)
     sums = np.asarray(sum(table.sum(-1) for table in tables))
     if (sums[..., 0] == 0).any():
         return None
@@ -160,8 +147,8 @@ def difference(both: Sequence[Sequence[Marks]], draws: int) -> Difference | None
     own = [float(_less(table.sum(-1)[..., None])[0]) for table in tables]
     return Difference(
         value=float(rates[0] - rates[1]),
-        low=float(interval.low),
-        high=float(interval.high),
+        low=finite(float(low)),
+        high=finite(float(high)),
         sd=spread(own),
         rates=(float(rates[0]), float(rates[1])),
         n=(int(sums[:, 0, 0].sum()), int(sums[:, 1, 0].sum())),
