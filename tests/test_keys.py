@@ -28,6 +28,7 @@ from rbench.spec import (
     EvaluateJob,
     FinetuneJob,
     Job,
+    MeasureJob,
     Plan,
     PretrainJob,
     Record,
@@ -211,6 +212,18 @@ OTHERS: dict[str, tuple[Any, dict[str, str], int]] = {
         ),
         NEEDS,
         0,
+    ),
+    "35bba889": (
+        MeasureJob(
+            what=Choice(name="transfer"),
+            task=TASK,
+            data_fingerprint="d",
+            attack="swap",
+            encoders=("e",),
+            strategies=(Choice(name="clean"),),
+        ),
+        NEEDS,
+        1,
     ),
 }
 

@@ -13,6 +13,7 @@ from rbench.figures import style
 from rbench.measures.transfer import Matrix, matrices
 from rbench.spec import Strict
 from rbench.tables import Results
+from rbench.tables.flags import Flags
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,6 +51,7 @@ def draw(options: Options, results: Results) -> Figure:
             f"{results.root} has no transferability for task {options.task or 'any'} and attack "
             f"{options.attack or 'any'}; `rbench table RUN --metric transfer` shows what it has."
         )
+    flags = Flags(results.plan, results.standing.records)
     wide = min(COLUMNS, len(found))
     height = 0.55 + 0.34 * max(len(matrix.victims) for matrix in found)
     rows = math.ceil(len(found) / wide)
@@ -58,24 +60,23 @@ def draw(options: Options, results: Results) -> Figure:
     for axes in panels[len(found) :]:
         axes.remove()
     for axes, matrix in zip(panels, found, strict=False):
-        _panel(axes, matrix, options.among)
+        _panel(axes, matrix, options.among, flags)
     return figure
 
 
-def _panel(axes: Axes, matrix: Matrix, among: str) -> None:
+def _panel(axes: Axes, matrix: Matrix, among: str, flags: Flags) -> None:
     """Draw one matrix. Shades go from white to blue, which all readers tell apart and which prints in grey."""
     several = len({finetune for _, finetune in matrix.victims}) > 1
     names = [f"{encoder}\n{finetune}" if several else encoder for encoder, finetune in matrix.victims]
-    numbers = [[matrix.pairs[maker, judge].number(among) for judge in matrix.victims] for maker in matrix.victims]
-    shares = [[math.nan if one.value is None else one.value for one in row] for row in numbers]
+    numbers = [[matrix.number(maker, judge, among, flags) for judge in matrix.victims] for maker in matrix.victims]
+    shares = [[math.nan if one is None or one.value is None else one.value for one in row] for row in numbers]
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for i, row in enumerate(numbers):
         for j, one in enumerate(row):
-            shown = "–" if one.value is None else f"{100 * one.value:.1f}"
-            dark = one.value is not None and one.value > DARK
-            axes.text(
-                *(j, i), f"{shown}\nn={one.n}", ha="center", va="center", fontsize=6, color="white" if dark else "black"
-            )
+            share = one.value if one is not None else None
+            shown = f"{100 * share:.1f}\nn={one.n}" if one is not None and share is not None else "–"
+            colour = "white" if (share or 0) > DARK else "black"
+            axes.text(j, i, shown, ha="center", va="center", fontsize=6, color=colour)
     axes.set_title(f"{matrix.task}, {matrix.attack}", fontsize=8)
     axes.set_xticks(range(len(names)), names, fontsize=6, rotation=30, ha="right")
     axes.set_yticks(range(len(names)), names, fontsize=6)

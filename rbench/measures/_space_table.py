@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 from scipy.special import ndtri
 
-from rbench.measures._stored import jobs, measured
-from rbench.spec import MeasuredRow
+from rbench.measures._stored import attacks_behind, jobs, measured
+from rbench.spec import Job, MeasuredRow
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import in_order
 from rbench.tables.flags import Flags
@@ -38,6 +38,8 @@ class Space:
     finetune: str
     rows: tuple[MeasuredRow, ...]
     """One a job."""
+    attacks: tuple[Job, ...] = ()
+    """The attacks on the victim, one a job."""
 
     @property
     def of(self) -> tuple[str, str, str]:
@@ -69,14 +71,24 @@ class Space:
         return Number(value, percent=False, n=self.n, low=low, high=high, digits=3)
 
 
+def _numbers(space: Space, flags: Flags) -> list[Number]:
+    """Return its numbers, withheld where the suite requires healthy victims and this one has a flag."""
+    raised = flags.hiding(space.attacks, attacks=False)
+    return [space.number(name).hidden(raised) for name in NUMBERS]
+
+
 def spaces(results: Results, options: BaseModel | None = None) -> list[Space]:
     """Return what is stored, victim by victim in the suite's order. Raises StoreError as `measured` does."""
     suite, found = results.plan.suite, dict[tuple[str, str, str, str, str], list[MeasuredRow]]()
+    attacked: dict[tuple[str, str, str, str, str], list[Job]] = {}
     for one in measured(results, NAME, options):
+        behind = attacks_behind(results.plan, one.job)
         for row in one.rows:
             if row.names["kind"] == "distances":
                 of = one.spec.task.name, one.spec.attack or "", str(one.options["fooled"])
-                found.setdefault((*of, row.names["encoder"], row.names["finetune"]), []).append(row)
+                victim = row.names["encoder"], row.names["finetune"]
+                found.setdefault((*of, *victim), []).append(row)
+                attacked.setdefault((*of, *victim), []).extend([behind[victim]] if victim in behind else [])
     orders = [
         in_order(suite.tasks, (key[0] for key in found)),
         in_order((choice.label for choice in suite.attacks), (key[1] for key in found)),
@@ -85,28 +97,28 @@ def spaces(results: Results, options: BaseModel | None = None) -> list[Space]:
         in_order((choice.label for choice in suite.finetune), (key[4] for key in found)),
     ]
     order = sorted(found, key=lambda key: [orders[i].index(key[i]) for i in (0, 1, 2, 4, 3)])
-    return [Space(*key, tuple(found[key])) for key in order]
+    return [Space(*key, tuple(found[key]), tuple(attacked[key])) for key in order]
 
 
 def made(options: BaseModel, results: Results) -> Table:
     """Make one row for each task, attack, choice of texts and victim."""
     found = spaces(results, options)
+    asked = jobs(results, NAME)
+    flags = Flags(results.plan, results.standing.records)
     rows: list[tuple[Entry, ...]] = []
     groups = set()
     for i, space in enumerate(found):
         if i and space.of != found[i - 1].of:
             groups.add(len(rows))
         names = (space.task, space.attack, space.fooled, space.encoder, space.finetune)
-        rows.append((*names, space.n, *map(space.number, NUMBERS)))
-    asked = jobs(results, NAME)
-    flags = Flags(results.plan, results.standing.records)
+        rows.append((*names, space.n, *_numbers(space, flags)))
     return Table(
         metric=NAME,
         layout="paper",
         header=(*("Task", "Attack", "Fooled", "Encoder", "Fine-tuning"), "n", *NUMBERS[:3], "d_pos/d_neg", "less"),
         rows=tuple(rows),
         groups=frozenset(groups),
-        cells=tuple(_described(found)),
+        cells=tuple(_described(found, flags)),
         notes=(
             "Distances are Euclidean (the paper names none), between vectors that the classifier's head reads. less: "
             f"d_pos/d_neg less that of {results.plan.suite.encoders[0]} with the same fine-tuning, paired by text.",
@@ -123,7 +135,7 @@ def made(options: BaseModel, results: Results) -> Table:
     )
 
 
-def _described(found: Sequence[Space]) -> list[dict[str, object]]:
+def _described(found: Sequence[Space], flags: Flags) -> list[dict[str, object]]:
     cells = []
     for space in found:
         cell: dict[str, object] = {
@@ -134,8 +146,7 @@ def _described(found: Sequence[Space]) -> list[dict[str, object]]:
             "finetune": space.finetune,
             "n": space.n,
         }
-        for name in NUMBERS:
-            number = space.number(name)
+        for name, number in zip(NUMBERS, _numbers(space, flags), strict=True):
             cell |= {name: number.value, f"{name}_low": number.low, f"{name}_high": number.high}
         cells.append(cell)
     return cells

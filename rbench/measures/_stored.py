@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from rbench.errors import StoreError
-from rbench.spec import Job, MeasuredRow, MeasureJob
+from rbench.spec import Job, MeasuredRow, MeasureJob, Plan
 from rbench.tables import Results
 
 
@@ -29,6 +29,16 @@ class MeasuredJob:
     def options(self) -> Mapping[str, Any]:
         """All options with which the rows were computed."""
         return self.spec.what.options
+
+
+Victim = tuple[str, str]
+"""Encoder, as the suite names it, and strategy."""
+
+
+def attacks_behind(plan: Plan, job: Job) -> dict[Victim, Job]:
+    """Return the attack on each victim that a job of a measure reads."""
+    found = (plan.job(key) for role, key in job.needs.items() if role.startswith("attack:"))
+    return {(plan.draw(one.parts[0]).encoder, one.parts[2]): one for one in found}
 
 
 def jobs(results: Results, name: str) -> list[Job]:

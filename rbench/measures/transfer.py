@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from rbench.measures import Asked, MeasureContext, MeasuredRow
 from rbench.measures._options import Plain
-from rbench.measures._stored import jobs, measured
+from rbench.measures._stored import attacks_behind, jobs, measured
 from rbench.score import wilson
-from rbench.spec import Outcome
+from rbench.spec import Job, Outcome
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import in_order
 from rbench.tables.flags import Flags
@@ -122,13 +122,26 @@ class Matrix:
     """Encoder and strategy, in the suite's order."""
     pairs: dict[tuple[tuple[str, str], tuple[str, str]], Pair]
     """By the victim against which texts were made, and the victim that judges."""
+    attacks: dict[tuple[str, str], list[Job]]
+    """The attacks on each victim, one a seed."""
+
+    def number(self, maker: tuple[str, str], judge: tuple[str, str], among: str, flags: Flags) -> Number | None:
+        """Return the share of a pair, withheld where the suite requires it; None where the pair is not there."""
+        if (maker, judge) not in self.pairs:
+            return None
+        raised = (*flags.hiding(self.attacks.get(maker, ())), *flags.hiding(self.attacks.get(judge, ()), attacks=False))
+        return self.pairs[maker, judge].number(among).hidden(tuple(dict.fromkeys(raised)))
 
 
 def matrices(results: Results, options: Plain | None = None) -> list[Matrix]:
     """Return the pairs, seeds pooled, by task and attack in the suite's order. Raises StoreError as `measured` does."""
     suite = results.plan.suite
     sums: dict[tuple[str, str], dict[tuple[tuple[str, str], tuple[str, str]], list[tuple[int, dict[str, int]]]]] = {}
+    attacked: dict[tuple[str, str], dict[tuple[str, str], list[Job]]] = {}
     for one in measured(results, NAME, options):
+        behind = attacked.setdefault((one.spec.task.name, one.spec.attack or ""), {})
+        for victim, job in attacks_behind(results.plan, one.job).items():
+            behind.setdefault(victim, []).append(job)
         cell = sums.setdefault((one.spec.task.name, one.spec.attack or ""), {})
         for row in one.rows:
             key = ((row.names["encoder"], row.names["finetune"]), (row.names["judge"], row.names["judge_finetune"]))
@@ -143,7 +156,8 @@ def matrices(results: Results, options: Plain | None = None) -> list[Matrix]:
             there = dict.fromkeys(judge for _, judge in cell)
             order = [(e, s.label) for e in suite.encoders for s in suite.finetune]
             victims = tuple(sorted(there, key=lambda of: order.index(of) if of in order else len(order)))
-            found.append(Matrix(task, attack, victims, {pair: _pooled(counts) for pair, counts in cell.items()}))
+            pairs = {pair: _pooled(counts) for pair, counts in cell.items()}
+            found.append(Matrix(task, attack, victims, pairs, attacked[task, attack]))
     return found
 
 
@@ -158,22 +172,22 @@ def table(options: Plain, results: Results) -> Table:
     victims = list(dict.fromkeys(victim for matrix in found for victim in matrix.victims))
     several = len({finetune for _, finetune in victims}) > 1
     shown = [f"{encoder}, {finetune}" if several else encoder for encoder, finetune in victims]
+    asked = jobs(results, NAME)
+    flags = Flags(results.plan, results.standing.records)
     rows: list[tuple[Entry, ...]] = []
     groups = set()
     for matrix in found:
         groups.add(len(rows))
         for maker, name in zip(victims, shown, strict=True):
             if maker in matrix.victims:
-                rows += _rows(matrix, maker, name, victims)
-    asked = jobs(results, NAME)
-    flags = Flags(results.plan, results.standing.records)
+                rows += _rows(matrix, maker, name, victims, flags)
     return Table(
         metric=NAME,
         layout="paper",
         header=("Task", "Attack", "Made against", "Among", "n", *shown),
         rows=tuple(rows),
         groups=frozenset(groups - {0}),
-        cells=tuple(_described(found)),
+        cells=tuple(_described(found, flags)),
         notes=(
             "all: of all texts that fooled the victim of the row, n of them; the diagonal is 100% by definition. "
             "right: of those whose original the judge classifies correctly, which differ between judges.",
@@ -188,21 +202,20 @@ def table(options: Plain, results: Results) -> Table:
 
 
 def _rows(
-    matrix: Matrix, maker: tuple[str, str], name: str, victims: Sequence[tuple[str, str]]
+    matrix: Matrix, maker: tuple[str, str], name: str, victims: Sequence[tuple[str, str]], flags: Flags
 ) -> Iterator[tuple[Entry, ...]]:
     own = matrix.pairs[maker, maker]
     for among in ("all", "right"):
-        numbers = [
-            matrix.pairs[maker, judge].number(among) if (maker, judge) in matrix.pairs else None for judge in victims
-        ]
+        numbers = [matrix.number(maker, judge, among, flags) for judge in victims]
         yield (matrix.task, matrix.attack, name, among, own.n if among == "all" else "", *numbers)
 
 
-def _described(found: Sequence[Matrix]) -> Iterator[dict[str, object]]:
+def _described(found: Sequence[Matrix], flags: Flags) -> Iterator[dict[str, object]]:
     """Yield every pair for programs."""
     for matrix in found:
         for (maker, judge), pair in matrix.pairs.items():
-            every, right = pair.number("all"), pair.number("right")
+            every, right = (matrix.number(maker, judge, among, flags) for among in ("all", "right"))
+            assert every is not None and right is not None
             yield {
                 "task": matrix.task,
                 "attack": matrix.attack,
