@@ -16,7 +16,8 @@ import pytest
 from rbench import load as loading
 from rbench.load import versions
 from rbench.load.registry import Registry
-from rbench.plan.planner import Code, PlanInputs, make_plan
+from rbench.plan.inputs import Code, PlanInputs
+from rbench.plan.planner import make_plan
 from rbench.spec import (
     AttackJob,
     AttackSpec,
@@ -27,6 +28,7 @@ from rbench.spec import (
     EvaluateJob,
     FinetuneJob,
     Job,
+    MeasureJob,
     Plan,
     PretrainJob,
     Record,
@@ -210,6 +212,18 @@ OTHERS: dict[str, tuple[Any, dict[str, str], int]] = {
         ),
         NEEDS,
         0,
+    ),
+    "35bba889": (
+        MeasureJob(
+            what=Choice(name="transfer"),
+            task=TASK,
+            data_fingerprint="d",
+            attack="swap",
+            encoders=("e",),
+            strategies=(Choice(name="clean"),),
+        ),
+        NEEDS,
+        1,
     ),
 }
 

@@ -8,11 +8,11 @@ on any machine. A resumed run does the jobs whose keys the store does not have.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rbench.errors import PlanError
+from rbench.plan.inputs import Code, PlanInputs
 from rbench.plan.lineage import effective, in_domain_for, portable, registered_base, trained_root, weights_source
 from rbench.spec import (
     CLEAN,
@@ -23,13 +23,13 @@ from rbench.spec import (
     BuildJob,
     Choice,
     ContrastJob,
-    ContrastSpec,
     Draw,
-    EncoderSpec,
     EvaluateJob,
     Evaluation,
     FinetuneJob,
     Job,
+    MeasureJob,
+    MeasureNeeds,
     Plan,
     PretrainJob,
     ResourceProfile,
@@ -40,50 +40,6 @@ from rbench.spec import (
     TrainSpec,
 )
 from rbench.spec.jobs import AnyJob, content_key
-
-
-@dataclass(frozen=True)
-class Code:
-    """What a job's key holds of the code behind the job."""
-
-    source: str = ""
-    """Content hash of a module that a user added; empty for rbench's own."""
-    versions: Mapping[str, int] = field(default_factory=dict)
-    """VERSIONs of the files of rbench that are used, by name."""
-
-
-@dataclass(frozen=True)
-class PlanInputs:
-    """The inputs of a plan: specs by name, and content hashes of data, weights and resources."""
-
-    encoders: Mapping[str, EncoderSpec]
-    tasks: Mapping[str, TaskSpec]
-    attacks: Mapping[str, AttackSpec]
-    resources: ResourceProfile
-    data: Mapping[str, str]
-    """Content hash by task or corpus name."""
-    sizes: Mapping[str, Mapping[str, int]]
-    """Rows by task and split."""
-    weights: Mapping[str, str] = field(default_factory=dict)
-    """Content hash by encoder name, for weights that no job makes. It also holds the names in `models`."""
-    models: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Names of the further models that an encoder's training needs (a generator), by encoder and option."""
-    splits: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Content hash by task and split, for jobs that use only that split of the task."""
-    resource_weights: Mapping[str, str] = field(default_factory=dict)
-    """Content hash by resource kind, for resources that no job makes."""
-    training: Mapping[str, tuple[ResourceProfile, Mapping[str, str]]] = field(default_factory=dict)
-    """By encoder: the resource profile that its objective uses, and content hashes of those resources by kind."""
-    strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
-    """What fine-tuning strategies need, by label."""
-    building: Mapping[str, Choice] = field(default_factory=dict)
-    """The things to build, by label, with all options."""
-    contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
-    """The contrast sets that victims are evaluated on, with their content hashes, by task."""
-    draws: Mapping[str, Draw] = field(default_factory=dict)
-    """The encoder and training seed of each label, in a suite with `train_seeds`; see `Plan.draws`."""
-    code: Mapping[str, Code] = field(default_factory=dict)
-    """The code behind modules, by kind and name (`objectives/simcse`), and behind parts of jobs (`pretrain`)."""
 
 
 def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
@@ -103,6 +59,7 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
         asked = [planner.evaluate(encoder, one) for encoder in encoders for one in suite.evaluations]
         for seed, task, encoder in itertools.product(suite.seeds, suite.tasks, encoders):
             asked += planner.cell(encoder, task, seed)
+        asked += planner.measured(encoders)
         jobs |= {job.key: job for job in asked if job.key not in jobs}
     return Plan(suite=suite, jobs=tuple(planner.with_needs(jobs)), draws=dict(inputs.draws))
 
@@ -113,10 +70,15 @@ def rounds(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
     An encoder that is not drawn is in the first round alone. Without `train_seeds` there is one round, of the suite's
     encoders.
     """
-    of = [
+    of = _labels(suite, draws)
+    return [[labels[i] for labels in of if i < len(labels)] for i in range(max(1, len(suite.train_seeds)))]
+
+
+def _labels(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
+    """Return the labels of each encoder of the suite, one for each training seed where it is drawn."""
+    return [
         [label for label, draw in draws.items() if draw.encoder == encoder] or [encoder] for encoder in suite.encoders
     ]
-    return [[labels[i] for labels in of if i < len(labels)] for i in range(max(1, len(suite.train_seeds)))]
 
 
 def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
@@ -186,7 +148,7 @@ class _Planner:
             victim = self.finetune(encoder, task, strategy, seed)
             jobs += self.contrast(victim, encoder, task, strategy, seed)
             jobs += [self.attack(victim, encoder, task, strategy, attack.label, seed) for attack in suite.attacks]
-            if not suite.attacks and not suite.build:
+            if not suite.attacks and not suite.build and not self.inputs.measures:
                 jobs.append(victim)
         return jobs
 
@@ -330,6 +292,64 @@ class _Planner:
             )
             made.append(self._job(job, (encoder, task, strategy.label, spec.name), {"victim": victim}, seed))
         return made
+
+    def measured(self, encoders: Sequence[str]) -> list[Job]:
+        """Return the jobs of the suite's measures on one round of encoders, once these are attacked.
+
+        Encoders that are not drawn stand beside the drawn ones in every round. Measures of attacks compare classifiers,
+        so tasks without labels have none.
+        """
+        made = []
+        mine = [
+            next((label for label in labels if label in encoders), labels[0])
+            for labels in _labels(self.suite, self.inputs.draws)
+            if len(labels) == 1 or {*labels} & {*encoders}
+        ]
+        for label, asked in self.inputs.measures.items():
+            for seed, task in itertools.product(self.suite.seeds if asked.of == "attacks" else (0,), self.suite.tasks):
+                if asked.of == "tasks":
+                    made.append(self._measure(asked, (label, task), task, {}, seed))
+                elif self.inputs.tasks[task].labels:
+                    made += [
+                        self._asked_of(asked, label, task, attack.label, mine, seed) for attack in self.suite.attacks
+                    ]
+        return made
+
+    def _asked_of(
+        self, asked: MeasureNeeds, label: str, task: str, attack: str, encoders: Sequence[str], seed: int
+    ) -> Job:
+        """Return the job of a measure that reads all victims of `encoders` and what one attack made of them."""
+        needed: dict[str, Job | None] = {}
+        for encoder, strategy in itertools.product(encoders, self.suite.finetune):
+            victim = self.finetune(encoder, task, strategy, seed)
+            needed[MeasureJob.role("victim", encoder, strategy.label)] = victim
+            needed[MeasureJob.role("attack", encoder, strategy.label)] = self.attack(
+                victim, encoder, task, strategy, attack, seed
+            )
+        seeds = {draw.train_seed for encoder in encoders if (draw := self.inputs.draws.get(encoder)) is not None}
+        parts = (label, task, attack, *(f"train_seed={one}" for one in seeds))
+        more = {"attack": attack, "encoders": tuple(encoders), "strategies": self.suite.finetune}
+        return self._measure(asked, parts, task, needed, seed, **more)
+
+    def _measure(
+        self,
+        asked: MeasureNeeds,
+        parts: tuple[str, ...],
+        task: str,
+        needed: Mapping[str, Job | None],
+        seed: int,
+        **more: Any,
+    ) -> Job:
+        code = self._code("measured", f"measures/{asked.what.name}")
+        job = MeasureJob(
+            what=asked.what,
+            task=self.inputs.tasks[task],
+            data_fingerprint=self.inputs.data[task],
+            source=code.source,
+            versions=dict(code.versions),
+            **more,
+        )
+        return self._job(job, parts, needed, seed)
 
     def build(self, encoder: str, task: str, choice: Choice, seed: int) -> Job:
         """Return the job that builds something from a trained encoder. Loading has checked that a job trains it."""

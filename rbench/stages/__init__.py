@@ -15,8 +15,8 @@ from typing import Any
 
 import rbench
 from rbench.errors import RbenchError
-from rbench.spec import AttackJob, BuildJob, ContrastJob, FinetuneJob, Job, PretrainJob, Provenance, Record
-from rbench.stages import attacks, builds, evaluations, weights
+from rbench.spec import AttackJob, BuildJob, ContrastJob, FinetuneJob, Job, MeasureJob, PretrainJob, Provenance, Record
+from rbench.stages import attacks, builds, evaluations, measured, weights
 from rbench.stages.attacks import sample
 from rbench.stages.context import Context
 from rbench.storage import provenance
@@ -55,6 +55,8 @@ def run_job(job: Job, context: Context) -> Record:
             record = attacks.attack(job, spec, context, source)
         elif isinstance(spec, ContrastJob):
             record = evaluations.contrast(job, spec, context, source)
+        elif isinstance(spec, MeasureJob):
+            record = measured.measure(job, spec, context, source)
         elif isinstance(spec, BuildJob):
             record = builds.build(job, spec, context, source)
         else:

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from rbench.errors import StoreError
 from rbench.score import attack_counts, attack_health, attack_scores, contrast_scores, judged, lacking
-from rbench.spec import AttackJob, BuildJob, ContrastJob, Health, Job, Plan, Record, Score, Stage
+from rbench.spec import AttackJob, BuildJob, ContrastJob, Health, Job, MeasureJob, Plan, Record, Score, Stage
 from rbench.storage.runs import Store
 
 State = Literal["verified", "cannot be verified", "damaged", "not done"]
@@ -100,6 +100,8 @@ def _evident(record: Record) -> bool:
     """Whether the record has the digest that its stage needs. Records of the other stages need none."""
     if isinstance(record.job.spec, AttackJob | BuildJob):
         return record.outcomes is not None
+    if isinstance(record.job.spec, MeasureJob):
+        return record.rows is not None
     return record.predictions is not None if isinstance(record.job.spec, ContrastJob) else True
 
 
@@ -138,6 +140,11 @@ def _recomputed(store: Store, job: Job, record: Record) -> Iterator[str]:
         edits = sum(not one.original for one in predictions)
         own = {"bundles": len(predictions) - edits, "edits": edits} if predictions else {}
         yield from _unequal(record, scores, {name: n for name, n in own.items() if name in record.counts})
+    elif isinstance(spec, MeasureJob):
+        try:
+            yield from _unequal(record, (), {"rows": len(store.rows(job))})
+        except StoreError as error:
+            yield f"{error}."
 
 
 def _unequal(record: Record, scores: Iterable[Score], counts: Mapping[str, int]) -> Iterator[str]:

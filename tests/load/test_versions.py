@@ -15,7 +15,8 @@ from rbench.errors import SuiteError
 from rbench.load import versions
 from rbench.load.code import find
 from rbench.load.registry import KINDS, Registry
-from rbench.plan.planner import Code, PlanInputs, make_plan
+from rbench.plan.inputs import Code, PlanInputs
+from rbench.plan.planner import make_plan
 from rbench.spec import Plan
 
 SUITE = {
@@ -75,10 +76,12 @@ def before() -> list[Plan]:
         return plans()
 
 
-@pytest.mark.parametrize("kind", [kind for kind, sort in KINDS.items() if ".py" in sort.suffixes])
+@pytest.mark.parametrize("kind", [k for k, sort in KINDS.items() if ".py" in sort.suffixes and k != "figures"])
 def test_every_bundled_module_has_a_version(kind: str) -> None:
+    """A figure decides no result, nor does a measure without a `run`: they read what is stored."""
     registry = Registry()
     modules = [find(kind, name, registry) for name in registry.names(kind) if registry.path(kind, name).suffix == ".py"]
+    modules = [module for module in modules if kind != "measures" or hasattr(module.open(), "run")]
     assert modules and all(module.bundled for module in modules)
     for module in modules:
         version = versions.declared(module.path)

@@ -1,5 +1,81 @@
-"""The RUN made by hand that tests of tables use."""
+"""Tiny victims with random weights, outcomes of an attack on them, and the RUN that tests of tables make by hand."""
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.measures import Asked, MeasureContext
+from rbench.spec import Outcome, Plan, Suite
+from tests import tiny
 from tests.tables.conftest import make_run as make_run
+
+MEMBERS = [Asked(e, e, f) for e in ("one", "two") for f in ("clean", "adversarial")]
+
+
+def said(victim: EncoderClassifier, text: str) -> int:
+    """The victim's prediction for one text, alone in its batch."""
+    encoded = victim.tokenizer(text, return_tensors="pt", truncation=True, max_length=victim.max_length)
+    with torch.inference_mode():
+        return int(victim(**encoded).logits.argmax())
+
+
+def outcomes(victim: EncoderClassifier, n: int) -> tuple[Outcome, ...]:
+    """An attack that puts one random text in place of another: what it makes is what the victim says."""
+    rng, made = random.Random(3), []
+    for i in range(n):
+        text, other = (" ".join(rng.choices(tiny.WORDS, k=6)) for _ in range(2))
+        label = rng.randrange(2)
+        before, after = said(victim, text), said(victim, other)
+        status = "skipped" if before != label else "succeeded" if after != label else "failed"
+        more = {"perturbed": (other,), "perturbed_prediction": after} if status != "skipped" else {}
+        common = {"original": (text,), "label": label, "original_prediction": before}
+        made.append(Outcome(example_id=f"test:{i:03}", status=status, **common, **more))
+    return tuple(made)
+
+
+@pytest.fixture(scope="session")
+def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[Asked, EncoderClassifier]:
+    """Four victims that often disagree."""
+    made = {}
+    for seed, of in enumerate(MEMBERS):
+        folder = tiny.write_bert(tmp_path_factory.mktemp(f"victim{seed}"), seed)
+        torch.manual_seed(seed)
+        victim = EncoderClassifier(tiny.encoder(folder), 2).eval()
+        torch.nn.init.normal_(victim.head.weight)
+        made[of] = victim
+    return made
+
+
+@pytest.fixture
+def context(victims: dict[Asked, EncoderClassifier]) -> MeasureContext:
+    """What a measure is given: outcomes of 40 texts for each victim."""
+    return MeasureContext(
+        task=tiny.data(2, 2, 2).spec,
+        attack="swap",
+        seed=0,
+        victims=tuple(victims),
+        outcomes={of: outcomes(victim, 40) for of, victim in victims.items()},
+        victim=victims.__getitem__,
+        rows=tiny.data(12, 6, 4).split,
+        splits=("train", "validation", "test"),
+        progress=lambda done, total, text: None,
+    )
+
+
+def results(jobs: list[Any], **suite: Any) -> Any:
+    """The part of `Results` that tables of measures read: jobs that are done, with rows. `jobs` are (job, rows)."""
+    plan = Plan(
+        suite=Suite(**{"name": "s", "encoders": ("one", "two"), "tasks": ("tiny",), **suite}), jobs=[j for j, _ in jobs]
+    )
+    rows = {job.key: found for job, found in jobs}
+    standing = SimpleNamespace(done=frozenset(rows), records={}, problems={})
+    return SimpleNamespace(
+        plan=plan, standing=standing, root=Path("RUN"), store=SimpleNamespace(rows=lambda job: rows[job.key])
+    )

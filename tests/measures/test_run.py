@@ -1,0 +1,204 @@
+"""Tests the jobs of measures in a whole run, with the measures of the guide beside rbench's own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rbench import api
+from rbench.cli import app
+from rbench.errors import PlanError, StoreError, SuiteError
+from rbench.load import load
+from rbench.load.registry import Registry
+from rbench.plan.prepare import Options
+from rbench.spec import Job, MeasureJob, Plan
+from rbench.storage.runs import Store
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "guide-add-a-measure.md").read_text(encoding="utf-8")
+SUITE = """\
+encoders: [mini-bert-packaged, simcse-mini-packaged]
+tasks: [mini-sentiment]
+attacks: [random]
+finetune: [probe]
+num_examples: 8
+resources: {profile: mini, masked_lm: mini-bert-packaged}
+training: {max_train: 100}
+evaluate: [transfer, space: {resamples: 20, points: 3}, data, agreement]
+tables: [metric: transfer, metric: space, metric: data, metric: agreement, metric: shortest, metric: asr_difference]
+"""
+
+
+def rewrite(file: Path, before: str, after: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert before in text
+    file.write_text(text.replace(before, after), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the guide's measures, a suite, and its finished RUN."""
+    place = tmp_path_factory.mktemp("measures")
+    (place / "DIR" / "measures").mkdir(parents=True)
+    for name, text in re.findall(r"```python\n# DIR/(\S+)\n(.*?)```", GUIDE, re.DOTALL):
+        (place / "DIR" / name).write_text(text, encoding="utf-8")
+    (place / "s.yaml").write_text(SUITE, encoding="utf-8")
+    result = api.run(place / "s.yaml", options(place))
+    assert not result.failed and not result.skipped, [record.error for record in result.failed]
+    assert len(result.tables) == 6
+    return place
+
+
+def options(place: Path, **more: object) -> Options:
+    values: dict[str, object] = {"include": (place / "DIR",), "device": "cpu", "backend": "torch", "out": place / "RUN"}
+    return Options(**{**values, **more})  # type: ignore[arg-type]
+
+
+def plan_of(place: Path) -> Plan:
+    plan = Store(place / "RUN").plan()
+    assert plan is not None
+    return plan
+
+
+def jobs(plan: Plan) -> dict[str, Job]:
+    return {job.name: job for job in plan.jobs if isinstance(job.spec, MeasureJob)}
+
+
+def test_a_measure_has_a_job_for_each_task_attack_and_seed_after_all_attacks(world: Path) -> None:
+    plan = plan_of(world)
+    names = [job.name for job in plan.jobs]
+    assert names[-4:] == [
+        "evaluate/transfer/mini-sentiment/random/seed0",
+        "evaluate/space[points=3,resamples=20]/mini-sentiment/random/seed0",
+        "evaluate/data/mini-sentiment/seed0",
+        "evaluate/agreement/mini-sentiment/random/seed0",
+    ]
+    needs = jobs(plan)["evaluate/transfer/mini-sentiment/random/seed0"].needs
+    roles = {f"{kind}:{e}/probe" for kind in ("victim", "attack") for e in plan.suite.encoders}
+    assert set(needs) == roles
+    assert {plan.job(key).stage for role, key in needs.items() if role.startswith("victim")} == {"finetune"}
+    assert plan.suite.evaluations == (), "measures are no STS tasks"
+
+
+def test_rows_are_kept_and_hold_no_texts(world: Path) -> None:
+    store = Store(world / "RUN")
+    rows = store.rows(jobs(plan_of(world))["evaluate/transfer/mini-sentiment/random/seed0"])
+    assert len(rows) == 4 and all(
+        row.numbers["n"] == row.numbers["fooled"] for row in rows if row.names["judge"] == row.names["encoder"]
+    )
+    texts = {text for job in plan_of(world).jobs for one in store.outcomes(job) for text in one.original or ()}
+    written = "".join(path.read_text() for path in (world / "RUN").rglob("rows.jsonl"))
+    assert texts and not any(text in written for text in texts)
+
+
+def test_the_guides_commands_show_its_measures(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world)
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()]
+    shown = [CliRunner().invoke(app, shlex.split(line)[1:]) for line in lines]
+    assert [one.exit_code for one in shown] == [0, 0]
+    assert "Shortest attacks: fewest words changed" in shown[0].output and "agreement" in shown[1].output
+    assert "Agreement" in api.table(world / "RUN", metric="agreement", include=[world / "DIR"])
+
+
+def test_nothing_is_left_to_do_and_a_damaged_row_is_measured_again(world: Path) -> None:
+    assert not set(api.plan(world / "s.yaml", options(world)).plan.jobs) - set(plan_of(world).jobs)
+    store = Store(world / "RUN")
+    job = jobs(plan_of(world))["evaluate/data/mini-sentiment/seed0"]
+    path = store.folder(job) / "rows.jsonl"
+    sound = path.read_text()
+    rewrite(path, '"classes": 2', '"classes": 3')
+    assert "its 4 lines were changed" in str(store.look(job).problem)
+    assert api.verify(world / "RUN").counts["damaged"] == 1
+    before = {file: file.stat().st_mtime_ns for file in (world / "RUN").rglob("record.json")}
+    api.run(world / "s.yaml", options(world))
+    assert path.read_text() == sound
+    changed = [file.parent.name for file, time in before.items() if file.stat().st_mtime_ns != time]
+    assert changed == [store.folder(job).name]
+    assert api.verify(world / "RUN").counts["damaged"] == 0
+
+
+def test_a_line_that_is_no_row_is_named(world: Path) -> None:
+    store = Store(world / "RUN")
+    job = jobs(plan_of(world))["evaluate/agreement/mini-sentiment/random/seed0"]
+    path = store.folder(job) / "rows.jsonl"
+    sound = path.read_text()
+    path.write_text(json.dumps({"job": job.key, "names": {"text": 3}, "numbers": {}}) + "\n")
+    with pytest.raises(StoreError, match=r"rows\.jsonl:1 is not a row"):
+        store.rows(job)
+    path.write_text(sound)
+
+
+def test_a_stripped_run_keeps_rows_and_tables(world: Path) -> None:
+    copy = api.strip(world / "RUN")
+    for metric in ("transfer", "space", "agreement"):
+        tables = [api.table(run, metric=metric, include=[world / "DIR"]) for run in (world / "RUN", copy)]
+        assert tables[0] == tables[1]
+    assert not api.verify(copy).damaged
+
+
+def test_a_run_without_texts_cannot_measure(world: Path) -> None:
+    with pytest.raises(PlanError, match=r"asks victims again for the texts that attacks made, .*rbench strip RUN"):
+        api.run(world / "s.yaml", options(world, texts=False, out=world / "NONE"))
+
+
+def test_editing_a_measure_makes_its_job_anew_and_no_other(world: Path) -> None:
+    before = {job.key for job in plan_of(world).jobs}
+    path = world / "DIR" / "measures" / "agreement.py"
+    sound = path.read_text()
+    path.write_text(sound + "\n# edited\n")
+    now = api.plan(world / "s.yaml", options(world)).plan.jobs
+    path.write_text(sound)
+    assert [job.name for job in now if job.key not in before] == ["evaluate/agreement/mini-sentiment/random/seed0"]
+
+
+# ---------------------------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("data, agreement]", "data, agrement]", r's\.yaml:8:\d+: unknown task "agrement"'),
+        ("points: 3", "point: 3", r's\.yaml:8:\d+: unknown key "point"; did you mean points'),
+        ("points: 3", "fooled: minilm", r"s\.yaml:8:\d+: space: `fooled` is either, both, or one of the suite's enc"),
+        ("data, agreement]", "data, shortest]", r"s\.yaml:8:\d+: the measure shortest asks no models.*under `tables`"),
+        ("evaluate: [transfer, ", "evaluate: [", r"s\.yaml:9:\d+: a table of transfer needs `evaluate: \[transfer\]`"),
+        ("attacks: [random]\n", "", r"s\.yaml:7:\d+: the measure transfer needs `attacks`"),
+        ("encoders:", "measured: [transfer]\nencoders:", r"s\.yaml:1:1: `measured` is not set in a suite"),
+    ],
+)
+def test_what_is_wrong_in_a_suite_is_told_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    (tmp_path / "DIR" / "measures").mkdir(parents=True)
+    for name, text in re.findall(r"```python\n# DIR/(\S+)\n(.*?)```", GUIDE, re.DOTALL):
+        (tmp_path / "DIR" / name).write_text(text, encoding="utf-8")
+    (tmp_path / "s.yaml").write_text(SUITE, encoding="utf-8")
+    rewrite(tmp_path / "s.yaml", old, new)
+    with pytest.raises(SuiteError, match=message):
+        load(tmp_path / "s.yaml", registry=Registry([tmp_path / "DIR"]))
+
+
+def test_a_suite_that_only_describes_data_trains_nothing(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("encoders: [mini-bert-packaged]\ntasks: [mini-sentiment]\nevaluate: [data]\n")
+    planned = api.plan(tmp_path / "s.yaml", Options(out=tmp_path / "RUN"))
+    assert [job.name for job in planned.jobs] == ["evaluate/data/mini-sentiment/seed0"]
+    assert [table.metric for table in planned.plan.suite.tables] == ["data"]
+
+
+def test_each_training_seed_is_measured_with_the_encoders_that_have_one_training(tmp_path: Path) -> None:
+    text = (
+        SUITE.replace("simcse-mini-packaged", "simcse-mini")
+        .replace(", agreement", "")
+        .replace("metric: shortest, ", "")
+    )
+    text = text.replace("metric: agreement, ", "") + "train_seeds: [0, 1]\n"
+    (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
+    plan = api.plan(tmp_path / "s.yaml", Options(out=tmp_path / "RUN")).plan
+    measured = [job for job in plan.jobs if job.name.startswith("evaluate/transfer")]
+    assert [job.parts[-1] for job in measured] == ["train_seed=0", "train_seed=1"]
+    specs = [job.spec for job in measured]
+    assert [spec.encoders[0] for spec in specs if isinstance(spec, MeasureJob)] == ["mini-bert-packaged"] * 2
+    drawn = [plan.draw(spec.encoders[1]) for spec in specs if isinstance(spec, MeasureJob)]
+    assert [(draw.encoder, draw.train_seed) for draw in drawn] == [("simcse-mini", 0), ("simcse-mini", 1)]

@@ -1,0 +1,112 @@
+"""Tests transferability against a victim that is asked one text at a time, and the matrix made of stored counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.errors import StoreError
+from rbench.figures import transfer as figure
+from rbench.measures import Asked, MeasureContext, MeasuredRow, transfer
+from rbench.score import wilson
+from rbench.spec import Choice, Job, MeasureJob
+from rbench.tables.table import Number
+from tests import tiny
+from tests.measures.conftest import MEMBERS, results, said
+
+TUNED = (Choice(name="clean"), Choice(name="adversarial"))
+
+
+def job(name: str, seed: int = 0, attack: str = "swap", **options: Any) -> Job:
+    spec = MeasureJob(
+        what=Choice(name=name, options=options),
+        task=tiny.data(2, 2, 2).spec,
+        data_fingerprint="d",
+        attack=attack,
+        encoders=("one", "two"),
+        strategies=TUNED,
+    )
+    return Job.make(spec, (name, "tiny", attack), {}, seed)
+
+
+def stored(context: MeasureContext, *seeds: int) -> Any:
+    rows = transfer.run(transfer.Options(), context)
+    return results([(job("transfer", seed), rows) for seed in seeds], finetune=TUNED, attacks=("swap",))
+
+
+def test_every_pair_equals_the_judge_asked_one_text_at_a_time(
+    context: MeasureContext, victims: dict[Asked, EncoderClassifier]
+) -> None:
+    rows = transfer.run(transfer.Options(), context)
+    assert len(rows) == len(MEMBERS) ** 2
+    for row in rows:
+        maker, judge = (
+            Asked(row.names[one], row.names[one], row.names[two])
+            for one, two in (("encoder", "finetune"), ("judge", "judge_finetune"))
+        )
+        made = [one for one in context.outcomes[maker] if one.status == "succeeded"]
+        fooled = [said(victims[judge], one.perturbed[0]) != one.label for one in made if one.perturbed]
+        right = [said(victims[judge], one.original[0]) == one.label for one in made if one.original]
+        assert row.numbers == {
+            "n": len(made),
+            "fooled": sum(fooled),
+            "right": sum(right),
+            "fooled_right": sum(f and r for f, r in zip(fooled, right, strict=True)),
+        }
+    assert any(0 < row.numbers["fooled"] < row.numbers["n"] for row in rows), "the pairs are not all alike"
+    assert any(row.numbers["right"] < row.numbers["n"] for row in rows)
+
+
+def test_the_diagonal_is_all_by_definition(context: MeasureContext) -> None:
+    (matrix,) = transfer.matrices(stored(context, 0))
+    for of in matrix.victims:
+        pair = matrix.pairs[of, of]
+        assert pair.n > 0 and pair.number("all").value == pair.number("right").value == 1
+
+
+def test_a_judge_that_was_not_attacked_on_a_text_is_asked_for_its_original(context: MeasureContext) -> None:
+    first, second = MEMBERS[0], MEMBERS[2]
+    gone = [one.model_copy(update={"original_prediction": None}) for one in context.outcomes[second]]
+    unasked = type(context)(**{**context.__dict__, "outcomes": {**context.outcomes, second: tuple(gone)}})
+
+    def judged(rows: list[MeasuredRow]) -> list[MeasuredRow]:
+        return [row for row in rows if row.names["encoder"] == first.encoder and row.names["judge"] == second.encoder]
+
+    assert judged(transfer.run(transfer.Options(), unasked)) == judged(transfer.run(transfer.Options(), context))
+
+
+def test_the_table_pools_seeds_and_has_wilson_intervals(context: MeasureContext) -> None:
+    once, twice = (transfer.table(transfer.Options(), stored(context, *seeds)) for seeds in ((0,), (0, 1)))
+    assert once.header == (
+        *("Task", "Attack", "Made against", "Among", "n"),
+        *("one, clean", "one, adversarial", "two, clean", "two, adversarial"),
+    )
+    assert [row[3] for row in once.rows] == ["all", "right"] * 4
+    for one, both in zip(once.cells, twice.cells, strict=True):
+        assert both["n"] == 2 * one["n"] and both["value"] == one["value"]
+        count = round(both["value"] * both["n"])
+        assert (both["low"], both["high"]) == wilson(count, both["n"])
+    number = once.rows[0][6]
+    assert isinstance(number, Number) and number.percent and number.n == once.rows[0][4]
+
+
+def test_trainings_of_one_seed_count_as_one_example_in_intervals() -> None:
+    rows = [MeasuredRow(names={}, numbers={"n": 10, "fooled": 5, "right": 8, "fooled_right": 4})] * 2
+    counts = [(0, {name: int(value or 0) for name, value in row.numbers.items()}) for row in rows]
+    number = transfer._pooled(counts).number("all")
+    assert number.n == 20 and (number.low, number.high) == wilson(5, 10)
+
+
+def test_a_run_without_the_jobs_says_how_to_get_them() -> None:
+    with pytest.raises(StoreError, match=r"write `evaluate: \[transfer\]` into suite s"):
+        transfer.table(transfer.Options(), results([]))
+
+
+def test_the_heat_map_has_a_field_for_each_pair(context: MeasureContext) -> None:
+    drawn = figure.draw(figure.Options(), stored(context, 0))
+    (axes,) = drawn.axes
+    assert len(axes.texts) == 16 and axes.texts[0].get_text().startswith("100.0\nn=")
+    with pytest.raises(StoreError, match="no transferability for task nil"):
+        figure.draw(figure.Options(task="nil"), stored(context, 0))
