@@ -19,6 +19,7 @@ from rbench.load.entries import Entries
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of, refuse_not_yet
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.registry import Kind, Registry, unknown
+from rbench.load.serving import check_table, check_tasks, match
 from rbench.spec import (
     CLEAN,
     CONTRAST,
@@ -35,6 +36,7 @@ from rbench.spec import (
     ResourceProfile,
     StrategyNeeds,
     Suite,
+    TableSpec,
     TaskSpec,
     Training,
     bases,
@@ -69,6 +71,8 @@ class Loaded:
     contrast: dict[str, tuple[ContrastSpec, ...]]
     draws: dict[str, Draw] = field(default_factory=dict)
     """In a suite with `train_seeds`: the encoder and training seed of each label; see `Plan.draws`."""
+    tuning: dict[str, tuple[Choice, ...]] = field(default_factory=dict)
+    """The strategies that make victims for each task of the suite."""
 
     @property
     def in_domain(self) -> list[str]:
@@ -148,14 +152,13 @@ def _load(
             entries.encoders.variant(choice.name, choice.options, choice.label, choice.place)
     for place, name in names(merged, "tasks"):
         entries.tasks.load(name, place)
-        task = entries.tasks.found.get(name)
-        if task is not None and not task.labels:
-            problems.add(place, f"task {name} has no labels (its kind is {task.kind}): there is nothing to classify")
     for choice in choices(merged, "attacks"):
         entries.attacks.load(choice.name, choice.options, choice.label, choice.place)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
     if "finetune" not in merged.data:
         entries.modules.open("finetune", CLEAN, merged.at())
+    check_tasks(merged, entries, problems)
+    tuning = match(merged, entries, known, problems)
     for choice in choices(merged, "evaluate"):
         if choice.name != CONTRAST:
             entries.tasks.scored(choice.name, choice.place)
@@ -165,12 +168,13 @@ def _load(
     resources = _resources(merged, entries, strategies.values())
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     check_purpose(merged, problems)
+    check_table(merged, entries, known, problems)
     check_repeats(merged, problems)
     check_maps(merged, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
     return Loaded(
-        suite=suite,
+        suite=_with_tables(suite, merged, entries),
         path=path,
         encoders=entries.encoders.found,
         tasks=entries.tasks.found,
@@ -183,10 +187,19 @@ def _load(
         building={label: choice for label, choice in building.items() if choice is not None},
         contrast=contrast,
         draws=draws,
+        tuning=tuning,
     )
 
 
 # --------------------------------------------------------------------------------------------------- parts of a suite
+
+
+def _with_tables(suite: Suite, merged: Positioned, entries: Entries) -> Suite:
+    """Return the suite, with the table of adversarial STS if it attacks STS tasks and names no tables."""
+    scored = [name for name in suite.tasks if entries.tasks.found[name].kind == "sts"]
+    if "tables" in merged.data or not suite.attacks or not scored:
+        return suite
+    return suite.model_copy(update={"tables": (*suite.tables, TableSpec(metric="advsts"))})
 
 
 def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:

@@ -76,6 +76,8 @@ class PlanInputs:
     """By encoder: the resource profile that its objective uses, and content hashes of those resources by kind."""
     strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
     """What fine-tuning strategies need, by label."""
+    tuning: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
+    """The strategies that make victims for a task, by task. A task that is not in it has all strategies of the suite."""
     building: Mapping[str, Choice] = field(default_factory=dict)
     """The things to build, by label, with all options."""
     contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
@@ -182,7 +184,7 @@ class _Planner:
         """Return what is built of an encoder, and its victims' contrast sets and attacks, in the order of the plan."""
         suite = self.suite
         jobs = [self.build(encoder, task, choice, seed) for choice in suite.build]
-        for strategy in suite.finetune:
+        for strategy in self.inputs.tuning.get(task, suite.finetune):
             victim = self.finetune(encoder, task, strategy, seed)
             jobs += self.contrast(victim, encoder, task, strategy, seed)
             jobs += [self.attack(victim, encoder, task, strategy, attack.label, seed) for attack in suite.attacks]
