@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -136,6 +137,9 @@ class TaskSpec(Named):
     columns: tuple[str, ...]
     labels: tuple[str, ...] = ()
     metric: Literal["accuracy", "f1", "spearman"] = "accuracy"
+    scale: tuple[float, float] | None = None
+    """The lowest and the highest gold score of an STS task. Attacks need it. None: the task has no scores, or its scale
+    is not known."""
     hub: HubData | None = None
     local: LocalData | None = None
     generator: str | None = None
@@ -146,6 +150,20 @@ class TaskSpec(Named):
     training: Training = Training()
     contrast: str | None = None
     """The contrast set of this task that `evaluate: [contrast]` means."""
+
+    @model_validator(mode="after")
+    def _has_a_scale_of_scores(self) -> TaskSpec:
+        if self.scale is None:
+            return self
+        if self.kind != "sts":
+            raise ValueError(f"`scale` is the range of similarity scores, and a task of the kind {self.kind} has none")
+        low, high = self.scale
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(f"`scale` is [lowest, highest], two different numbers, not [{low:g}, {high:g}]")
+        return self
+
+    def without_effect(self) -> frozenset[str]:
+        return frozenset({"scale"} if self.scale is None else ())
 
 
 class ContrastSpec(Named):

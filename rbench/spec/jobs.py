@@ -14,6 +14,12 @@ from rbench.spec.entries import AttackSpec, ContrastSpec, EncoderSpec, Named, Re
 from rbench.spec.suite import Choice, Suite
 
 
+def _without_scale(task: TaskSpec) -> TaskSpec:
+    """Return the task without its scale, which neither a correlation nor a build depends on. So their keys stay the
+    same whether the scale is known or not."""
+    return task if task.scale is None else task.model_copy(update={"scale": None})
+
+
 class PretrainJob(Strict):
     """Train an encoder that has `train`. Its weights go to the cache."""
 
@@ -102,6 +108,8 @@ class EvaluateJob(Strict):
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
+    _drop_scale = field_validator("task")(_without_scale)
+
     def without_effect(self) -> frozenset[str]:
         return _empty(self, "versions")
 
@@ -138,6 +146,8 @@ class BuildJob(Strict):
     """The sha256 of the module's source, where a user added it."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
+
+    _drop_scale = field_validator("task")(_without_scale)
 
     def without_effect(self) -> frozenset[str]:
         return _empty(self, "source", "versions")
