@@ -80,7 +80,8 @@ def checked(found: Module) -> ModuleType:
     """Import a module and check it.
 
     Raises SuiteError where it cannot be imported, lacks one of the EXPORTS of its kind, has a `run` that cannot be
-    called as `signatures.CALLS` says, lists an unknown resource in NEEDS or sort of task in SERVES, or has an invalid VERSION.
+    called as `signatures.CALLS` says, lists an unknown resource in NEEDS or sort of task in SERVES, or has an invalid
+    VERSION.
     """
     module = found.open()
     place = f"{shown(found.path)}:1:1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import ModuleType
+from typing import Any
 
 from rbench.errors import SuiteError
 from rbench.load.choices import Chosen, choices, names
@@ -20,7 +21,7 @@ _TASKS: Mapping[Serves, str] = {"classification": "tasks with classes", "similar
 
 def serves(module: ModuleType) -> tuple[Serves, ...]:
     """Return what a strategy or attack serves: its export SERVES, one or several; without it `classification`."""
-    told = getattr(module, "SERVES", "classification")
+    told: Any = getattr(module, "SERVES", "classification")
     return (told,) if isinstance(told, str) else tuple(told)
 
 
@@ -61,7 +62,9 @@ def match(
             problems.add(choice.place, f"{choice.name} is for {_meant(of or ())}, and this suite has none")
     found = {}
     for name, task in tasks.items():
-        own = [Choice(name=choice.name, options=choice.options.data) for choice, of in chosen if _kind(task) in (of or ())]
+        own = [
+            Choice(name=choice.name, options=choice.options.data) for choice, of in chosen if _kind(task) in (of or ())
+        ]
         if not own:
             able = ", ".join(able_to("finetune", _kind(task), entries.modules.registry))
             place = merged.at(("finetune",))

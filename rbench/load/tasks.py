@@ -55,7 +55,10 @@ class Tasks:
         return self._names_where(lambda data: data.get("contrast") is not None)
 
     def names_with_scores(self) -> list[str]:
-        """Return the names of tasks that have similarity scores. Files with errors are skipped: they fail where they are used."""
+        """Return the names of tasks that have similarity scores.
+
+        Files with errors are skipped: they fail where they are used.
+        """
         return self._names_where(lambda data: data.get("kind") == "sts")
 
     def _names_where(self, asked: Callable[[Mapping[str, Any]], bool]) -> list[str]:

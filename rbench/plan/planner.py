@@ -77,7 +77,7 @@ class PlanInputs:
     strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
     """What fine-tuning strategies need, by label."""
     tuning: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
-    """The strategies that make victims for a task, by task. A task that is not in it has all strategies of the suite."""
+    """The strategies that make victims, by task. A task that is not in it has all strategies of the suite."""
     building: Mapping[str, Choice] = field(default_factory=dict)
     """The things to build, by label, with all options."""
     contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
@@ -302,7 +302,7 @@ class _Planner:
         wanted = self.suite.examples_for(task)
         profile = inputs.resources.only(spec.needs)
         n = inputs.sizes[task]["test"] if wanted == "all" else wanted
-        code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if inputs.tasks[task].generator else None)
+        code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if inputs.tasks[task].has_oracle else None)
         job = AttackJob(
             encoder=encoder,
             strategy=strategy,

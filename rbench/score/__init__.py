@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rbench.score.advsts import DEVIATIONS, Deviations
 from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_scores
 from rbench.score.complete import lacking
 from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_score
@@ -10,9 +11,11 @@ from rbench.score.statistics import Sample, spread, wilson
 from rbench.score.sts import Pairs, cosines, mean_correlation, sts_scores
 
 __all__ = [
+    "DEVIATIONS",
     "METRICS",
     "SCORES",
     "SHARES",
+    "Deviations",
     "Judged",
     "Pairs",
     "Sample",

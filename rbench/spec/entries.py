@@ -151,6 +151,11 @@ class TaskSpec(Named):
     contrast: str | None = None
     """The contrast set of this task that `evaluate: [contrast]` means."""
 
+    @property
+    def has_oracle(self) -> bool:
+        """Whether an oracle tells the true class of any text of the task (only tasks of the embedded world)."""
+        return self.generator is not None and self.kind != "sts"
+
     @model_validator(mode="after")
     def _has_a_scale_of_scores(self) -> TaskSpec:
         if self.scale is None:

@@ -121,6 +121,9 @@ def _caption(table: Table) -> str:
     meaning = MEANING[table.metric]
     if table.metric == "positives":
         return f"{meaning.title}: {meaning.definition}"
+    if table.metric == "advsts" and table.layout == "paper":
+        bold = f"; bold: the most robust {meaning.among}" if any(number.best for number in _numbers(table)) else ""
+        return f"{meaning.title}: {meaning.definition}{bold}"
     if table.layout == "full":
         return _WHOLE.get(table.metric, "Every metric of every attack job; shares in %")
     unit = f", {meaning.unit}" if meaning.percent else ""
@@ -132,6 +135,7 @@ def _caption(table: Table) -> str:
 _WHOLE: dict[Metric, str] = {
     "sts": "Every evaluation; correlations ×100",
     "contrast": "Every evaluation on a contrast set; shares in %",
+    "advsts": "Every attack job on STS pairs; shares in %, correlations ×100, errors in points of the scale",
 }
 """Captions of the layout `full` of evaluations."""
 

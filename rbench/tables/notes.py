@@ -13,6 +13,7 @@ from rbench.spec import AttackMetric, Job, Plan, PretrainJob, ResourceKind, Sour
 from rbench.storage.standing import Standing
 from rbench.tables import draws
 from rbench.tables.aggregate import Cell, Grid
+from rbench.tables.similarity import rules
 
 _NAMED = 8
 """Maximal number of missing jobs that a note names. It counts the others."""
@@ -31,6 +32,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
     shown = [job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs]
     return (
         *first,
+        *rules(run.spec for cell in grid.cells.values() if cell.task in tasks for run in cell.runs),
         *grid.plan.suite.notes,
         *(draws.notes(grid.plan, [run.job for run in grid.runs]) or [seeds(run.job for run in grid.runs)]),
         *_truncated(grid, tasks),
@@ -63,14 +65,18 @@ def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
             skipped = spanned(cell.pooled.skipped for cell in there)
             errored = spanned(cell.pooled.errored for cell in there)
             wordless = spanned(cell.pooled.wordless for cell in there)
+            unusable = spanned(cell.pooled.unusable for cell in there)
             more = f", without words {wordless}" if wordless != "0" else ""
+            more += f", with an empty sentence or a score outside the scale {unusable}" if unusable != "0" else ""
             parts.append(f"{task} {n} (skipped {skipped}, errored {errored}{more})")
     return f"n, the denominator of a cell: {'; '.join(parts) or 'nothing yet'}. {outside(grid)} are in no denominator."
 
 
 def outside(grid: Grid) -> str:
     """Return the name of the examples that are in no denominator."""
-    return "Errored examples, and those without words to replace," if grid.wordless else "Errored examples"
+    words = ["those without words to replace"] if grid.wordless else []
+    pairs = ["pairs with an empty sentence or a score outside the scale"] if grid.unusable else []
+    return ", and ".join(["Errored examples", *words, *pairs]) + ("," if words or pairs else "")
 
 
 def spanned(values: Iterable[int]) -> str:
