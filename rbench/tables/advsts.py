@@ -57,7 +57,7 @@ _INTERVAL = (
 )
 _DEFINITIONS = (
     "Error: mean of abs(score - gold), in points of the task's scale. Spearman: rank correlation of scores and gold "
-    "scores, ×100. Both are over all n pairs but those that errored or were never scored. After the attack a pair has "
+    "scores, ×100. Both are over n pairs: all but those that errored or were never scored. After the attack a pair has "
     "the score of its final text, also where the attack failed; a skipped pair keeps its score."
 )
 
