@@ -39,6 +39,7 @@ from rbench.spec.entries import (
     LocalData,
     Named,
     ResourceProfile,
+    SimilarityGoalSpec,
     Source,
     TaskSpec,
     Training,
@@ -59,7 +60,7 @@ from rbench.spec.jobs import (
     PretrainJob,
     content_key,
 )
-from rbench.spec.results import Digest, Outcome, Prediction, Provenance, Record, Score, error_kind
+from rbench.spec.results import Digest, Outcome, Prediction, Provenance, Record, Score, SkipReason, error_kind
 from rbench.spec.suite import (
     CLEAN,
     CONTRAST,
@@ -126,6 +127,8 @@ __all__ = [
     "ResourceProfile",
     "Score",
     "Share",
+    "SimilarityGoalSpec",
+    "SkipReason",
     "Source",
     "Split",
     "Stage",
