@@ -41,6 +41,7 @@ from rbench.spec.entries import (
     LocalData,
     Named,
     ResourceProfile,
+    SimilarityGoalSpec,
     Source,
     TaskSpec,
     Training,
@@ -61,7 +62,7 @@ from rbench.spec.jobs import (
     PretrainJob,
     content_key,
 )
-from rbench.spec.results import Digest, Outcome, Prediction, Provenance, Record, Score, error_kind
+from rbench.spec.results import Digest, Outcome, Prediction, Provenance, Record, Score, SkipReason, error_kind
 from rbench.spec.suite import (
     CLEAN,
     CONTRAST,
@@ -131,7 +132,9 @@ __all__ = [
     "Score",
     "Serves",
     "Share",
+    "SimilarityGoalSpec",
     "SimilarityMetric",
+    "SkipReason",
     "Source",
     "Split",
     "Stage",

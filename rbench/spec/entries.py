@@ -312,6 +312,20 @@ class EncoderSpec(Named):
         return frozenset(name for name in ("word_vectors", "tokenizer") if getattr(self, name) is None)
 
 
+class SimilarityGoalSpec(Strict):
+    """When an attack on a pair of an STS task has succeeded, and what it may change. All of it is ours."""
+
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """By how much the absolute error must grow, as a share of the width of the task's scale."""
+    maximise: bool = False
+    """Whether the search goes on after a success, for the largest error that the attack finds."""
+    side: Literal["both", "first", "second"] = "both"
+    """Which of the two sentences may change."""
+
+    def without_effect(self) -> frozenset[str]:
+        return frozenset(name for name, value in self if value == type(self).model_fields[name].default)
+
+
 class AttackSpec(Named):
     """An attack: a TextAttack recipe (a class name with parameters) or a Python file with options."""
 
@@ -329,8 +343,13 @@ class AttackSpec(Named):
     """For a recipe, `Component.parameter: value`; for a Python file, the fields of its Options."""
     queries_per_word: Annotated[float, Field(gt=0)] = 5.0
     """Rough number of model queries per word of an attacked text, for the cost estimate of `rbench plan`."""
+    similarity: SimilarityGoalSpec = SimilarityGoalSpec()
+    """The goal on STS tasks. It has no effect on other tasks."""
     source: str = ""
     """Content hash of the Python file, for a user's own attack. Editing the file makes new jobs."""
+
+    def without_effect(self) -> frozenset[str]:
+        return frozenset({"similarity"} if self.similarity == SimilarityGoalSpec() else ())
 
 
 class Source(Strict):

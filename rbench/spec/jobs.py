@@ -7,10 +7,19 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Tag, field_validator
+from pydantic import BaseModel, Discriminator, Tag, ValidationInfo, field_validator
 
 from rbench.spec.common import SCHEMA_VERSION, Count, Positive, Split, Stage, Strict
-from rbench.spec.entries import AttackSpec, ContrastSpec, EncoderSpec, Named, ResourceProfile, TaskSpec, Training
+from rbench.spec.entries import (
+    AttackSpec,
+    ContrastSpec,
+    EncoderSpec,
+    Named,
+    ResourceProfile,
+    SimilarityGoalSpec,
+    TaskSpec,
+    Training,
+)
 from rbench.spec.suite import Choice, Suite
 
 
@@ -90,6 +99,15 @@ class AttackJob(Strict):
     """`train` where a strategy trains on the adversarial texts. The sample is then the one that it trains on."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
+
+    @field_validator("attack")
+    @classmethod
+    def _drop_goal(cls, attack: AttackSpec, others: ValidationInfo) -> AttackSpec:
+        """Drop the goal on STS tasks from attacks on other tasks, which do not depend on it."""
+        task = others.data.get("task")
+        if task is None or task.kind == "sts":
+            return attack
+        return attack.model_copy(update={"similarity": SimilarityGoalSpec()})
 
     def without_effect(self) -> frozenset[str]:
         return _empty(self, "versions") | (frozenset({"split"}) if self.split == "test" else frozenset())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from rbench.spec import AttackJob, TaskSpec
 
@@ -11,7 +10,6 @@ _MEANT = (
     "For STS pairs AUA is the share of all pairs that are not skipped and that the attack could not move by the "
     "threshold, and clean accuracy is the share whose error was below it before the attack."
 )
-_DEFAULTS: tuple[tuple[str, Any], ...] = (("threshold", 0.2), ("side", "both"), ("maximise", False))
 _SCORERS = {
     "cosine": "cosine: the cosine of the encoder's two vectors, mapped to the scale by a monotone fit on validation",
     "regression": "regression: a head on the encoder's two vectors, fine-tuned on the training split",
@@ -48,10 +46,8 @@ def _scale(task: TaskSpec) -> str:
 
 def _rule(job: AttackJob) -> str:
     """Describe the threshold in an attack's options, which side may change, and whether it goes on after a success."""
-    rule = getattr(job.attack, "similarity", None)
-    threshold, side, maximise = (getattr(rule, name, default) for name, default in _DEFAULTS)
-    scale = job.task.scale
-    points = "" if scale is None else f" ({threshold * (scale[1] - scale[0]):.3g} points of {job.task.name})"
-    sides = "" if side == "both" else f", only the {side} sentence may change"
-    on = ", searched on to the largest error" if maximise else ""
-    return f"{threshold:g}{points}{sides}{on}"
+    rule, scale = job.attack.similarity, job.task.scale
+    points = "" if scale is None else f" ({rule.threshold * (scale[1] - scale[0]):.3g} points of {job.task.name})"
+    side = "" if rule.side == "both" else f", only the {rule.side} sentence may change"
+    on = ", searched on to the largest error" if rule.maximise else ""
+    return f"{rule.threshold:g}{points}{side}{on}"
