@@ -20,7 +20,7 @@ from rbench.attack.binding import binding
 from rbench.attack.cached import cached
 from rbench.attack.constraints import foreseen, suite_constraints
 from rbench.attack.dry_build import arguments, dry_build
-from rbench.attack.similarity_goal import aim_at_similarity
+from rbench.attack.similarity_goal import aim_at_similarity, remember_allowed
 from rbench.errors import SuiteError
 from rbench.load.code import open_source
 from rbench.load.registry import load_module, unknown
@@ -120,7 +120,8 @@ def build(
         before = isinstance(constraint, PreTransformationConstraint)
         (attack.pre_transformation_constraints if before else attack.constraints).append(constraint)
     attack.goal_function.query_budget = spec.query_budget or float("inf")
-    return watch(attack)
+    attack = watch(attack)
+    return remember_allowed(attack) if task.kind == "sts" and spec.similarity.maximise else attack
 
 
 def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:

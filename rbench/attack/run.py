@@ -125,11 +125,11 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
     if asked is not None:
         asked.clear()
     result = attack.attack(text if usual else given, known.given)
-    before, after = result.original_result, result.perturbed_result
+    before, after = result.original_result, _final(result, attack.goal_function)
     words = before.attacked_text.words
     common: dict[str, Any] = {
         "example_id": example.id,
-        "status": _status(result, attack.goal_function),
+        "status": _status(result, attack.goal_function, after),
         "original": example.texts,
         **known.fields,
         **known.answer("original", before.output),
@@ -158,11 +158,18 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
     )
 
 
-def _status(result: Any, goal: Any) -> Status:
+def _final(result: Any, goal: Any) -> Any:
+    """Return the goal function's result for the final text."""
+    if isinstance(result, MaximizedAttackResult) and isinstance(goal, SimilarityGoal):
+        return goal.largest(result.perturbed_result)
+    return result.perturbed_result
+
+
+def _status(result: Any, goal: Any, final: Any) -> Status:
     if isinstance(result, SkippedAttackResult):
         return "skipped"
     if isinstance(result, MaximizedAttackResult) and isinstance(goal, SimilarityGoal):
-        return "succeeded" if goal.succeeded(result.perturbed_result.output) else "failed"
+        return "succeeded" if goal.succeeded(final.output) else "failed"
     if isinstance(result, SuccessfulAttackResult):
         return "succeeded"
     if isinstance(result, FailedAttackResult):

@@ -58,15 +58,37 @@ class SimilarityGoal(GoalFunction):  # type: ignore[misc]
         self.width = scale[1] - scale[0]
         self.threshold = options.threshold
         self.gold = self.original_error = 0.0
+        self.allowed: set[str] = set()
+        """Where the goal is maximised: the pairs that the attack made and that pass its constraints. Searches also ask
+        for others, for example without a word, to rank the words."""
+        self.best: Any = None
+        """Where the goal is maximised: the result with the largest error among the allowed pairs."""
 
     def init_attack_example(self, attacked_text: Any, ground_truth_output: str) -> Any:
         """Query the original pair. The gold score is `ground_truth_output`."""
         self.gold = float(ground_truth_output)
+        self.allowed.clear()
+        self.best = None
         return super().init_attack_example(attacked_text, ground_truth_output)
 
     def succeeded(self, score: float) -> bool:
         """Return whether the error of `score` exceeds the original pair's by the threshold."""
         return self._error(score) - self.original_error >= self.threshold - TOLERANCE
+
+    def get_results(self, attacked_text_list: Sequence[Any], check_skip: bool = False) -> Any:
+        """As TextAttack's. Where the goal is maximised it remembers the best result."""
+        results, over = super().get_results(attacked_text_list, check_skip=check_skip)
+        for result in results:
+            if result.attacked_text.text in self.allowed and (self.best is None or result.score > self.best.score):
+                self.best = result
+        return results, over
+
+    def largest(self, last: Any) -> Any:
+        """Return the result with the largest error: `last`, which the search returned, or one that it passed by.
+
+        Some searches keep a replacement that makes the error smaller, because they hope for the next one.
+        """
+        return last if self.best is None or last.score >= self.best.score else self.best
 
     def _error(self, score: Any) -> float:
         return abs(float(score) - self.gold) / self.width
@@ -93,6 +115,19 @@ class SimilarityGoal(GoalFunction):  # type: ignore[misc]
 
     def extra_repr_keys(self) -> list[str]:
         return [*super().extra_repr_keys(), "threshold"]
+
+
+def remember_allowed(attack: Attack) -> Attack:
+    """Return the attack, whose goal from now on knows the texts that the attack's constraints allow."""
+    goal, get = attack.goal_function, attack.search_method.get_transformations
+
+    def remembered(*args: Any, **kwargs: Any) -> Any:
+        texts = get(*args, **kwargs)
+        goal.allowed.update(text.text for text in texts)
+        return texts
+
+    attack.search_method.get_transformations = remembered
+    return attack
 
 
 def aim_at_similarity(attack: Attack, victim: Any, task: TaskSpec, options: SimilarityGoalSpec) -> Attack:

@@ -72,9 +72,9 @@ def _place(text: AttackedText, index: int) -> tuple[int, int]:
 class RandomSubstitution(SearchMethod):  # type: ignore[misc]
     """A control: replaces words in random order, each by a random candidate, and keeps every replacement.
 
-    The search stops when the goal is reached, after as many replacements as `word_budget` allows, when all words are
+    The search stops when the prediction changes, after as many replacements as `word_budget` allows, when all words are
     tried, or when the query budget is spent. A replacement costs one query. Random numbers come from numpy's global
-    generator. Where the goal is maximised, the text with the highest score on the way is returned, not the last one.
+    generator.
     """
 
     is_black_box = True
@@ -83,7 +83,7 @@ class RandomSubstitution(SearchMethod):  # type: ignore[misc]
         self.max_words, self.share = max_words, share
 
     def perform_search(self, initial_result: Any) -> Any:
-        result = best = initial_result
+        result = initial_result
         _, free = self.get_indices_to_order(initial_result.attacked_text)
         changed, budget = 0, word_budget(self, initial_result.attacked_text, self.max_words, self.share)
         for index in np.random.permutation(sorted(free)).tolist():
@@ -96,11 +96,10 @@ class RandomSubstitution(SearchMethod):  # type: ignore[misc]
                 continue
             results, over = self.get_goal_results([texts[np.random.randint(len(texts))]])
             result = results[0] if results else result
-            best = max(best, result, key=lambda one: one.score)
             changed += 1
             if over or result.goal_status == GoalFunctionResultStatus.SUCCEEDED:
                 break
-        return best if self.goal_function.maximizable else result
+        return result
 
     def extra_repr_keys(self) -> list[str]:
         return ["max_words", "share"]

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
@@ -235,7 +236,7 @@ class EncoderScorer(nn.Module):
             low, high = about["scale"]
             scorer = cls(encoder, head, (low, high), about["max_length"])
             meta = about["meta"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
             raise ResourceError(
                 f"{folder}: not a scorer that rbench saved ({type(error).__name__}: {error})"
             ) from error
