@@ -22,7 +22,8 @@ _TASKS: Mapping[Serves, str] = {"classification": "tasks with classes", "similar
 def serves(module: ModuleType) -> tuple[Serves, ...]:
     """Return what a strategy or attack serves: its export SERVES, one or several; without it `classification`."""
     told: Any = getattr(module, "SERVES", "classification")
-    return (told,) if isinstance(told, str) else tuple(told)
+    several: Any = [told] if isinstance(told, str) else told
+    return tuple(several)
 
 
 def check_tasks(merged: Positioned, entries: Entries, problems: Problems) -> None:
@@ -58,7 +59,7 @@ def match(
     with_scores = set(entries.tasks.names_with_scores())
     there: set[Serves] = {"similarity" if name in with_scores else "classification" for name in known}
     for choice, of in chosen:
-        if there.isdisjoint(of or ()):
+        if there and there.isdisjoint(of or ()):
             problems.add(choice.place, f"{choice.name} is for {_meant(of or ())}, and this suite has none")
     found = {}
     for name, task in tasks.items():
