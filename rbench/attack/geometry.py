@@ -48,6 +48,14 @@ from rbench.substitution.search import (
 from rbench.substitution.word_gradients import WordNorm, norms_by_word
 
 VERSION = 1
+USES = (
+    "attack.substitutes",
+    "inference.input_gradients",
+    "substitution.deepfool",
+    "substitution.search",
+    "substitution.word_gradients",
+)
+"""attack.scorer_geometry and attack.scorer_victim are not listed, because only attacks on STS tasks use them."""
 
 Direction = Literal["gradient", "deepfool"]
 

@@ -31,6 +31,8 @@ from rbench.spec import AttackSpec, Outcome, Status, TaskSpec
 from rbench.tasks import Example
 
 VERSION = 1
+USES = ("attack.cached", "inference.input_gradients")
+"""attack.similarity_goal is not listed, because only attacks on STS tasks use it."""
 
 Oracle = Callable[[tuple[str, ...]], int | None]
 

@@ -27,6 +27,8 @@ from rbench.substitution.search import BatchText, Gradients, Scores
 from rbench.substitution.word_gradients import WordNorm, pieces_to_words, word_norms
 
 VERSION = 1
+USES = ()
+"""What it imports is behind `attack.geometry` anyway, and no other attack on STS tasks uses it."""
 
 
 class PairLook(NamedTuple):

@@ -51,6 +51,8 @@ class CosineHead(nn.Module):
     """
 
     kind: ClassVar[Literal["cosine"]] = "cosine"
+    cosines: Tensor
+    scores: Tensor
 
     def __init__(self, cosines: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
         super().__init__()
@@ -65,11 +67,12 @@ class CosineHead(nn.Module):
         """Return the cosines (n,), float64, of vectors (n, dim)."""
         u, v = u.double(), v.double()
         lengths = u.norm(dim=1) * v.norm(dim=1)
-        return (u * v).sum(dim=1) / lengths.clamp(min=1e-12)
+        cosines: Tensor = (u * v).sum(dim=1) / lengths.clamp(min=1e-12)
+        return cosines
 
     def mapped(self, raw: Tensor, scale: Scale) -> Tensor:
         """Return scores (n,), float64, of cosines (n,). No gradient passes."""
-        found = np.interp(raw.detach().cpu().numpy(), self.cosines.cpu().numpy(), self.scores.cpu().numpy())  # type: ignore[operator, union-attr]
+        found = np.interp(raw.detach().cpu().numpy(), self.cosines.cpu().numpy(), self.scores.cpu().numpy())
         return torch.from_numpy(found).clamp(*scale).to(raw.device)
 
 

@@ -300,7 +300,7 @@ class _Planner:
         """
         spec, inputs = self.inputs.attacks[attack], self.inputs
         wanted = self.suite.examples_for(task)
-        profile = inputs.resources.only(spec.needs)
+        profile, graded = inputs.resources.only(spec.needs), inputs.tasks[task].kind == "sts"
         n = inputs.sizes[task]["test"] if wanted == "all" else wanted
         code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if inputs.tasks[task].has_oracle else None)
         job = AttackJob(
@@ -313,7 +313,7 @@ class _Planner:
             resource_fingerprints=self._hashes(profile),
             num_examples=n if training_texts is None else training_texts,
             split="test" if training_texts is None else "train",
-            versions=dict(code.versions),
+            versions={**code.versions, **self._code("similarity").versions} if graded else dict(code.versions),
         )
         parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
         return self._job(job, parts, {"victim": victim, "masked_lm": self._behind(profile, task)}, seed)
