@@ -62,6 +62,18 @@ def test_pairs_that_nobody_scored_are_left_out_and_counted() -> None:
     assert tally.score("asr").value == pytest.approx(2 / 3) and tally.score("aua").value == pytest.approx(1 / 4)
 
 
+def test_pairs_that_cannot_be_scored_are_in_no_denominator() -> None:
+    bad: list[dict[str, Any]] = [
+        {"status": "skipped", "gold": 3.0, "skip_reason": "empty sentence"},
+        {"status": "skipped", "gold": 9.0, "original_score": 1.0, "skip_reason": "gold outside the scale"},
+    ]
+    tally = Tally.of(outcomes(BY_HAND + bad))
+    assert (tally.skipped, tally.wordless, tally.unusable, tally.total) == (1, 1, 2, 4)
+    assert tally.counts()["unusable"] == 2 and Tally.pooled([tally, tally]).unusable == 4
+    assert Tally.of_record(record(BY_HAND + bad)) == tally and lacking(record(BY_HAND + bad)) is None
+    assert values(BY_HAND + bad) == values(BY_HAND)
+
+
 def drawn(seed: int, n: int = 40) -> list[dict[str, Any]]:
     rng = random.Random(seed)
     rows: list[dict[str, Any]] = []
