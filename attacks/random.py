@@ -29,6 +29,7 @@ VERSION = 2
 TITLE = "Random substitutions"
 REFERENCE = "A control of rbench's own, with the candidates of the Geometry attack"
 NEEDS = CANDIDATE_NEEDS
+SERVES = ("classification", "similarity")
 QUERIES_PER_WORD = 0.2
 CONTROL = True
 

@@ -161,6 +161,7 @@ def _write_tables(prepared: Prepared, store: Store, found: Standing, progress: P
     """
     suite = prepared.plan.suite
     asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.contrast, "positives": suite.build}
+    asked["advsts"] = suite.attacks if any(prepared.loaded.tasks[name].kind == "sts" for name in suite.tasks) else ()
     wanted_tables = [wanted for wanted in suite.tables if wanted.measure or asked.get(wanted.metric, suite.attacks)]
     if not prepared.plan.texts:
         wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]

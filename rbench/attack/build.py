@@ -20,6 +20,7 @@ from rbench.attack.binding import binding
 from rbench.attack.cached import cached
 from rbench.attack.constraints import foreseen, suite_constraints
 from rbench.attack.dry_build import arguments, dry_build
+from rbench.attack.similarity_goal import aim_at_similarity, remember_allowed
 from rbench.errors import SuiteError
 from rbench.load.code import open_source
 from rbench.load.registry import load_module, unknown
@@ -89,29 +90,38 @@ def build(
     path: Path | None = None,
     digest: str | None = None,
 ) -> Attack:
-    """Build the attack of `spec` on `victim` (a `Victim`) with `resources`, for examples of `task`.
+    """Build the attack of `spec` on `victim` with `resources`, for examples of `task`.
+
+    The victim is a `ScorerVictim` where the task has similarity scores, and a `Victim` elsewhere. On such a task the
+    attack's goal is replaced by `SimilarityGoal`; its search, transformation and constraints stay.
 
     Args:
         path: the Python file of the attack; None for a recipe.
         digest: sha256 that the file's source must have; None: it is not checked.
 
     Raises:
-        SuiteError: as `check`, or `protect` names a column that the task does not have.
+        SuiteError: as `check`, or `protect` names a column that the task does not have, or the task has similarity
+            scores and no scale.
         ResourceError: a resource is missing, or the recipe needs one that rbench does not provide.
         JobError: the file's source does not have this `digest`.
     """
     use_device(resources.device)
+    if task.kind == "sts" and task.scale is None:
+        raise SuiteError(f"task {task.name} has no scale, and attacks need it: write `scale: [lowest, highest]`")
     if spec.recipe is None:
         made = _own(spec, victim, resources, task, _opened(spec, path, digest))
     else:
         made = _recipe(spec, victim, resources)
+    if task.kind == "sts":
+        made = aim_at_similarity(made, victim, task, spec.similarity)
     attack = cached(made)
     attack.pre_transformation_constraints.extend(foreseen(attack))
     for constraint in suite_constraints(spec, task):
         before = isinstance(constraint, PreTransformationConstraint)
         (attack.pre_transformation_constraints if before else attack.constraints).append(constraint)
     attack.goal_function.query_budget = spec.query_budget or float("inf")
-    return watch(attack)
+    attack = watch(attack)
+    return remember_allowed(attack) if task.kind == "sts" and spec.similarity.maximise else attack
 
 
 def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:

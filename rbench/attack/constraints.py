@@ -95,12 +95,14 @@ def foreseen(attack: Attack) -> list[PreTransformationConstraint]:
 
 
 def protected_columns(spec: AttackSpec, task: TaskSpec) -> tuple[str, ...]:
-    """Return the columns of `task` that the attack must not change.
+    """Return the columns of `task` that the attack must not change. On STS tasks `similarity.side` may add one.
 
     Raises:
         SuiteError: the attack protects a column that the task does not have.
     """
     columns = spec.protect.get(task.kind, ())
+    if task.kind == "sts" and spec.similarity.side != "both":
+        columns = (*columns, task.columns[1 if spec.similarity.side == "first" else 0])
     for column in columns:
         if column not in task.columns:
             hint = f"; did you mean {' or '.join(close)}?" if (close := nearest(column, task.columns)) else ""

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from rbench.attack.build import build
 from rbench.attack.run import Oracle, run
+from rbench.attack.scorer_victim import ScorerVictim
 from rbench.attack.victim import Victim
-from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.scorer import EncoderScorer
+from rbench.encoders.victims import load_victim
 from rbench.inference import backends
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec
@@ -44,7 +46,7 @@ class AttackTask:
     task: TaskSpec
     seed: int
     victim: Located
-    """The victim's folder, written by `EncoderClassifier.save`."""
+    """The victim's folder, written by `EncoderClassifier.save` or `EncoderScorer.save`."""
     name: str
     """The victim's name, for messages."""
     resources: ResourceProfile
@@ -61,7 +63,7 @@ class Engine:
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self._opened: OneSlotCache[tuple[Victim, Watch]] = OneSlotCache()
+        self._opened: OneSlotCache[tuple[Victim | ScorerVictim, Watch]] = OneSlotCache()
         self._loaded: OneSlotCache[Resources] = OneSlotCache()
         backends.remember_in(config.backends_file)
 
@@ -99,13 +101,14 @@ class Engine:
         name: str = self._victim(attack_task)[0].network.backend
         return name
 
-    def _victim(self, attack_task: AttackTask) -> tuple[Victim, Watch]:
-        def open_it() -> tuple[Victim, Watch]:
+    def _victim(self, attack_task: AttackTask) -> tuple[Victim | ScorerVictim, Watch]:
+        def open_it() -> tuple[Victim | ScorerVictim, Watch]:
             watch = Watch()
             with watch.reading(attack_task.victim) as where:
-                classifier, meta = EncoderClassifier.load(Path(where), self.config.device)
-            victim = Victim(
-                classifier,
+                network, meta = load_victim(Path(where), self.config.device)
+            wrapper = ScorerVictim if isinstance(network, EncoderScorer) else Victim
+            victim = wrapper(
+                network,
                 attack_task.name,
                 max_length=meta["max_length"],
                 device=self.config.device,
@@ -132,8 +135,11 @@ class Engine:
 
 
 def oracle(task: TaskSpec) -> Oracle | None:
-    """Return the function that gives the true label of a text of the embedded world; None for other tasks."""
-    if task.generator is None:
+    """Return the function that gives the true label of a text of the embedded world; None for other tasks.
+
+    None for STS tasks too: the embedded world's score of a perturbed pair is no label.
+    """
+    if task.generator is None or task.kind == "sts":
         return None
     from rbench import mini
 

@@ -13,6 +13,8 @@ The victim's head is linear, l = W z + b. So v_z = W'g with g the gradient of m 
 projection of a candidate's sentence vector follows from the victim's probabilities, which may come from a cache.
 The same holds for DeepFool's normal of the boundary between y and the class k: there g is 1 at k and -1 at y. The order
 of the words follows from the gradients of m in any case.
+
+On STS tasks `rbench.attack.scorer_geometry` takes the place of all this.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from textattack import Attack
-from textattack.goal_function_results import GoalFunctionResultStatus
 from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from torch import Tensor, nn
 
+from rbench.attack.geometry_example import GeometryExample
 from rbench.attack.gradients import Labelled, at_logits
+from rbench.attack.scorer_geometry import ScorerGradients
+from rbench.attack.scorer_victim import ScorerVictim
 from rbench.attack.substitutes import WordSwapCandidates, substitution_attack, swaps, word_budget, word_spans
 from rbench.errors import JobError
 from rbench.inference import rows_of
@@ -39,13 +43,19 @@ from rbench.substitution.search import (
     Order,
     Projection,
     Scores,
-    Slot,
-    Words,
     search,
 )
 from rbench.substitution.word_gradients import WordNorm, norms_by_word
 
 VERSION = 1
+USES = (
+    "attack.substitutes",
+    "inference.input_gradients",
+    "substitution.deepfool",
+    "substitution.search",
+    "substitution.word_gradients",
+)
+"""attack.scorer_geometry and attack.scorer_victim are not listed, because only attacks on STS tasks use them."""
 
 Direction = Literal["gradient", "deepfool"]
 
@@ -110,6 +120,10 @@ class VictimGradients:
             g = g.scatter(1, nearest.unsqueeze(1), 1.0).scatter(1, own.unsqueeze(1), -1.0)
         return g, (g @ weight).norm(dim=1)
 
+    def example(self, method: GeometrySearch, initial: Any) -> GeometryExample:
+        """Return the callables of the search for one example."""
+        return _LabelExample(method, initial)
+
 
 class Settings(NamedTuple):
     """The options of `attacks/geometry.py` that steer the search."""
@@ -132,13 +146,15 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
 
     is_black_box = False
 
-    def __init__(self, gradients: VictimGradients, transformation: WordSwapCandidates, settings: Settings) -> None:
+    def __init__(
+        self, gradients: VictimGradients | ScorerGradients, transformation: WordSwapCandidates, settings: Settings
+    ) -> None:
         self.gradients, self.transformation, self.settings = gradients, transformation, settings
 
     def perform_search(self, initial_result: Any) -> Any:
         if self._left() < 2:
             return initial_result
-        example = _Example(self, initial_result)
+        example = self.gradients.example(self, initial_result)
         text = initial_result.attacked_text
         _, free = self.get_indices_to_order(text)
         (result,) = search(
@@ -165,14 +181,12 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
         return ["settings"]
 
 
-class _Example:
-    """The callables of the search for one example. It keeps the texts and goal function results seen so far."""
+class _LabelExample(GeometryExample):
+    """The callables of the search for one example of a classification task."""
 
     def __init__(self, method: GeometrySearch, initial: Any) -> None:
-        self.method, self.initial = method, initial
+        super().__init__(method, initial)
         self.label = int(initial.ground_truth_output)
-        self.results: dict[Words, Any] = {tuple(initial.attacked_text.words): initial}
-        self.texts: dict[Words, AttackedText] = {tuple(initial.attacked_text.words): initial.attacked_text}
         self.axis = torch.zeros(0)
 
     def gradients(self, batch: list[BatchText]) -> Gradients:
@@ -198,34 +212,10 @@ class _Example:
         probabilities = torch.stack([torch.as_tensor(result.raw_output) for result in results])
         return probabilities.double().clamp(min=smallest).log()
 
-    def candidates(self, batch: list[Slot]) -> list[list[str]]:
-        free = {words: set(self.method.get_indices_to_order(self.texts[words])[1]) for _, words, _ in batch}
-        slots = [slot for slot in batch if slot.place in free[slot.words]]
-        ranked = self.method.transformation.replacements([(self.texts[s.words], s.place) for s in slots])
-        for slot, words in zip(slots, ranked, strict=True):
-            if not words and (asked := getattr(self.method, "asked", None)) is not None:
-                asked.nothing_for(self.texts[slot.words], slot.place)  # `_allowed` counts the other words
-        kept = {slot: self._allowed(slot, words) for slot, words in zip(slots, ranked, strict=True) if words}
-        return [kept.get(slot, []) for slot in batch]
-
-    def _allowed(self, slot: Slot, ranked: list[str]) -> list[str]:
-        """Return candidates that pass the constraints, most probable first, at most as many as the budget allows."""
-        text, place = self.texts[slot.words], slot.place
-        changed = self.method.get_transformations(
-            text, original_text=self.initial.attacked_text, indices_to_modify=[place]
-        )
-        found = {new.words[place]: new for new in changed}
-        kept = [word for word in ranked if word in found][: int(min(self.method._left(), len(ranked)))]
-        self.texts.update((tuple(found[word].words), found[word]) for word in kept)
-        return kept
-
     def scores(self, batch: list[BatchText]) -> Scores:
-        results, _ = self.method.get_goal_results([self.texts[s.words] for s in batch])
-        self.results.update((s.words, result) for s, result in zip(batch, results, strict=True))
-        flipped = [result.goal_status == GoalFunctionResultStatus.SUCCEEDED for result in results]
-        # A round costs a candidate, and a gradient pass where the words are ordered anew.
-        costs = 1 if self.method.settings.order == "once" else 2
-        return Scores((self._logs(results) @ self.axis).unsqueeze(1), flipped, last=self.method._left() < costs)
+        flipped, last = self.asked(batch)
+        logs = self._logs([self.results[s.words] for s in batch])
+        return Scores((logs @ self.axis).unsqueeze(1), flipped, last=last)
 
 
 def build(
@@ -245,5 +235,7 @@ def build(
     """Build the attack of `attacks/geometry.py`; `candidates` are options of `CandidateOptions`."""
     transformation = swaps(resources, **candidates)
     settings = Settings(max_words, share, projection, accept_flip, order, keep)
-    method = GeometrySearch(VictimGradients(victim, direction, word_norm), transformation, settings)
+    scorer = isinstance(victim, ScorerVictim)
+    gradients = ScorerGradients(victim, word_norm) if scorer else VictimGradients(victim, direction, word_norm)
+    method = GeometrySearch(gradients, transformation, settings)
     return substitution_attack(victim, resources, transformation, method)

@@ -14,16 +14,25 @@ import numpy as np
 import torch
 from greenlet import GreenletExit
 from textattack import Attack
-from textattack.attack_results import FailedAttackResult, SkippedAttackResult, SuccessfulAttackResult
+from textattack.attack_results import (
+    FailedAttackResult,
+    MaximizedAttackResult,
+    SkippedAttackResult,
+    SuccessfulAttackResult,
+)
 
 from rbench import inference
 from rbench.attack.cached import CachedAttack
+from rbench.attack.similarity_goal import SimilarityGoal
 from rbench.attack.text import SplicedText
+from rbench.attack.truth import Truth, truth
 from rbench.errors import JobError, RbenchError
 from rbench.spec import AttackSpec, Outcome, Status, TaskSpec
 from rbench.tasks import Example
 
 VERSION = 1
+USES = ("attack.cached", "inference.input_gradients")
+"""attack.similarity_goal is not listed, because only attacks on STS tasks use it."""
 
 Oracle = Callable[[tuple[str, ...]], int | None]
 
@@ -42,7 +51,8 @@ def run(
 
     Random numbers depend only on (seed, attack name, example id), so an outcome does not depend on other examples. If
     the attack raises an exception (also SystemExit), the outcome is `errored` and has the traceback. If TextAttack
-    finds no word in an example, the outcome is `skipped` with the reason `no words`, and the victim is not queried.
+    finds no word in an example, the outcome is `skipped` with the reason `no words`, and the victim is not queried. The
+    same holds, with other reasons, for a pair of an STS task that has an empty sentence or no score on the scale.
 
     Args:
         build: makes the attack, as `rbench.attack.build` does; called at most `pooled` times.
@@ -66,11 +76,11 @@ def run(
 def _attacked(
     attack: Attack, example: Example, spec: AttackSpec, task: TaskSpec, seed: int, oracle: Oracle | None
 ) -> Outcome:
-    label = _label(example, task)
+    known = truth(example, task)
     seed_all(seed, spec.name, example.id)
     start = inference.clock()
     try:
-        outcome = _outcome(attack, example, label, task, oracle)
+        outcome = _outcome(attack, example, known, task, oracle)
     except (RbenchError, KeyboardInterrupt, GreenletExit):
         raise
     except BaseException:  # also SystemExit: an attack may end its example, but not the run
@@ -79,7 +89,7 @@ def _attacked(
             example_id=example.id,
             status="errored",
             original=example.texts,
-            label=label,
+            **known.fields,
             error=traceback.format_exc(limit=-12),
         )
     return outcome.model_copy(update={"seconds": round(inference.clock() - start, 4)})
@@ -98,40 +108,33 @@ def as_input(texts: Sequence[str], task: TaskSpec) -> str | OrderedDict[str, str
     return texts[0] if len(task.columns) == 1 else OrderedDict(zip(task.columns, texts, strict=True))
 
 
-def _label(example: Example, task: TaskSpec) -> int:
-    label = example.label
-    if label is None or label not in range(len(task.labels)):
-        raise JobError(f"task {task.name}, example {example.id}: {label!r} is not one of {len(task.labels)} classes")
-    return int(label)
-
-
-def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracle: Oracle | None) -> Outcome:
+def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, oracle: Oracle | None) -> Outcome:
     victim = attack.goal_function.model
     truncated = victim.is_truncated(example.texts[0] if len(example.texts) == 1 else example.texts)
     given = as_input(example.texts, task)
     text = SplicedText(given)
-    if not text.num_words:
+    if known.skip is not None or not text.num_words:
         return Outcome(
             example_id=example.id,
             status="skipped",
-            skip_reason="no words",
+            skip_reason=known.skip or "no words",
             original=example.texts,
-            label=label,
+            **known.fields,
             truncated=truncated,
         )
     usual = getattr(type(attack), "attack", None) in (Attack.attack, CachedAttack.attack)
     asked = getattr(attack, "asked", None)
     if asked is not None:
         asked.clear()
-    result = attack.attack(text if usual else given, label)
-    before, after = result.original_result, result.perturbed_result
+    result = attack.attack(text if usual else given, known.given)
+    before, after = result.original_result, _final(result, attack.goal_function)
     words = before.attacked_text.words
     common: dict[str, Any] = {
         "example_id": example.id,
-        "status": _status(result),
+        "status": _status(result, attack.goal_function, after),
         "original": example.texts,
-        "label": label,
-        "original_prediction": int(before.output),
+        **known.fields,
+        **known.answer("original", before.output),
         "num_queries": int(result.num_queries),
         "num_words": len(words),
         "truncated": truncated,
@@ -147,7 +150,7 @@ def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracl
     return Outcome(
         **common,
         perturbed=perturbed,
-        perturbed_prediction=int(after.output),
+        **known.answer("perturbed", after.output),
         num_words_changed=changed,
         perturbed_share=share if common["status"] == "succeeded" else None,
         words_asked=words_asked,
@@ -157,9 +160,18 @@ def _outcome(attack: Attack, example: Example, label: int, task: TaskSpec, oracl
     )
 
 
-def _status(result: Any) -> Status:
+def _final(result: Any, goal: Any) -> Any:
+    """Return the goal function's result for the final text."""
+    if isinstance(result, MaximizedAttackResult) and isinstance(goal, SimilarityGoal):
+        return goal.largest(result.perturbed_result)
+    return result.perturbed_result
+
+
+def _status(result: Any, goal: Any, final: Any) -> Status:
     if isinstance(result, SkippedAttackResult):
         return "skipped"
+    if isinstance(result, MaximizedAttackResult) and isinstance(goal, SimilarityGoal):
+        return "succeeded" if goal.succeeded(final.output) else "failed"
     if isinstance(result, SuccessfulAttackResult):
         return "succeeded"
     if isinstance(result, FailedAttackResult):

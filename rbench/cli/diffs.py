@@ -64,21 +64,33 @@ def show(outcome: Outcome, columns: tuple[str, ...], labels: tuple[str, ...], pl
 def headline(outcome: Outcome, labels: tuple[str, ...]) -> str:
     """Summarize an outcome in one line.
 
-    For example `succeeded, label positive, predicted positive -> negative, 41 queries, 2 of 17 words changed`.
+    For example `succeeded, label positive, predicted positive -> negative, 41 queries, 2 of 17 words changed`. Of an
+    STS pair it has `gold 3, scored 2.84 -> 1.31`.
     """
 
     def name(label: int | None) -> str:
         return "nothing" if label is None else labels[label] if 0 <= label < len(labels) else str(label)
 
-    said = [outcome.status, f"label {name(outcome.label)}"]
-    if outcome.status == "succeeded":
+    if outcome.gold is not None:
+        said = [outcome.status, f"gold {outcome.gold:g}", *_scores(outcome)]
+    elif outcome.status == "succeeded":
+        said = [outcome.status, f"label {name(outcome.label)}"]
         said.append(f"predicted {name(outcome.original_prediction)} -> {name(outcome.perturbed_prediction)}")
     else:
-        said.append(f"predicted {name(outcome.original_prediction)}")
+        said = [outcome.status, f"label {name(outcome.label)}", f"predicted {name(outcome.original_prediction)}"]
     if outcome.status == "skipped":
-        said.append("no words to change" if outcome.skip_reason == "no words" else "wrong before any change")
+        reason = "no words to change" if outcome.skip_reason == "no words" else outcome.skip_reason
+        said.append(reason or "wrong before any change")
     else:
         said += [f"{outcome.num_queries} queries", f"{outcome.num_words_changed} of {outcome.num_words} words changed"]
     if outcome.oracle_label is not None:
         said.append(f"true label of the new text {name(outcome.oracle_label)}")
     return ", ".join(said)
+
+
+def _scores(outcome: Outcome) -> list[str]:
+    """Say how a scorer scored an STS pair, before and after; nothing where it was never scored."""
+    if outcome.original_score is None:
+        return []
+    after = "" if outcome.perturbed_score is None else f" -> {outcome.perturbed_score:.2f}"
+    return [f"scored {outcome.original_score:.2f}{after}"]

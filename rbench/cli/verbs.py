@@ -206,7 +206,8 @@ def table(
             "clean: accuracy before attack; perturbed: share of words changed; seconds: time per attacked example; "
             "oracle_asr: successes that keep the true label (mini tasks); sts: Spearman correlations of evaluations; "
             "contrast: accuracy on contrast sets, and consistency; positives: the hard positives that a suite builds; "
-            "or a measure: rbench list measures.",
+            "advsts: attacks on similarity scores, with errors and correlations before and after; or a measure: rbench "
+            "list measures.",
         ),
     ] = "asr",
     fmt: Annotated[

@@ -13,6 +13,7 @@ from rbench.spec import Health, Outcome, Training
 
 if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
+    from rbench.encoders.scorer import EncoderScorer
     from rbench.encoders.sentence import SentenceEncoder
     from rbench.resources import Resources
     from rbench.tasks import TaskData
@@ -53,10 +54,11 @@ class FinetuneContext:
 class Finetuned:
     """The result of a strategy. It unpacks into victim and scores, and a strategy may return these two as a tuple."""
 
-    victim: EncoderClassifier
-    """Encoder and head, in eval mode."""
+    victim: EncoderClassifier | EncoderScorer
+    """Encoder and head, in eval mode: a classifier, or for similarity a scorer of pairs."""
     scores: dict[str, float]
-    """Numbers for the record, by name. `validation_accuracy` (0..1) must be among them."""
+    """Numbers for the record, by name. Among them must be `validation_accuracy` (0..1), or for similarity
+    `validation_spearman` (-1..1)."""
     health: Health | None = None
     """What the strategy says of itself beside its scores, such as that its search found nothing to replace words by."""
 
@@ -70,7 +72,8 @@ class Finetuned:
 class Strategy(Protocol):
     """What a strategy's module exports.
 
-    Three more exports are optional. `NEEDS` lists the kinds of resources that the strategy works with. `COUNTED` maps
+    Four more exports are optional. `SERVES` says which tasks the strategy makes victims for: `classification`, as if it
+    were left out, or `similarity`. `NEEDS` lists the kinds of resources that the strategy works with. `COUNTED` maps
     the name of a score to the name of the score that holds its sample size; a score that is not listed is taken to be
     of the validation split. `VERSION` is raised when results change.
     """

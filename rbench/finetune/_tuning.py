@@ -1,4 +1,4 @@
-"""Training an encoder and a linear head on a task with transformers' Trainer: shared by the strategies that train."""
+"""Training an encoder and a head on a task with transformers' Trainer: shared by the strategies that train."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import transformers
 from accelerate.utils import patch_environment
+from torch import nn
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import JobError
@@ -24,6 +25,21 @@ VERSION = 1
 Keep = Literal["best", "last"]
 
 
+class Goal(NamedTuple):
+    """What is trained: the victim, its inputs, and the score of the validation split that selects the epoch."""
+
+    victim: Callable[[FinetuneContext], nn.Module]
+    """Makes the victim from a context. Its loss is computed by its `forward`."""
+    encoded: Callable[[FinetuneContext, Any], tuple[Any, Any]]
+    """The rows to train on and those to validate on, as inputs of the victim."""
+    collator: Callable[[Any], Any]
+    """Makes a data collator from the victim's tokenizer."""
+    metric: str
+    """The score's name without `validation_`; the larger the better."""
+    measure: Callable[[Any], float]
+    """Computes the score from the Trainer's prediction."""
+
+
 def tune(
     context: FinetuneContext,
     *,
@@ -32,35 +48,38 @@ def tune(
     keep: Keep = "best",
     note: Callable[[], str] = str,
     tally: Any = None,
+    goal: Goal | None = None,
 ) -> Finetuned:
     """Fine-tune on the task's training split. The encoder's weights are changed in place.
 
-    The optimizer is AdamW with a linear schedule over all epochs, the loss is cross-entropy. The result depends on the
-    seed, the data, the training settings and the trainer alone. With `context.checkpoints` it goes on from the last of
-    the checkpoints there, if they are of this training, and on a CPU has the same result as without a break.
+    The optimizer is AdamW with a linear schedule over all epochs. The loss is cross-entropy, or that of the `goal`. The
+    result depends on the seed, the data, the training settings, the trainer and the goal alone. With
+    `context.checkpoints` it goes on from the last of the checkpoints there, if they are of this training, and on a CPU
+    has the same result as without a break.
 
     Args:
         context: what the strategy was given.
         trainer: makes the Trainer from its usual arguments. A strategy's own Trainer overrides `training_step`. Its
             training set has the examples of `training_sample`, in that order.
         warm_epochs: epochs before those that `training.epochs` counts. None of them is kept.
-        keep: the epoch that is kept. `best`: the one with the best validation accuracy, of equal ones the first.
-            `last`: the last one.
+        keep: the epoch that is kept. `best`: the one with the best validation score, of equal ones the first. `last`:
+            the last one.
         note: gives a text that is added to the progress, such as figures of the training so far.
         tally: a dataclass with what the trainer counts, of fields that pydantic can write as JSON. Checkpoints hold it.
+        goal: what is trained; None: a classifier, selected by its accuracy.
 
     Returns:
-        The victim, in eval mode, with two scores: `validation_accuracy` of the kept epoch (0..1), and `best_epoch`, its
-        number. Epochs are counted from 1, and warm epochs count.
+        The victim, in eval mode, with two scores: the validation score of the kept epoch (`validation_accuracy`, 0..1,
+        for a classifier), and `best_epoch`, its number. Epochs are counted from 1, and warm epochs count.
 
     Raises:
         JobError: the loss is no longer finite.
     """
-    training, labels = context.training, context.data.spec.labels
+    goal, training = goal or CLASSIFY, context.training
     transformers.set_seed(context.seed)
-    victim = EncoderClassifier(context.encoder, num_labels=len(labels), max_length=training.max_length)
-    train, validation = _encoded(context, victim)
-    accuracies: list[float] = []
+    victim: Any = goal.victim(context)
+    train, validation = goal.encoded(context, victim)
+    values: list[float] = []
     fixed = (train, training, context.seed, warm_epochs, keep)
     of = fingerprint(victim.state_dict(), *fixed) if context.checkpoints is not None else None
     with (
@@ -69,26 +88,32 @@ def tune(
         patch_environment(ACCELERATE_MIXED_PRECISION="no"),
     ):
         best = keep == "best"
-        kept = Checkpoints(folder, of=of, best=best, accuracies=accuracies, tally=tally, unchanged=context.unchanged)
+        kept = Checkpoints(folder, of=of, best=best, accuracies=values, tally=tally, unchanged=context.unchanged)
         last = kept.resume()
         built = trainer(
             model=victim,
-            args=_arguments(folder, context, warm_epochs, keep),
+            args=_arguments(folder, context, warm_epochs, keep, goal.metric),
             train_dataset=train,
             eval_dataset=validation,
-            data_collator=collator(victim.tokenizer),
-            compute_metrics=_accuracy,
-            callbacks=[_Watch(context.progress, accuracies, note), kept],
+            data_collator=goal.collator(victim.tokenizer),
+            compute_metrics=lambda prediction: {goal.metric: goal.measure(prediction)},
+            callbacks=[_Watch(context.progress, values, note, goal.metric), kept],
         )
         _run_quietly(built, last)
     victim.to(context.device).eval()
-    chosen = _chosen(accuracies, keep)
-    return Finetuned(victim, {"validation_accuracy": accuracies[chosen], "best_epoch": float(warm_epochs + chosen + 1)})
+    chosen = _chosen(values, keep)
+    best_epoch = float(warm_epochs + chosen + 1)
+    return Finetuned(victim, {f"validation_{goal.metric}": values[chosen], "best_epoch": best_epoch})
 
 
-def _chosen(accuracies: list[float], keep: Keep) -> int:
+def _chosen(values: list[float], keep: Keep) -> int:
     """The number of the kept epoch, counted from 0 and without warm epochs."""
-    return accuracies.index(max(accuracies)) if keep == "best" else len(accuracies) - 1
+    return values.index(max(values)) if keep == "best" else len(values) - 1
+
+
+def _classifier(context: FinetuneContext) -> EncoderClassifier:
+    labels = context.data.spec.labels
+    return EncoderClassifier(context.encoder, num_labels=len(labels), max_length=context.training.max_length)
 
 
 def _encoded(context: FinetuneContext, victim: EncoderClassifier) -> tuple[Any, Any]:
@@ -122,7 +147,9 @@ def _run_quietly(trainer: Any, last: Path | None) -> None:
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
 
 
-def _arguments(folder: Path, context: FinetuneContext, warm_epochs: int, keep: Keep) -> transformers.TrainingArguments:
+def _arguments(
+    folder: Path, context: FinetuneContext, warm_epochs: int, keep: Keep, metric: str
+) -> transformers.TrainingArguments:
     """The Trainer's arguments; it writes its checkpoints to `folder`."""
     training = context.training
     return transformers.TrainingArguments(
@@ -141,7 +168,7 @@ def _arguments(folder: Path, context: FinetuneContext, warm_epochs: int, keep: K
         save_total_limit=1,
         save_only_model=True,  # `Checkpoints` decides this anew for each epoch
         load_best_model_at_end=keep == "best",
-        metric_for_best_model="accuracy" if keep == "best" else None,
+        metric_for_best_model=metric if keep == "best" else None,
         greater_is_better=True,
         logging_strategy="epoch",
         logging_nan_inf_filter=False,  # otherwise the Trainer hides a loss that is not finite
@@ -156,19 +183,22 @@ def _arguments(folder: Path, context: FinetuneContext, warm_epochs: int, keep: K
     )
 
 
-def _accuracy(prediction: Any) -> dict[str, float]:
+def _accuracy(prediction: Any) -> float:
     logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
-    return {"accuracy": float((logits.argmax(-1) == prediction.label_ids).mean())}
+    return float((logits.argmax(-1) == prediction.label_ids).mean())
+
+
+CLASSIFY = Goal(_classifier, _encoded, collator, "accuracy", _accuracy)
 
 
 class _Watch(transformers.TrainerCallback):  # type: ignore[misc]
-    """Reports each step, collects the accuracy of each scored epoch, and stops a run that diverges."""
+    """Reports each step, collects the score of each scored epoch, and stops a run that diverges."""
 
-    def __init__(self, progress: Progress, accuracies: list[float], note: Callable[[], str]) -> None:
-        self.progress, self.accuracies, self.note = progress, accuracies, note
+    def __init__(self, progress: Progress, values: list[float], note: Callable[[], str], metric: str) -> None:
+        self.progress, self.values, self.note, self.metric = progress, values, note, metric
 
     def _say(self, state: Any) -> None:
-        scored = [f"validation accuracy {self.accuracies[-1]:.3f}"] if self.accuracies else []
+        scored = [f"validation {self.metric} {self.values[-1]:.3f}"] if self.values else []
         self.progress(state.global_step, state.max_steps, ", ".join([*scored, *filter(None, [self.note()])]))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -180,5 +210,5 @@ class _Watch(transformers.TrainerCallback):  # type: ignore[misc]
             raise JobError(f"fine-tuning diverged: loss {loss} at step {state.global_step}; lower learning_rate")
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
-        self.accuracies.append(metrics["eval_accuracy"])
+        self.values.append(metrics[f"eval_{self.metric}"])
         self._say(state)

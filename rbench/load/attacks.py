@@ -14,7 +14,7 @@ from rbench.load.recipes import recipes
 from rbench.load.registry import nearest, unknown
 from rbench.spec import AttackSpec, Variants
 
-_ATTACK_FIELDS = ("max_words", "query_budget")
+_ATTACK_FIELDS = ("max_words", "query_budget", "similarity")
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
 _MAY_EXPORT = {
     "LICENCE": "licence",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -13,7 +13,7 @@ from rbench.load.code import Module, find
 from rbench.load.positions import Positioned, Problems, shown
 from rbench.load.registry import KINDS, Kind, Registry, unknown
 from rbench.load.signatures import check_call
-from rbench.spec import RESOURCE_KINDS, ResourceKind
+from rbench.spec import RESOURCE_KINDS, ResourceKind, Serves
 
 EXPORTS: dict[Kind, tuple[str, ...]] = {
     "attacks": ("TITLE", "NEEDS", "REFERENCE", "Options", "build"),
@@ -82,7 +82,8 @@ def checked(found: Module) -> ModuleType:
     """Import a module and check it.
 
     Raises SuiteError where it cannot be imported, lacks one of the EXPORTS of its kind, has a `run` that cannot be
-    called as `signatures.CALLS` says, lists an unknown resource in NEEDS, or has an invalid VERSION.
+    called as `signatures.CALLS` says, lists an unknown resource in NEEDS or sort of task in SERVES, or has an invalid
+    VERSION.
     """
     module = found.open()
     place = f"{shown(found.path)}:1:1"
@@ -98,5 +99,9 @@ def checked(found: Module) -> ModuleType:
     wrong = [need for need in getattr(module, "NEEDS", ()) if need not in RESOURCE_KINDS]
     if wrong:
         raise SuiteError(f"{place}: NEEDS: {unknown('resource', wrong[0], RESOURCE_KINDS)}")
+    told = getattr(module, "SERVES", "classification")
+    for served in (told,) if isinstance(told, str) else tuple(told):
+        if served not in get_args(Serves):
+            raise SuiteError(f"{place}: SERVES: {unknown('sort of task', served, get_args(Serves))}")
     _ = found.versions
     return module

@@ -20,6 +20,7 @@ from rbench.load.measures import check_asked, check_tables, measured, name_measu
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of, refuse_not_yet
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.registry import Kind, Registry, unknown
+from rbench.load.serving import check_table, check_tasks, match
 from rbench.spec import (
     CLEAN,
     CONTRAST,
@@ -37,6 +38,7 @@ from rbench.spec import (
     ResourceProfile,
     StrategyNeeds,
     Suite,
+    TableSpec,
     TaskSpec,
     Training,
     bases,
@@ -71,6 +73,8 @@ class Loaded:
     contrast: dict[str, tuple[ContrastSpec, ...]]
     draws: dict[str, Draw] = field(default_factory=dict)
     """In a suite with `train_seeds`: the encoder and training seed of each label; see `Plan.draws`."""
+    tuning: dict[str, tuple[Choice, ...]] = field(default_factory=dict)
+    """The strategies that make victims for each task of the suite."""
 
     measures: dict[str, MeasureNeeds] = field(default_factory=dict)
     """The measures under `evaluate`, by label."""
@@ -154,14 +158,13 @@ def _load(
             entries.encoders.variant(choice.name, choice.options, choice.label, choice.place)
     for place, name in names(merged, "tasks"):
         entries.tasks.load(name, place)
-        task = entries.tasks.found.get(name)
-        if task is not None and not task.labels:
-            problems.add(place, f"task {name} has no labels (its kind is {task.kind}): there is nothing to classify")
     for choice in choices(merged, "attacks"):
         entries.attacks.load(choice.name, choice.options, choice.label, choice.place)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
     if "finetune" not in merged.data:
         entries.modules.open("finetune", CLEAN, merged.at())
+    check_tasks(merged, entries, problems)
+    tuning = match(merged, entries, known, problems)
     own_names = merged.data.get("measured", ())
     asked = {
         choice.label: measured(choice, suite, entries.modules, problems)
@@ -180,12 +183,13 @@ def _load(
     check_tables(merged, entries.modules, problems)
     check_asked(merged, entries.modules, problems)
     check_purpose(merged, problems)
+    check_table(merged, entries, known, problems)
     check_repeats(merged, problems)
     check_maps(merged, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
     return Loaded(
-        suite=suite,
+        suite=_with_tables(suite, merged, entries),
         path=path,
         encoders=entries.encoders.found,
         tasks=entries.tasks.found,
@@ -199,10 +203,19 @@ def _load(
         contrast=contrast,
         draws=draws,
         measures={label: needs for label, needs in asked.items() if needs is not None},
+        tuning=tuning,
     )
 
 
 # --------------------------------------------------------------------------------------------------- parts of a suite
+
+
+def _with_tables(suite: Suite, merged: Positioned, entries: Entries) -> Suite:
+    """Return the suite, with the table of adversarial STS if it attacks STS tasks and names no tables."""
+    scored = [name for name in suite.tasks if entries.tasks.found[name].kind == "sts"]
+    if "tables" in merged.data or not suite.attacks or not scored:
+        return suite
+    return suite.model_copy(update={"tables": (*suite.tables, TableSpec(metric="advsts"))})
 
 
 def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:

@@ -41,12 +41,12 @@ class Tasks:
     def scored(self, name: str, place: str, what: str = "evaluation") -> None:
         """Load an STS task, on which encoders are scored. `what` names it in the error for an unknown task."""
         if name not in self.files.registry.names("tasks"):
-            known = [*self._scored_names(), *([CONTRAST] if what == "evaluation" else [])]
+            known = [*self.names_with_scores(), *([CONTRAST] if what == "evaluation" else [])]
             self.files.problems.add(place, unknown(what, name, known))
             return
         task = self.load(name, place)
         if task is not None and task.kind != "sts":
-            valid = ", ".join(self._scored_names())
+            valid = ", ".join(self.names_with_scores())
             message = f"task {name} (its kind is {task.kind}) has no similarity scores; {valid} have them"
             self.files.problems.add(place, message)
 
@@ -54,8 +54,11 @@ class Tasks:
         """Return the names of tasks that name a contrast set. Files with errors are skipped."""
         return self._names_where(lambda data: data.get("contrast") is not None)
 
-    def _scored_names(self) -> list[str]:
-        """Return the names of tasks that have scores. Files with errors are skipped: they fail where they are used."""
+    def names_with_scores(self) -> list[str]:
+        """Return the names of tasks that have similarity scores.
+
+        Files with errors are skipped: they fail where they are used.
+        """
         return self._names_where(lambda data: data.get("kind") == "sts")
 
     def _names_where(self, asked: Callable[[Mapping[str, Any]], bool]) -> list[str]:

@@ -24,6 +24,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "recipe": ("attack.dry_build",),
     "masked recipe": ("attack.masked_lm",),
     "oracle": ("mini.oracle",),
+    "similarity": ("attack.similarity_goal", "attack.scorer_victim", "attack.scorer_geometry", "encoders.scorer"),
     "evaluate": ("score.sts", "encoders.sentence"),
     "contrast": ("stages.contrast",),
     "measured": ("stages.measured", "encoders.classifier"),

@@ -52,6 +52,8 @@ class PlanInputs:
     """By encoder: the resource profile that its objective uses, and content hashes of those resources by kind."""
     strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
     """What fine-tuning strategies need, by label."""
+    tuning: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
+    """The strategies that make victims, by task. A task that is not in it has all strategies of the suite."""
     building: Mapping[str, Choice] = field(default_factory=dict)
     """The things to build, by label, with all options."""
     contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)

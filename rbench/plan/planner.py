@@ -144,7 +144,7 @@ class _Planner:
         """Return what is built of an encoder, and its victims' contrast sets and attacks, in the order of the plan."""
         suite = self.suite
         jobs = [self.build(encoder, task, choice, seed) for choice in suite.build]
-        for strategy in suite.finetune:
+        for strategy in self.inputs.tuning.get(task, suite.finetune):
             victim = self.finetune(encoder, task, strategy, seed)
             jobs += self.contrast(victim, encoder, task, strategy, seed)
             jobs += [self.attack(victim, encoder, task, strategy, attack.label, seed) for attack in suite.attacks]
@@ -260,9 +260,9 @@ class _Planner:
         """
         spec, inputs = self.inputs.attacks[attack], self.inputs
         wanted = self.suite.examples_for(task)
-        profile = inputs.resources.only(spec.needs)
+        profile, graded = inputs.resources.only(spec.needs), inputs.tasks[task].kind == "sts"
         n = inputs.sizes[task]["test"] if wanted == "all" else wanted
-        code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if inputs.tasks[task].generator else None)
+        code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if inputs.tasks[task].has_oracle else None)
         job = AttackJob(
             encoder=encoder,
             strategy=strategy,
@@ -273,7 +273,7 @@ class _Planner:
             resource_fingerprints=self._hashes(profile),
             num_examples=n if training_texts is None else training_texts,
             split="test" if training_texts is None else "train",
-            versions=dict(code.versions),
+            versions={**code.versions, **self._code("similarity").versions} if graded else dict(code.versions),
         )
         parts = (encoder, task, strategy.label, attack, *(("train",) if training_texts is not None else ()))
         return self._job(job, parts, {"victim": victim, "masked_lm": self._behind(profile, task)}, seed)
@@ -320,7 +320,8 @@ class _Planner:
     ) -> Job:
         """Return the job of a measure that reads all victims of `encoders` and what one attack made of them."""
         needed: dict[str, Job | None] = {}
-        for encoder, strategy in itertools.product(encoders, self.suite.finetune):
+        strategies = self.inputs.tuning.get(task, self.suite.finetune)
+        for encoder, strategy in itertools.product(encoders, strategies):
             victim = self.finetune(encoder, task, strategy, seed)
             needed[MeasureJob.role("victim", encoder, strategy.label)] = victim
             needed[MeasureJob.role("attack", encoder, strategy.label)] = self.attack(
@@ -328,7 +329,11 @@ class _Planner:
             )
         seeds = {draw.train_seed for encoder in encoders if (draw := self.inputs.draws.get(encoder)) is not None}
         parts = (label, task, attack, *(f"train_seed={one}" for one in seeds))
-        more = {"attack": attack, "encoders": tuple(encoders), "strategies": self.suite.finetune}
+        more = {
+            "attack": attack,
+            "encoders": tuple(encoders),
+            "strategies": self.inputs.tuning.get(task, self.suite.finetune),
+        }
         return self._measure(asked, parts, task, needed, seed, **more)
 
     def _measure(

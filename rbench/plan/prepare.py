@@ -17,7 +17,7 @@ from rbench.plan.lineage import weights_source
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
 from rbench.score.sts import FEWEST
-from rbench.spec import EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
+from rbench.spec import COSINE, EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
 from rbench.system.located import Located, Places
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     contrast = _open_contrast(loaded, rows, problems)
     data = _open_tasks(tasks, contrast, rows, problems)
     problems += _too_small(loaded, data)
+    problems += _without_pairs(loaded, data)
     splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
     _check_packages(loaded, problems)
@@ -112,6 +113,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         resource_weights=_fingerprints(resources),
         training={name: (profile, _fingerprints(found)) for name, (profile, found) in training.items()},
         strategies=loaded.strategies,
+        tuning=loaded.tuning,
         building=loaded.building,
         measures=loaded.measures,
         code=_code(loaded),
@@ -196,6 +198,25 @@ def _scored_splits(
         elif task in data:
             found[task, split] = data[task].split_fingerprint(split)
     return found
+
+
+def _without_pairs(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> list[str]:
+    """Return a problem for each split of an STS task that a strategy of the suite fits or trains on and that is too
+    small or not there."""
+    wrong = []
+    for task, strategies in loaded.tuning.items():
+        if task not in data or loaded.tasks[task].kind != "sts":
+            continue
+        sizes = data[task].sizes
+        for strategy in strategies:
+            for split in ("validation", *(["train"] if strategy.name != COSINE else [])):
+                if sizes.get(split, 0) < FEWEST:
+                    wrong.append(
+                        f"{strategy.name} needs {FEWEST} pairs in the {split} split of {task}, which has "
+                        f"{sizes.get(split, 0)} here (its splits: {', '.join(sizes)}). Put {task}/{split}.jsonl beside "
+                        "the others in a data folder"
+                    )
+    return wrong
 
 
 def _trained_on(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> dict[tuple[str, str], str]:

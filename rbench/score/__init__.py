@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rbench.score.advsts import DEVIATIONS, Deviations
 from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_scores
 from rbench.score.complete import lacking
 from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_score
@@ -11,9 +12,11 @@ from rbench.score.sts import Pairs, cosines, mean_correlation, sts_scores
 from rbench.score.worst_case import Fallen, Verdict, Verdicts, verdict, worst_case
 
 __all__ = [
+    "DEVIATIONS",
     "METRICS",
     "SCORES",
     "SHARES",
+    "Deviations",
     "Fallen",
     "Judged",
     "Pairs",

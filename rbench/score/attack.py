@@ -11,8 +11,12 @@
 | seconds    | mean seconds of one process over succeeded and failed; they depend on the machine |
 
 The definitions are TextAttack's (textattack/metrics/attack_metrics), on unrounded counts, so aua = clean x (1 - asr)
-holds exactly. `total` counts all examples except two kinds, which enter no denominator. An example is `errored` if the
-attack raised an exception. It is `wordless` if TextAttack finds no word to replace in it, whatever the victim predicts.
+holds exactly. `total` counts all examples except three sorts, which enter no denominator. An example is `errored` if
+the attack raised an exception. It is `wordless` if TextAttack finds no word to replace in it, whatever the victim
+predicts. A pair of an STS task is `unusable` if a sentence is empty or its gold score lies outside the scale.
+
+For STS pairs `clean` is the share whose error is below the threshold before the attack, and `aua` the share that is not
+skipped and that the attack could not move by the threshold. `rbench.score.advsts` has their errors and correlations.
 
 A metric whose denominator is 0 has the value None (TextAttack gives 0 or nan). Shares have Wilson 95% intervals, means
 have Student's t 95% intervals. oracle_asr is None if the task has no oracle.
@@ -47,6 +51,8 @@ class Tally:
     errored: int = 0
     wordless: int = 0
     """Examples in which TextAttack finds no word."""
+    unusable: int = 0
+    """STS pairs with an empty sentence, or with a gold score outside the scale."""
     truncated: int = 0
     """Examples of any status that were cut to the victim's maximum length."""
     oracle_valid: int | None = None
@@ -69,15 +75,17 @@ class Tally:
         seen = list(outcomes)
         status = Counter(outcome.status for outcome in seen)
         wordless = sum(outcome.skip_reason == "no words" for outcome in seen)
+        unusable = sum(outcome.skip_reason is not None for outcome in seen) - wordless
         successes = [outcome for outcome in seen if outcome.status == "succeeded"]
         if oracle is None:
             oracle = any(outcome.oracle_label is not None for outcome in successes)
         return cls(
             succeeded=status["succeeded"],
             failed=status["failed"],
-            skipped=status["skipped"] - wordless,
+            skipped=status["skipped"] - wordless - unusable,
             errored=status["errored"],
             wordless=wordless,
+            unusable=unusable,
             truncated=sum(outcome.truncated for outcome in seen),
             oracle_valid=sum(outcome.oracle_label == outcome.label for outcome in successes) if oracle else None,
             queries=Sample.of(o.num_queries for o in seen if o.status in ("succeeded", "failed")),
@@ -102,6 +110,7 @@ class Tally:
         return cls(
             **counts,
             wordless=record.counts.get("wordless", 0),
+            unusable=record.counts.get("unusable", 0),
             oracle_valid=valid,
             queries=Sample(*means["queries"]),
             perturbed=Sample(*means["perturbed"]),
@@ -119,6 +128,7 @@ class Tally:
             skipped=sum(tally.skipped for tally in tallies),
             errored=sum(tally.errored for tally in tallies),
             wordless=sum(tally.wordless for tally in tallies),
+            unusable=sum(tally.unusable for tally in tallies),
             truncated=sum(tally.truncated for tally in tallies),
             oracle_valid=None if None in valid or not valid else sum(count or 0 for count in valid),
             queries=Sample.pooled(tally.queries for tally in tallies),
@@ -133,7 +143,7 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """Number of examples without the errored and the wordless ones."""
+        """Number of examples without the errored, the wordless and the unusable ones."""
         return self.attacked + self.skipped
 
     def share(self, metric: AttackMetric) -> tuple[int, int]:
@@ -168,8 +178,9 @@ class Tally:
         return {metric: self.score(metric) for metric in METRICS}
 
     def counts(self) -> dict[str, int]:
-        """Return the counts that a record stores beside its scores. `wordless` is left out if it is 0."""
-        return {name: getattr(self, name) for name in _COUNTS} | ({"wordless": self.wordless} if self.wordless else {})
+        """Return the counts that a record stores beside its scores. `wordless` and `unusable` are left out if 0."""
+        rare = {name: getattr(self, name) for name in ("wordless", "unusable")}
+        return {name: getattr(self, name) for name in _COUNTS} | {name: n for name, n in rare.items() if n}
 
 
 def _oracle_valid(record: Record, score: Score) -> int | None:
@@ -181,7 +192,7 @@ def _oracle_valid(record: Record, score: Score) -> int | None:
     if score.value is not None:
         return round(score.value * score.n)
     spec = record.job.spec
-    return 0 if isinstance(spec, AttackJob) and spec.task.generator is not None else None
+    return 0 if isinstance(spec, AttackJob) and spec.task.has_oracle else None
 
 
 def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[AttackMetric, Score]:
@@ -190,5 +201,5 @@ def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> di
 
 
 def attack_counts(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[str, int]:
-    """Return how many examples succeeded, failed, were skipped, errored, truncated or wordless; see `Tally.counts`."""
+    """Return how many examples succeeded, failed, were skipped, errored, truncated and so on; see `Tally.counts`."""
     return Tally.of(outcomes, oracle).counts()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rbench.errors import StoreError
+from rbench.score.advsts import Deviations
 from rbench.score.attack import Tally
 from rbench.score.contrast import SCORES
 from rbench.spec import AttackJob, ContrastJob, EvaluateJob, Record
@@ -33,11 +34,13 @@ def _untallied(record: Record) -> str | None:
     try:
         tally = Tally.of_record(record)
         tally.scores()
+        if isinstance(record.job.spec, AttackJob) and record.job.spec.task.kind == "sts":
+            Deviations.of_record(record).scores()
     except StoreError as error:
         return str(error)
     except (ValueError, ArithmeticError, TypeError):
         return impossible
-    n = tally.total + tally.errored + tally.wordless
+    n = tally.total + tally.errored + tally.wordless + tally.unusable
     if record.outcomes is not None and record.outcomes.n != n:
         return f"the record of {record.job.name} counts {n} examples, but its file has {record.outcomes.n} outcomes."
     return None

@@ -140,10 +140,25 @@ def mean_correlation(scores: Sequence[Score]) -> Score:
     return _score(scores[0].name, mean, scores[0].n, 1 + mean**2 / 2 if scores[0].name == "spearman" else 1.0)
 
 
-def _score(name: str, r: float, n: int, variance: float) -> Score:
-    """Return a correlation with its interval, by Fisher's z with the variance `variance` / (n - 3)."""
+def pooled_spearman(scores: Sequence[Score], repeats: float = 1) -> Score:
+    """Return the mean of Spearman's correlation over samples of pairs, weighted by their n. n is their sum.
+
+    The interval is Fisher's z around the mean, with the sum of n - 3 over the samples as its degrees of freedom. Where
+    each pair is in `repeats` samples, that sum is divided by `repeats`. Samples without a value are left out.
+    """
+    n = sum(score.n for score in scores)
+    there = [(score.n, score.value) for score in scores if score.value is not None]
+    if not there:
+        return Score(name="spearman", value=None, n=n)
+    mean = math.fsum(size * value for size, value in there) / sum(size for size, _ in there)
+    free = sum(size - 3 for size, _ in there) / repeats
+    return _score("spearman", mean, n, 1 + mean**2 / 2, free)
+
+
+def _score(name: str, r: float, n: int, variance: float, free: float | None = None) -> Score:
+    """Return a correlation with its interval, by Fisher's z with the variance `variance` / `free` (n - 3)."""
     if abs(r) >= 1 - 1e-12:  # a perfect correlation, up to rounding
         return Score(name=name, value=math.copysign(1.0, r), n=n)
-    half = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(variance / (n - 3))
+    half = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(variance / (free or n - 3))
     z = math.atanh(r)
     return Score(name=name, value=r, n=n, low=math.tanh(z - half), high=math.tanh(z + half))

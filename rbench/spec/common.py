@@ -17,7 +17,10 @@ RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
 Split = Literal["train", "validation", "test"]
 AttackMetric = Literal["asr", "queries", "aua", "clean", "perturbed", "oracle_asr", "seconds"]
 EvaluationMetric = Literal["sts", "contrast", "positives"]
-Metric = Literal[AttackMetric, EvaluationMetric]
+SimilarityMetric = Literal["advsts"]
+Metric = Literal[AttackMetric, EvaluationMetric, SimilarityMetric]
+Serves = Literal["classification", "similarity"]
+"""What a strategy or an attack is for: tasks with classes, or tasks with similarity scores (kind `sts`)."""
 Pick = Literal["validation", "contrast"]
 NumExamples = Annotated[int, Field(ge=1)] | Literal["all"]
 Count = Annotated[int, Field(ge=0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -138,6 +139,9 @@ class TaskSpec(Named):
     columns: tuple[str, ...]
     labels: tuple[str, ...] = ()
     metric: Literal["accuracy", "f1", "spearman"] = "accuracy"
+    scale: tuple[float, float] | None = None
+    """The lowest and the highest gold score of an STS task. Attacks need it. None: the task has no scores, or its scale
+    is not known."""
     hub: HubData | None = None
     local: LocalData | None = None
     generator: str | None = None
@@ -148,6 +152,25 @@ class TaskSpec(Named):
     training: Training = Training()
     contrast: str | None = None
     """The contrast set of this task that `evaluate: [contrast]` means."""
+
+    @property
+    def has_oracle(self) -> bool:
+        """Whether an oracle tells the true class of any text of the task (only tasks of the embedded world)."""
+        return self.generator is not None and self.kind != "sts"
+
+    @model_validator(mode="after")
+    def _has_a_scale_of_scores(self) -> TaskSpec:
+        if self.scale is None:
+            return self
+        if self.kind != "sts":
+            raise ValueError(f"`scale` is the range of similarity scores, and a task of the kind {self.kind} has none")
+        low, high = self.scale
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(f"`scale` is [lowest, highest], two different numbers, not [{low:g}, {high:g}]")
+        return self
+
+    def without_effect(self) -> frozenset[str]:
+        return frozenset({"scale"} if self.scale is None else ())
 
 
 class ContrastSpec(Named):
@@ -293,6 +316,20 @@ class EncoderSpec(Named):
         return frozenset(name for name in ("word_vectors", "tokenizer") if getattr(self, name) is None)
 
 
+class SimilarityGoalSpec(Strict):
+    """When an attack on a pair of an STS task has succeeded, and what it may change. All of it is ours."""
+
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """By how much the absolute error must grow, as a share of the width of the task's scale."""
+    maximise: bool = False
+    """Whether the search goes on after a success, for the largest error that the attack finds."""
+    side: Literal["both", "first", "second"] = "both"
+    """Which of the two sentences may change."""
+
+    def without_effect(self) -> frozenset[str]:
+        return frozenset(name for name, value in self if value == type(self).model_fields[name].default)
+
+
 class AttackSpec(Named):
     """An attack: a TextAttack recipe (a class name with parameters) or a Python file with options."""
 
@@ -310,10 +347,15 @@ class AttackSpec(Named):
     """For a recipe, `Component.parameter: value`; for a Python file, the fields of its Options."""
     queries_per_word: Annotated[float, Field(gt=0)] = 5.0
     """Rough number of model queries per word of an attacked text, for the cost estimate of `rbench plan`."""
+    similarity: SimilarityGoalSpec = SimilarityGoalSpec()
+    """The goal on STS tasks. It has no effect on other tasks."""
     source: str = ""
     """Content hash of the Python file, for a user's own attack. Editing the file makes new jobs."""
     variant_source: str | None = None
     """Where the values of its `variant` come from, for notes of tables. Loading sets it; None: it has no variant."""
+
+    def without_effect(self) -> frozenset[str]:
+        return frozenset({"similarity"} if self.similarity == SimilarityGoalSpec() else ())
 
 
 class Source(Strict):

@@ -7,11 +7,26 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Tag, field_validator
+from pydantic import BaseModel, Discriminator, Tag, ValidationInfo, field_validator
 
 from rbench.spec.common import SCHEMA_VERSION, Count, Positive, Split, Stage, Strict
-from rbench.spec.entries import AttackSpec, ContrastSpec, EncoderSpec, Named, ResourceProfile, TaskSpec, Training
+from rbench.spec.entries import (
+    AttackSpec,
+    ContrastSpec,
+    EncoderSpec,
+    Named,
+    ResourceProfile,
+    SimilarityGoalSpec,
+    TaskSpec,
+    Training,
+)
 from rbench.spec.suite import Choice, Suite
+
+
+def _without_scale(task: TaskSpec) -> TaskSpec:
+    """Return the task without its scale, which neither a correlation nor a build depends on. So their keys stay the
+    same whether the scale is known or not."""
+    return task if task.scale is None else task.model_copy(update={"scale": None})
 
 
 class PretrainJob(Strict):
@@ -85,6 +100,15 @@ class AttackJob(Strict):
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
+    @field_validator("attack")
+    @classmethod
+    def _drop_goal(cls, attack: AttackSpec, others: ValidationInfo) -> AttackSpec:
+        """Drop the goal on STS tasks from attacks on other tasks, which do not depend on it."""
+        task = others.data.get("task")
+        if task is None or task.kind == "sts":
+            return attack
+        return attack.model_copy(update={"similarity": SimilarityGoalSpec()})
+
     def without_effect(self) -> frozenset[str]:
         return _empty(self, "versions") | (frozenset({"split"}) if self.split == "test" else frozenset())
 
@@ -101,6 +125,8 @@ class EvaluateJob(Strict):
     """Content hash of that split only."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
+
+    _drop_scale = field_validator("task")(_without_scale)
 
     def without_effect(self) -> frozenset[str]:
         return _empty(self, "versions")
@@ -171,6 +197,8 @@ class BuildJob(Strict):
     """The sha256 of the module's source, where a user added it."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
+
+    _drop_scale = field_validator("task")(_without_scale)
 
     def without_effect(self) -> frozenset[str]:
         return _empty(self, "source", "versions")

@@ -9,6 +9,8 @@ from rbench.spec.common import SCHEMA_VERSION, Count, Share, Status, Strict
 from rbench.spec.health import Health
 from rbench.spec.jobs import Job
 
+SkipReason = Literal["no words", "empty sentence", "gold outside the scale"]
+
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
 _TRACEBACK = "Traceback (most recent call last):\n"
 
@@ -65,9 +67,10 @@ class Outcome(Strict):
     """Time that one process spent on the example: its own steps, and its share of the batches that it was in."""
     error: str | None = None
     """The traceback of the exception that the attack raised; if the RUN keeps no texts, only the exception's type."""
-    skip_reason: Literal["no words"] | None = None
-    """`no words`: skipped because the text has no word to attack. None: not skipped, or the victim misclassified the
-    original."""
+    skip_reason: SkipReason | None = None
+    """`no words`: skipped because the text has no word to attack. `empty sentence`, `gold outside the scale`: a pair of
+    an STS task that cannot be scored; a gold score that is missing counts as outside. None: not skipped, or the victim
+    was wrong on the original."""
 
     def without_texts(self) -> Self:
         """Return the outcome without texts. Of the error only the type stays, because a traceback may quote a text."""

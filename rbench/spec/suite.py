@@ -82,6 +82,8 @@ def _names(entries: Any) -> set[str]:
 CLEAN = "clean"
 """The strategy of a suite that names none. It also makes the victims of the attacks whose adversarial texts other
 strategies train on."""
+COSINE = "cosine"
+"""The strategy for STS tasks of a suite that names none. It fits on validation pairs and trains no weights."""
 CONTRAST: Literal["contrast"] = "contrast"
 """Entry under `evaluate` that means the contrast sets of the suite's tasks, not an STS task."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from rbench import score
 from rbench.errors import JobError
-from rbench.spec import AttackJob, Job, Outcome, Record, error_kind
+from rbench.spec import AttackJob, Job, Outcome, Record, Score, error_kind
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
 from rbench.storage.weights import weights_hash
@@ -62,7 +62,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
     return Record(
         job=job,
         status="complete",
-        scores=tuple(score.attack_scores(kept, oracle=spec.task.generator is not None).values()),
+        scores=_scores(kept, spec),
         counts=score.attack_counts(kept),
         health=score.attack_health(kept),
         provenance=source(
@@ -72,6 +72,12 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         ),
         outcomes=context.store.seal(job, kept),
     )
+
+
+def _scores(outcomes: Collection[Outcome], spec: AttackJob) -> tuple[Score, ...]:
+    """Return the metrics of the attacked sample; of STS pairs also errors and correlations, before and after."""
+    scores = tuple(score.attack_scores(outcomes, oracle=spec.task.has_oracle).values())
+    return scores + (score.Deviations.of(outcomes).scores() if spec.task.kind == "sts" else ())
 
 
 def _check_errors(outcomes: Collection[Outcome]) -> None:

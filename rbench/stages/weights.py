@@ -62,9 +62,12 @@ def victim_health(job: Job, scores: Collection[Score], context: Context) -> Heal
     """Return the health of a victim, from its validation accuracy and the rows on which rbench's strategies compute it.
 
     A strategy of a user's own may have looked at other rows; the accuracy is then compared with the most frequent label
-    of these all the same. None for other jobs. It is computed for cached victims of earlier versions as well.
+    of these all the same. A scorer of similarity has no accuracy, so its health has neither values nor flags. None for
+    other jobs. It is computed for cached victims of earlier versions as well.
     """
     spec = job.spec
+    if isinstance(spec, FinetuneJob) and spec.task.kind == "sts":
+        return Health()
     accuracy = next((one for one in scores if one.name == "validation_accuracy"), None)
     if not isinstance(spec, FinetuneJob) or accuracy is None:
         return None
@@ -220,9 +223,10 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
         made: Finetuned | tuple[Any, dict[str, float]] = module.run(module.Options(**options), given)
         inputs.check()
     victim, scores = made
-    if "validation_accuracy" not in scores:
-        raise JobError(f"{code.path}: run returned no score validation_accuracy; see docs/guide-add-a-strategy.md")
-    context.progress.note(f"{job.name}: validation accuracy {scores['validation_accuracy']:.3f}")
+    quality = "validation_spearman" if spec.task.kind == "sts" else "validation_accuracy"
+    if quality not in scores:
+        raise JobError(f"{code.path}: run returned no score {quality}; see docs/guide-add-a-strategy.md")
+    context.progress.note(f"{job.name}: {quality.replace('_', ' ')} {scores[quality]:.3f}")
     victim.save(
         folder,
         {

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from rbench.errors import StoreError
-from rbench.score import attack_counts, attack_health, attack_scores, contrast_scores, judged, lacking
+from rbench.score import (
+    Deviations,
+    attack_counts,
+    attack_health,
+    attack_scores,
+    contrast_scores,
+    judged,
+    lacking,
+)
 from rbench.spec import AttackJob, BuildJob, ContrastJob, Health, Job, MeasureJob, Plan, Record, Score, Stage
 from rbench.storage.runs import Store
 
@@ -125,10 +133,12 @@ def _recomputed(store: Store, job: Job, record: Record) -> Iterator[str]:
     """Say where the record differs from the lines beside it. Nothing is checked if there are no lines."""
     spec = job.spec
     if isinstance(spec, AttackJob) and (outcomes := store.outcomes(job)):
-        oracle = spec.task.generator is not None
+        oracle = spec.task.has_oracle
         if len(outcomes) != spec.num_examples:
             yield f"it has {len(outcomes)} outcomes, but its job has {spec.num_examples} examples."
-        yield from _unequal(record, attack_scores(outcomes, oracle).values(), attack_counts(outcomes, oracle))
+        more = Deviations.of(outcomes).scores() if spec.task.kind == "sts" else ()
+        scores = (*attack_scores(outcomes, oracle).values(), *more)
+        yield from _unequal(record, scores, attack_counts(outcomes, oracle))
         yield from _unwell(record.health, attack_health(outcomes))
     elif isinstance(spec, ContrastJob):
         try:

@@ -8,7 +8,7 @@ from rbench.errors import StoreError
 from rbench.score import METRICS
 from rbench.spec import AttackMetric, EvaluationMetric, Metric, Pick
 from rbench.storage.runs import Store
-from rbench.tables import any_attack, contrast, evaluations, layouts, positives
+from rbench.tables import advsts, any_attack, contrast, evaluations, layouts, positives
 from rbench.tables.aggregate import Results, grid
 from rbench.tables.by_task import by_task
 from rbench.tables.formats import unknown
@@ -35,6 +35,8 @@ def build(source: Store | Results, metric: Metric = "asr", layout: str = "paper"
         raise unknown("metric", metric, get_args(Metric))
     if pick is not None:
         return _picked(source, metric, layout, pick)
+    if metric == "advsts":
+        return similarity_table(source, layout)
     if metric == "sts" or metric == "contrast" or metric == "positives":
         return evaluation_table(source, metric, layout)
     return attack_table(source, metric, layout)
@@ -66,6 +68,14 @@ def evaluation_table(source: Store | Results, metric: EvaluationMetric = "sts", 
     return {"paper": evaluations.paper, "full": evaluations.full}[layout](evaluations.evaluated(results), metric)
 
 
+def similarity_table(source: Store | Results, layout: str = "paper") -> Table:
+    """Build the table of attacks on STS tasks. Raises StoreError as `build` does."""
+    _check_layout(layout)
+    if layout == "by-task":
+        raise StoreError("the table of adversarial STS has the layouts paper and full")
+    return {"paper": advsts.paper, "full": advsts.full}[layout](grid(_read(source)))
+
+
 def _picked(source: Store | Results, metric: Metric, layout: str, pick: Pick) -> Table:
     if pick not in get_args(Pick):
         raise unknown("way to pick", pick, get_args(Pick))
@@ -83,4 +93,4 @@ def _check_layout(layout: str) -> None:
         raise unknown("layout", layout, get_args(Layout))
 
 
-__all__ = ["Results", "Table", "attack_table", "build", "evaluation_table", "results_frame"]
+__all__ = ["Results", "Table", "attack_table", "build", "evaluation_table", "results_frame", "similarity_table"]

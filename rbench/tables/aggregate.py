@@ -177,9 +177,31 @@ class Grid:
         """Whether any example had no words to attack. Tables mention such examples only if there are any."""
         return any(cell.pooled.wordless for cell in self.cells.values())
 
+    @property
+    def unusable(self) -> bool:
+        """Whether any pair has an empty sentence or a gold score outside the scale."""
+        return any(cell.pooled.unusable for cell in self.cells.values())
+
+    @cached_property
+    def scored_tasks(self) -> tuple[str, ...]:
+        """The tasks whose examples are pairs with similarity scores (STS)."""
+        return tuple(
+            task for task in self.tasks if any(r.spec.task.kind == "sts" for r in self.runs if r.spec.task.name == task)
+        )
+
+    @cached_property
+    def several(self) -> bool:
+        """Whether a task has victims of several strategies. Otherwise a task and an encoder name a victim."""
+        return len({(cell.task, cell.finetune) for cell in self.cells.values()}) > len(self.tasks)
+
+    def cell(self, attack: str, encoder: str, finetune: str | None, task: str) -> Cell | None:
+        """Return a cell, or None where the plan has none. Without a strategy, it is that of the task's only one."""
+        names = self.finetunes if finetune is None else (finetune,)
+        return next((self.cells[key] for name in names if (key := (attack, encoder, name, task)) in self.cells), None)
+
     def has_oracle(self, task: str) -> bool:
         """Whether an oracle computes the true label of any text of this task (only tasks of the embedded world)."""
-        return any(run.spec.task.name == task and run.spec.task.generator is not None for run in self.runs)
+        return any(run.spec.task.name == task and run.spec.task.has_oracle for run in self.runs)
 
 
 def plan_of(store: Store) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from rbench.spec import Metric
 from rbench.tables.table import MEANING, Draws, Number
@@ -40,17 +41,22 @@ def _draws(entries: Sequence[Number]) -> Draws | None:
 
 
 def mark_best(rows: Sequence[Sequence[Number | None]], kinds: Sequence[Metric]) -> list[list[Number | None]]:
-    """Mark the best entries of each column. A column with a missing value, or with all entries alike, has no best.
-
-    Entries are compared as they are shown: every entry that prints like the best one is marked too. Withheld
-    entries are not compared.
-    """
+    """Mark the best entries of each column, as `best_of` does."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     for column, metric in zip(columns, kinds, strict=False):
-        compared = [n for n in column if n is None or not n.withheld]
-        values = [(n.value, n.shown(n.value)) for n in compared if n is not None and n.value is not None]
-        if len(values) < len(compared) or len({shown for _, shown in values}) < 2:
-            continue
-        _, best = min(values) if MEANING[metric].best == "lowest" else max(values)
-        column[:] = [n and replace(n, best=n.value is not None and n.shown(n.value) == best) for n in column]
+        column[:] = best_of(column, MEANING[metric].best)
     return [list(row) for row in zip(*columns, strict=True)]
+
+
+def best_of(column: Sequence[Number | None], best: Literal["lowest", "highest"] | None) -> list[Number | None]:
+    """Mark the best of some entries.
+
+    There is none where `best` is None, where a value is missing, or where all entries are alike. Entries are compared as they are shown: every entry that prints like the best one is marked too. Withheld
+    entries are not compared.
+    """
+    compared = [n for n in column if n is None or not n.withheld]
+    values = [(n.value, n.shown(n.value)) for n in compared if n is not None and n.value is not None]
+    if best is None or len(values) < len(compared) or len({shown for _, shown in values}) < 2:
+        return list(column)
+    _, found = min(values) if best == "lowest" else max(values)
+    return [n and replace(n, best=n.value is not None and n.shown(n.value) == found) for n in column]

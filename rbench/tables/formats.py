@@ -128,6 +128,9 @@ def _caption(table: Table) -> str:
     meaning = table.meaning
     if table.metric == "positives":
         return f"{meaning.title}: {meaning.definition}"
+    if table.metric == "advsts" and table.layout == "paper":
+        bold = f"; bold: the most robust {meaning.among}" if any(number.best for number in _numbers(table)) else ""
+        return f"{meaning.title}: {meaning.definition}{bold}"
     if table.about is not None:
         unit = f", {meaning.unit}" if meaning.percent else ""
         arrow = f" {meaning.arrow}" if meaning.best else ""
@@ -143,6 +146,7 @@ def _caption(table: Table) -> str:
 _WHOLE: dict[str, str] = {
     "sts": "Every evaluation; correlations ×100",
     "contrast": "Every evaluation on a contrast set; shares in %",
+    "advsts": "Every attack job on STS pairs; shares in %, correlations ×100, errors in points of the scale",
 }
 """Captions of the layout `full` of evaluations."""
 

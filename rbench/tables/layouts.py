@@ -41,7 +41,7 @@ def paper(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table
     """Build the papers' layout of one metric. Raises StoreError for oracle_asr where no task has an oracle."""
     tasks = _tasks(grid, metric)
     columns = _columns(grid, tasks, metric)
-    several = len(grid.finetunes) > 1
+    several = grid.several
     whole = together.beside(grid)
     rows: list[tuple[Entry, ...]] = []
     groups = []
@@ -59,7 +59,11 @@ def paper(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
         cells=tuple(described(cell, metric, whole) for cell in whole.cells.values() if cell.task in tasks),
-        notes=notes(grid, tasks, (*definitions(kinds), sizes(grid, metric, tasks), *together.notes(grid, tasks))),
+        notes=notes(
+            grid,
+            tasks,
+            (*definitions(kinds), sizes(grid, metric, tasks), *together.notes(grid, tasks), *_served(grid)),
+        ),
         interval=interval_note(grid, metric),
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
     )
@@ -109,6 +113,16 @@ def _measured(grid: Grid, cell: Cell, run: Run, tally: Tally, metric: AttackMetr
     return Number.of(tally.score(metric), metric).hidden(hiding(grid, run.jobs, metric))
 
 
+def _served(grid: Grid) -> list[str]:
+    """Return a note on which entries cannot exist, because strategies serve different tasks."""
+    there = {(cell.finetune, cell.task) for cell in grid.cells.values()}
+    of = {name: [task for task in grid.tasks if (name, task) in there] for name in grid.finetunes}
+    if not grid.several or all(len(tasks) == len(grid.tasks) for tasks in of.values()):
+        return []
+    served = "; ".join(f"{name} {', '.join(tasks)}" for name, tasks in of.items())
+    return [f"Strategies serve their own tasks: {served}. There are no other entries."]
+
+
 def _tasks(grid: Grid, metric: AttackMetric) -> tuple[str, ...]:
     if metric != "oracle_asr":
         return grid.tasks
@@ -130,13 +144,16 @@ def _columns(grid: Grid, tasks: Sequence[str], metric: AttackMetric) -> list[tup
 
 def _group(
     grid: Grid, attack: str, columns: Sequence[tuple[str, AttackMetric]], metric: AttackMetric
-) -> list[tuple[tuple[str, str], list[Number | None]]]:
-    """Return the rows of one attack: encoder and strategy, and their entries with the average. The best are marked."""
+) -> list[tuple[tuple[str, str | None], list[Number | None]]]:
+    """Return the rows of one attack: encoder and strategy, and their entries with the average. The best are marked.
+
+    Where each task has one strategy, the strategy is None: tasks with classes and STS tasks then share a row.
+    """
     victims = [
         (encoder, finetune)
         for encoder in grid.encoders
-        for finetune in grid.finetunes
-        if any((attack, encoder, finetune, task) in grid.cells for task, _ in columns)
+        for finetune in (grid.finetunes if grid.several else (None,))
+        if any(grid.cell(attack, encoder, finetune, task) is not None for task, _ in columns)
     ]
     rows = []
     for victim in victims:
@@ -147,10 +164,12 @@ def _group(
     return list(zip(victims, marked, strict=True))
 
 
-def _numbers(grid: Grid, row: tuple[str, str, str], columns: Sequence[tuple[str, AttackMetric]]) -> list[Number | None]:
+def _numbers(
+    grid: Grid, row: tuple[str, str, str | None], columns: Sequence[tuple[str, AttackMetric]]
+) -> list[Number | None]:
     found: list[Number | None] = []
     for task, metric in columns:
-        cell = grid.cells.get((*row, task))
+        cell = grid.cell(*row, task)
         number = cell.number(metric) if cell is not None else None
         if cell is not None and number is not None:
             number = number.hidden(hiding(grid, cell.jobs, metric))
@@ -176,7 +195,7 @@ def _total(grid: Grid) -> str:
 def described(cell: Cell, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
     """Return a cell for programs: names, the metric with n and interval, counts and flags.
 
-    `wordless` is counted if any example is. A cell that the suite withholds has no value.
+    `wordless` and `unusable` are counted if any example is. A cell that the suite withholds has no value.
     """
     score, pooled = cell.score(metric), cell.pooled
     number = Number.of(score, metric, seed_sd=cell.seed_sd(metric), draws=cell.draws(metric))
@@ -196,6 +215,7 @@ def described(cell: Cell, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
         "skipped": pooled.skipped,
         "errored": pooled.errored,
         **({"wordless": pooled.wordless} if grid.wordless else {}),
+        **({"unusable": pooled.unusable} if grid.unusable else {}),
         "flags": grid.flags.told(cell.jobs),
     }
 

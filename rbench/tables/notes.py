@@ -14,6 +14,7 @@ from rbench.storage.standing import Standing
 from rbench.tables import draws, variants
 from rbench.tables.aggregate import Cell, Grid
 from rbench.tables.formats import listed
+from rbench.tables.similarity import rules
 
 _KINDS: dict[ResourceKind, str] = {
     "word_vectors": "word vectors",
@@ -30,6 +31,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
     shown = [job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs]
     return (
         *first,
+        *rules(run.spec for cell in grid.cells.values() if cell.task in tasks for run in cell.runs),
         *grid.plan.suite.notes,
         *(draws.notes(grid.plan, [run.job for run in grid.runs]) or [seeds(run.job for run in grid.runs)]),
         *_truncated(grid, tasks),
@@ -69,14 +71,18 @@ def counted(cells: Iterable[Cell], metric: AttackMetric, tasks: Iterable[str]) -
             skipped = spanned(cell.pooled.skipped for cell in there)
             errored = spanned(cell.pooled.errored for cell in there)
             wordless = spanned(cell.pooled.wordless for cell in there)
+            unusable = spanned(cell.pooled.unusable for cell in there)
             more = f", without words {wordless}" if wordless != "0" else ""
+            more += f", with an empty sentence or a score outside the scale {unusable}" if unusable != "0" else ""
             parts.append(f"{task} {n} (skipped {skipped}, errored {errored}{more})")
     return "; ".join(parts) or "nothing yet"
 
 
 def outside(grid: Grid) -> str:
     """Return the name of the examples that are in no denominator."""
-    return "Errored examples, and those without words to replace," if grid.wordless else "Errored examples"
+    words = ["those without words to replace"] if grid.wordless else []
+    pairs = ["pairs with an empty sentence or a score outside the scale"] if grid.unusable else []
+    return ", and ".join(["Errored examples", *words, *pairs]) + ("," if words or pairs else "")
 
 
 def spanned(values: Iterable[int]) -> str:

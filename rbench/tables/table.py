@@ -74,6 +74,14 @@ MEANING: dict[Metric, Meaning] = {
         among="of each column",
     ),
     "positives": Meaning("Hard positives", "texts with words replaced so that the contrastive loss rises", "highest"),
+    "advsts": Meaning(
+        "Adversarial STS",
+        "success rate of attacks on scorers of similarity, and error and Spearman's correlation before and after",
+        "lowest",
+        stored="Shares are fractions of 1, correlations are in -1..1, and errors are in points of the task's scale.",
+        undefined="no pair in the denominator, or a correlation that is not defined",
+        among="of each attack and task",
+    ),
     "contrast": Meaning(
         "Contrast sets",
         "accuracy of fine-tuned encoders on test examples and on small edits of them that mostly change the label",

@@ -2,7 +2,8 @@
 
 - Surrounding white space is removed from texts. A row with an empty text is left out.
 - A label is an id (0..n-1), a label's name, or, on the hub, a key of the task's label map. A row with any other label
-  (SNLI's -1, "no gold label") is left out. A score (kind `sts`) is any finite number.
+  (SNLI's -1, "no gold label") is left out. A score (kind `sts`) is any finite number. If the task states a scale, a row
+  whose score lies outside it is left out.
 - A training row that is also in the test split is left out ("also in test"). Rows are equal if all their normalised
   texts are; normalised texts are lower case and have letters and digits only. For paraphrase and sts the two texts may
   be in either order.
@@ -32,6 +33,7 @@ EXAMPLES_OF_WHERE = 5
 
 EMPTY = "text is empty"
 NO_LABEL = "label outside the map"
+OFF_SCALE = "score outside the scale"
 IN_TEST = "also in test"
 IN_SET = "also in {}"
 """The reason for rows of a contrast set; the set's name is filled in."""
@@ -157,7 +159,11 @@ def example(spec: TaskSpec, columns: Columns, row: Row) -> Example | str:
     if not all(texts):
         return EMPTY
     label = None if columns.label is None else label_id(spec, columns, _value(spec, row, columns.label))
-    return NO_LABEL if label is None and columns.label is not None else Example(row.id, texts, label)
+    if label is None and columns.label is not None:
+        return NO_LABEL
+    if label is not None and spec.scale is not None and not spec.scale[0] <= label <= spec.scale[1]:
+        return OFF_SCALE
+    return Example(row.id, texts, label)
 
 
 def key(spec: TaskSpec, texts: Sequence[str]) -> bytes:

@@ -1,4 +1,7 @@
-"""Fine-tuning strategies: two epochs over 16 rows, and the victim's logits, head and scores afterwards."""
+"""Fine-tuning strategies: two epochs over 16 rows, and the victim's logits, head and scores afterwards.
+
+Of those for STS tasks: 16 pairs, and the scores of pairs.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +73,21 @@ def setting(module: Any, options: dict[str, Any], data: TaskData, folder: Path) 
     }
 
 
+def scorer(name: str, folder: Path) -> Value:
+    """A strategy for STS tasks, and the victim's scores of the validation pairs."""
+    module = importlib.import_module(f"rbench.finetune.{name}")
+    data = world.pairs()
+    with formula.portable_dropout():
+        context = FinetuneContext(world.encoder(folder), data, TRAINING, 3, "cpu", lambda done, total, text: None)
+        victim, scores = module.run(module.Options(), context)
+    return {
+        "defaults": module.Options().model_dump(mode="json"),
+        "scores": scores,
+        "answers": victim.score_pairs([example.texts for example in data.split("validation")]).tolist(),
+        "head": {key: formula.digest(tensor) for key, tensor in victim.head.state_dict().items()},
+    }
+
+
 def generated(data: TaskData) -> list[Outcome]:
     """Outcomes of an attack that put the words of every text in another order, with success on every second."""
     made = []
@@ -90,4 +108,5 @@ def generated(data: TaskData) -> list[Outcome]:
 
 def cases() -> list[Case]:
     computed = {name: partial(strategy, name) for name in SETTINGS} | {"probe": probe}
+    computed |= {name: partial(scorer, name) for name in ("cosine", "regression")}
     return [Case(f"finetune/{name}", (f"{FOLDER}/{name}.py",), compute) for name, compute in computed.items()]

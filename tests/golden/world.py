@@ -110,6 +110,19 @@ def data(labels: int = 2) -> TaskData:
     return TaskData(task, "memory", "f", {}, {}, {}, splits)
 
 
+def pairs() -> TaskData:
+    """An STS task in memory: 16 pairs to train on and 12 to validate, with scores from 0 to 5 that follow no rule."""
+    first = [*SENTENCES, *(text for pair in PAIRS for text in pair)]
+    made = [
+        Example(f"row:{i}", (text, first[(5 * i + k) % len(first)]), float((7 * i + 11 * k) % 51) / 10)
+        for k in (1, 2)
+        for i, text in enumerate(first)
+    ]
+    task = TaskSpec(name="golden", kind="sts", columns=("a", "b"), metric="spearman", scale=(0, 5))
+    splits = {"train": made[:16], "validation": made[16:28], "test": made[28:]}
+    return TaskData(task, "memory", "f", {}, {}, {}, splits)
+
+
 def logits(classifier: EncoderClassifier, texts: list[str]) -> torch.Tensor:
     """(len(texts), labels), one text at a time."""
     with torch.no_grad():

@@ -1,0 +1,257 @@
+"""A scorer: an encoder that scores how similar two sentences are. It is the victim of attacks on STS tasks.
+
+Both sentences are encoded alone. One of two heads turns their vectors u and v into a number, the *raw* score, and maps
+that to the task's gold scale, always increasing:
+
+- `CosineHead`: the cosine of u and v, mapped by a piecewise linear function that is fitted to gold scores.
+- `RegressionHead`: a linear layer on (u, v, |u - v|, u * v), mapped by a sigmoid (ours; SBERT's features of a pair,
+  Reimers and Gurevych 2019, section 3, and the product).
+
+An attack succeeds if the score moves far enough on the gold scale. A raw cosine would not do. Many encoders use a
+narrow part of -1..1: their cosines of unlike sentences lie at 0.6, say, and those of like ones at 0.9. Such an encoder
+would look robust, because no attack could move its cosine by much. So every encoder has a fit of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from rbench.encoders.classifier import ABOUT, FORMAT, HEAD
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import ResourceError
+
+VERSION = 1
+
+KIND = "scorer"
+"""What `rbench.json` of a scorer's folder has as `kind`. A classifier's has none."""
+Scale = tuple[float, float]
+"""The lowest and the highest gold score."""
+
+
+class CosineHead(nn.Module):
+    """The cosine of two vectors, mapped to the scale by straight lines between knots.
+
+    Args:
+        cosines: the knots' cosines in -1..1, strictly increasing, at least two, float64.
+        scores: the knots' scores on the scale, not decreasing. Beyond the outer knots the score is constant.
+
+    Raises:
+        ValueError: the knots are none of this.
+    """
+
+    kind: ClassVar[Literal["cosine"]] = "cosine"
+    cosines: Tensor
+    scores: Tensor
+
+    def __init__(self, cosines: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+        super().__init__()
+        if len(cosines) < 2 or len(cosines) != len(scores) or not np.isfinite([*cosines, *scores]).all():
+            raise ValueError("a scorer needs at least two knots, each a cosine and a score")
+        if (np.diff(cosines) <= 0).any() or (np.diff(scores) < 0).any():
+            raise ValueError("the cosines of a scorer's knots must increase, and their scores must not decrease")
+        self.register_buffer("cosines", torch.tensor(cosines, dtype=torch.float64))
+        self.register_buffer("scores", torch.tensor(scores, dtype=torch.float64))
+
+    def raw(self, u: Tensor, v: Tensor) -> Tensor:
+        """Return the cosines (n,), float64, of vectors (n, dim)."""
+        u, v = u.double(), v.double()
+        lengths = u.norm(dim=1) * v.norm(dim=1)
+        cosines: Tensor = (u * v).sum(dim=1) / lengths.clamp(min=1e-12)
+        return cosines
+
+    def mapped(self, raw: Tensor, scale: Scale) -> Tensor:
+        """Return scores (n,), float64, of cosines (n,). No gradient passes."""
+        found = np.interp(raw.detach().cpu().numpy(), self.cosines.cpu().numpy(), self.scores.cpu().numpy())
+        return torch.from_numpy(found).clamp(*scale).to(raw.device)
+
+
+class RegressionHead(nn.Module):
+    """A linear layer on (u, v, |u - v|, u * v) and a sigmoid.
+
+    Args:
+        dim: length of the vectors.
+    """
+
+    kind: ClassVar[Literal["regression"]] = "regression"
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4 * dim, 1)
+        nn.init.normal_(self.linear.weight, std=0.02)
+        nn.init.zeros_(self.linear.bias)
+
+    def raw(self, u: Tensor, v: Tensor) -> Tensor:
+        """Return the log-odds (n,), float64, for vectors (n, dim)."""
+        u, v = u.double(), v.double()
+        features = torch.cat([u, v, (u - v).abs(), u * v], dim=1)
+        return (features * self.linear.weight.double()).sum(dim=1) + self.linear.bias.double()
+
+    def mapped(self, raw: Tensor, scale: Scale) -> Tensor:
+        """Return scores (n,), float64, of log-odds (n,)."""
+        low, high = scale
+        return low + (high - low) * raw.sigmoid()
+
+
+class EncoderScorer(nn.Module):
+    """`encoder` and a head that scores pairs of its vectors.
+
+    Args:
+        encoder: computes the vectors; shared, not copied.
+        head: turns two vectors into a score.
+        scale: the lowest and the highest gold score of the task.
+        max_length: longest sentence in tokens; None, or more than the encoder's: the encoder's.
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        head: CosineHead | RegressionHead,
+        scale: Scale,
+        max_length: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head.to(encoder.device)
+        self.scale: Scale = (float(scale[0]), float(scale[1]))
+        self.max_length = min(max_length or encoder.max_length, encoder.max_length)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The encoder's tokenizer."""
+        return self.encoder.tokenizer
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.encoder.device
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the network's token embedding layer. Attacks that use gradients put a hook on it."""
+        return self.encoder.model.get_input_embeddings()  # type: ignore[no-any-return]
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        second_input_ids: Tensor,
+        second_attention_mask: Tensor,
+        labels: Tensor | None = None,
+        **types: Tensor,
+    ) -> SequenceClassifierOutput:
+        """Return scores (batch,) on the scale as `logits`, float32, and the loss where there are gold scores `labels`.
+
+        The inputs are a tokenizer's output for the first and, with `second_` before each name, the second sentences.
+        The loss is the mean squared error as a share of the scale's width. Gradients pass with a `RegressionHead` only.
+        """
+        first = {"input_ids": input_ids, "attention_mask": attention_mask}
+        second = {"input_ids": second_input_ids, "attention_mask": second_attention_mask}
+        if "token_type_ids" in types:
+            first["token_type_ids"], second["token_type_ids"] = types["token_type_ids"], types["second_token_type_ids"]
+        scores = self.score(self.vectors(**first), self.vectors(**second)).float()
+        width = self.scale[1] - self.scale[0]
+        loss = None if labels is None else ((scores - labels) / width).square().mean()
+        return SequenceClassifierOutput(loss=loss, logits=scores)
+
+    def vectors(self, **inputs: Tensor) -> Tensor:
+        """Return the sentence vectors (n, dim), float32, of a tokenizer's output (n, length)."""
+        vectors: Tensor = self.encoder(**inputs)
+        return vectors.float()
+
+    def raw(self, u: Tensor, v: Tensor) -> Tensor:
+        """Return raw scores (n,), float64, of vectors (n, dim): cosines or log-odds. Gradients pass."""
+        return self.head.raw(u, v)
+
+    def score(self, u: Tensor, v: Tensor) -> Tensor:
+        """Return scores (n,), float64, on the task's scale, of vectors (n, dim)."""
+        return self.head.mapped(self.raw(u, v), self.scale)
+
+    @torch.no_grad()
+    def encode(self, texts: Sequence[str], batch_size: int = 64) -> Tensor:
+        """Return the vectors (len(texts), dim), float32, on the CPU. Texts are cut at `max_length` tokens."""
+        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+        vectors = torch.zeros(len(texts), self.encoder.dim)
+        for start in range(0, len(order), batch_size):
+            batch = order[start : start + batch_size]
+            padded = self.tokenizer(
+                [texts[i] for i in batch],
+                padding=True,
+                truncation=True,
+                max_length=self.max_length,
+                return_tensors="pt",
+            )
+            vectors[batch] = self.vectors(**padded.to(self.device)).cpu()
+        return vectors
+
+    @torch.no_grad()
+    def score_pairs(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 64) -> NDArray[np.float64]:
+        """Return the scores (len(pairs),) of pairs of sentences, in eval mode or as the caller has set it."""
+        vectors = self.encode([text for pair in pairs for text in pair], batch_size).to(self.device)
+        return np.asarray(self.score(vectors[::2], vectors[1::2]).cpu().numpy(), dtype=np.float64)
+
+    def save(self, folder: Path, meta: dict[str, Any]) -> None:
+        """Write config, tokenizer, weights, head and `meta` (JSON values of the caller) to `folder`, for `load`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.encoder.save(folder)
+        save_file({name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}, folder / HEAD)
+        about = {
+            "format": FORMAT,
+            "kind": KIND,
+            "head": self.head.kind,
+            "scale": list(self.scale),
+            "pooling": self.encoder.pooling,
+            "max_length": self.max_length,
+            "encoder_max_length": self.encoder.max_length,
+            "meta": meta,
+        }
+        (folder / ABOUT).write_text(
+            json.dumps(about, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "cpu", *, trust_remote_code: bool = False) -> tuple[Self, dict[str, Any]]:
+        """Read what `save` wrote. Return the scorer, in eval mode on `device`, and its meta.
+
+        Raises:
+            ResourceError: there is no such folder, `save` did not write it, its format differs, or it is damaged.
+        """
+        try:
+            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            if about.get("kind") != KIND or about["format"] != FORMAT:
+                raise ValueError(f"kind {about.get('kind')}, format {about['format']}; expected {KIND}, {FORMAT}")
+            encoder = SentenceEncoder.open(
+                folder,
+                pooling=about["pooling"],
+                max_length=about["encoder_max_length"],
+                trust_remote_code=trust_remote_code,
+                name=folder.name,
+            )
+            head = _head(about["head"], load_file(folder / HEAD), encoder.dim)
+            low, high = about["scale"]
+            scorer = cls(encoder, head, (low, high), about["max_length"])
+            meta = about["meta"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+            raise ResourceError(
+                f"{folder}: not a scorer that rbench saved ({type(error).__name__}: {error})"
+            ) from error
+        return scorer.to(device).eval(), meta
+
+
+def _head(kind: str, state: dict[str, Tensor], dim: int) -> CosineHead | RegressionHead:
+    """Return the head of a kind with its stored weights or knots. Raises ValueError for another kind."""
+    if kind == CosineHead.kind:
+        return CosineHead(state["cosines"].numpy(), state["scores"].numpy())
+    if kind != RegressionHead.kind:
+        raise ValueError(f"there is no head {kind}")
+    head = RegressionHead(dim)
+    head.load_state_dict(state)
+    return head
