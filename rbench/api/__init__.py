@@ -10,6 +10,7 @@ imports all of them, so that this holds in any order of imports. Importing them 
 
 from __future__ import annotations
 
+from rbench.api.adversarial import BuiltSet, Cell, build_adversarial, build_adversarial_from
 from rbench.api.doctor import Check, doctor
 from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
@@ -22,6 +23,8 @@ from rbench.storage.texts import strip
 from rbench.storage.verify import verify
 
 __all__ = [
+    "BuiltSet",
+    "Cell",
     "Check",
     "Estimate",
     "ListedObjective",
@@ -31,6 +34,8 @@ __all__ = [
     "RunResult",
     "Trained",
     "attack",
+    "build_adversarial",
+    "build_adversarial_from",
     "doctor",
     "export",
     "load_results",

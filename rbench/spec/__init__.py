@@ -6,6 +6,7 @@ read, planned and tabulated in a fraction of a second.
 
 from __future__ import annotations
 
+from rbench.spec.adversarial import AdversarialSet, SetFile
 from rbench.spec.bases import base_of, bases
 from rbench.spec.common import (
     IN_DOMAIN,
@@ -47,6 +48,7 @@ from rbench.spec.entries import (
 )
 from rbench.spec.health import FLAGS, Flag, Health, Measured, Raised
 from rbench.spec.jobs import (
+    AdversarialJob,
     AttackJob,
     BuildJob,
     ContrastJob,
@@ -61,8 +63,10 @@ from rbench.spec.jobs import (
 )
 from rbench.spec.results import Digest, Outcome, Prediction, Provenance, Record, Score, error_kind
 from rbench.spec.suite import (
+    ADVERSARIAL,
     CLEAN,
     CONTRAST,
+    AdversarialOptions,
     Choice,
     ContrastOptions,
     Evaluation,
@@ -75,6 +79,7 @@ from rbench.spec.suite import (
 from rbench.spec.variants import Variant, VariantName, Variants
 
 __all__ = [
+    "ADVERSARIAL",
     "CLEAN",
     "CONTRAST",
     "FLAGS",
@@ -82,6 +87,9 @@ __all__ = [
     "RESOURCE_KINDS",
     "SCHEMA_VERSION",
     "TEXT_FILES",
+    "AdversarialJob",
+    "AdversarialOptions",
+    "AdversarialSet",
     "AttackJob",
     "AttackMetric",
     "AttackSpec",
@@ -125,6 +133,7 @@ __all__ = [
     "ResourceKind",
     "ResourceProfile",
     "Score",
+    "SetFile",
     "Share",
     "Source",
     "Split",

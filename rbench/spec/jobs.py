@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, Tag, field_validator
 
+from rbench.spec.adversarial import AdversarialSet
 from rbench.spec.common import SCHEMA_VERSION, Count, Positive, Split, Stage, Strict
 from rbench.spec.entries import AttackSpec, ContrastSpec, EncoderSpec, Named, ResourceProfile, TaskSpec, Training
 from rbench.spec.suite import Choice, Suite
@@ -124,6 +125,24 @@ class ContrastJob(Strict):
         return _empty(self, "versions")
 
 
+class AdversarialJob(Strict):
+    """Classify the texts of an adversarial set, and their originals, with one victim. Its stage is `evaluate` too."""
+
+    stage: Literal["evaluate"] = "evaluate"
+    measure: Literal["adversarial"] = "adversarial"
+    encoder: str
+    strategy: Choice
+    task: TaskSpec
+    set: AdversarialSet
+    data_fingerprint: str
+    """Content hash of the set's rows. Where the set is made in the same RUN: that of the task's rows."""
+    versions: dict[str, int] = {}
+    """VERSIONs above 1 of the code of rbench behind it, by name."""
+
+    def without_effect(self) -> frozenset[str]:
+        return _empty(self, "versions")
+
+
 class BuildJob(Strict):
     """Build something from an encoder that a job trains, on texts of a task."""
 
@@ -151,13 +170,14 @@ def _kind(spec: Any) -> str:
     return f"{stage} {measure}" if measure is not None else str(stage)
 
 
-AnyJob = PretrainJob | FinetuneJob | AttackJob | EvaluateJob | ContrastJob | BuildJob
+AnyJob = PretrainJob | FinetuneJob | AttackJob | EvaluateJob | ContrastJob | AdversarialJob | BuildJob
 JobSpec = Annotated[
     Annotated[PretrainJob, Tag("pretrain")]
     | Annotated[FinetuneJob, Tag("finetune")]
     | Annotated[AttackJob, Tag("attack")]
     | Annotated[EvaluateJob, Tag("evaluate")]
     | Annotated[ContrastJob, Tag("evaluate contrast")]
+    | Annotated[AdversarialJob, Tag("evaluate adversarial")]
     | Annotated[BuildJob, Tag("build")],
     Discriminator(_kind),
 ]
@@ -178,8 +198,8 @@ class Job(Strict):
     | `options.OPTION` | a further model that this option of training names  | pretrain, build                     |
     | `masked_lm`      | the masked LM of the resource profile               | pretrain, finetune, attack, build   |
     | `encoder`        | the encoder to fine-tune, score or build from       | finetune, evaluate, build           |
-    | `attack`         | adversarial texts to train on                       | finetune                            |
-    | `victim`         | the victim to attack or to classify with            | attack, evaluate on a contrast set  |
+    | `attack`         | adversarial texts to train on or to classify        | finetune, evaluate                  |
+    | `victim`         | the victim to attack or to classify with            | attack, evaluate                    |
 
     A role is left out where no job makes it, because the weights lie in a folder or on the hub.
     """
