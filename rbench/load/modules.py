@@ -20,6 +20,7 @@ EXPORTS: dict[Kind, tuple[str, ...]] = {
     "objectives": ("Options", "build"),
     "finetune": ("Options", "run"),
     "build": ("Options", "OBJECTIVES", "run"),
+    "measures": ("Options", "table"),
 }
 """The names that a module of each kind must define."""
 

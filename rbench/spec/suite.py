@@ -164,13 +164,47 @@ class ResourceChoice(Strict):
 
 
 class TableSpec(Strict):
-    """A table that is printed at the end of a run."""
+    """A table that is printed at the end of a run.
 
-    metric: Metric = "asr"
+    Keys of a suite's entry that are not listed here are options of the measure: `{metric: budget, bins: 4}`.
+    """
+
+    metric: str = "asr"
+    """A name of `Metric`, or of a measure."""
     layout: Literal["paper", "by-task", "full"] = "paper"
     pick: Pick | None = None
     """For tables of contrast sets: of strategies that differ only in their learning rate, show the best by this score.
     None: show all."""
+    options: dict[str, Any] = {}
+    """Options of the measure."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _options_stand_beside(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or "options" in value or value.get("metric", "asr") in get_args(Metric):
+            return value
+        own = {key: value[key] for key in value if key in cls.model_fields}
+        return {**own, "options": {key: value[key] for key in value if key not in own}}
+
+    @property
+    def measure(self) -> bool:
+        """Whether the table is that of a measure, not of a metric of `Metric`."""
+        return self.metric not in get_args(Metric)
+
+    @property
+    def label(self) -> str:
+        """A name for the table: `asr`, `aua-full`, `budget[bins=4]`."""
+        name = self.metric if self.layout == "paper" else f"{self.metric}-{self.layout}"
+        name += f"-picked-by-{self.pick}" if self.pick is not None else ""
+        return Choice(name=name, options=self.options).label
+
+    @model_validator(mode="after")
+    def _layout_and_options_fit(self) -> TableSpec:
+        if self.measure and self.layout != "paper":
+            raise ValueError(f"the measure {self.metric} has one layout; leave `layout` out")
+        if self.options and not self.measure:
+            raise ValueError(f"`options` are for measures; the metric {self.metric} has none")
+        return self
 
     @model_validator(mode="after")
     def _picks_what_can_be_picked(self) -> TableSpec:

@@ -331,7 +331,7 @@ def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) ->
         (
             "resources: world",
             "tables: [metric: asrr]\nresources: world",
-            'my.yaml:14:18: `tables[0].metric`: expected "asr"',
+            'my.yaml:14:18: unknown metric "asrr"; did you mean asr?',
         ),
         (
             "resources: world",
