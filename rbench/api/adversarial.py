@@ -140,7 +140,9 @@ def _chosen(plan: Plan, cell: Cell, run: Path) -> Job:
     if len(found) == 1:
         return found[0]
     if not attacks:
-        raise StoreError(f"{run} has no attacks, of whose outcomes a set is made: suite {plan.suite.name} asks for none")
+        raise StoreError(
+            f"{run} has no attacks, of whose outcomes a set is made: suite {plan.suite.name} asks for none"
+        )
     listed = found or attacks
     more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
     names = ", ".join(job.name for job in listed[:_NAMED]) + more

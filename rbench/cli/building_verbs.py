@@ -21,7 +21,7 @@ app.add_typer(
     name="build",
     rich_help_panel=KEEP,
     short_help="Write adversarial sets.",
-    help="Write adversarial sets.\n\nThings to look at, such as hard positives, are built by a suite: its key `build:`.",
+    help="Write adversarial sets.\n\nThings to look at, such as hard positives, are built by a suite's key `build:`.",
     epilog="Example: [bold]rbench build adversarial --run results/runs/quickstart --out my-set[/bold]",
 )
 

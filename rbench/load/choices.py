@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rbench.load.positions import Positioned
-from rbench.spec import Choice
+from rbench.spec import SHORT, Choice
 
 
 class Chosen(NamedTuple):
@@ -41,6 +41,8 @@ def choices(located: Positioned, key: str) -> Iterator[Chosen]:
             (name, inner), *_ = data.items()
             place = item.key_at((name,))
             options = item.sub(name) if inner is not None else options
+            if name in SHORT and isinstance(inner, str):
+                options = Positioned({}, {(): options.at()}).put((SHORT[name],), options)
         elif isinstance(data, dict) and isinstance(data.get("name"), str):
             name, place = data["name"], item.at(("name",))
             options = item.sub("options") if "options" in data else options

@@ -10,20 +10,20 @@ from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, items
 from rbench.load.positions import Positioned, Problems, describe
 from rbench.load.registry import unknown
-from rbench.spec import CONTRAST, Evaluation, EvaluationMetric, Training
+from rbench.spec import ADVERSARIAL, CONTRAST, Evaluation, EvaluationMetric, Training
 
 
 def check_purpose(merged: Positioned, problems: Problems) -> None:
     """Check that a suite has `tasks`, unless it only scores encoders, and that it measures what its tables show."""
     attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
     asked = {choice.name for choice in choices(merged, "evaluate")}
-    only_scored = evaluate and CONTRAST not in asked and not attacks
+    only_scored = evaluate and not asked & {CONTRAST, ADVERSARIAL} and not attacks
     if tasks is None and "tasks" not in merged.data:
         if not only_scored:
             problems.add(merged.at(), "`tasks` is missing")
     elif tasks == [] and not only_scored:
         problems.add(merged.at(("tasks",)), "`tasks`: expected at least 1 of them, found a list")
-    there = {"sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
+    there = {"sts": asked - {CONTRAST, ADVERSARIAL}, CONTRAST: asked & {CONTRAST}}
     needs = {"sts": "`evaluate`, a list of STS tasks", CONTRAST: f"`evaluate: [{CONTRAST}]`"}
     for name in (metric for metric in get_args(EvaluationMetric) if metric not in there):
         there[name] = {choice.name for choice in choices(merged, "build")} & {name}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import SuiteError
+from rbench.load.adversarial import AskedSet, asked_sets
 from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, names
 from rbench.load.code import Module
@@ -21,6 +22,7 @@ from rbench.load.overlay import apply_override, apply_profile, check_profiles, p
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.registry import Kind, Registry, unknown
 from rbench.spec import (
+    ADVERSARIAL,
     CLEAN,
     CONTRAST,
     IN_DOMAIN,
@@ -68,6 +70,8 @@ class Loaded:
     building: dict[str, Choice]
     """The things to build, by label, with all options, including the defaults that the suite does not mention."""
     contrast: dict[str, tuple[ContrastSpec, ...]]
+    adversarial: dict[str, tuple[AskedSet, ...]] = field(default_factory=dict)
+    """The adversarial sets to evaluate victims on, by task."""
     draws: dict[str, Draw] = field(default_factory=dict)
     """In a suite with `train_seeds`: the encoder and training seed of each label; see `Plan.draws`."""
 
@@ -158,10 +162,13 @@ def _load(
     if "finetune" not in merged.data:
         entries.modules.open("finetune", CLEAN, merged.at())
     for choice in choices(merged, "evaluate"):
-        if choice.name != CONTRAST:
+        if choice.name not in (CONTRAST, ADVERSARIAL):
             entries.tasks.scored(choice.name, choice.place)
             check(EvaluationOptions, choice.options, problems)
     contrast = _contrast(merged, entries, problems)
+    adversarial = asked_sets(
+        merged, suite, entries, strategies, lambda choice: _strategy(choice, entries, problems), problems
+    )
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     resources = _resources(merged, entries, strategies.values())
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
@@ -184,6 +191,7 @@ def _load(
         strategies=strategies,
         building={label: choice for label, choice in building.items() if choice is not None},
         contrast=contrast,
+        adversarial=adversarial,
         draws=draws,
     )
 

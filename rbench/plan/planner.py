@@ -18,6 +18,8 @@ from rbench.spec import (
     CLEAN,
     IN_DOMAIN,
     RESOURCE_KINDS,
+    AdversarialJob,
+    AdversarialSet,
     AttackJob,
     AttackSpec,
     BuildJob,
@@ -53,6 +55,17 @@ class Code:
 
 
 @dataclass(frozen=True)
+class SetInput:
+    """An adversarial set that victims of a task are evaluated on."""
+
+    set: AdversarialSet
+    fingerprint: str | None = None
+    """Content hash of its rows. None: the plan makes the set."""
+    strategy: Choice | None = None
+    """How the victim is fine-tuned that the plan attacks to make the set; None: clean."""
+
+
+@dataclass(frozen=True)
 class PlanInputs:
     """The inputs of a plan: specs by name, and content hashes of data, weights and resources."""
 
@@ -80,6 +93,8 @@ class PlanInputs:
     """The things to build, by label, with all options."""
     contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
     """The contrast sets that victims are evaluated on, with their content hashes, by task."""
+    adversarial: Mapping[str, tuple[SetInput, ...]] = field(default_factory=dict)
+    """The adversarial sets that victims are evaluated on, by task."""
     draws: Mapping[str, Draw] = field(default_factory=dict)
     """The encoder and training seed of each label, in a suite with `train_seeds`; see `Plan.draws`."""
     code: Mapping[str, Code] = field(default_factory=dict)
@@ -140,7 +155,8 @@ def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str 
 
 def _check_sizes(suite: Suite, inputs: PlanInputs) -> None:
     wrong = []
-    for task in suite.tasks if suite.attacks else ():
+    makes = any(one.fingerprint is None for sets in inputs.adversarial.values() for one in sets)
+    for task in suite.tasks if suite.attacks or makes else ():
         wanted, size = suite.examples_for(task), inputs.sizes[task].get("test", 0)
         if wanted != "all" and wanted > size:
             wrong.append(f"{task}: num_examples is {wanted}, but its test split has {size} examples")
@@ -185,6 +201,7 @@ class _Planner:
         for strategy in suite.finetune:
             victim = self.finetune(encoder, task, strategy, seed)
             jobs += self.contrast(victim, encoder, task, strategy, seed)
+            jobs += self.adversarial(victim, encoder, task, strategy, seed)
             jobs += [self.attack(victim, encoder, task, strategy, attack.label, seed) for attack in suite.attacks]
             if not suite.attacks and not suite.build:
                 jobs.append(victim)
@@ -329,6 +346,29 @@ class _Planner:
                 versions=dict(self._code("contrast").versions),
             )
             made.append(self._job(job, (encoder, task, strategy.label, spec.name), {"victim": victim}, seed))
+        return made
+
+    def adversarial(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
+        """Return the jobs that evaluate one victim on the adversarial sets of its task.
+
+        A set that the plan makes needs the attack on its own victim, with the set's seed.
+        """
+        made = []
+        for one in self.inputs.adversarial.get(task, ()):
+            needed, asked = {"victim": victim}, one.set
+            if one.fingerprint is None:
+                how = one.strategy or Choice(name=CLEAN)
+                theirs = self.finetune(asked.encoder, task, how, asked.seed)
+                needed["attack"] = self.attack(theirs, asked.encoder, task, how, asked.attack, asked.seed)
+            job = AdversarialJob(
+                encoder=encoder,
+                strategy=strategy,
+                task=self.inputs.tasks[task],
+                set=asked,
+                data_fingerprint=one.fingerprint or self.inputs.data[task],
+                versions=dict(self._code("adversarial").versions),
+            )
+            made.append(self._job(job, (encoder, task, strategy.label, asked.name), needed, seed))
         return made
 
     def build(self, encoder: str, task: str, choice: Choice, seed: int) -> Job:

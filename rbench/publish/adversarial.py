@@ -90,6 +90,7 @@ def _about(made: Made) -> SetFile:
 
 
 def _write_rows(made: Made, path: Path) -> None:
+    import datasets
     from datasets import ClassLabel, Dataset, Features, Value
 
     task, kept = made.spec.task, adversarial.kept(made.outcomes, made.only)
@@ -109,4 +110,11 @@ def _write_rows(made: Made, path: Path) -> None:
     for name in ("num_queries", "num_words", "num_words_changed"):
         values[name] = (whole, [getattr(outcome, name) for outcome in kept])
     features = Features({name: kind for name, (kind, _) in values.items()})
-    Dataset.from_dict({name: column for name, (_, column) in values.items()}, features=features).to_parquet(path)
+    made_of = Dataset.from_dict({name: column for name, (_, column) in values.items()}, features=features)
+    shown = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        made_of.to_parquet(path)
+    finally:
+        if shown:
+            datasets.enable_progress_bars()

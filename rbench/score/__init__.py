@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rbench.score.adversarial import SET_SCORES, adversarial_scores
 from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_scores
 from rbench.score.complete import lacking
 from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_score
@@ -12,11 +13,13 @@ from rbench.score.sts import Pairs, cosines, mean_correlation, sts_scores
 __all__ = [
     "METRICS",
     "SCORES",
+    "SET_SCORES",
     "SHARES",
     "Judged",
     "Pairs",
     "Sample",
     "Tally",
+    "adversarial_scores",
     "attack_counts",
     "attack_health",
     "attack_scores",

@@ -9,11 +9,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from rbench.spec.common import Count, EvaluationMetric, Metric, NumExamples, Pick, ResourceKind, Split, Strict
 
-
 ADVERSARIAL: Literal["adversarial"] = "adversarial"
 """Entry under `evaluate` that means adversarial sets, not an STS task."""
 SHORT = {ADVERSARIAL: "set"}
-"""The option that a text in place of a choice's options stands for: `{adversarial: DIR}` is `{adversarial: {set: DIR}}`.
+"""The option that a text stands for in place of a choice's options: `{adversarial: DIR}` is `{adversarial: {set: DIR}}`
 """
 
 
@@ -271,7 +270,8 @@ class Suite(Strict):
             value["encoders"] = [_label(encoder) for encoder in encoders]
         if "tables" not in value:
             asked = _names(value.get("evaluate"))
-            shown = {"asr": value.get("attacks"), "sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
+            shown: dict[str, Any] = {"asr": value.get("attacks"), "sts": asked - {CONTRAST, ADVERSARIAL}}
+            shown |= {name: asked & {name} for name in (CONTRAST, ADVERSARIAL)}
             shown |= {name: [name] for name in sorted(_names(value.get("build")) & {*get_args(EvaluationMetric)})}
             value["tables"] = [{"metric": metric} for metric, there in shown.items() if there]
         return value

@@ -16,8 +16,16 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from rbench.errors import StoreError
-from rbench.score import attack_counts, attack_health, attack_scores, contrast_scores, judged, lacking
-from rbench.spec import AttackJob, BuildJob, ContrastJob, Health, Job, Plan, Record, Score, Stage
+from rbench.score import (
+    adversarial_scores,
+    attack_counts,
+    attack_health,
+    attack_scores,
+    contrast_scores,
+    judged,
+    lacking,
+)
+from rbench.spec import AdversarialJob, AttackJob, BuildJob, ContrastJob, Health, Job, Plan, Record, Score, Stage
 from rbench.storage.runs import Store
 
 State = Literal["verified", "cannot be verified", "damaged", "not done"]
@@ -100,7 +108,7 @@ def _evident(record: Record) -> bool:
     """Whether the record has the digest that its stage needs. Records of the other stages need none."""
     if isinstance(record.job.spec, AttackJob | BuildJob):
         return record.outcomes is not None
-    return record.predictions is not None if isinstance(record.job.spec, ContrastJob) else True
+    return record.predictions is not None if isinstance(record.job.spec, ContrastJob | AdversarialJob) else True
 
 
 def _recordwise(record: Record) -> Iterator[str]:
@@ -128,15 +136,20 @@ def _recomputed(store: Store, job: Job, record: Record) -> Iterator[str]:
             yield f"it has {len(outcomes)} outcomes, but its job has {spec.num_examples} examples."
         yield from _unequal(record, attack_scores(outcomes, oracle).values(), attack_counts(outcomes, oracle))
         yield from _unwell(record.health, attack_health(outcomes))
-    elif isinstance(spec, ContrastJob):
+    elif isinstance(spec, ContrastJob | AdversarialJob):
+        scored, names = (
+            (contrast_scores, ("bundles", "edits"))
+            if isinstance(spec, ContrastJob)
+            else (adversarial_scores, ("rows", "changed"))
+        )
         try:
             predictions = store.predictions(job)
-            scores = contrast_scores(judged(predictions)) if predictions else ()
+            scores = scored(judged(predictions)) if predictions else ()
         except (StoreError, ValueError) as error:
             yield f"{error}."
             return
         edits = sum(not one.original for one in predictions)
-        own = {"bundles": len(predictions) - edits, "edits": edits} if predictions else {}
+        own = dict(zip(names, (len(predictions) - edits, edits), strict=True)) if predictions else {}
         yield from _unequal(record, scores, {name: n for name, n in own.items() if name in record.counts})
 
 

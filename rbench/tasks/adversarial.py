@@ -17,16 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from pydantic import ValidationError
-
 from rbench.errors import ResourceError
+from rbench.load.adversarial import ABOUT, read_about
 from rbench.spec import Outcome, SetFile, Status, TaskSpec
 from rbench.tasks.clean import Example, Reserved, key
 from rbench.tasks.data import content_hash
 
 DATA = Path("data") / "test-00000-of-00001.parquet"
 CARD = Path("README.md")
-ABOUT = Path("rbench.json")
 FILES = (DATA, CARD, ABOUT)
 Only = Literal["all", "attacked", "successes"]
 _KEPT: dict[Only, frozenset[Status]] = {
@@ -64,6 +62,11 @@ class AdversarialData:
     rows: tuple[AdversarialRow, ...] = field(repr=False)
     reserved: Reserved = field(repr=False)
     """What a victim that is evaluated on the set may not be trained on: its originals and its changed texts."""
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that it was read from."""
+        return files_of(self.folder)
 
     @property
     def fingerprint(self) -> str:
@@ -105,23 +108,9 @@ def fingerprint_of(rows: Sequence[AdversarialRow]) -> str:
     return content_hash({"test": [Example(r.id, (r.status, *r.original, *r.texts), r.label) for r in rows]})
 
 
-def read_about(folder: Path) -> SetFile:
-    """Read what rbench knows of the set in a folder. Raises ResourceError where the folder holds no set."""
-    path = folder / ABOUT
-    try:
-        return SetFile.model_validate_json(path.read_bytes())
-    except FileNotFoundError as error:
-        raise ResourceError(
-            f"{folder} is no adversarial set: it has no {ABOUT}. Name a folder that `rbench build adversarial` wrote."
-        ) from error
-    except OSError as error:
-        raise ResourceError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValidationError as error:
-        (first, *_) = error.errors(include_url=False)
-        where = ".".join(map(str, first["loc"]))
-        raise ResourceError(
-            f"{path}: {f'`{where}`: ' if where else ''}{first['msg']}. Write the set again: rbench build adversarial."
-        ) from error
+def files_of(folder: Path) -> list[Path]:
+    """Return the files of a folder that a set is read from."""
+    return [folder / ABOUT, folder / DATA]
 
 
 def open_set(folder: Path, task: TaskSpec) -> AdversarialData:
@@ -141,7 +130,9 @@ def open_set(folder: Path, task: TaskSpec) -> AdversarialData:
             "rbench build adversarial."
         )
     texts = {texts for row in rows for texts in (row.original, row.texts)}
-    return AdversarialData(about, folder, rows, Reserved(folder.name, frozenset(key(task, one) for one in texts)))
+    return AdversarialData(
+        about, folder, rows, Reserved(folder.resolve().name, frozenset(key(task, one) for one in texts))
+    )
 
 
 def _values(path: Path) -> list[dict[str, Any]]:
