@@ -11,6 +11,7 @@ imports all of them, so that this holds in any order of imports. Importing them 
 from __future__ import annotations
 
 from rbench.api.adversarial import BuiltSet, Cell, build_adversarial, build_adversarial_from
+from rbench.api.cases import Case, Cases, cases
 from rbench.api.doctor import Check, doctor
 from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
@@ -24,6 +25,8 @@ from rbench.storage.verify import verify
 
 __all__ = [
     "BuiltSet",
+    "Case",
+    "Cases",
     "Cell",
     "Check",
     "Estimate",
@@ -36,6 +39,7 @@ __all__ = [
     "attack",
     "build_adversarial",
     "build_adversarial_from",
+    "cases",
     "doctor",
     "export",
     "load_results",

@@ -10,17 +10,12 @@ import contextlib
 import io
 import sys
 
-from rbench.cli import (  # importing them adds their verbs to `app`
-    building_verbs,
-    cache_verbs,
-    keeping_verbs,
-    training_verbs,
-)
+from rbench.cli import building_verbs, cache_verbs, case_verbs, keeping_verbs, training_verbs  # they add verbs to `app`
 from rbench.cli.console import silence, tell
 from rbench.cli.verbs import BAD_INPUT, app
 from rbench.errors import RbenchError
 
-__all__ = ["app", "building_verbs", "cache_verbs", "keeping_verbs", "main", "training_verbs"]
+__all__ = ["app", "building_verbs", "cache_verbs", "case_verbs", "keeping_verbs", "main", "training_verbs"]
 
 
 def main() -> None:

@@ -194,7 +194,7 @@ def _set_notes(found: _Sets, of: tuple[str, str]) -> list[str]:
     own = [job for cell in cells for job in cell.jobs if _attacked(job, found.plan)]
     told += [
         f"{task} ({name}): {job.parts[0]} with {job.parts[2]} fine-tuning, seed {job.seed}, is the victim that was "
-        "attacked, so it has all changed texts wrong; the others see texts that were made against another."
+        "attacked: it was wrong on each changed text when the set was made. The others see texts made against another."
         for job in own
     ]
     unseen = {
