@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from rbench import api
 from rbench.cli import app
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
+from rbench.load import load_mapping
+from rbench.load.registry import Registry
 from rbench.plan.prepare import Options, prepare
 from rbench.spec import AdversarialJob, Job, Plan, Record
 from rbench.storage.runs import Store
@@ -322,9 +325,7 @@ def test_an_unfinished_or_textless_run_is_refused_with_the_remedy(place: Path) -
     store, plan = planned()
     attack = job_of(plan, "attack/toy/films/clean/flip/seed0")
     (store.folder(attack) / "record.json").unlink()
-    with pytest.raises(
-        StoreError, match=r"24 of 24 examples have outcomes.*rbench run suite --out .* --only attack/toy"
-    ):
+    with pytest.raises(StoreError, match=r"24 of 24 examples have .*rbench run suite --out .* --only attack/toy"):
         api.build_adversarial_from(store.root, Path("x"), api.Cell())
     stripped = api.strip(store.root)
     with pytest.raises(StoreError, match="keeps no texts"):
@@ -388,6 +389,27 @@ def test_more_examples_than_there_are_and_nothing_to_write_are_refused(place: Pa
         api.build_adversarial_from(store.root, Path("x"), api.Cell(), only="successes")
 
 
+# --------------------------------------------------------------------------------------------------------- the guide
+
+
+def test_the_suites_of_the_guide_load_and_its_python_runs(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (Path(__file__).parents[1] / "docs/guide-adversarial-sets.md").read_text(encoding="utf-8")
+    whole, part = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    found = load_mapping(yaml.safe_load(whole) | {"name": "guide"}, registry=Registry())
+    assert {task: [one.set.encoder for one in sets] for task, sets in found.adversarial.items()} == {
+        "mini-sentiment": ["mini-bert-mean"],
+        "mini-nli": ["mini-bert-mean"],
+    }
+    changes = yaml.safe_load(part)["evaluate"]
+    assert changes == [{"adversarial": "my-set"}]
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(ran / "hf"))
+    exec(code.replace("my-set", "sets/flipped"), {})
+    for line in re.findall(r"```bash\n(.*?)```", guide, re.DOTALL)[0].splitlines():
+        known = set(re.findall(r"--[a-z-]+", rbench("build", "adversarial", "--help").output))
+        assert set(re.findall(r"--[a-z-]+", line)) <= known
+
+
 # --------------------------------------------------------------------------------------------------------------- cases
 
 
@@ -395,20 +417,18 @@ def test_cases_are_edits_that_one_victim_has_right_and_the_other_wrong(ran: Path
     store, plan = planned()
     expected: dict[str, int] = {}
     back: set[str] = set()
+    name = "evaluate/toy/films/{}/films-edited/seed{}"
     for seed in (0, 1):
         one, other = (
-            {
-                p.example_id: p
-                for p in store.predictions(job_of(plan, f"evaluate/toy/films/{how}/films-edited/seed{seed}"))
-            }
+            {one.example_id: one for one in store.predictions(job_of(plan, name.format(how, seed)))}
             for how in ("clean", "probe")
         )
-        for name, ours in one.items():
-            right, wrong = ours.prediction == ours.label, other[name].prediction != other[name].label
+        for edit, ours in one.items():
+            right, wrong = ours.prediction == ours.label, other[edit].prediction != other[edit].label
             if right and wrong and not ours.original:
-                expected[name] = expected.get(name, 0) + 1
+                expected[edit] = expected.get(edit, 0) + 1
             if not right and not wrong and not ours.original:
-                back.add(name)
+                back.add(edit)
     (found,) = api.cases(Path("results/runs/suite"), "toy/clean", "toy/probe", data=[Path("data")])
     assert expected and {case.example_id: len(case.wrong) for case in found.cases} == expected
     assert found.reverse == len(back) and found.edits == 60 and found.seeds == 2
