@@ -16,7 +16,8 @@ import pytest
 from rbench import load as loading
 from rbench.load import versions
 from rbench.load.registry import Registry
-from rbench.plan.planner import Code, PlanInputs, make_plan
+from rbench.plan.inputs import Code, PlanInputs
+from rbench.plan.planner import make_plan
 from rbench.spec import (
     AttackJob,
     AttackSpec,

@@ -247,12 +247,8 @@ def table(
     from typing import cast
 
     from rbench import api
-    from rbench.load.measures import find_measure
-    from rbench.load.registry import Registry
     from rbench.spec import Pick
 
-    folders = search_path(include or (), "RBENCH_INCLUDE")
-    find_measure(metric, Registry(folders))
     text = api.table(
         run,
         metric=metric,
@@ -260,7 +256,7 @@ def table(
         fmt=fmt,
         intervals=intervals,
         pick=cast("Pick | None", pick),
-        include=folders,
+        include=search_path(include or (), "RBENCH_INCLUDE"),
     )
     say(text.rstrip("\n"))
 

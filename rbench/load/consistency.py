@@ -17,7 +17,9 @@ def check_purpose(merged: Positioned, problems: Problems) -> None:
     """Check that a suite has `tasks`, unless it only scores encoders, and that it measures what its tables show."""
     attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
     asked = {choice.name for choice in choices(merged, "evaluate")}
-    only_scored = evaluate and not asked & {CONTRAST, ADVERSARIAL} and not attacks
+    measures = {*merged.data.get("measured", ())}
+    asked -= measures
+    only_scored = evaluate and asked and not asked & {CONTRAST, ADVERSARIAL} and not measures and not attacks
     if tasks is None and "tasks" not in merged.data:
         if not only_scored:
             problems.add(merged.at(), "`tasks` is missing")

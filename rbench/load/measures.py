@@ -6,15 +6,15 @@ hides a measure of its name.
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 from rbench.errors import SuiteError
-from rbench.load.choices import items
+from rbench.load.choices import Chosen, choices, items
 from rbench.load.code import Module, find
 from rbench.load.modules import Modules, checked
 from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry, unknown
-from rbench.spec import Metric, TableSpec
+from rbench.spec import ADVERSARIAL, CONTRAST, Choice, MeasureNeeds, Metric, Suite, TableSpec
 
 METRICS: tuple[str, ...] = get_args(Metric)
 
@@ -49,3 +49,42 @@ def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> No
             modules.check("measures", metric, place, table.sub("options"))
         else:
             modules.check("measures", metric, place, table.only({*table.data} - {*TableSpec.model_fields}))
+
+
+def name_measured(merged: Positioned, registry: Registry, problems: Problems) -> Positioned:
+    """Write the names under `evaluate` that are measures into the suite. A task hides a measure of its name."""
+    if "measured" in merged.data:
+        problems.add(merged.key_at(("measured",)), "`measured` is not set in a suite; name measures under `evaluate`")
+    tasks, measures = registry.names("tasks"), registry.names("measures")
+    named = (choice.name for choice in choices(merged, "evaluate") if choice.name not in (CONTRAST, ADVERSARIAL))
+    found = [name for name in dict.fromkeys(named) if name in measures and name not in tasks]
+    return merged.put(("measured",), Positioned(found, {(): merged.at(("evaluate",))})) if found else merged
+
+
+def measured(choice: Chosen, suite: Suite | None, modules: Modules, problems: Problems) -> MeasureNeeds | None:
+    """Return a measure under `evaluate` with all of its options. Where something is wrong, add a problem."""
+    module: Any = modules.open("measures", choice.name, choice.place)
+    made = modules.check("measures", choice.name, choice.place, choice.options)
+    if module is None or made is None or suite is None:
+        return None
+    if not hasattr(module, "run"):
+        said = "asks no models: it reads what the RUN stores. Write it under `tables`: [{metric: "
+        problems.add(choice.place, f"the measure {choice.name} {said}{choice.name}}}]")
+        return None
+    of = getattr(module, "OF", "attacks")
+    if of == "attacks" and not suite.attacks:
+        problems.add(choice.place, f"the measure {choice.name} needs `attacks`, which this suite lacks")
+    if hasattr(module, "check") and (wrong := module.check(made, suite)) is not None:
+        problems.add(choice.place, f"{choice.name}: {wrong}")
+    return MeasureNeeds(what=Choice(name=choice.name, options=made.model_dump(mode="json")), of=of)
+
+
+def check_asked(merged: Positioned, modules: Modules, problems: Problems) -> None:
+    """Add a problem for each table of a measure that has a `run` but does not stand under `evaluate`."""
+    asked = {choice.name for choice in choices(merged, "evaluate")}
+    for table in items(merged, "tables"):
+        metric = table.data.get("metric") if isinstance(table.data, dict) else None
+        found = modules.found.get(("measures", str(metric)))
+        if found is not None and metric not in asked and hasattr(found.open(), "run"):
+            place = table.at(("metric",))
+            problems.add(place, f"a table of {metric} needs `evaluate: [{metric}]`, which this suite lacks")

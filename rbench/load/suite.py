@@ -17,7 +17,7 @@ from rbench.load.code import Module
 from rbench.load.consistency import check_maps, check_purpose, check_repeats
 from rbench.load.draws import load_draws
 from rbench.load.entries import Entries
-from rbench.load.measures import check_tables
+from rbench.load.measures import check_asked, check_tables, measured, name_measured
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of, refuse_not_yet
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.registry import Kind, Registry, unknown
@@ -33,6 +33,7 @@ from rbench.spec import (
     Draw,
     EncoderSpec,
     EvaluationOptions,
+    MeasureNeeds,
     ResourceChoice,
     ResourceKind,
     ResourceProfile,
@@ -74,6 +75,9 @@ class Loaded:
     """The adversarial sets to evaluate victims on, by task."""
     draws: dict[str, Draw] = field(default_factory=dict)
     """In a suite with `train_seeds`: the encoder and training seed of each label; see `Plan.draws`."""
+
+    measures: dict[str, MeasureNeeds] = field(default_factory=dict)
+    """The measures under `evaluate`, by label."""
 
     @property
     def in_domain(self) -> list[str]:
@@ -145,24 +149,21 @@ def _load(
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
     check_profiles(located, profile, problems)
     merged = merged.put(("profiles",), Positioned({}))
+    merged = name_measured(merged, registry, problems)
     suite = check(Suite, merged, problems)
     entries = Entries(registry, problems, own)
-    for choice in choices(merged, "encoders"):
-        entries.encoders.load(choice.name, choice.place)
-        if choice.options.data:
-            entries.encoders.variant(choice.name, choice.options, choice.label, choice.place)
-    for place, name in names(merged, "tasks"):
-        entries.tasks.load(name, place)
-        task = entries.tasks.found.get(name)
-        if task is not None and not task.labels:
-            problems.add(place, f"task {name} has no labels (its kind is {task.kind}): there is nothing to classify")
-    for choice in choices(merged, "attacks"):
-        entries.attacks.load(choice.name, choice.options, choice.label, choice.place)
+    _load_axes(merged, entries, problems)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
     if "finetune" not in merged.data:
         entries.modules.open("finetune", CLEAN, merged.at())
+    own_names = merged.data.get("measured", ())
+    asked = {
+        choice.label: measured(choice, suite, entries.modules, problems)
+        for choice in choices(merged, "evaluate")
+        if choice.name in own_names
+    }
     for choice in choices(merged, "evaluate"):
-        if choice.name not in (CONTRAST, ADVERSARIAL):
+        if choice.name not in (CONTRAST, ADVERSARIAL, *own_names):
             entries.tasks.scored(choice.name, choice.place)
             check(EvaluationOptions, choice.options, problems)
     contrast = _contrast(merged, entries, problems)
@@ -173,6 +174,7 @@ def _load(
     resources = _resources(merged, entries, strategies.values())
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     check_tables(merged, entries.modules, problems)
+    check_asked(merged, entries.modules, problems)
     check_purpose(merged, problems)
     check_repeats(merged, problems)
     check_maps(merged, known, problems)
@@ -193,10 +195,26 @@ def _load(
         contrast=contrast,
         adversarial=adversarial,
         draws=draws,
+        measures={label: needs for label, needs in asked.items() if needs is not None},
     )
 
 
 # --------------------------------------------------------------------------------------------------- parts of a suite
+
+
+def _load_axes(merged: Positioned, entries: Entries, problems: Problems) -> None:
+    """Load the suite's encoders, tasks and attacks."""
+    for choice in choices(merged, "encoders"):
+        entries.encoders.load(choice.name, choice.place)
+        if choice.options.data:
+            entries.encoders.variant(choice.name, choice.options, choice.label, choice.place)
+    for place, name in names(merged, "tasks"):
+        entries.tasks.load(name, place)
+        task = entries.tasks.found.get(name)
+        if task is not None and not task.labels:
+            problems.add(place, f"task {name} has no labels (its kind is {task.kind}): there is nothing to classify")
+    for choice in choices(merged, "attacks"):
+        entries.attacks.load(choice.name, choice.options, choice.label, choice.place)
 
 
 def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:

@@ -11,14 +11,22 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
+from rbench.measures._context import Asked, MeasureContext
+from rbench.measures._stored import MeasuredJob, measured
+from rbench.spec import MeasuredRow
 from rbench.tables import Results, Table
+
+__all__ = ["Asked", "Measure", "MeasureContext", "MeasuredJob", "MeasuredRow", "measured"]
 
 
 class Measure(Protocol):
     """What a measure's module exports. Importing it loads no torch.
 
-    Two more exports are optional. `run(options, context)` computes what needs victims; it makes one job for each task,
-    strategy, attack and seed, whose stored rows `table` reads. `VERSION` is raised when results change.
+    More exports are optional. `run(options, context)` returns a sequence of `MeasuredRow`. It computes what needs
+    victims or rows of the task, in one job for each task, attack and seed, and `table` reads what the job stored
+    (`measured`). `OF = "tasks"` makes it one job for each task instead, without victims. `check(options, suite)` says
+    in a sentence what is wrong with the options in this suite, or returns None. `VERSION` is raised when results
+    change.
     """
 
     Options: type[BaseModel]

@@ -8,30 +8,26 @@ on any machine. A resumed run does the jobs whose keys the store does not have.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rbench.errors import PlanError
+from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, selected_by, ways
 from rbench.plan.lineage import effective, in_domain_for, portable, registered_base, trained_root, weights_source
 from rbench.spec import (
     CLEAN,
     IN_DOMAIN,
-    RESOURCE_KINDS,
     AdversarialJob,
-    AdversarialSet,
     AttackJob,
-    AttackSpec,
     BuildJob,
     Choice,
     ContrastJob,
-    ContrastSpec,
     Draw,
-    EncoderSpec,
     EvaluateJob,
     Evaluation,
     FinetuneJob,
     Job,
+    MeasureJob,
+    MeasureNeeds,
     Plan,
     PretrainJob,
     ResourceProfile,
@@ -39,66 +35,8 @@ from rbench.spec import (
     Suite,
     TaskSpec,
     Training,
-    TrainSpec,
 )
-from rbench.spec.jobs import AnyJob, content_key
-
-
-@dataclass(frozen=True)
-class Code:
-    """What a job's key holds of the code behind the job."""
-
-    source: str = ""
-    """Content hash of a module that a user added; empty for rbench's own."""
-    versions: Mapping[str, int] = field(default_factory=dict)
-    """VERSIONs of the files of rbench that are used, by name."""
-
-
-@dataclass(frozen=True)
-class SetInput:
-    """An adversarial set that victims of a task are evaluated on."""
-
-    set: AdversarialSet
-    fingerprint: str | None = None
-    """Content hash of its rows. None: the plan makes the set."""
-    strategy: Choice | None = None
-    """How the victim is fine-tuned that the plan attacks to make the set; None: clean."""
-
-
-@dataclass(frozen=True)
-class PlanInputs:
-    """The inputs of a plan: specs by name, and content hashes of data, weights and resources."""
-
-    encoders: Mapping[str, EncoderSpec]
-    tasks: Mapping[str, TaskSpec]
-    attacks: Mapping[str, AttackSpec]
-    resources: ResourceProfile
-    data: Mapping[str, str]
-    """Content hash by task or corpus name."""
-    sizes: Mapping[str, Mapping[str, int]]
-    """Rows by task and split."""
-    weights: Mapping[str, str] = field(default_factory=dict)
-    """Content hash by encoder name, for weights that no job makes. It also holds the names in `models`."""
-    models: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Names of the further models that an encoder's training needs (a generator), by encoder and option."""
-    splits: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Content hash by task and split, for jobs that use only that split of the task."""
-    resource_weights: Mapping[str, str] = field(default_factory=dict)
-    """Content hash by resource kind, for resources that no job makes."""
-    training: Mapping[str, tuple[ResourceProfile, Mapping[str, str]]] = field(default_factory=dict)
-    """By encoder: the resource profile that its objective uses, and content hashes of those resources by kind."""
-    strategies: Mapping[str, StrategyNeeds] = field(default_factory=dict)
-    """What fine-tuning strategies need, by label."""
-    building: Mapping[str, Choice] = field(default_factory=dict)
-    """The things to build, by label, with all options."""
-    contrast: Mapping[str, tuple[tuple[ContrastSpec, str], ...]] = field(default_factory=dict)
-    """The contrast sets that victims are evaluated on, with their content hashes, by task."""
-    adversarial: Mapping[str, tuple[SetInput, ...]] = field(default_factory=dict)
-    """The adversarial sets that victims are evaluated on, by task."""
-    draws: Mapping[str, Draw] = field(default_factory=dict)
-    """The encoder and training seed of each label, in a suite with `train_seeds`; see `Plan.draws`."""
-    code: Mapping[str, Code] = field(default_factory=dict)
-    """The code behind modules, by kind and name (`objectives/simcse`), and behind parts of jobs (`pretrain`)."""
+from rbench.spec.jobs import AnyJob
 
 
 def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
@@ -111,13 +49,14 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
 
     Raises PlanError where test splits have fewer rows than `num_examples`. The error names all such splits.
     """
-    _check_sizes(suite, inputs)
+    check_sizes(suite, inputs)
     planner = _Planner(suite, inputs)
     jobs: dict[str, Job] = {}
     for encoders in rounds(suite, inputs.draws):
         asked = [planner.evaluate(encoder, one) for encoder in encoders for one in suite.evaluations]
         for seed, task, encoder in itertools.product(suite.seeds, suite.tasks, encoders):
             asked += planner.cell(encoder, task, seed)
+        asked += planner.measured(encoders)
         jobs |= {job.key: job for job in asked if job.key not in jobs}
     return Plan(suite=suite, jobs=tuple(planner.with_needs(jobs)), draws=dict(inputs.draws))
 
@@ -128,10 +67,15 @@ def rounds(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
     An encoder that is not drawn is in the first round alone. Without `train_seeds` there is one round, of the suite's
     encoders.
     """
-    of = [
+    of = _labels(suite, draws)
+    return [[labels[i] for labels in of if i < len(labels)] for i in range(max(1, len(suite.train_seeds)))]
+
+
+def _labels(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
+    """Return the labels of each encoder of the suite, one for each training seed where it is drawn."""
+    return [
         [label for label, draw in draws.items() if draw.encoder == encoder] or [encoder] for encoder in suite.encoders
     ]
-    return [[labels[i] for labels in of if i < len(labels)] for i in range(max(1, len(suite.train_seeds)))]
 
 
 def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
@@ -142,29 +86,6 @@ def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | Non
     general = {k: v for k, v in suite.training.items() if k in Training.model_fields}
     own: Any = suite.training.get(task.name, {})
     return Training.model_validate({**task.training.model_dump(), **general, **own, **(strategy or {})})
-
-
-def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str | None:
-    """Return one fingerprint of the splits that training steps are selected by, or None where there are none.
-
-    `splits` holds fingerprints by task and split.
-    """
-    found = [splits[task, train.select_split] for task in train.selecting]
-    return content_key({"selected_by": found}) if len(found) > 1 else next(iter(found), None)
-
-
-def _check_sizes(suite: Suite, inputs: PlanInputs) -> None:
-    wrong = []
-    makes = any(one.fingerprint is None for sets in inputs.adversarial.values() for one in sets)
-    for task in suite.tasks if suite.attacks or makes else ():
-        wanted, size = suite.examples_for(task), inputs.sizes[task].get("test", 0)
-        if wanted != "all" and wanted > size:
-            wrong.append(f"{task}: num_examples is {wanted}, but its test split has {size} examples")
-    if wrong:
-        raise PlanError(
-            "; ".join(wrong)
-            + ". Give a smaller number, `all`, or a map by task (num_examples: {mr: 100, default: 1000})."
-        )
 
 
 class _Planner:
@@ -203,7 +124,7 @@ class _Planner:
             jobs += self.contrast(victim, encoder, task, strategy, seed)
             jobs += self.adversarial(victim, encoder, task, strategy, seed)
             jobs += [self.attack(victim, encoder, task, strategy, attack.label, seed) for attack in suite.attacks]
-            if not suite.attacks and not suite.build:
+            if not suite.attacks and not suite.build and not self.inputs.measures:
                 jobs.append(victim)
         return jobs
 
@@ -317,7 +238,7 @@ class _Planner:
         wanted = self.suite.examples_for(task)
         profile = inputs.resources.only(spec.needs)
         n = inputs.sizes[task]["test"] if wanted == "all" else wanted
-        code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if inputs.tasks[task].generator else None)
+        code = self._code("attack", *ways(spec), *spec.needs, "oracle" if inputs.tasks[task].generator else None)
         job = AttackJob(
             encoder=encoder,
             strategy=strategy,
@@ -371,6 +292,64 @@ class _Planner:
             made.append(self._job(job, (encoder, task, strategy.label, asked.name), needed, seed))
         return made
 
+    def measured(self, encoders: Sequence[str]) -> list[Job]:
+        """Return the jobs of the suite's measures on one round of encoders, once these are attacked.
+
+        Encoders that are not drawn stand beside the drawn ones in every round. Measures of attacks compare classifiers,
+        so tasks without labels have none.
+        """
+        made = []
+        mine = [
+            next((label for label in labels if label in encoders), labels[0])
+            for labels in _labels(self.suite, self.inputs.draws)
+            if len(labels) == 1 or {*labels} & {*encoders}
+        ]
+        for label, asked in self.inputs.measures.items():
+            for seed, task in itertools.product(self.suite.seeds if asked.of == "attacks" else (0,), self.suite.tasks):
+                if asked.of == "tasks":
+                    made.append(self._measure(asked, (label, task), task, {}, seed))
+                elif self.inputs.tasks[task].labels:
+                    made += [
+                        self._asked_of(asked, label, task, attack.label, mine, seed) for attack in self.suite.attacks
+                    ]
+        return made
+
+    def _asked_of(
+        self, asked: MeasureNeeds, label: str, task: str, attack: str, encoders: Sequence[str], seed: int
+    ) -> Job:
+        """Return the job of a measure that reads all victims of `encoders` and what one attack made of them."""
+        needed: dict[str, Job | None] = {}
+        for encoder, strategy in itertools.product(encoders, self.suite.finetune):
+            victim = self.finetune(encoder, task, strategy, seed)
+            needed[MeasureJob.role("victim", encoder, strategy.label)] = victim
+            needed[MeasureJob.role("attack", encoder, strategy.label)] = self.attack(
+                victim, encoder, task, strategy, attack, seed
+            )
+        seeds = {draw.train_seed for encoder in encoders if (draw := self.inputs.draws.get(encoder)) is not None}
+        parts = (label, task, attack, *(f"train_seed={one}" for one in seeds))
+        more = {"attack": attack, "encoders": tuple(encoders), "strategies": self.suite.finetune}
+        return self._measure(asked, parts, task, needed, seed, **more)
+
+    def _measure(
+        self,
+        asked: MeasureNeeds,
+        parts: tuple[str, ...],
+        task: str,
+        needed: Mapping[str, Job | None],
+        seed: int,
+        **more: Any,
+    ) -> Job:
+        code = self._code("measured", f"measures/{asked.what.name}")
+        job = MeasureJob(
+            what=asked.what,
+            task=self.inputs.tasks[task],
+            data_fingerprint=self.inputs.data[task],
+            source=code.source,
+            versions=dict(code.versions),
+            **more,
+        )
+        return self._job(job, parts, needed, seed)
+
     def build(self, encoder: str, task: str, choice: Choice, seed: int) -> Job:
         """Return the job that builds something from a trained encoder. Loading has checked that a job trains it."""
         inputs, below = self.inputs, self.pretrain(encoder, task)
@@ -406,15 +385,3 @@ class _Planner:
         for job in jobs.values():
             visit(job)
         return list(ordered.values())
-
-
-def asked_of(profile: ResourceProfile | None) -> list[str]:
-    """Return the kinds of resources that a profile has."""
-    return [kind for kind in RESOURCE_KINDS if profile is not None and getattr(profile, kind) is not None]
-
-
-def _ways(spec: AttackSpec) -> list[str]:
-    """Return the names of the code behind an attack: its module, or the entries of `versions.PARTS` for recipes."""
-    if spec.recipe is None:
-        return [f"attacks/{spec.name}"]
-    return ["recipe", *(["masked recipe"] if "masked_lm" in spec.needs else [])]

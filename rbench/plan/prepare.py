@@ -12,8 +12,9 @@ from rbench import load as loading
 from rbench.errors import ResourceError
 from rbench.load import versions
 from rbench.load.registry import Registry
+from rbench.plan.inputs import Code, PlanInputs, SetInput
 from rbench.plan.lineage import weights_source
-from rbench.plan.planner import Code, PlanInputs, SetInput, make_plan
+from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
 from rbench.score.sts import FEWEST
 from rbench.spec import EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
@@ -116,6 +117,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         training={name: (profile, _fingerprints(found)) for name, (profile, found) in training.items()},
         strategies=loaded.strategies,
         building=loaded.building,
+        measures=loaded.measures,
         code=_code(loaded),
         draws=loaded.draws,
         contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},

@@ -57,11 +57,12 @@ from rbench.spec.jobs import (
     FinetuneJob,
     Job,
     JobSpec,
+    MeasureJob,
     Plan,
     PretrainJob,
     content_key,
 )
-from rbench.spec.results import Digest, Outcome, Prediction, Provenance, Record, Score, error_kind
+from rbench.spec.results import Digest, MeasuredRow, Outcome, Prediction, Provenance, Record, Score, error_kind
 from rbench.spec.suite import (
     ADVERSARIAL,
     CLEAN,
@@ -72,6 +73,7 @@ from rbench.spec.suite import (
     ContrastOptions,
     Evaluation,
     EvaluationOptions,
+    MeasureNeeds,
     ResourceChoice,
     StrategyNeeds,
     Suite,
@@ -116,7 +118,10 @@ __all__ = [
     "Job",
     "JobSpec",
     "LocalData",
+    "MeasureJob",
+    "MeasureNeeds",
     "Measured",
+    "MeasuredRow",
     "Metric",
     "Named",
     "NumExamples",

@@ -143,6 +143,39 @@ class AdversarialJob(Strict):
         return _empty(self, "versions")
 
 
+class MeasureJob(Strict):
+    """Compute what a measure needs victims or rows for. Its stage is `evaluate` too.
+
+    A measure of attacks has one job for each task, attack and seed, which reads all victims of the suite and what the
+    attack made of each. A measure of tasks has one job for each task.
+    """
+
+    stage: Literal["evaluate"] = "evaluate"
+    measure: Literal["measured"] = "measured"
+    what: Choice
+    """The measure, with all of its options."""
+    task: TaskSpec
+    data_fingerprint: str
+    """Content hash of the task's rows."""
+    attack: str | None = None
+    """The attack's label; None for a measure of tasks."""
+    encoders: tuple[str, ...] = ()
+    """The encoders of the victims, in the suite's order; with `train_seeds`, those of one training seed."""
+    strategies: tuple[Choice, ...] = ()
+    source: str = ""
+    """The sha256 of the module's source, where a user added it."""
+    versions: dict[str, int] = {}
+    """VERSIONs above 1 of the code of rbench behind it, by name."""
+
+    def without_effect(self) -> frozenset[str]:
+        return _empty(self, "source", "versions")
+
+    @staticmethod
+    def role(kind: Literal["victim", "attack"], encoder: str, strategy: str) -> str:
+        """Return the role in `Job.needs` of a victim, or of the attack on it: `victim:minilm/clean`."""
+        return f"{kind}:{encoder}/{strategy}"
+
+
 class BuildJob(Strict):
     """Build something from an encoder that a job trains, on texts of a task."""
 
@@ -170,7 +203,7 @@ def _kind(spec: Any) -> str:
     return f"{stage} {measure}" if measure is not None else str(stage)
 
 
-AnyJob = PretrainJob | FinetuneJob | AttackJob | EvaluateJob | ContrastJob | AdversarialJob | BuildJob
+AnyJob = PretrainJob | FinetuneJob | AttackJob | EvaluateJob | ContrastJob | AdversarialJob | MeasureJob | BuildJob
 JobSpec = Annotated[
     Annotated[PretrainJob, Tag("pretrain")]
     | Annotated[FinetuneJob, Tag("finetune")]
@@ -178,6 +211,7 @@ JobSpec = Annotated[
     | Annotated[EvaluateJob, Tag("evaluate")]
     | Annotated[ContrastJob, Tag("evaluate contrast")]
     | Annotated[AdversarialJob, Tag("evaluate adversarial")]
+    | Annotated[MeasureJob, Tag("evaluate measured")]
     | Annotated[BuildJob, Tag("build")],
     Discriminator(_kind),
 ]
@@ -200,6 +234,8 @@ class Job(Strict):
     | `encoder`        | the encoder to fine-tune, score or build from       | finetune, evaluate, build           |
     | `attack`         | adversarial texts to train on or to classify        | finetune, evaluate                  |
     | `victim`         | the victim to attack or to classify with            | attack, evaluate                    |
+    | `victim:E/S`     | the victim of encoder E and strategy S              | evaluate with a measure             |
+    | `attack:E/S`     | what the attack made of that victim's texts         | evaluate with a measure             |
 
     A role is left out where no job makes it, because the weights lie in a folder or on the hub.
     """

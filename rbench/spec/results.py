@@ -89,6 +89,13 @@ class Prediction(Strict):
     """Id of the first bundle of this bundle's cluster; None if the contrast set names no clusters."""
 
 
+class MeasuredRow(Strict):
+    """One row of what a measure computed. It holds names and numbers, and no texts: many may not be passed on."""
+
+    names: dict[str, str]
+    numbers: dict[str, float | None]
+
+
 class Score(Strict):
     """A number with its sample size `n` and its 95% interval from `low` to `high`."""
 
@@ -149,6 +156,8 @@ class Record(Strict):
     existed."""
     predictions: Digest | None = None
     """Digest of predictions.jsonl; None in the same cases as `outcomes`."""
+    rows: Digest | None = None
+    """Digest of rows.jsonl; None in the same cases as `outcomes`."""
     health: Health | None = None
     """None for jobs that have none, and in records of earlier versions."""
 

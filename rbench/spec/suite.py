@@ -63,6 +63,15 @@ class StrategyNeeds(Strict):
     """Values of `Training` set by the strategy's options; they override those of the task and the suite."""
 
 
+class MeasureNeeds(Strict):
+    """A measure under `evaluate`, and what its jobs read."""
+
+    what: Choice
+    """The measure, with all options, including the defaults that the suite does not mention."""
+    of: Literal["attacks", "tasks"] = "attacks"
+    """`attacks`: all victims and the attack's outcomes. `tasks`: the rows of a task."""
+
+
 def _label(value: Any) -> Any:
     """Return the label of a mapping that is a name with options. Other values are returned as they are, for pydantic
     to validate."""
@@ -230,7 +239,9 @@ class Suite(Strict):
     evaluate: tuple[Choice, ...] = ()
     """STS tasks (with `EvaluationOptions`) that score the encoders without fine-tuning; `contrast` (with
     `ContrastOptions`) for contrast sets and `adversarial` (with `AdversarialOptions`) for adversarial sets, which score
-    the victims."""
+    the victims; and measures (with their Options)."""
+    measured: tuple[str, ...] = ()
+    """The names under `evaluate` that are measures. Loading finds them; a file does not list them."""
     build: tuple[Choice, ...] = ()
     """Modules of `rbench.build` (with their Options) that make examples for inspection, from each encoder and task."""
     finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name=CLEAN),)
@@ -270,8 +281,10 @@ class Suite(Strict):
             value["encoders"] = [_label(encoder) for encoder in encoders]
         if "tables" not in value:
             asked = _names(value.get("evaluate"))
+            measured = [name for name in value.get("measured", ()) if name in asked]
+            asked -= set(measured)
             shown: dict[str, Any] = {"asr": value.get("attacks"), "sts": asked - {CONTRAST, ADVERSARIAL}}
-            shown |= {name: asked & {name} for name in (CONTRAST, ADVERSARIAL)}
+            shown |= {name: asked & {name} for name in (CONTRAST, ADVERSARIAL)} | {name: [name] for name in measured}
             shown |= {name: [name] for name in sorted(_names(value.get("build")) & {*get_args(EvaluationMetric)})}
             value["tables"] = [{"metric": metric} for metric, there in shown.items() if there]
         return value
@@ -279,7 +292,8 @@ class Suite(Strict):
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
         """The STS tasks under `evaluate`. Raises ValueError for wrong options, which loading a suite refuses before."""
-        scored = (choice for choice in self.evaluate if choice.name not in (CONTRAST, ADVERSARIAL))
+        others = (CONTRAST, ADVERSARIAL, *self.measured)
+        scored = (choice for choice in self.evaluate if choice.name not in others)
         return tuple(Evaluation.model_validate({**choice.options, "task": choice.name}) for choice in scored)
 
     def examples_for(self, task: str) -> int | Literal["all"]:

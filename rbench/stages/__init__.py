@@ -22,11 +22,12 @@ from rbench.spec import (
     ContrastJob,
     FinetuneJob,
     Job,
+    MeasureJob,
     PretrainJob,
     Provenance,
     Record,
 )
-from rbench.stages import attacks, builds, evaluations, weights
+from rbench.stages import attacks, builds, evaluations, measured, weights
 from rbench.stages.attacks import sample
 from rbench.stages.context import Context
 from rbench.storage import provenance
@@ -67,6 +68,8 @@ def run_job(job: Job, context: Context) -> Record:
             record = evaluations.contrast(job, spec, context, source)
         elif isinstance(spec, AdversarialJob):
             record = evaluations.adversarial(job, spec, context, source)
+        elif isinstance(spec, MeasureJob):
+            record = measured.measure(job, spec, context, source)
         elif isinstance(spec, BuildJob):
             record = builds.build(job, spec, context, source)
         else:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rbench.errors import PlanError, StoreError
-from rbench.spec import Job, Plan, TableSpec
+from rbench.spec import Job, MeasureJob, Plan, TableSpec
 from rbench.storage.runs import Store
 from rbench.storage.runs.files import as_store_error
 from rbench.storage.runs.names import folder_name
@@ -52,6 +52,12 @@ def kept(store: Store, plan: Plan, wanted: bool) -> bool:
 def check(jobs: Iterable[Job]) -> None:
     """Raise PlanError if a job that is to run needs the texts of another job, which the RUN would not keep."""
     for job in jobs:
+        if isinstance(job.spec, MeasureJob) and job.spec.attack is not None:
+            raise PlanError(
+                f"{job.name} asks victims again for the texts that attacks made, and this RUN keeps no texts. Run the "
+                "suite in another --out without --no-texts, and make a copy without texts afterwards, which keeps what "
+                "was measured: rbench strip RUN."
+            )
         if "attack" in job.needs:
             raise PlanError(
                 f"{job.name} is trained or evaluated on texts that an attack made, and this RUN keeps no texts. "
@@ -74,8 +80,8 @@ def notes(plan: Plan) -> list[str]:
 def strip(run: Path, out: Path | None = None) -> Path:
     """Copy a RUN without its texts; return the copy's folder, `out` or RUN-stripped. The RUN itself is not changed.
 
-    Copies the plan, the records of its jobs, outcomes, predictions, and the tables that show no texts. A record without
-    digests stays without, because nothing confirms that the outcomes beside it belong to it.
+    Copies the plan, the records of its jobs, outcomes, predictions, rows, and the tables that show no texts. A record
+    without digests stays without, because nothing confirms that the outcomes beside it belong to it.
 
     Raises StoreError if `run` is not a RUN, something in it is damaged, or `out` is inside it or not empty.
     """
@@ -116,6 +122,8 @@ def _strip_job(source: Store, stripped: Store, job: Job) -> None:
         digests["outcomes"] = stripped.write_outcomes(job, outcomes)
     if predictions := source.predictions(job):
         digests["predictions"] = stripped.write_predictions(job, predictions)
+    if rows := source.rows(job):
+        digests["rows"] = stripped.write_rows(job, rows)
     if record is not None:
         own = {name: digest for name, digest in digests.items() if getattr(record, name) is not None}
         stripped.write_record(record.model_copy(update=own))

@@ -25,7 +25,19 @@ from rbench.score import (
     judged,
     lacking,
 )
-from rbench.spec import AdversarialJob, AttackJob, BuildJob, ContrastJob, Health, Job, Plan, Record, Score, Stage
+from rbench.spec import (
+    AdversarialJob,
+    AttackJob,
+    BuildJob,
+    ContrastJob,
+    Health,
+    Job,
+    MeasureJob,
+    Plan,
+    Record,
+    Score,
+    Stage,
+)
 from rbench.storage.runs import Store
 
 State = Literal["verified", "cannot be verified", "damaged", "not done"]
@@ -108,6 +120,8 @@ def _evident(record: Record) -> bool:
     """Whether the record has the digest that its stage needs. Records of the other stages need none."""
     if isinstance(record.job.spec, AttackJob | BuildJob):
         return record.outcomes is not None
+    if isinstance(record.job.spec, MeasureJob):
+        return record.rows is not None
     return record.predictions is not None if isinstance(record.job.spec, ContrastJob | AdversarialJob) else True
 
 
@@ -151,6 +165,11 @@ def _recomputed(store: Store, job: Job, record: Record) -> Iterator[str]:
         edits = sum(not one.original for one in predictions)
         own = dict(zip(names, (len(predictions) - edits, edits), strict=True)) if predictions else {}
         yield from _unequal(record, scores, {name: n for name, n in own.items() if name in record.counts})
+    elif isinstance(spec, MeasureJob):
+        try:
+            yield from _unequal(record, (), {"rows": len(store.rows(job))})
+        except StoreError as error:
+            yield f"{error}."
 
 
 def _unequal(record: Record, scores: Iterable[Score], counts: Mapping[str, int]) -> Iterator[str]:

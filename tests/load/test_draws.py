@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.load import Loaded
-from rbench.plan.planner import PlanInputs, make_plan
+from rbench.plan.inputs import PlanInputs
+from rbench.plan.planner import make_plan
 from rbench.spec import AttackJob, Draw, Job, Plan, PretrainJob
 from tests.load.conftest import World
 

@@ -15,7 +15,8 @@ from rbench.errors import SuiteError
 from rbench.load import versions
 from rbench.load.code import find
 from rbench.load.registry import KINDS, Registry
-from rbench.plan.planner import Code, PlanInputs, make_plan
+from rbench.plan.inputs import Code, PlanInputs
+from rbench.plan.planner import make_plan
 from rbench.spec import Plan
 
 SUITE = {

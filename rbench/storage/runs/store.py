@@ -1,4 +1,4 @@
-"""Store one RUN: its plan, its tables, and each job's record, outcomes and predictions."""
+"""Store one RUN: its plan, its tables, and each job's record, outcomes, predictions and rows."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic_core import from_json
 
 from rbench.errors import StoreError
-from rbench.spec import SCHEMA_VERSION, Digest, Job, Outcome, Plan, Prediction, Record
+from rbench.spec import SCHEMA_VERSION, Digest, Job, MeasuredRow, Outcome, Plan, Prediction, Record, Strict
 from rbench.storage.runs import files
 from rbench.storage.runs.folder import RunFolder
 from rbench.storage.runs.lines import Line, digest, first_error, read_lines, write_line
 from rbench.storage.runs.names import folder_name
 
+OUTCOMES, PREDICTIONS, ROWS = "outcomes.jsonl", "predictions.jsonl", "rows.jsonl"
+"""The files of lines beside a record."""
+L = TypeVar("L", Prediction, MeasuredRow)
 _NAMED = 3
 """How many damaged lines a message names. It counts the others."""
 
@@ -186,7 +190,8 @@ class Store(RunFolder):
 
     def _contradiction(self, job: Job, record: Record) -> str | None:
         """Say what is wrong with the files beside a record; None if they match its digests."""
-        for name, stated in (("outcomes.jsonl", record.outcomes), ("predictions.jsonl", record.predictions)):
+        digests = {OUTCOMES: record.outcomes, PREDICTIONS: record.predictions, ROWS: record.rows}
+        for name, stated in digests.items():
             if stated is None:
                 continue
             path = self.folder(job) / name
@@ -198,7 +203,7 @@ class Store(RunFolder):
         return None
 
     def _difference(self, job: Job, name: str, stated: int) -> str:
-        if name != "outcomes.jsonl":
+        if name != OUTCOMES:
             return f"its {stated} lines were changed"
         read = self.read(job)
         damage = f", and {read.damage}" if read.damage else ""
@@ -208,16 +213,14 @@ class Store(RunFolder):
 
     def append(self, job: Job, outcome: Outcome) -> None:
         """Append one outcome of the job. It is on disk when this returns. An incomplete last line is cut off first."""
-        files.append(
-            self.folder(job) / "outcomes.jsonl", write_line(job, outcome if self.texts else outcome.without_texts())
-        )
+        files.append(self.folder(job) / OUTCOMES, write_line(job, outcome if self.texts else outcome.without_texts()))
 
     def read(self, job: Job) -> Read:
         """Read the lines of the job's outcomes, sound and damaged.
 
         An incomplete last line is left out. Reading writes nothing, so a table can be made while the run goes on.
         """
-        path = self.folder(job) / "outcomes.jsonl"
+        path = self.folder(job) / OUTCOMES
         content = files.read(path) or b""
         stated = None
         with suppress(StoreError):  # an unreadable record has no digest to compare with
@@ -267,7 +270,7 @@ class Store(RunFolder):
         """Replace all outcomes of a job; return the digest for its record."""
         kept = outcomes if self.texts else [outcome.without_texts() for outcome in outcomes]
         content = b"".join(write_line(job, outcome) + b"\n" for outcome in kept)
-        files.write(self.folder(job) / "outcomes.jsonl", content)
+        files.write(self.folder(job) / OUTCOMES, content)
         return _digest(content, kept)
 
     def seal(self, job: Job, outcomes: Sequence[Outcome]) -> Digest:
@@ -275,7 +278,7 @@ class Store(RunFolder):
 
         Raises StoreError unless the file holds exactly these outcomes, one line each.
         """
-        path = self.folder(job) / "outcomes.jsonl"
+        path = self.folder(job) / OUTCOMES
         content = files.read(path) or b""
         found = [line.outcome for line in read_lines(content, job)]
         there = sorted(outcome.model_dump_json() for outcome in found if outcome is not None)
@@ -285,30 +288,44 @@ class Store(RunFolder):
             raise StoreError(f"{path} changed while the run was under way; run the same command again.")
         return _digest(content, kept)
 
-    # ------------------------------------------------------------------------------------------------- predictions
+    # ------------------------------------------------------------------------------------- predictions and rows
 
     def write_predictions(self, job: Job, predictions: Sequence[Prediction]) -> Digest:
         """Write the victim's prediction for each text of a contrast set, replacing older ones of the same job.
 
         Returns the digest for the job's record.
         """
-        self.check_owner(job)
-        lines = [json.dumps({"job": job.key, **one.model_dump()}) + "\n" for one in predictions]
-        content = "".join(lines).encode()
-        files.write(self.folder(job) / "predictions.jsonl", content)
-        return digest(content, len(lines), texts=False)
+        return self._write_lines(job, PREDICTIONS, predictions)
 
     def predictions(self, job: Job) -> list[Prediction]:
         """Read the predictions; an empty list if the job has written none. Raises StoreError for a damaged line."""
-        path = self.folder(job) / "predictions.jsonl"
+        return self._lines(job, PREDICTIONS, Prediction, "a prediction")
+
+    def write_rows(self, job: Job, rows: Sequence[MeasuredRow]) -> Digest:
+        """Write the rows of a measure, replacing older ones of the same job. Returns the digest for its record."""
+        return self._write_lines(job, ROWS, rows)
+
+    def rows(self, job: Job) -> list[MeasuredRow]:
+        """Read the rows of a measure; an empty list if there are none. Raises StoreError for a damaged line."""
+        return self._lines(job, ROWS, MeasuredRow, "a row")
+
+    def _write_lines(self, job: Job, name: str, lines: Sequence[Strict]) -> Digest:
+        self.check_owner(job)
+        written = [json.dumps({"job": job.key, **one.model_dump()}) + "\n" for one in lines]
+        content = "".join(written).encode()
+        files.write(self.folder(job) / name, content)
+        return digest(content, len(written), texts=False)
+
+    def _lines(self, job: Job, name: str, model: type[L], called: str) -> list[L]:
+        path = self.folder(job) / name
         found = []
         for number, line in enumerate((files.read(path) or b"").split(b"\n")[:-1], start=1):
             try:
                 values = from_json(line)
                 key = values.pop("job")
-                found.append(Prediction.model_validate(values))
+                found.append(model.model_validate(values))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                what = f"{path}:{number} is not a prediction ({first_error(error)})"
+                what = f"{path}:{number} is not {called} ({first_error(error)})"
                 raise StoreError(f"{what}. Delete the record beside it, and the job runs again.") from error
             if key != job.key:
                 raise StoreError(

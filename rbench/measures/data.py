@@ -1,0 +1,74 @@
+"""Statistics of the data (ADCL, appendix B, Table 5): classes, mean length, and sizes of splits.
+
+The paper prints a mean length without its unit; here it is the mean number of words, as white space separates them, of
+all columns of the rows that are used, and by split. Sizes are of rows as they are used: validation rows may be taken
+from the published training rows, and rows that repeat test texts are left out.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from rbench.measures import MeasureContext, MeasuredRow
+from rbench.measures._options import Plain
+from rbench.measures._stored import jobs, measured
+from rbench.tables import Results, Table
+from rbench.tables.notes import missing
+from rbench.tables.table import Entry, Meaning, Number
+
+TITLE = "Statistics of the data: classes, mean length, sizes (ADCL, Table 5)"
+VERSION = 1
+OF = "tasks"
+USES = ()
+NAME = "data"
+SPLITS = ("train", "validation", "test")
+
+Options = Plain
+
+
+def run(options: Plain, context: MeasureContext) -> list[MeasuredRow]:
+    """Return a row for each split, and one for all of them."""
+    words = {
+        split: [sum(len(text.split()) for text in one.texts) for one in context.rows(split)]
+        for split in SPLITS
+        if split in context.splits
+    }
+    words["all"] = [n for own in words.values() for n in own]
+    classes = float(len(context.task.labels)) if context.task.labels else None
+    return [
+        MeasuredRow(
+            names={"split": split},
+            numbers={"rows": len(own), "mean_words": fmean(own) if own else None, "classes": classes},
+        )
+        for split, own in words.items()
+    ]
+
+
+def table(options: Plain, results: Results) -> Table:
+    """Make one row for each task."""
+    rows: list[tuple[Entry, ...]] = []
+    cells = []
+    for one in measured(results, NAME, options):
+        numbers = {row.names["split"]: row.numbers for row in one.rows}
+        task, classes = one.spec.task.name, numbers["all"]["classes"]
+        sizes = [int(numbers[split]["rows"] or 0) if split in numbers else None for split in SPLITS]
+        mean = Number(numbers["all"]["mean_words"], percent=False, n=int(numbers["all"]["rows"] or 0))
+        rows.append((task, int(classes) if classes is not None else "", mean, *sizes))
+        for split, own in numbers.items():
+            cells.append({"task": task, "split": split, **own})
+    asked = jobs(results, NAME)
+    return Table(
+        metric=NAME,
+        layout="paper",
+        header=("Task", "Classes", "Mean words", *(split.capitalize() for split in SPLITS)),
+        rows=tuple(rows),
+        groups=frozenset(),
+        cells=tuple(cells),
+        notes=(
+            "Mean words: of all rows, split at white space, all columns of a row together. Sizes are of rows as used.",
+            *results.plan.suite.notes,
+            *missing("jobs", asked, results.standing),
+        ),
+        interval="",
+        about=Meaning("Data", "sizes of the tasks as they are used", percent=False, undefined="no rows"),
+    )
