@@ -162,10 +162,7 @@ def _load(
         for choice in choices(merged, "evaluate")
         if choice.name in own_names
     }
-    for choice in choices(merged, "evaluate"):
-        if choice.name not in (CONTRAST, ADVERSARIAL, *own_names):
-            entries.tasks.scored(choice.name, choice.place)
-            check(EvaluationOptions, choice.options, problems)
+    _load_scored(merged, (CONTRAST, ADVERSARIAL, *own_names), entries, problems)
     contrast = _contrast(merged, entries, problems)
     adversarial = asked_sets(
         merged, suite, entries, strategies, lambda choice: _strategy(choice, entries, problems), problems
@@ -215,6 +212,14 @@ def _load_axes(merged: Positioned, entries: Entries, problems: Problems) -> None
             problems.add(place, f"task {name} has no labels (its kind is {task.kind}): there is nothing to classify")
     for choice in choices(merged, "attacks"):
         entries.attacks.load(choice.name, choice.options, choice.label, choice.place)
+
+
+def _load_scored(merged: Positioned, others: Sequence[str], entries: Entries, problems: Problems) -> None:
+    """Load the STS tasks under `evaluate`: all of its names but `others`."""
+    for choice in choices(merged, "evaluate"):
+        if choice.name not in others:
+            entries.tasks.scored(choice.name, choice.place)
+            check(EvaluationOptions, choice.options, problems)
 
 
 def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:

@@ -36,7 +36,12 @@ NLI = TaskSpec(
     columns=("premise", "hypothesis"),
     labels=("yes", "no"),
     licence="CC BY-SA 4.0",
-    hub=HubData(id="someone/nli", splits={"test": "test"}),
+    hub=HubData(
+        id="someone/nli",
+        revision="0" * 40,
+        splits={"test": "test"},
+        columns={"premise": "a", "hypothesis": "b", "label": "c"},
+    ),
     notes=("A note.",),
 )
 STS = TaskSpec(name="sts", kind="sts", columns=("first", "second"), licence="a licence of its own")
