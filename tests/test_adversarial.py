@@ -57,13 +57,15 @@ encoders: [toy]
 tasks: [films]
 finetune: [clean, probe]
 evaluate:
-  - {adversarial: {victim: toy, attack: flip}}
+  - {adversarial: {victim: toy, attack: flip, finetune: probe}}
   - contrast
 seeds: [0, 1]
 num_examples: 24
 resources: mini
 """
-FROM_FOLDER = SUITE.replace("{adversarial: {victim: toy, attack: flip}}", "{adversarial: sets/flipped}")
+FROM_FOLDER = SUITE.replace(
+    "{adversarial: {victim: toy, attack: flip, finetune: probe}}", "{adversarial: sets/flipped}"
+)
 
 
 def make(place: Path) -> None:
@@ -147,17 +149,19 @@ def rows_of(folder: Path = Path("sets/flipped")) -> list[dict[str, Any]]:
 def test_a_suite_attacks_one_victim_once_and_scores_all_victims_on_its_texts(ran: Path) -> None:
     store, plan = planned()
     attacks = [job for job in plan.jobs if job.stage == "attack"]
-    assert [job.name for job in attacks] == ["attack/toy/films/clean/flip/seed0"], "one set for all victims and seeds"
+    assert [job.name for job in attacks] == ["attack/toy/films/probe/flip/seed0"], "one set for all victims and seeds"
     scored = [job for job in plan.jobs if isinstance(job.spec, AdversarialJob)]
     assert [job.name for job in scored] == [
-        f"evaluate/toy/films/{strategy}/flip-on-toy/seed{seed}" for seed in (0, 1) for strategy in ("clean", "probe")
+        f"evaluate/toy/films/{strategy}/flip-on-toy-probe/seed{seed}"
+        for seed in (0, 1)
+        for strategy in ("clean", "probe")
     ]
     assert all(job.needs["attack"] == attacks[0].key for job in scored)
     assert api.plan("suite.yaml", options()).done == {job.key for job in plan.jobs}, "nothing is left to do"
     assert api.verify(store.root).counts["verified"] == len(plan.jobs)
     for job in scored:
         check(store, job)
-    own = record_of(store, scored[0])
+    own = record_of(store, scored[1])
     assert {score.name: score.value for score in own.scores}["changed"] == 0, "the victim that was attacked"
 
 
@@ -192,19 +196,19 @@ def test_the_table_says_which_victim_was_attacked(ran: Path) -> None:
     text = api.table(Path("results/runs/suite"), metric="adversarial", intervals=True)
     assert printed.exit_code in (0, 2) and "films Clean" in text and "films Adv" in text and "films Changed" in text
     changed = sum(row["status"] == "succeeded" for row in rows_of())
-    assert f"films (flip-on-toy): 24 rows, {changed} of them changed; made by flip against toy with clean" in text
-    assert "toy with clean fine-tuning, seed 0, is the victim that was attacked" in text
-    assert "toy with probe fine-tuning" not in text and "seed 1, is the victim" not in text
+    assert f"films (flip-on-toy-probe): 24 rows, {changed} of them changed; made by flip against toy with probe" in text
+    assert text.count("is the victim that was attacked") == 1
+    assert "toy with probe fine-tuning, seed 0, is the victim that was attacked" in text
     cells = json.loads(api.table(Path("results/runs/suite"), metric="adversarial", fmt="json"))["cells"]
     store, plan = planned()
     for cell in cells:
         records = [
-            record_of(store, job_of(plan, f"evaluate/toy/films/{cell['finetune']}/flip-on-toy/seed{seed}"))
+            record_of(store, job_of(plan, f"evaluate/toy/films/{cell['finetune']}/flip-on-toy-probe/seed{seed}"))
             for seed in (0, 1)
         ]
         values = [{score.name: score.value or 0 for score in record.scores}["adversarial"] for record in records]
         assert cell["value"] == pytest.approx(sum(values) / 2) and cell["n"] == 24
-    assert [cell["made_against_seeds"] for cell in cells] == [[0], []]
+    assert [cell["made_against_seeds"] for cell in cells] == [[], [0]]
     assert Path("results/runs/suite/tables/adversarial.md").is_file(), "the default tables hold it"
 
 
@@ -213,7 +217,7 @@ def test_the_table_says_which_victim_was_attacked(ran: Path) -> None:
 
 def test_the_written_set_is_what_the_store_holds(ran: Path) -> None:
     store, plan = planned()
-    outcomes = {one.example_id: one for one in store.outcomes(job_of(plan, "attack/toy/films/clean/flip/seed0"))}
+    outcomes = {one.example_id: one for one in store.outcomes(job_of(plan, "attack/toy/films/probe/flip/seed0"))}
     rows = rows_of()
     assert len(rows) == len(outcomes) == 24
     for row in rows:
@@ -231,7 +235,7 @@ sys.modules["rbench"] = None  # importing it fails
 from datasets import load_dataset
 rows = load_dataset(sys.argv[1], split="test", cache_dir=sys.argv[2])
 kinds = {name: getattr(kind, "names", kind.dtype) for name, kind in rows.features.items()}
-print(json.dumps({"n": len(rows), "kinds": kinds, "status": rows["status"], "text": rows["text"]}))
+print(json.dumps({"n": len(rows), "kinds": kinds, "status": list(rows["status"]), "text": list(rows["text"])}))
 """
     words = [sys.executable, "-I", "-c", code, str(Path("sets/flipped").resolve()), str(tmp_path / "hf")]
     result = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
@@ -323,7 +327,7 @@ def test_the_key_holds_the_rows_of_a_set(place: Path) -> None:
 
 def test_an_unfinished_or_textless_run_is_refused_with_the_remedy(place: Path) -> None:
     store, plan = planned()
-    attack = job_of(plan, "attack/toy/films/clean/flip/seed0")
+    attack = job_of(plan, "attack/toy/films/probe/flip/seed0")
     (store.folder(attack) / "record.json").unlink()
     with pytest.raises(StoreError, match=r"24 of 24 examples have .*rbench run suite --out .* --only attack/toy"):
         api.build_adversarial_from(store.root, Path("x"), api.Cell())
@@ -332,7 +336,7 @@ def test_an_unfinished_or_textless_run_is_refused_with_the_remedy(place: Path) -
         api.build_adversarial_from(stripped, Path("x"), api.Cell())
     with pytest.raises(PlanError, match="trained or evaluated on texts that an attack made"):
         api.run("suite.yaml", options(texts=False, out=Path("textless")))
-    with pytest.raises(StoreError, match=r"no such attack. It has attack/toy/films/clean/flip/seed0"):
+    with pytest.raises(StoreError, match=r"no such attack. It has attack/toy/films/probe/flip/seed0"):
         api.build_adversarial_from(store.root, Path("x"), api.Cell(encoder="bert"))
     with pytest.raises(StoreError, match="is not a RUN"):
         api.build_adversarial_from(Path("data"), Path("x"), api.Cell())
@@ -369,11 +373,13 @@ def test_a_set_that_is_damaged_or_of_another_task_is_refused_with_its_place(plac
         ("[{adversarial: {victim: toy, attack: flip, finetune: cleen}}]", 'unknown finetune strategy "cleen"'),
         ("[{adversarial: {victim: toy, atack: flip}}]", 'unknown key "atack"'),
         ("[adverserial]", "adversarial"),
+        ("[{adversarial: sets/flipped}, {adversarial: ./sets/flipped}]", "two sets of films are called flipped"),
+        ("[contrast]\ntables=[{metric: adversarial}]", "a table of adversarial needs `evaluate: [{adversarial: DIR}]`"),
     ],
 )
 def test_what_a_suite_may_not_ask_for(evaluate: str, message: str, ran: Path) -> None:
     with pytest.raises(SuiteError) as error:
-        prepare("suite.yaml", options(overrides=(f"evaluate={evaluate}",)))
+        prepare("suite.yaml", options(overrides=tuple(f"evaluate={evaluate}".split("\n"))))
     assert message in str(error.value)
 
 
@@ -381,7 +387,7 @@ def test_more_examples_than_there_are_and_nothing_to_write_are_refused(place: Pa
     with pytest.raises(PlanError, match="num_examples is 100, but its test split has 60"):
         prepare("suite.yaml", options(overrides=("num_examples=100",)))
     store, plan = planned()
-    attack = job_of(plan, "attack/toy/films/clean/flip/seed0")
+    attack = job_of(plan, "attack/toy/films/probe/flip/seed0")
     none = [one.model_copy(update={"status": "failed"}) for one in store.outcomes(attack)]
     record = record_of(store, attack)
     store.write_record(record.model_copy(update={"outcomes": store.write_outcomes(attack, none)}))

@@ -84,6 +84,8 @@ def asked_sets(
             place = choice.options.at(("set",))
             about = _of_folder(Path(options.set).expanduser(), tasks, entries, place, problems)
             for task, asked in about.items():
+                if any(one.set.name == asked.set.name for one in found.get(task, ())):
+                    problems.add(place, f"two sets of {task} are called {asked.set.name}; rename one folder")
                 found[task] = (*found.get(task, ()), asked)
             continue
         asked = _made(choice, options, suite, entries, strategies, load_strategy)
@@ -150,6 +152,7 @@ def _made(
         entries.modules.open("finetune", CLEAN, choice.place)
     strategy = options.finetune.label if options.finetune is not None else CLEAN
     said = "" if options.finetune is None else f"-{strategy}"
+    said += "" if options.seed is None else f"-seed{options.seed}"
     made = AdversarialSet(
         name=f"{options.attack.label}-on-{options.victim}{said}",
         encoder=options.victim,

@@ -27,6 +27,7 @@ def check_purpose(merged: Positioned, problems: Problems) -> None:
         problems.add(merged.at(("tasks",)), "`tasks`: expected at least 1 of them, found a list")
     there = {"sts": asked - {CONTRAST, ADVERSARIAL}, CONTRAST: asked & {CONTRAST}}
     needs = {"sts": "`evaluate`, a list of STS tasks", CONTRAST: f"`evaluate: [{CONTRAST}]`"}
+    there[ADVERSARIAL], needs[ADVERSARIAL] = asked & {ADVERSARIAL}, f"`evaluate: [{{{ADVERSARIAL}: DIR}}]`"
     for name in (metric for metric in get_args(EvaluationMetric) if metric not in there):
         there[name] = {choice.name for choice in choices(merged, "build")} & {name}
         needs[name] = f"`build: [{name}]`"

@@ -64,7 +64,7 @@ def render(made: Made, about: SetFile) -> str:
         about=about,
         means=_MEANS[about.only],
         facts=[(label, cell(value)) for label, value in _facts(made) if value],
-        columns=[(name, cell(meaning)) for name, meaning in _columns(task)],
+        columns=[(cell(name), meaning) for name, meaning in _columns(task)],
         notes=[cell(note) for note in dict.fromkeys((*task.notes, *made.spec.attack.notes))],
     )
 
@@ -131,7 +131,9 @@ def _short(name: str) -> str:
 def _rule(spec: AttackJob) -> str:
     if spec.task.kind != "sts":
         return "the victim's prediction for the changed text is not the label"
-    return "the error of the victim's score grows by at least the threshold of the attack's goal"
+    goal = getattr(spec.attack, "similarity", None)  # attacks on STS tasks have it
+    share = f"{goal.threshold:.0%} of the scale" if goal is not None else "the threshold of the attack's goal"
+    return f"the absolute error of the victim's score grows by at least {share} (ours)"
 
 
 def _columns(task: TaskSpec) -> list[tuple[str, str]]:
@@ -140,7 +142,7 @@ def _columns(task: TaskSpec) -> list[tuple[str, str]]:
     return [
         ("id", "of the example in the task's test split: file or split, and row"),
         *((column, "text: changed where `status` is `succeeded`, else the original one") for column in task.columns),
-        *((adversarial.original_column(column), f"original text of `{column}`") for column in task.columns),
+        *((adversarial.original_column(column), f"original text of `{cell(column)}`") for column in task.columns),
         ("score", "gold score, on the task's scale") if scored else ("label", "class of the original text"),
         ("status", "`succeeded`, `failed`, or `skipped`: wrong before any change, or without a word to change"),
         ("original_prediction", f"the victim's {answer} for the original text"),

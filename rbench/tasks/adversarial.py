@@ -80,8 +80,9 @@ def original_column(column: str) -> str:
 
 
 def kept(outcomes: Iterable[Outcome], only: Only = "all") -> list[Outcome]:
-    """Return the outcomes that are rows of a set."""
-    return [outcome for outcome in outcomes if outcome.status in _KEPT[only]]
+    """Return the outcomes that are rows of a set. A pair without a gold score is none."""
+    answered = (outcome for outcome in outcomes if outcome.label is not None or outcome.gold is not None)
+    return [outcome for outcome in answered if outcome.status in _KEPT[only]]
 
 
 def row_of(outcome: Outcome) -> AdversarialRow:
