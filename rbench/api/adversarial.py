@@ -91,7 +91,8 @@ def build_adversarial_from(
             not finished.
         PlanError: `folder` is not empty, or there is nothing to write.
     """
-    from rbench.publish.adversarial import Made, check_place, write
+    from rbench.publish.adversarial import check_place, write
+    from rbench.publish.adversarial_card import Made
 
     check_place(folder, overwrite=overwrite)
     store = Store(run)

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from rbench.errors import ResourceError
-from rbench.load.adversarial import ABOUT, read_about
+from rbench.load.adversarial import ABOUT as ABOUT
+from rbench.load.adversarial import read_about
 from rbench.spec import Outcome, SetFile, Status, TaskSpec
 from rbench.tasks.clean import Example, Reserved, key
 from rbench.tasks.data import content_hash
@@ -32,8 +33,10 @@ _KEPT: dict[Only, frozenset[Status]] = {
     "attacked": frozenset({"succeeded", "failed"}),
     "successes": frozenset({"succeeded"}),
 }
-OWN = ("id", "status", "label", "score", "original_prediction", "perturbed_prediction")
-OWN += ("num_queries", "num_words", "num_words_changed")
+OWN = (
+    *("id", "status", "label", "score", "original_prediction", "perturbed_prediction"),
+    *("num_queries", "num_words", "num_words_changed"),
+)
 """The columns of a set beside those of its task."""
 
 
