@@ -299,14 +299,16 @@ def test_victims_are_scored_on_a_set_in_a_folder(place: Path) -> None:
 
 
 def test_texts_of_a_set_are_kept_out_of_training(place: Path) -> None:
-    before = {job.name: job.key for job in prepare("suite.yaml", options()).plan.jobs}
+    def victim(suite: str) -> str:
+        return job_of(prepare(suite, options()).plan, "finetune/toy/films/clean/seed0").key
+
+    before = victim("suite.yaml")
     leak = next(row["text"] for row in rows_of() if row["status"] == "succeeded")
     train = [json.loads(line) for line in Path("data/films/train.jsonl").read_text().splitlines()]
     lines(place / "data/films/train.jsonl", [*train, {"text": f"{leak}!", "label": 1}])
-    prepared = prepare("again.yaml", options())
-    assert prepared.data["films"].dropped["train: also in flipped"] >= 1
-    after = {job.name: job.key for job in prepared.plan.jobs}
-    assert after["finetune/toy/films/clean/seed0"] != before["finetune/toy/films/clean/seed0"]
+    assert prepare("again.yaml", options()).data["films"].dropped["train: also in flipped"] == 1
+    assert victim("again.yaml") == before, "the text is left out again"
+    assert victim("suite.yaml") != before, "a suite that does not name the set trains on it"
 
 
 def test_the_key_holds_the_rows_of_a_set(place: Path) -> None:

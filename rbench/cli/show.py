@@ -35,7 +35,7 @@ def plan(planned: Planned) -> None:
     left = [job for job in planned.jobs if job.key not in planned.done]
     say(f"{len(planned.jobs)} jobs, {done} done; to do: {_remaining(left, planned)}")
     costs = [(job.spec, planned.estimates[job.key]) for job in left if job.key in planned.estimates]
-    pairs, texts, rows, examples = (
+    pairs, texts, set_rows, examples = (
         sum(cost.examples for spec, cost in costs if isinstance(spec, kind))
         for kind in (EvaluateJob, ContrastJob, AdversarialJob, AttackJob)
     )
@@ -43,8 +43,8 @@ def plan(planned: Planned) -> None:
         say(f"to evaluate: {pairs:,} pairs")
     if texts:
         say(f"to classify: {texts:,} texts of contrast sets")
-    if rows:
-        say(f"to classify: {rows:,} rows of adversarial sets")
+    if set_rows:
+        say(f"to classify: {set_rows:,} rows of adversarial sets")
     if examples:
         say(f"to attack: {examples:,} examples, about {_about(sum(cost.queries for _, cost in costs))} model queries")
     for note in planned.notes:
