@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "tables": {"spec", "score", "storage"},
     "measures": {"spec", "load", "score", "storage", "tables", "tasks", "encoders"},
     "figures": {"spec", "load", "score", "storage", "tables", "measures"},
-    "publish": {"spec", "hub", "encoders", "plan", "train"},
+    "publish": {"spec", "hub", "encoders", "plan", "tasks", "train"},
     "stages": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish"),
         *("tasks", "encoders", "resources", "score", "train", "finetune", "attack"),

@@ -10,6 +10,8 @@ imports all of them, so that this holds in any order of imports. Importing them 
 
 from __future__ import annotations
 
+from rbench.api.adversarial import BuiltSet, Cell, build_adversarial, build_adversarial_from
+from rbench.api.cases import Case, Cases, cases
 from rbench.api.doctor import Check, doctor
 from rbench.api.figures import figure, write_figure
 from rbench.api.results import load_results, table
@@ -23,6 +25,10 @@ from rbench.storage.texts import strip
 from rbench.storage.verify import verify
 
 __all__ = [
+    "BuiltSet",
+    "Case",
+    "Cases",
+    "Cell",
     "Check",
     "Estimate",
     "ListedObjective",
@@ -32,6 +38,9 @@ __all__ = [
     "RunResult",
     "Trained",
     "attack",
+    "build_adversarial",
+    "build_adversarial_from",
+    "cases",
     "doctor",
     "export",
     "figure",

@@ -89,6 +89,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
                 resources=prepared.loaded.resources,
                 modules=prepared.loaded.modules,
                 contrast=prepared.loaded.contrast,
+                adversarial=prepared.loaded.adversarial,
                 rows=prepared.rows,
                 places=prepared.places,
                 device=device,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rbench.errors import SuiteError
 from rbench.load.positions import Positioned, Problems, parse
-from rbench.spec import Choice
+from rbench.spec import SHORT, Choice
 
 _LABEL = re.compile(r"([^\[\]]+)\[(.*)\]", re.DOTALL)
 
@@ -46,6 +46,8 @@ def choices(located: Positioned, key: str) -> Iterator[Chosen]:
             (name, inner), *_ = data.items()
             place = item.key_at((name,))
             options = item.sub(name) if inner is not None else options
+            if name in SHORT and isinstance(inner, str):
+                options = Positioned({}, {(): options.at()}).put((SHORT[name],), options)
         elif isinstance(data, dict) and isinstance(data.get("name"), str):
             name, place = data["name"], item.at(("name",))
             options = item.sub("options") if "options" in data else options

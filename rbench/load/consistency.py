@@ -10,7 +10,7 @@ from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, items
 from rbench.load.positions import Positioned, Problems, describe
 from rbench.load.registry import unknown
-from rbench.spec import CONTRAST, Evaluation, EvaluationMetric, Training
+from rbench.spec import ADVERSARIAL, CONTRAST, Evaluation, EvaluationMetric, Training
 
 
 def check_purpose(merged: Positioned, problems: Problems) -> None:
@@ -19,14 +19,15 @@ def check_purpose(merged: Positioned, problems: Problems) -> None:
     asked = {choice.name for choice in choices(merged, "evaluate")}
     measures = {*merged.data.get("measured", ())}
     asked -= measures
-    only_scored = evaluate and asked and CONTRAST not in asked and not measures and not attacks
+    only_scored = evaluate and asked and not asked & {CONTRAST, ADVERSARIAL} and not measures and not attacks
     if tasks is None and "tasks" not in merged.data:
         if not only_scored:
             problems.add(merged.at(), "`tasks` is missing")
     elif tasks == [] and not only_scored:
         problems.add(merged.at(("tasks",)), "`tasks`: expected at least 1 of them, found a list")
-    there = {"sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
+    there = {"sts": asked - {CONTRAST, ADVERSARIAL}, CONTRAST: asked & {CONTRAST}}
     needs = {"sts": "`evaluate`, a list of STS tasks", CONTRAST: f"`evaluate: [{CONTRAST}]`"}
+    there[ADVERSARIAL], needs[ADVERSARIAL] = asked & {ADVERSARIAL}, f"`evaluate: [{{{ADVERSARIAL}: DIR}}]`"
     for name in (metric for metric in get_args(EvaluationMetric) if metric not in there):
         there[name] = {choice.name for choice in choices(merged, "build")} & {name}
         needs[name] = f"`build: [{name}]`"

@@ -14,7 +14,7 @@ from rbench.load.code import Module, find
 from rbench.load.modules import Modules, checked
 from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry, unknown
-from rbench.spec import CONTRAST, Choice, MeasureNeeds, Metric, Suite, TableSpec
+from rbench.spec import ADVERSARIAL, CONTRAST, Choice, MeasureNeeds, Metric, Suite, TableSpec
 
 METRICS: tuple[str, ...] = get_args(Metric)
 
@@ -56,7 +56,7 @@ def name_measured(merged: Positioned, registry: Registry, problems: Problems) ->
     if "measured" in merged.data:
         problems.add(merged.key_at(("measured",)), "`measured` is not set in a suite; name measures under `evaluate`")
     tasks, measures = registry.names("tasks"), registry.names("measures")
-    named = (choice.name for choice in choices(merged, "evaluate") if choice.name != CONTRAST)
+    named = (choice.name for choice in choices(merged, "evaluate") if choice.name not in (CONTRAST, ADVERSARIAL))
     found = [name for name in dict.fromkeys(named) if name in measures and name not in tasks]
     return merged.put(("measured",), Positioned(found, {(): merged.at(("evaluate",))})) if found else merged
 

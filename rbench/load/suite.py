@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import SuiteError
+from rbench.load.adversarial import AskedSet, asked_sets
 from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, names
 from rbench.load.code import Module
@@ -22,6 +23,7 @@ from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.registry import Kind, Registry, unknown
 from rbench.load.serving import check_table, check_tasks, match
 from rbench.spec import (
+    ADVERSARIAL,
     CLEAN,
     CONTRAST,
     IN_DOMAIN,
@@ -71,6 +73,8 @@ class Loaded:
     building: dict[str, Choice]
     """The things to build, by label, with all options, including the defaults that the suite does not mention."""
     contrast: dict[str, tuple[ContrastSpec, ...]]
+    adversarial: dict[str, tuple[AskedSet, ...]] = field(default_factory=dict)
+    """The adversarial sets to evaluate victims on, by task."""
     draws: dict[str, Draw] = field(default_factory=dict)
     """In a suite with `train_seeds`: the encoder and training seed of each label; see `Plan.draws`."""
     tuning: dict[str, tuple[Choice, ...]] = field(default_factory=dict)
@@ -152,14 +156,7 @@ def _load(
     merged = name_measured(merged, registry, problems)
     suite = check(Suite, merged, problems)
     entries = Entries(registry, problems, own)
-    for choice in choices(merged, "encoders"):
-        entries.encoders.load(choice.name, choice.place)
-        if choice.options.data:
-            entries.encoders.variant(choice.name, choice.options, choice.label, choice.place)
-    for place, name in names(merged, "tasks"):
-        entries.tasks.load(name, place)
-    for choice in choices(merged, "attacks"):
-        entries.attacks.load(choice.name, choice.options, choice.label, choice.place)
+    _load_axes(merged, entries, problems)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
     if "finetune" not in merged.data:
         entries.modules.open("finetune", CLEAN, merged.at())
@@ -171,11 +168,11 @@ def _load(
         for choice in choices(merged, "evaluate")
         if choice.name in own_names
     }
-    for choice in choices(merged, "evaluate"):
-        if choice.name not in (CONTRAST, *own_names):
-            entries.tasks.scored(choice.name, choice.place)
-            check(EvaluationOptions, choice.options, problems)
+    _load_scored(merged, (CONTRAST, ADVERSARIAL, *own_names), entries, problems)
     contrast = _contrast(merged, entries, problems)
+    adversarial = asked_sets(
+        merged, suite, entries, strategies, lambda choice: _strategy(choice, entries, problems), problems
+    )
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     _check_figures(merged, entries)
     resources = _resources(merged, entries, strategies.values())
@@ -201,6 +198,7 @@ def _load(
         strategies=strategies,
         building={label: choice for label, choice in building.items() if choice is not None},
         contrast=contrast,
+        adversarial=adversarial,
         draws=draws,
         measures={label: needs for label, needs in asked.items() if needs is not None},
         tuning=tuning,
@@ -216,6 +214,26 @@ def _with_tables(suite: Suite, merged: Positioned, entries: Entries) -> Suite:
     if "tables" in merged.data or not suite.attacks or not scored:
         return suite
     return suite.model_copy(update={"tables": (*suite.tables, TableSpec(metric="advsts"))})
+
+
+def _load_axes(merged: Positioned, entries: Entries, problems: Problems) -> None:
+    """Load the suite's encoders, tasks and attacks."""
+    for choice in choices(merged, "encoders"):
+        entries.encoders.load(choice.name, choice.place)
+        if choice.options.data:
+            entries.encoders.variant(choice.name, choice.options, choice.label, choice.place)
+    for place, name in names(merged, "tasks"):
+        entries.tasks.load(name, place)
+    for choice in choices(merged, "attacks"):
+        entries.attacks.load(choice.name, choice.options, choice.label, choice.place)
+
+
+def _load_scored(merged: Positioned, others: Sequence[str], entries: Entries, problems: Problems) -> None:
+    """Load the STS tasks under `evaluate`: all of its names but `others`."""
+    for choice in choices(merged, "evaluate"):
+        if choice.name not in others:
+            entries.tasks.scored(choice.name, choice.place)
+            check(EvaluationOptions, choice.options, problems)
 
 
 def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:

@@ -10,7 +10,7 @@ from rbench.load.check import check
 from rbench.load.files import Files
 from rbench.load.positions import Problems
 from rbench.load.registry import unknown
-from rbench.spec import CONTRAST, LocalData, TaskSpec, is_text_file
+from rbench.spec import ADVERSARIAL, CONTRAST, LocalData, TaskSpec, is_text_file
 
 
 class Tasks:
@@ -41,7 +41,7 @@ class Tasks:
     def scored(self, name: str, place: str, what: str = "evaluation") -> None:
         """Load an STS task, on which encoders are scored. `what` names it in the error for an unknown task."""
         if name not in self.files.registry.names("tasks"):
-            known = [*self.names_with_scores(), *([CONTRAST] if what == "evaluation" else [])]
+            known = [*self.names_with_scores(), *([ADVERSARIAL, CONTRAST] if what == "evaluation" else [])]
             self.files.problems.add(place, unknown(what, name, known))
             return
         task = self.load(name, place)

@@ -27,6 +27,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "similarity": ("attack.similarity_goal", "attack.scorer_victim", "attack.scorer_geometry", "encoders.scorer"),
     "evaluate": ("score.sts", "encoders.sentence"),
     "contrast": ("stages.contrast",),
+    "adversarial": ("stages.adversarial",),
     "measured": ("stages.measured", "encoders.classifier"),
     "static encoder": ("encoders.static",),
     "random encoder": ("encoders.random_weights",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rbench.spec import AttackJob, ContrastJob, EvaluateJob, Job
+from rbench.spec import AdversarialJob, AttackJob, ContrastJob, EvaluateJob, Job
 
 if TYPE_CHECKING:
     from rbench.plan.prepare import Prepared
@@ -31,6 +31,10 @@ def estimate(job: Job, prepared: Prepared) -> Estimate | None:
     if isinstance(spec, ContrastJob):
         sets = prepared.contrast[spec.task.name]
         return Estimate(next(data.texts for data in sets if data.spec.name == spec.contrast.name))
+    if isinstance(spec, AdversarialJob):
+        there = [one for one in prepared.adversarial.values() if one.fingerprint == spec.data_fingerprint]
+        made = prepared.plan.job(job.needs["attack"]).spec if "attack" in job.needs else None
+        return Estimate(made.num_examples if isinstance(made, AttackJob) else len(there[0].rows))
     if not isinstance(spec, AttackJob):
         return None
     words = _mean_words(prepared.data[spec.task.name], spec.attack.protect.get(spec.task.kind, ()))

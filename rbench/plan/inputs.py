@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rbench.errors import PlanError
 from rbench.spec import (
+    RESOURCE_KINDS,
+    AdversarialSet,
     AttackSpec,
     Choice,
     ContrastSpec,
@@ -14,8 +17,11 @@ from rbench.spec import (
     MeasureNeeds,
     ResourceProfile,
     StrategyNeeds,
+    Suite,
     TaskSpec,
+    TrainSpec,
 )
+from rbench.spec.jobs import content_key
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,17 @@ class Code:
     """Content hash of a module that a user added; empty for rbench's own."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """VERSIONs of the files of rbench that are used, by name."""
+
+
+@dataclass(frozen=True)
+class SetInput:
+    """An adversarial set that victims of a task are evaluated on."""
+
+    set: AdversarialSet
+    fingerprint: str | None = None
+    """Content hash of its rows. None: the plan makes the set."""
+    strategy: Choice | None = None
+    """How the victim is fine-tuned that the plan attacks to make the set; None: clean."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,45 @@ class PlanInputs:
     """The contrast sets that victims are evaluated on, with their content hashes, by task."""
     measures: Mapping[str, MeasureNeeds] = field(default_factory=dict)
     """The measures under `evaluate`, by label."""
+    adversarial: Mapping[str, tuple[SetInput, ...]] = field(default_factory=dict)
+    """The adversarial sets that victims are evaluated on, by task."""
     draws: Mapping[str, Draw] = field(default_factory=dict)
     """The encoder and training seed of each label, in a suite with `train_seeds`; see `Plan.draws`."""
     code: Mapping[str, Code] = field(default_factory=dict)
     """The code behind modules, by kind and name (`objectives/simcse`), and behind parts of jobs (`pretrain`)."""
+
+
+def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str | None:
+    """Return one fingerprint of the splits that training steps are selected by, or None where there are none.
+
+    `splits` holds fingerprints by task and split.
+    """
+    found = [splits[task, train.select_split] for task in train.selecting]
+    return content_key({"selected_by": found}) if len(found) > 1 else next(iter(found), None)
+
+
+def check_sizes(suite: Suite, inputs: PlanInputs) -> None:
+    """Raise PlanError where a test split has fewer rows than the suite attacks."""
+    wrong = []
+    makes = any(one.fingerprint is None for sets in inputs.adversarial.values() for one in sets)
+    for task in suite.tasks if suite.attacks or makes else ():
+        wanted, size = suite.examples_for(task), inputs.sizes[task].get("test", 0)
+        if wanted != "all" and wanted > size:
+            wrong.append(f"{task}: num_examples is {wanted}, but its test split has {size} examples")
+    if wrong:
+        raise PlanError(
+            "; ".join(wrong)
+            + ". Give a smaller number, `all`, or a map by task (num_examples: {mr: 100, default: 1000})."
+        )
+
+
+def asked_of(profile: ResourceProfile | None) -> list[str]:
+    """Return the kinds of resources that a profile has."""
+    return [kind for kind in RESOURCE_KINDS if profile is not None and getattr(profile, kind) is not None]
+
+
+def ways(spec: AttackSpec) -> list[str]:
+    """Return the names of the code behind an attack: its module, or the entries of `versions.PARTS` for recipes."""
+    if spec.recipe is None:
+        return [f"attacks/{spec.name}"]
+    return ["recipe", *(["masked recipe"] if "masked_lm" in spec.needs else [])]

@@ -11,15 +11,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rbench.errors import PlanError
-from rbench.plan.inputs import Code, PlanInputs
+from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, selected_by, ways
 from rbench.plan.lineage import effective, in_domain_for, portable, registered_base, trained_root, weights_source
 from rbench.spec import (
     CLEAN,
     IN_DOMAIN,
-    RESOURCE_KINDS,
+    AdversarialJob,
     AttackJob,
-    AttackSpec,
     BuildJob,
     Choice,
     ContrastJob,
@@ -37,9 +35,8 @@ from rbench.spec import (
     Suite,
     TaskSpec,
     Training,
-    TrainSpec,
 )
-from rbench.spec.jobs import AnyJob, content_key
+from rbench.spec.jobs import AnyJob
 
 
 def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
@@ -52,7 +49,7 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
 
     Raises PlanError where test splits have fewer rows than `num_examples`. The error names all such splits.
     """
-    _check_sizes(suite, inputs)
+    check_sizes(suite, inputs)
     planner = _Planner(suite, inputs)
     jobs: dict[str, Job] = {}
     for encoders in rounds(suite, inputs.draws):
@@ -91,28 +88,6 @@ def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | Non
     return Training.model_validate({**task.training.model_dump(), **general, **own, **(strategy or {})})
 
 
-def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str | None:
-    """Return one fingerprint of the splits that training steps are selected by, or None where there are none.
-
-    `splits` holds fingerprints by task and split.
-    """
-    found = [splits[task, train.select_split] for task in train.selecting]
-    return content_key({"selected_by": found}) if len(found) > 1 else next(iter(found), None)
-
-
-def _check_sizes(suite: Suite, inputs: PlanInputs) -> None:
-    wrong = []
-    for task in suite.tasks if suite.attacks else ():
-        wanted, size = suite.examples_for(task), inputs.sizes[task].get("test", 0)
-        if wanted != "all" and wanted > size:
-            wrong.append(f"{task}: num_examples is {wanted}, but its test split has {size} examples")
-    if wrong:
-        raise PlanError(
-            "; ".join(wrong)
-            + ". Give a smaller number, `all`, or a map by task (num_examples: {mr: 100, default: 1000})."
-        )
-
-
 class _Planner:
     """Makes jobs and remembers them, so that each exists once."""
 
@@ -147,6 +122,7 @@ class _Planner:
         for strategy in self.inputs.tuning.get(task, suite.finetune):
             victim = self.finetune(encoder, task, strategy, seed)
             jobs += self.contrast(victim, encoder, task, strategy, seed)
+            jobs += self.adversarial(victim, encoder, task, strategy, seed)
             jobs += [self.attack(victim, encoder, task, strategy, attack.label, seed) for attack in suite.attacks]
             if not suite.attacks and not suite.build and not self.inputs.measures:
                 jobs.append(victim)
@@ -262,7 +238,7 @@ class _Planner:
         wanted = self.suite.examples_for(task)
         profile, graded = inputs.resources.only(spec.needs), inputs.tasks[task].kind == "sts"
         n = inputs.sizes[task]["test"] if wanted == "all" else wanted
-        code = self._code("attack", *_ways(spec), *spec.needs, "oracle" if inputs.tasks[task].has_oracle else None)
+        code = self._code("attack", *ways(spec), *spec.needs, "oracle" if inputs.tasks[task].has_oracle else None)
         job = AttackJob(
             encoder=encoder,
             strategy=strategy,
@@ -291,6 +267,29 @@ class _Planner:
                 versions=dict(self._code("contrast").versions),
             )
             made.append(self._job(job, (encoder, task, strategy.label, spec.name), {"victim": victim}, seed))
+        return made
+
+    def adversarial(self, victim: Job, encoder: str, task: str, strategy: Choice, seed: int) -> list[Job]:
+        """Return the jobs that evaluate one victim on the adversarial sets of its task.
+
+        A set that the plan makes needs the attack on its own victim, with the set's seed.
+        """
+        made = []
+        for one in self.inputs.adversarial.get(task, ()):
+            needed, asked = {"victim": victim}, one.set
+            if one.fingerprint is None:
+                how = one.strategy or Choice(name=CLEAN)
+                theirs = self.finetune(asked.encoder, task, how, asked.seed)
+                needed["attack"] = self.attack(theirs, asked.encoder, task, how, asked.attack, asked.seed)
+            job = AdversarialJob(
+                encoder=encoder,
+                strategy=strategy,
+                task=self.inputs.tasks[task],
+                set=asked,
+                data_fingerprint=one.fingerprint or self.inputs.data[task],
+                versions=dict(self._code("adversarial").versions),
+            )
+            made.append(self._job(job, (encoder, task, strategy.label, asked.name), needed, seed))
         return made
 
     def measured(self, encoders: Sequence[str]) -> list[Job]:
@@ -391,15 +390,3 @@ class _Planner:
         for job in jobs.values():
             visit(job)
         return list(ordered.values())
-
-
-def asked_of(profile: ResourceProfile | None) -> list[str]:
-    """Return the kinds of resources that a profile has."""
-    return [kind for kind in RESOURCE_KINDS if profile is not None and getattr(profile, kind) is not None]
-
-
-def _ways(spec: AttackSpec) -> list[str]:
-    """Return the names of the code behind an attack: its module, or the entries of `versions.PARTS` for recipes."""
-    if spec.recipe is None:
-        return [f"attacks/{spec.name}"]
-    return ["recipe", *(["masked recipe"] if "masked_lm" in spec.needs else [])]

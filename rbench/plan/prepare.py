@@ -12,7 +12,7 @@ from rbench import load as loading
 from rbench.errors import ResourceError
 from rbench.load import versions
 from rbench.load.registry import Registry
-from rbench.plan.inputs import Code, PlanInputs
+from rbench.plan.inputs import Code, PlanInputs, SetInput
 from rbench.plan.lineage import weights_source
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
@@ -22,6 +22,7 @@ from rbench.system.located import Located, Places
 
 if TYPE_CHECKING:
     from rbench.tasks import ContrastData, TaskData
+    from rbench.tasks.adversarial import AdversarialData
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Prepared:
     data: Mapping[str, TaskData]
     contrast: Mapping[str, tuple[ContrastData, ...]]
     """The contrast sets that victims are evaluated on, by task."""
+    adversarial: Mapping[Path, AdversarialData]
+    """The adversarial sets in folders that victims are evaluated on, by folder."""
     places: Places
     """The places of weights and resources."""
     notes: list[str]
@@ -90,7 +93,8 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     problems: list[str] = []
     rows = Rows(options.data)
     contrast = _open_contrast(loaded, rows, problems)
-    data = _open_tasks(tasks, contrast, rows, problems)
+    adversarial = _open_sets(loaded, rows, problems)
+    data = _open_tasks(tasks, contrast, adversarial, rows, problems)
     problems += _too_small(loaded, data)
     problems += _without_pairs(loaded, data)
     splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
@@ -119,6 +123,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         code=_code(loaded),
         draws=loaded.draws,
         contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
+        adversarial=_set_inputs(loaded, adversarial),
     )
     noted = (*loaded.suite.tasks, *(evaluation.task for evaluation in loaded.suite.evaluations))
     return Prepared(
@@ -128,10 +133,12 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         rows=rows,
         data=data,
         contrast=contrast,
+        adversarial=adversarial,
         places=Places(weights, resources, {name: found for name, (_, found) in training.items()}),
         notes=[
             *(note for name in dict.fromkeys(noted) for note in _data_notes(data[name])),
             *(note for sets in contrast.values() for one in sets for note in _contrast_notes(one)),
+            *(f"{one.folder.name}: set of {len(one.rows)} rows in {one.folder}" for one in adversarial.values()),
         ],
     )
 
@@ -164,16 +171,41 @@ def _open_contrast(loaded: loading.Loaded, rows: Rows, problems: list[str]) -> d
     return found
 
 
+def _open_sets(loaded: loading.Loaded, rows: Rows, problems: list[str]) -> dict[Path, AdversarialData]:
+    """Open the adversarial sets in folders, by folder."""
+    found = {}
+    for task, sets in loaded.adversarial.items():
+        for asked in sets:
+            if asked.folder is not None:
+                try:
+                    found[asked.folder] = rows.adversarial(asked.folder, loaded.tasks[task])
+                except ResourceError as error:
+                    problems.append(str(error))
+    return found
+
+
+def _set_inputs(loaded: loading.Loaded, opened: Mapping[Path, AdversarialData]) -> dict[str, tuple[SetInput, ...]]:
+    return {
+        task: tuple(
+            SetInput(one.set, None if one.folder is None else opened[one.folder].fingerprint, one.strategy)
+            for one in sets
+        )
+        for task, sets in loaded.adversarial.items()
+    }
+
+
 def _open_tasks(
     tasks: Mapping[str, TaskSpec],
     contrast: Mapping[str, tuple[ContrastData, ...]],
+    adversarial: Mapping[Path, AdversarialData],
     rows: Rows,
     problems: list[str],
 ) -> dict[str, TaskData]:
     data = {}
     for name, spec in tasks.items():
         try:
-            data[name] = rows.task(spec, contrast.get(name, ()))
+            own = [one for one in adversarial.values() if one.about.task == name]
+            data[name] = rows.task(spec, contrast.get(name, ()), own)
         except ResourceError as error:
             problems.append(str(error))
     return data

@@ -18,6 +18,7 @@ from rbench.system.one_slot_cache import OneSlotCache
 
 if TYPE_CHECKING:
     from rbench.tasks import ContrastData, TaskData
+    from rbench.tasks.adversarial import AdversarialData
 
 T = TypeVar("T")
 
@@ -33,9 +34,12 @@ class Rows:
         self._path = tuple(data_path)
         self._tasks: dict[str, OneSlotCache[TaskData]] = defaultdict(OneSlotCache)
         self._sets: dict[str, OneSlotCache[ContrastData]] = defaultdict(OneSlotCache)
+        self._adversarial: dict[Path, OneSlotCache[AdversarialData]] = defaultdict(OneSlotCache)
 
-    def task(self, spec: TaskSpec, sets: Sequence[ContrastData] = ()) -> TaskData:
-        """Return the rows of a task, without those that contrast `sets` keep out of training and validation.
+    def task(
+        self, spec: TaskSpec, sets: Sequence[ContrastData] = (), adversarial: Sequence[AdversarialData] = ()
+    ) -> TaskData:
+        """Return the rows of a task, without those that the sets keep out of training and validation.
 
         Raises:
             ResourceError: there are no rows, or they cannot be read (`rbench.tasks.open_task`).
@@ -44,9 +48,10 @@ class Rows:
 
         def sources() -> list[Path]:
             own = files.of_task(spec, self._path)
-            return own + [path for one in sets for path in files.of_contrast(one.spec, self._path)]
+            own += [path for one in sets for path in files.of_contrast(one.spec, self._path)]
+            return own + [path for one in adversarial for path in one.files]
 
-        reserved = [one.reserved for one in sets]
+        reserved = [*(one.reserved for one in sets), *(one.reserved for one in adversarial)]
         return _while_unchanged(self._tasks[spec.name], sources, lambda: open_task(spec, self._path, reserved))
 
     def contrast(self, spec: ContrastSpec, task: TaskSpec) -> ContrastData:
@@ -57,6 +62,16 @@ class Rows:
             self._sets[spec.name],
             lambda: files.of_contrast(spec, self._path),
             lambda: open_contrast(spec, task, self._path),
+        )
+
+    def adversarial(self, folder: Path, task: TaskSpec) -> AdversarialData:
+        """Return the adversarial set in a folder. Raises ResourceError as `rbench.tasks.adversarial.open_set` does."""
+        from rbench.tasks import adversarial
+
+        return _while_unchanged(
+            self._adversarial[folder],
+            lambda: [path for path in adversarial.files_of(folder) if path.is_file()],
+            lambda: adversarial.open_set(folder, task),
         )
 
 

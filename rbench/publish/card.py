@@ -85,15 +85,15 @@ def render(about: About) -> str:
     encoder = about.encoder
     return environment.get_template("card.md.jinja").render(
         front=yaml.safe_dump(_front(about), sort_keys=False, allow_unicode=True),
-        name=_cell(encoder.name),
-        title=_cell(encoder.title or about.origin.title or encoder.name),
+        name=cell(encoder.name),
+        title=cell(encoder.title or about.origin.title or encoder.name),
         version=about.version,
         train=about.origin.train,
-        facts=[(label, _cell(value)) for label, value in _facts(about) if value],
+        facts=[(label, cell(value)) for label, value in _facts(about) if value],
         options=_options(about),
         scores=_scores(about.record),
         flags=_flags(about.record),
-        notes=[_cell(note) for note in dict.fromkeys((*encoder.notes, *about.origin.notes))],
+        notes=[cell(note) for note in dict.fromkeys((*encoder.notes, *about.origin.notes))],
     )
 
 
@@ -229,8 +229,8 @@ def _options(about: About) -> list[tuple[str, str, str]]:
     models: Sequence[str] = getattr(kind, "MODELS", ())
     rows = []
     for name, value in values.items():
-        shown = _cell(_short(value) if name in models else value)
-        rows.append((name, f"**{shown}**" if value != defaults[name] else shown, _cell(defaults[name])))
+        shown = cell(_short(value) if name in models else value)
+        rows.append((name, f"**{shown}**" if value != defaults[name] else shown, cell(defaults[name])))
     return rows
 
 
@@ -244,7 +244,7 @@ def _scores(record: Record | None) -> list[tuple[str, str, str]]:
     if record is None:
         return []
     return [
-        (_cell(score.name), "none" if score.value is None else f"{score.value:.4f}", f"{score.n:,}")
+        (cell(score.name), "none" if score.value is None else f"{score.value:.4f}", f"{score.n:,}")
         for score in record.scores
     ]
 
@@ -253,10 +253,10 @@ def _flags(record: Record | None) -> list[tuple[str, str]]:
     """Return each flag of the training, with the numbers that raised it."""
     if record is None or record.health is None:
         return []
-    return [(_cell(raised.flag), _cell(raised.because)) for raised in record.health.flags]
+    return [(cell(raised.flag), cell(raised.because)) for raised in record.health.flags]
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     """Return a value as one line of markdown, with all characters escaped that could end a table cell or begin HTML."""
     text = " ".join(str(value).split())
     for mark in "\\|`*[]#":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rbench.score.adversarial import SET_SCORES, adversarial_scores
 from rbench.score.advsts import DEVIATIONS, Deviations
 from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_scores
 from rbench.score.complete import lacking
@@ -15,6 +16,7 @@ __all__ = [
     "DEVIATIONS",
     "METRICS",
     "SCORES",
+    "SET_SCORES",
     "SHARES",
     "Deviations",
     "Fallen",
@@ -24,6 +26,7 @@ __all__ = [
     "Tally",
     "Verdict",
     "Verdicts",
+    "adversarial_scores",
     "attack_counts",
     "attack_health",
     "attack_scores",

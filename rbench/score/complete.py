@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rbench.errors import StoreError
+from rbench.score.adversarial import SET_SCORES
 from rbench.score.advsts import Deviations
 from rbench.score.attack import Tally
 from rbench.score.contrast import SCORES
-from rbench.spec import AttackJob, ContrastJob, EvaluateJob, Record
+from rbench.spec import AdversarialJob, AttackJob, ContrastJob, EvaluateJob, Record
 
 CORRELATIONS = ("spearman", "pearson")
 
@@ -21,7 +22,8 @@ def lacking(record: Record) -> str | None:
         return None
     if isinstance(spec, AttackJob):
         return _untallied(record)
-    wanted = SCORES if isinstance(spec, ContrastJob) else CORRELATIONS if isinstance(spec, EvaluateJob) else ()
+    kinds = {ContrastJob: SCORES, AdversarialJob: SET_SCORES, EvaluateJob: CORRELATIONS}
+    wanted = kinds.get(type(spec), ())
     there = {score.name for score in record.scores}
     name = next((name for name in wanted if name not in there), None)
     return None if name is None else f"the record of {record.job.name} has no {name}."

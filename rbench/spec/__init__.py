@@ -6,6 +6,7 @@ read, planned and tabulated in a fraction of a second.
 
 from __future__ import annotations
 
+from rbench.spec.adversarial import AdversarialSet, SetFile
 from rbench.spec.bases import base_of, bases
 from rbench.spec.common import (
     IN_DOMAIN,
@@ -50,6 +51,7 @@ from rbench.spec.entries import (
 )
 from rbench.spec.health import FLAGS, Flag, Health, Measured, Raised
 from rbench.spec.jobs import (
+    AdversarialJob,
     AttackJob,
     BuildJob,
     ContrastJob,
@@ -75,9 +77,12 @@ from rbench.spec.results import (
     error_kind,
 )
 from rbench.spec.suite import (
+    ADVERSARIAL,
     CLEAN,
     CONTRAST,
     COSINE,
+    SHORT,
+    AdversarialOptions,
     Choice,
     ContrastOptions,
     Evaluation,
@@ -91,6 +96,7 @@ from rbench.spec.suite import (
 from rbench.spec.variants import Variant, VariantName, Variants
 
 __all__ = [
+    "ADVERSARIAL",
     "CLEAN",
     "CONTRAST",
     "COSINE",
@@ -98,7 +104,11 @@ __all__ = [
     "IN_DOMAIN",
     "RESOURCE_KINDS",
     "SCHEMA_VERSION",
+    "SHORT",
     "TEXT_FILES",
+    "AdversarialJob",
+    "AdversarialOptions",
+    "AdversarialSet",
     "AttackJob",
     "AttackMetric",
     "AttackSpec",
@@ -146,6 +156,7 @@ __all__ = [
     "ResourceProfile",
     "Score",
     "Serves",
+    "SetFile",
     "Share",
     "SimilarityGoalSpec",
     "SimilarityMetric",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, Tag, ValidationInfo, field_validator
 
+from rbench.spec.adversarial import AdversarialSet
 from rbench.spec.common import SCHEMA_VERSION, Count, Positive, Split, Stage, Strict
 from rbench.spec.entries import (
     AttackSpec,
@@ -150,6 +151,24 @@ class ContrastJob(Strict):
         return _empty(self, "versions")
 
 
+class AdversarialJob(Strict):
+    """Classify the texts of an adversarial set, and their originals, with one victim. Its stage is `evaluate` too."""
+
+    stage: Literal["evaluate"] = "evaluate"
+    measure: Literal["adversarial"] = "adversarial"
+    encoder: str
+    strategy: Choice
+    task: TaskSpec
+    set: AdversarialSet
+    data_fingerprint: str
+    """Content hash of the set's rows. Where the set is made in the same RUN: that of the task's rows."""
+    versions: dict[str, int] = {}
+    """VERSIONs above 1 of the code of rbench behind it, by name."""
+
+    def without_effect(self) -> frozenset[str]:
+        return _empty(self, "versions")
+
+
 class MeasureJob(Strict):
     """Compute what a measure needs victims or rows for. Its stage is `evaluate` too.
 
@@ -212,13 +231,14 @@ def _kind(spec: Any) -> str:
     return f"{stage} {measure}" if measure is not None else str(stage)
 
 
-AnyJob = PretrainJob | FinetuneJob | AttackJob | EvaluateJob | ContrastJob | MeasureJob | BuildJob
+AnyJob = PretrainJob | FinetuneJob | AttackJob | EvaluateJob | ContrastJob | AdversarialJob | MeasureJob | BuildJob
 JobSpec = Annotated[
     Annotated[PretrainJob, Tag("pretrain")]
     | Annotated[FinetuneJob, Tag("finetune")]
     | Annotated[AttackJob, Tag("attack")]
     | Annotated[EvaluateJob, Tag("evaluate")]
     | Annotated[ContrastJob, Tag("evaluate contrast")]
+    | Annotated[AdversarialJob, Tag("evaluate adversarial")]
     | Annotated[MeasureJob, Tag("evaluate measured")]
     | Annotated[BuildJob, Tag("build")],
     Discriminator(_kind),
@@ -240,8 +260,8 @@ class Job(Strict):
     | `options.OPTION` | a further model that this option of training names  | pretrain, build                     |
     | `masked_lm`      | the masked LM of the resource profile               | pretrain, finetune, attack, build   |
     | `encoder`        | the encoder to fine-tune, score or build from       | finetune, evaluate, build           |
-    | `attack`         | adversarial texts to train on                       | finetune                            |
-    | `victim`         | the victim to attack or to classify with            | attack, evaluate on a contrast set  |
+    | `attack`         | adversarial texts to train on or to classify        | finetune, evaluate                  |
+    | `victim`         | the victim to attack or to classify with            | attack, evaluate                    |
     | `victim:E/S`     | the victim of encoder E and strategy S              | evaluate with a measure             |
     | `attack:E/S`     | what the attack made of that victim's texts         | evaluate with a measure             |
 

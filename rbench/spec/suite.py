@@ -9,6 +9,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from rbench.spec.common import Count, EvaluationMetric, Metric, NumExamples, Pick, ResourceKind, Split, Strict
 
+ADVERSARIAL: Literal["adversarial"] = "adversarial"
+"""Entry under `evaluate` that means adversarial sets, not an STS task."""
+SHORT = {ADVERSARIAL: "set"}
+"""The option that a text stands for in place of a choice's options: `{adversarial: DIR}` is `{adversarial: {set: DIR}}`
+"""
+
 
 class Choice(Strict):
     """A name with options, written in YAML as `name` or as `{name: {option: value}}`."""
@@ -23,6 +29,8 @@ class Choice(Strict):
             return {"name": value}
         if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
             (name, options), *_ = value.items()
+            if name in SHORT and isinstance(options, str):
+                options = {SHORT[name]: options}
             return {"name": name, "options": options or {}}
         return value
 
@@ -115,6 +123,38 @@ class ContrastOptions(Strict):
     set that the task names."""
 
 
+class AdversarialOptions(Strict):
+    """Options of `adversarial` under `evaluate`: a set that was written before, or one that the same RUN makes."""
+
+    set: str | None = None
+    """The folder that `rbench build adversarial` wrote, absolute or below the current folder."""
+    victim: str | None = None
+    """The encoder, by name or label, that is attacked on each task of the suite. It need not be one of the suite's."""
+    attack: Choice | None = None
+    """The attack, with its options, that is run against the victim."""
+    finetune: Choice | None = None
+    """How the victim is fine-tuned; None: clean."""
+    seed: Count | None = None
+    """Seed of the victim, of the sample of test texts and of the attack; None: the first of the suite's seeds."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _labelled(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and "victim" in value:
+            return {**value, "victim": _label(value["victim"])}
+        return value
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> AdversarialOptions:
+        made = (self.victim, self.attack, self.finetune, self.seed)
+        if self.set is not None:
+            if any(one is not None for one in made):
+                raise ValueError("`set` names a set that is there; `victim`, `attack`, `finetune` and `seed` make one")
+        elif self.victim is None or self.attack is None:
+            raise ValueError("expected `set`, the folder of a set, or `victim` and `attack`, which make one")
+        return self
+
+
 class ResourceChoice(Strict):
     """A resource profile, with single resources replaced. A replacement is a folder on the model search path or a hub
     id."""
@@ -199,8 +239,9 @@ class Suite(Strict):
     tasks: tuple[str, ...] = ()
     attacks: tuple[Choice, ...] = ()
     evaluate: tuple[Choice, ...] = ()
-    """STS tasks (with `EvaluationOptions`) that score the encoders without fine-tuning, and `contrast` (with
-    `ContrastOptions`) for contrast sets that score the victims, and measures (with their Options)."""
+    """STS tasks (with `EvaluationOptions`) that score the encoders without fine-tuning; `contrast` (with
+    `ContrastOptions`) for contrast sets and `adversarial` (with `AdversarialOptions`) for adversarial sets, which score
+    the victims; and measures (with their Options)."""
     measured: tuple[str, ...] = ()
     """The names under `evaluate` that are measures. Loading finds them; a file does not list them."""
     build: tuple[Choice, ...] = ()
@@ -247,8 +288,8 @@ class Suite(Strict):
             asked = _names(value.get("evaluate"))
             measured = [name for name in value.get("measured", ()) if name in asked]
             asked -= set(measured)
-            shown = {"asr": value.get("attacks"), "sts": asked - {CONTRAST}, CONTRAST: asked & {CONTRAST}}
-            shown |= {name: [name] for name in measured}
+            shown: dict[str, Any] = {"asr": value.get("attacks"), "sts": asked - {CONTRAST, ADVERSARIAL}}
+            shown |= {name: asked & {name} for name in (CONTRAST, ADVERSARIAL)} | {name: [name] for name in measured}
             shown |= {name: [name] for name in sorted(_names(value.get("build")) & {*get_args(EvaluationMetric)})}
             value["tables"] = [{"metric": metric} for metric, there in shown.items() if there]
         return value
@@ -256,7 +297,8 @@ class Suite(Strict):
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
         """The STS tasks under `evaluate`. Raises ValueError for wrong options, which loading a suite refuses before."""
-        scored = (choice for choice in self.evaluate if choice.name not in (CONTRAST, *self.measured))
+        others = (CONTRAST, ADVERSARIAL, *self.measured)
+        scored = (choice for choice in self.evaluate if choice.name not in others)
         return tuple(Evaluation.model_validate({**choice.options, "task": choice.name}) for choice in scored)
 
     def examples_for(self, task: str) -> int | Literal["all"]:

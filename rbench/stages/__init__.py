@@ -15,7 +15,18 @@ from typing import Any
 
 import rbench
 from rbench.errors import RbenchError
-from rbench.spec import AttackJob, BuildJob, ContrastJob, FinetuneJob, Job, MeasureJob, PretrainJob, Provenance, Record
+from rbench.spec import (
+    AdversarialJob,
+    AttackJob,
+    BuildJob,
+    ContrastJob,
+    FinetuneJob,
+    Job,
+    MeasureJob,
+    PretrainJob,
+    Provenance,
+    Record,
+)
 from rbench.stages import attacks, builds, evaluations, measured, weights
 from rbench.stages.attacks import sample
 from rbench.stages.context import Context
@@ -55,6 +66,8 @@ def run_job(job: Job, context: Context) -> Record:
             record = attacks.attack(job, spec, context, source)
         elif isinstance(spec, ContrastJob):
             record = evaluations.contrast(job, spec, context, source)
+        elif isinstance(spec, AdversarialJob):
+            record = evaluations.adversarial(job, spec, context, source)
         elif isinstance(spec, MeasureJob):
             record = measured.measure(job, spec, context, source)
         elif isinstance(spec, BuildJob):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import JobError
+from rbench.load.adversarial import AskedSet
 from rbench.load.code import Module
 from rbench.plan.rows import Rows
 from rbench.progress import Progress
@@ -53,6 +54,8 @@ class Context:
     """The folder for files of training trackers."""
     report_to: tuple[str, ...] = ()
     """Names of trackers, as in transformers."""
+    adversarial: Mapping[str, tuple[AskedSet, ...]] = dataclasses.field(default_factory=dict)
+    """The adversarial sets that victims are evaluated on, by task. Those in folders are kept out of training rows."""
     network: OneSlotCache[Any] = dataclasses.field(default_factory=OneSlotCache)
     """The encoder or victim of the last evaluation, kept in case the next one needs the same."""
     _tasks: dict[str, TaskData] = dataclasses.field(default_factory=dict)
@@ -69,7 +72,8 @@ class Context:
         """Return the task's rows as they are when a job first asks. Does not compare them with the plan."""
         if spec.name not in self._tasks:
             sets = [self.contrast_set(one, spec) for one in self.contrast.get(spec.name, ())]
-            self._tasks[spec.name] = self.rows.task(spec, sets)
+            folders = (one.folder for one in self.adversarial.get(spec.name, ()) if one.folder is not None)
+            self._tasks[spec.name] = self.rows.task(spec, sets, [self.rows.adversarial(one, spec) for one in folders])
         return self._tasks[spec.name]
 
     def contrast_set(self, spec: ContrastSpec, task: TaskSpec) -> ContrastData:

@@ -1,4 +1,4 @@
-"""Run jobs that score encoders on sentence pairs and victims on contrast sets."""
+"""Run jobs that score encoders on sentence pairs, and victims on contrast sets and adversarial sets."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from rbench import score
 from rbench.errors import JobError
-from rbench.spec import ContrastJob, EvaluateJob, FinetuneJob, Job, Record
+from rbench.spec import AdversarialJob, ContrastJob, EvaluateJob, FinetuneJob, Job, Record, TaskSpec
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
+from rbench.tasks import adversarial as sets
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
+    from rbench.tasks.adversarial import AdversarialRow
 
 
 def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> Record:
@@ -77,16 +79,54 @@ def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> R
         job=job,
         status="complete",
         scores=found.scores,
-        counts=found.counts | _kept_out(job, spec, context),
+        counts=found.counts | _kept_out(job, spec.task, spec.contrast.name, context),
         provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=inputs.hash_of("victim", place)),
         predictions=predictions,
     )
 
 
-def _kept_out(job: Job, spec: ContrastJob, context: Context) -> dict[str, int]:
-    """Count the rows that the contrast set kept out of the victim's training and out of its validation."""
+def adversarial(job: Job, spec: AdversarialJob, context: Context, source: Source) -> Record:
+    """Classify an adversarial set with a victim, and store its prediction for each text."""
+    from rbench.encoders.classifier import EncoderClassifier
+    from rbench.stages.adversarial import on_set
+
+    rows, fingerprint = _rows_of_set(job, spec, context)
+    inputs = Inputs(job, context)
+    place = inputs.made("victim")
+    victim = inputs.network(place, "victim", lambda where: EncoderClassifier.load(Path(where), context.device)[0])
+    found = on_set(victim, rows, context.progress.update)
+    inputs.check()
+    predictions = context.store.write_predictions(job, found.predictions)
+    return Record(
+        job=job,
+        status="complete",
+        scores=found.scores,
+        counts=found.counts | _kept_out(job, spec.task, spec.set.name, context),
+        provenance=source(dataset_fingerprint=fingerprint, weights_hash=inputs.hash_of("victim", place)),
+        predictions=predictions,
+    )
+
+
+def _rows_of_set(job: Job, spec: AdversarialJob, context: Context) -> tuple[list[AdversarialRow], str]:
+    """Return the rows of a set and their content hash: from the folder, or of the outcomes of an attack of the RUN."""
+    if "attack" in job.needs:
+        attack = context.plan.job(job.needs["attack"])
+        rows = [sets.row_of(outcome) for outcome in sets.kept(context.store.outcomes(attack))]
+        if not rows:
+            raise JobError(f"{attack.name} has no outcome to make a set of: all of its examples errored")
+        return rows, sets.fingerprint_of(rows)
+    asked = next(one for one in context.adversarial[spec.task.name] if one.set == spec.set)
+    assert asked.folder is not None
+    data = context.rows.adversarial(asked.folder, spec.task)
+    if data.fingerprint != spec.data_fingerprint:
+        raise JobError(f"{asked.folder} changed while the run was under way; run the command again")
+    return list(data.rows), data.fingerprint
+
+
+def _kept_out(job: Job, task: TaskSpec, name: str, context: Context) -> dict[str, int]:
+    """Count the rows that a set kept out of the victim's training and out of its validation."""
     trained = context.plan.job(job.needs["victim"]).spec
     assert isinstance(trained, FinetuneJob)
-    dropped = context.data(spec.task, trained.data_fingerprint).dropped
-    reasons = {split: f"{split}: also in {spec.contrast.name}" for split in ("train", "validation")}
+    dropped = context.data(task, trained.data_fingerprint).dropped
+    reasons = {split: f"{split}: also in {name}" for split in ("train", "validation")}
     return {f"{split}_kept_out": dropped.get(reason, 0) for split, reason in reasons.items()}

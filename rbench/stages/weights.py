@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rbench import score
 from rbench.errors import JobError
-from rbench.plan.planner import selected_by
+from rbench.plan.inputs import selected_by
 from rbench.publish import cards
 from rbench.spec import FinetuneJob, Health, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.stages.context import Context, Source, changed

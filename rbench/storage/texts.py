@@ -60,8 +60,9 @@ def check(jobs: Iterable[Job]) -> None:
             )
         if "attack" in job.needs:
             raise PlanError(
-                f"{job.name} is trained on texts that an attack made, and this RUN keeps no texts. Run the suite in "
-                "another --out without --no-texts, and make a copy without texts afterwards: rbench strip RUN."
+                f"{job.name} is trained or evaluated on texts that an attack made, and this RUN keeps no texts. "
+                "Run the suite in another --out without --no-texts, and make a copy without texts afterwards: rbench "
+                "strip RUN."
             )
 
 

@@ -18,6 +18,7 @@ from typing import Literal, get_args
 from rbench.errors import StoreError
 from rbench.score import (
     Deviations,
+    adversarial_scores,
     attack_counts,
     attack_health,
     attack_scores,
@@ -25,7 +26,19 @@ from rbench.score import (
     judged,
     lacking,
 )
-from rbench.spec import AttackJob, BuildJob, ContrastJob, Health, Job, MeasureJob, Plan, Record, Score, Stage
+from rbench.spec import (
+    AdversarialJob,
+    AttackJob,
+    BuildJob,
+    ContrastJob,
+    Health,
+    Job,
+    MeasureJob,
+    Plan,
+    Record,
+    Score,
+    Stage,
+)
 from rbench.storage.runs import Store
 
 State = Literal["verified", "cannot be verified", "damaged", "not done"]
@@ -110,7 +123,7 @@ def _evident(record: Record) -> bool:
         return record.outcomes is not None
     if isinstance(record.job.spec, MeasureJob):
         return record.rows is not None
-    return record.predictions is not None if isinstance(record.job.spec, ContrastJob) else True
+    return record.predictions is not None if isinstance(record.job.spec, ContrastJob | AdversarialJob) else True
 
 
 def _recordwise(record: Record) -> Iterator[str]:
@@ -140,15 +153,20 @@ def _recomputed(store: Store, job: Job, record: Record) -> Iterator[str]:
         scores = (*attack_scores(outcomes, oracle).values(), *more)
         yield from _unequal(record, scores, attack_counts(outcomes, oracle))
         yield from _unwell(record.health, attack_health(outcomes))
-    elif isinstance(spec, ContrastJob):
+    elif isinstance(spec, ContrastJob | AdversarialJob):
+        scored, names = (
+            (contrast_scores, ("bundles", "edits"))
+            if isinstance(spec, ContrastJob)
+            else (adversarial_scores, ("rows", "changed"))
+        )
         try:
             predictions = store.predictions(job)
-            scores = contrast_scores(judged(predictions)) if predictions else ()
+            scores = scored(judged(predictions)) if predictions else ()
         except (StoreError, ValueError) as error:
             yield f"{error}."
             return
         edits = sum(not one.original for one in predictions)
-        own = {"bundles": len(predictions) - edits, "edits": edits} if predictions else {}
+        own = dict(zip(names, (len(predictions) - edits, edits), strict=True)) if predictions else {}
         yield from _unequal(record, scores, {name: n for name, n in own.items() if name in record.counts})
     elif isinstance(spec, MeasureJob):
         try:

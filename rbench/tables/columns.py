@@ -51,8 +51,8 @@ def mark_best(rows: Sequence[Sequence[Number | None]], kinds: Sequence[Metric]) 
 def best_of(column: Sequence[Number | None], best: Literal["lowest", "highest"] | None) -> list[Number | None]:
     """Mark the best of some entries.
 
-    There is none where `best` is None, where a value is missing, or where all entries are alike. Entries are compared as they are shown: every entry that prints like the best one is marked too. Withheld
-    entries are not compared.
+    There is none where `best` is None, where a value is missing, or where all entries are alike. Entries are compared
+    as they are shown: every entry that prints like the best one is marked too. Withheld entries are not compared.
     """
     compared = [n for n in column if n is None or not n.withheld]
     values = [(n.value, n.shown(n.value)) for n in compared if n is not None and n.value is not None]

@@ -14,6 +14,7 @@ from typing import Any
 
 from rbench.spec import (
     FLAGS,
+    AdversarialJob,
     AttackJob,
     ContrastJob,
     EvaluateJob,
@@ -138,7 +139,7 @@ class Flags:
 
     def _answerable(self, job: Job, attacks: bool) -> list[Job]:
         """Return the jobs whose flags withhold an entry made of `job`: all behind it but those of a control."""
-        role = "victim" if isinstance(job.spec, AttackJob | ContrastJob) else "encoder"
+        role = "victim" if isinstance(job.spec, AttackJob | ContrastJob | AdversarialJob) else "encoder"
         below = self._jobs.get(job.needs.get(role, ""))
         theirs = self.behind([below]) if below is not None else []
         own = [one for one in self.behind([job]) if one not in theirs]

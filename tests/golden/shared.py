@@ -14,7 +14,7 @@ from rbench.encoders import architecture
 from rbench.encoders.random_weights import draw
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.finetune import sample_split
-from rbench.score import contrast_scores
+from rbench.score import adversarial_scores, contrast_scores
 from rbench.score.contrast import Judged
 from rbench.score.sts import Pairs
 from rbench.spec import EncoderSpec, Score
@@ -232,6 +232,14 @@ def contrast(folder: Path) -> Value:
     return {"clusters": scored(contrast_scores(bundles)), "alone": scored(contrast_scores(alone))}
 
 
+def adversarial(folder: Path) -> Value:
+    """Scores of 40 rows, some of them changed; and of rows of which none is."""
+    drawn = formula.numbers("rows", 120).reshape(40, 3)
+    rows = [Judged(row[0] < 0.8, ((row[1] < 0.4, False),) if row[2] < 0.6 else ()) for row in drawn.tolist()]
+    unchanged = [Judged(row.original, ()) for row in rows]
+    return {"changed": scored(adversarial_scores(rows)), "unchanged": scored(adversarial_scores(unchanged))}
+
+
 def samples(folder: Path) -> Value:
     """Which examples are attacked and which are trained on, by seed."""
     rows = [Example(str(i), (f"text {i}",), i % 2) for i in range(50)]
@@ -288,5 +296,6 @@ def cases() -> list[Case]:
         Case("shared/loop", ("rbench/train/loop.py", "rbench/train/objectives/simcse.py"), loop),
         Case("shared/sts", ("rbench/score/sts.py",), sts),
         Case("shared/contrast", ("rbench/score/contrast.py",), contrast),
+        Case("shared/adversarial", ("rbench/score/adversarial.py",), adversarial),
         Case("shared/samples", ("rbench/stages/attacks.py", "rbench/finetune/_data.py"), samples),
     ]

@@ -47,7 +47,7 @@ def sizes_of(spec: TaskSpec) -> Mapping[str, int]:
     return {str(split): rows for split, rows in spec.sizes.items()} or NOT_PUBLISHED[spec.name]
 
 
-def numbers(_: Rows, spec: TaskSpec, sets: Sequence[Any] = ()) -> TaskData:
+def numbers(_: Rows, spec: TaskSpec, *sets: Sequence[Any]) -> TaskData:
     examples: Any = {split: range(rows) for split, rows in sizes_of(spec).items()}
     return Numbers(spec, "published", f"rows of {spec.name}", {}, {}, {}, examples)
 

@@ -1,0 +1,169 @@
+"""Build adversarial sets: of a cell that is run for it, or of the stored outcomes of a finished RUN."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rbench import load as loading
+from rbench.api.run import run_prepared
+from rbench.errors import PlanError, RbenchError, StoreError
+from rbench.load.registry import Registry
+from rbench.plan.prepare import Options, prepare_loaded
+from rbench.progress import Progress, Silent
+from rbench.spec import AttackJob, Job, NumExamples, Plan, SetFile
+from rbench.storage.runs import Store
+from rbench.tasks.adversarial import Only
+
+_NAMED = 6
+"""How many attacks a message lists. It counts the others."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What names one attack of a RUN. None: whatever there is, if it is one."""
+
+    encoder: str | None = None
+    task: str | None = None
+    attack: str | None = None
+    finetune: str | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class BuiltSet:
+    """A set that was written."""
+
+    folder: Path
+    run: Path
+    """The RUN whose outcomes it holds."""
+    about: SetFile
+
+
+def build_adversarial(
+    cell: Cell,
+    folder: Path,
+    options: Options | None = None,
+    *,
+    num_examples: NumExamples = 1000,
+    resources: str | None = None,
+    only: Only = "all",
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> BuiltSet:
+    """Fine-tune one victim, attack it, and write the attacked texts as a set; the cell names encoder, task and attack.
+
+    The outcomes stay in the RUN `options.out`, by default `results/runs/adversarial-ENCODER-TASK-ATTACK`, so that the
+    same call goes on where an earlier one was interrupted.
+
+    Raises:
+        RbenchError: before any work if a name, a resource or `folder` is wrong; later if the attack failed.
+    """
+    from rbench.publish.adversarial import check_place
+
+    options = options or Options()
+    if not options.texts:
+        raise PlanError("an adversarial set is made of texts, so its RUN must keep them: leave --no-texts out")
+    check_place(folder, overwrite=overwrite)
+    suite = _suite(cell, num_examples, resources)
+    registry = Registry(options.include)
+    loaded = loading.load_mapping(
+        suite, registry=registry, overrides=options.overrides, origin="rbench build adversarial"
+    )
+    prepared = prepare_loaded(loaded, dataclasses.replace(options, only=()))
+    result = run_prepared(prepared, options, progress or Silent())
+    if result.failed:
+        raise RbenchError(f"{result.failed[0].job.name} failed: {result.failed[0].error}")
+    return build_adversarial_from(result.run, folder, Cell(), only=only, overwrite=overwrite)
+
+
+def build_adversarial_from(
+    run: Path, folder: Path, cell: Cell, *, only: Only = "all", overwrite: bool = False
+) -> BuiltSet:
+    """Write a set from the stored outcomes of a RUN.
+
+    Raises:
+        StoreError: `run` is not a RUN or keeps no texts, `cell` names none of its attacks or several, or the attack is
+            not finished.
+        PlanError: `folder` is not empty, or there is nothing to write.
+    """
+    from rbench.publish.adversarial import check_place, write
+    from rbench.publish.adversarial_card import Made
+
+    check_place(folder, overwrite=overwrite)
+    store = Store(run)
+    plan = store.plan()
+    if plan is None:
+        raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
+    if not plan.texts:
+        raise StoreError(
+            f"{run} keeps no texts, and a set is made of them: it was run with --no-texts, or rbench strip made it. "
+            "Use the RUN from which it was copied, or run the suite into another --out without --no-texts."
+        )
+    job = _chosen(plan, cell, run)
+    record = store.record(job)
+    if record is None or record.status != "complete":
+        raise StoreError(_unfinished(store, plan, job, failed=record is not None))
+    made = Made(job, record, plan.job(job.needs["victim"]), store.outcomes(job), only)
+    return BuiltSet(folder, run, write(made, folder, overwrite=overwrite))
+
+
+def _suite(cell: Cell, num_examples: NumExamples, resources: str | None) -> dict[str, Any]:
+    named = (cell.encoder, cell.task, cell.attack)
+    suite: dict[str, Any] = {
+        "name": re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(("adversarial", *map(str, named)))),
+        "encoders": [cell.encoder],
+        "tasks": [cell.task],
+        "attacks": [cell.attack],
+        "seeds": [cell.seed or 0],
+        "num_examples": num_examples,
+    }
+    if cell.finetune is not None:
+        suite["finetune"] = [cell.finetune]
+    if resources is not None:
+        suite["resources"] = resources
+    elif str(cell.task).startswith("mini-"):
+        suite["resources"] = "mini"
+    return suite
+
+
+def _chosen(plan: Plan, cell: Cell, run: Path) -> Job:
+    """Return the one attack on test texts that `cell` names."""
+    attacks = [job for job in plan.jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
+    wanted = (cell.encoder, cell.task, cell.finetune, cell.attack, cell.seed)
+    found = [
+        job for job in attacks if all(w in (None, own) for w, own in zip(wanted, (*job.parts, job.seed), strict=True))
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not attacks:
+        raise StoreError(
+            f"{run} has no attacks, of whose outcomes a set is made: suite {plan.suite.name} asks for none"
+        )
+    listed = found or attacks
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    names = ", ".join(job.name for job in listed[:_NAMED]) + more
+    if not found:
+        raise StoreError(f"{run} has no such attack. It has {names}.")
+    ways = ("encoder", "task", "finetune", "attack", "seed")
+    differ = [f"--{way}" for i, way in enumerate(ways) if len({(*job.parts, job.seed)[i] for job in found}) > 1]
+    raise StoreError(f"{run} has {len(found)} such attacks: {names}. Choose one with {', '.join(differ)}.")
+
+
+def _unfinished(store: Store, plan: Plan, job: Job, *, failed: bool) -> str:
+    """Say that an attack is not finished, and which command finishes it."""
+    assert isinstance(job.spec, AttackJob)
+    there, wanted, suite = len(store.outcomes(job)), job.spec.num_examples, plan.suite.name
+    root = store.root.resolve().name
+    profile = root.removeprefix(f"{suite}-") if root.startswith(f"{suite}-") else None
+    words = ["rbench", "run", suite, *(["--profile", profile] if profile else [])]
+    command = shlex.join([*words, "--out", str(store.root), "--only", job.name])
+    return (
+        f"{job.name} {'failed' if failed else 'is not finished'}: {there} of {wanted} examples have outcomes. A set is "
+        f"made of a finished attack. This finishes it (with the --profile, --set, --data and --models of the first "
+        f"run): {command}"
+    )

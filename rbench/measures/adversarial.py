@@ -1,0 +1,208 @@
+"""Accuracy on adversarial sets: texts that an attack made against one victim, classified by all victims of a suite.
+
+Rows are encoders (and fine-tuning strategies). Each set has three columns, all of the same rows: accuracy on the
+originals (Clean), on the set (Adv: changed texts, and originals that no attack changed), and on the changed texts alone
+(Changed). Adv is the number of the CLINE paper's Table 5 (section 4.4), which does not say whether texts that did not
+fall are in its sets. As with contrast sets, only records are read, and the plan determines the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rbench.errors import StoreError
+from rbench.spec import AdversarialJob, EvaluationMetric, Job, Plan, Strict
+from rbench.storage.standing import Standing
+from rbench.tables import Results, Table
+from rbench.tables.aggregate import in_order
+from rbench.tables.columns import mark_best
+from rbench.tables.contrast import ContrastCell
+from rbench.tables.draws import COVERED, plain
+from rbench.tables.draws import notes as draw_notes
+from rbench.tables.flags import Flags
+from rbench.tables.notes import missing, seeds, selected_steps, spanned
+from rbench.tables.table import Entry, Meaning, Number
+
+ABOUT = Meaning(
+    "Adversarial sets",
+    "accuracy of fine-tuned encoders on texts that an attack made against one of them, or against another",
+    "highest",
+    undefined="no such text in the set",
+    good="better",
+    among="of each column",
+)
+_SHOWN = {"clean": "Clean", "adversarial": "Adv", "changed": "Changed"}
+_MARKED_AS: EvaluationMetric = "contrast"
+"""The metric whose scale and direction accuracies have, too."""
+DEFINITION = (
+    "Clean: accuracy on the originals of all rows; Adv: on the rows as they are in the set, where those that did not "
+    "fall keep their text; Changed: on the rows alone with which the attack succeeded."
+)
+INTERVAL = (
+    "Wilson 95% intervals. All victims see the same rows: an entry is the mean over seeds, ± the standard deviation "
+    "between them, and its interval is as wide as that of one victim. "
+) + COVERED.format(what="rows")
+
+
+class Options(Strict):
+    """The table has no options."""
+
+
+@dataclass(frozen=True)
+class _Sets:
+    """The evaluations on adversarial sets of a plan, in the order of the suite."""
+
+    plan: Plan
+    standing: Standing
+    cells: Mapping[tuple[tuple[str, str], tuple[str, str]], ContrastCell]
+    """By victim (encoder and strategy) and set (task and name)."""
+
+    @cached_property
+    def flags(self) -> Flags:
+        return Flags(self.plan, self.standing.records)
+
+    @property
+    def victims(self) -> list[tuple[str, str]]:
+        suite, there = self.plan.suite, {victim for victim, _ in self.cells}
+        encoders = in_order(suite.encoders, (encoder for encoder, _ in there))
+        strategies = in_order((choice.label for choice in suite.finetune), (strategy for _, strategy in there))
+        return [(encoder, how) for encoder in encoders for how in strategies if (encoder, how) in there]
+
+    @property
+    def sets(self) -> list[tuple[str, str]]:
+        tasks = in_order(self.plan.suite.tasks, (task for _, (task, _) in self.cells))
+        return sorted(dict.fromkeys(of for _, of in self.cells), key=lambda of: tasks.index(of[0]))
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [job for cell in self.cells.values() for job in cell.jobs]
+
+    def number(self, victim: tuple[str, str], of: tuple[str, str], name: str) -> Number | None:
+        cell = self.cells.get((victim, of))
+        number = cell.number(name) if cell is not None else None
+        return number.hidden(self.flags.hiding(cell.jobs)) if number is not None and cell is not None else None
+
+
+def table(options: Options, results: Results) -> Table:
+    """Make the table of a RUN. Raises StoreError where its suite has no `evaluate: [adversarial]`."""
+    found = _found(results)
+    several = len({strategy for _, strategy in found.victims}) > 1
+    numbers = [[found.number(victim, of, name) for of in found.sets for name in _SHOWN] for victim in found.victims]
+    marked = mark_best(numbers, [_MARKED_AS] * (len(found.sets) * len(_SHOWN)))
+    rows: list[tuple[Entry, ...]] = [
+        (encoder, *([strategy] if several else []), *entries)
+        for (encoder, strategy), entries in zip(found.victims, marked, strict=True)
+    ]
+    tasks = [task for task, _ in found.sets]
+    titles = [task if tasks.count(task) == 1 else f"{task} {name}" for task, name in found.sets]
+    return Table(
+        metric="adversarial",
+        layout="paper",
+        header=(
+            "Encoder",
+            *(["Fine-tuning"] if several else []),
+            *(f"{t} {s}" for t in titles for s in _SHOWN.values()),
+        ),
+        rows=tuple(rows),
+        groups=frozenset(i for i in range(1, len(rows)) if several and rows[i][0] != rows[i - 1][0]),
+        cells=tuple(_described(cell, found) for cell in found.cells.values()),
+        notes=_notes(found),
+        interval=INTERVAL,
+        flags=found.flags.listed(found.jobs),
+        about=ABOUT,
+    )
+
+
+def _found(results: Results) -> _Sets:
+    plan, standing = results.plan, results.standing
+    jobs: dict[tuple[tuple[str, str], tuple[str, str]], list[Job]] = {}
+    for job in plan.jobs:
+        if isinstance(job.spec, AdversarialJob):
+            label, task, strategy, name = job.parts
+            jobs.setdefault(((plan.draw(label).encoder, strategy), (task, name)), []).append(job)
+    if not jobs:
+        raise StoreError(
+            f"{results.root} has no table of adversarial sets: suite {plan.suite.name} has none under `evaluate`, such "
+            "as `evaluate: [{adversarial: DIR}]`."
+        )
+    cells = {}
+    for (victim, of), own in jobs.items():
+        records = (standing.records.get(job.key) for job in own)
+        done = tuple(record for record in records if record is not None and record.status == "complete")
+        cells[victim, of] = ContrastCell(*victim, *of, tuple(own), done, draws=plan.draws)
+    return _Sets(plan, standing, cells)
+
+
+def _attacked(job: Job, plan: Plan) -> bool:
+    """Return whether the victim that is scored is the one that the set was made against."""
+    assert isinstance(job.spec, AdversarialJob)
+    made = plan.job(job.needs["attack"]).needs["victim"] if "attack" in job.needs else job.spec.set.victim
+    return job.needs["victim"] == made
+
+
+def _described(cell: ContrastCell, found: _Sets) -> dict[str, Any]:
+    """Return a cell for programs: `value` is Adv, `scores` holds all scores."""
+    scores = {}
+    for name in (*_SHOWN, "clean_changed"):
+        score, sd = cell.score(name) or (None, None)
+        numbers = {field: getattr(score, field, None) for field in ("value", "n", "low", "high")}
+        scores[name] = {**numbers, "seed_sd": sd, **plain(cell.by_training(name))}
+        if found.flags.hiding(cell.jobs):
+            scores[name] |= dict.fromkeys(scores[name].keys() - {"n", "train_seeds"})
+    return {
+        "encoder": cell.encoder,
+        "finetune": cell.finetune,
+        "task": cell.task,
+        "set": cell.contrast,
+        "seeds": len({record.job.seed for record in cell.records}),
+        "made_against_seeds": [job.seed for job in cell.jobs if _attacked(job, found.plan)],
+        **scores["adversarial"],
+        "flags": found.flags.told(cell.jobs),
+        "scores": scores,
+    }
+
+
+def _notes(found: _Sets) -> tuple[str, ...]:
+    """Return the notes below the table. They hold neither times nor paths."""
+    return (
+        f"{ABOUT.title}: {ABOUT.definition}. {DEFINITION}",
+        *found.plan.suite.notes,
+        *(note for of in found.sets for note in _set_notes(found, of)),
+        *(draw_notes(found.plan, found.jobs) or [seeds(found.jobs)]),
+        *selected_steps(found.plan),
+        *found.flags.notes(found.jobs),
+        *missing("evaluations on adversarial sets", found.jobs, found.standing),
+    )
+
+
+def _set_notes(found: _Sets, of: tuple[str, str]) -> list[str]:
+    """Return notes on a set: what made it, its size, who was attacked, and what the victims did not read."""
+    task, name = of
+    cells = [cell for (_, other), cell in found.cells.items() if other == of]
+    spec = cells[0].jobs[0].spec
+    assert isinstance(spec, AdversarialJob)
+    one = spec.set
+    counts = [record.counts for cell in cells for record in cell.records]
+    size = f"{counts[0]['rows']} rows, {counts[0]['changed']} of them changed" if counts else "nothing yet"
+    told = [
+        f"{task} ({name}): {size}; made by {one.attack} against {one.encoder} with {one.finetune} fine-tuning, seed "
+        f"{one.seed}."
+    ]
+    own = [job for cell in cells for job in cell.jobs if _attacked(job, found.plan)]
+    told += [
+        f"{task} ({name}): {job.parts[0]} with {job.parts[2]} fine-tuning, seed {job.seed}, is the victim that was "
+        "attacked: it was wrong on each changed text when the set was made. The others see texts made against another."
+        for job in own
+    ]
+    unseen = {
+        "texts longer than the victim reads": "texts_cut",
+        "changed texts that it reads as their original": "changed_read_as_original",
+        "training rows kept out, because they are in the set": "train_kept_out",
+    }
+    spans = [
+        f"{spanned(c.get(k, 0) for c in counts)} {what}" for what, k in unseen.items() if any(c.get(k) for c in counts)
+    ]
+    return told + ([f"{task} ({name}): {', '.join(spans)}."] if spans else [])
