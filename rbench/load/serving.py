@@ -63,14 +63,12 @@ def match(
             problems.add(choice.place, f"{choice.name} is for {_meant(of or ())}, and this suite has none")
     found = {}
     for name, task in tasks.items():
-        own = [
-            Choice(name=choice.name, options=choice.options.data) for choice, of in chosen if _kind(task) in (of or ())
-        ]
-        if not own:
+        serving = [choice for choice, of in chosen if _kind(task) in (of or ())]
+        if chosen and not serving:
             able = ", ".join(able_to("finetune", _kind(task), entries.modules.registry))
             place = merged.at(("finetune",))
             problems.add(place, f"no strategy here is for {name}, one of the {_TASKS[_kind(task)]}; these are: {able}")
-        found[name] = tuple(own)
+        found[name] = tuple(Choice(name=choice.name, options=choice.options.data) for choice in serving)
     return found
 
 
