@@ -21,6 +21,7 @@ EXPORTS: dict[Kind, tuple[str, ...]] = {
     "finetune": ("Options", "run"),
     "build": ("Options", "OBJECTIVES", "run"),
     "measures": ("Options", "table"),
+    "figures": ("Options", "draw"),
 }
 """The names that a module of each kind must define."""
 
