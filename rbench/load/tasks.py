@@ -41,7 +41,8 @@ class Tasks:
     def scored(self, name: str, place: str, what: str = "evaluation") -> None:
         """Load an STS task, on which encoders are scored. `what` names it in the error for an unknown task."""
         if name not in self.files.registry.names("tasks"):
-            known = [*self.names_with_scores(), *([ADVERSARIAL, CONTRAST] if what == "evaluation" else [])]
+            others = [ADVERSARIAL, CONTRAST, *self.files.registry.names("measures")] if what == "evaluation" else []
+            known = [*self.names_with_scores(), *others]
             self.files.problems.add(place, unknown(what, name, known))
             return
         task = self.load(name, place)

@@ -49,19 +49,23 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[Asked, EncoderClas
         torch.manual_seed(seed)
         victim = EncoderClassifier(tiny.encoder(folder), 2).eval()
         torch.nn.init.normal_(victim.head.weight)
+        with torch.inference_mode():  # so that it says either class of half of the texts
+            texts = [" ".join(random.Random(i).choices(tiny.WORDS, k=6)) for i in range(60)]
+            logits = victim(**victim.tokenizer(texts, padding=True, return_tensors="pt")).logits
+            victim.head.bias.data[1] -= (logits[:, 1] - logits[:, 0]).median()
         made[of] = victim
     return made
 
 
 @pytest.fixture
 def context(victims: dict[Asked, EncoderClassifier]) -> MeasureContext:
-    """What a measure is given: outcomes of 40 texts for each victim."""
+    """What a measure is given: outcomes of 80 texts for each victim."""
     return MeasureContext(
         task=tiny.data(2, 2, 2).spec,
         attack="swap",
         seed=0,
         victims=tuple(victims),
-        outcomes={of: outcomes(victim, 40) for of, victim in victims.items()},
+        outcomes={of: outcomes(victim, 80) for of, victim in victims.items()},
         victim=victims.__getitem__,
         rows=tiny.data(12, 6, 4).split,
         splits=("train", "validation", "test"),

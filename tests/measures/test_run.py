@@ -105,7 +105,8 @@ def test_the_guides_commands_show_its_measures(world: Path, monkeypatch: pytest.
 
 
 def test_nothing_is_left_to_do_and_a_damaged_row_is_measured_again(world: Path) -> None:
-    assert not set(api.plan(world / "s.yaml", options(world)).plan.jobs) - set(plan_of(world).jobs)
+    planned = api.plan(world / "s.yaml", options(world))
+    assert planned.done == {job.key for job in plan_of(world).jobs}
     store = Store(world / "RUN")
     job = jobs(plan_of(world))["evaluate/data/mini-sentiment/seed0"]
     path = store.folder(job) / "rows.jsonl"
@@ -161,7 +162,11 @@ def test_editing_a_measure_makes_its_job_anew_and_no_other(world: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("data, agreement]", "data, agrement]", r's\.yaml:8:\d+: unknown task "agrement"'),
+        (
+            "data, agreement]",
+            "data, agrement]",
+            r's\.yaml:8:\d+: unknown evaluation "agrement"; did you mean agreement',
+        ),
         ("points: 3", "point: 3", r's\.yaml:8:\d+: unknown key "point"; did you mean points'),
         ("points: 3", "fooled: minilm", r"s\.yaml:8:\d+: space: `fooled` is either, both, or one of the suite's enc"),
         ("data, agreement]", "data, shortest]", r"s\.yaml:8:\d+: the measure shortest asks no models.*under `tables`"),
