@@ -58,7 +58,6 @@ def tune(
     has the same result as without a break.
 
     Args:
-        context: what the strategy was given.
         trainer: makes the Trainer from its usual arguments. A strategy's own Trainer overrides `training_step`. Its
             training set has the examples of `training_sample`, in that order.
         warm_epochs: epochs before those that `training.epochs` counts. None of them is kept.
@@ -68,12 +67,10 @@ def tune(
         tally: a dataclass with what the trainer counts, of fields that pydantic can write as JSON. Checkpoints hold it.
         goal: what is trained; None: a classifier, selected by its accuracy.
 
-    Returns:
-        The victim, in eval mode, with two scores: the validation score of the kept epoch (`validation_accuracy`, 0..1,
-        for a classifier), and `best_epoch`, its number. Epochs are counted from 1, and warm epochs count.
+    Returns the victim, in eval mode, with two scores: the validation score of the kept epoch (`validation_accuracy`,
+    0..1, for a classifier), and `best_epoch`, its number. Epochs are counted from 1, and warm epochs count.
 
-    Raises:
-        JobError: the loss is no longer finite.
+    Raises JobError where the loss is no longer finite.
     """
     goal, training = goal or CLASSIFY, context.training
     transformers.set_seed(context.seed)
@@ -84,8 +81,7 @@ def tune(
     of = fingerprint(victim.state_dict(), *fixed) if context.checkpoints is not None else None
     with (
         _folder(context) as folder,
-        # Always in full precision, whatever the environment says: records do not name the precision of a fine-tuning.
-        patch_environment(ACCELERATE_MIXED_PRECISION="no"),
+        patch_environment(ACCELERATE_MIXED_PRECISION="no"),  # records do not name the precision of a fine-tuning
     ):
         best = keep == "best"
         kept = Checkpoints(folder, of=of, best=best, accuracies=values, tally=tally, unchanged=context.unchanged)
@@ -102,8 +98,8 @@ def tune(
         _run_quietly(built, last)
     victim.to(context.device).eval()
     chosen = _chosen(values, keep)
-    best_epoch = float(warm_epochs + chosen + 1)
-    return Finetuned(victim, {f"validation_{goal.metric}": values[chosen], "best_epoch": best_epoch})
+    scores = {f"validation_{goal.metric}": values[chosen], "best_epoch": float(warm_epochs + chosen + 1)}
+    return Finetuned(victim, scores)
 
 
 def _chosen(values: list[float], keep: Keep) -> int:

@@ -22,7 +22,6 @@ EXPORTS: dict[Kind, tuple[str, ...]] = {
     "build": ("Options", "OBJECTIVES", "run"),
     "figures": ("Options", "draw"),
     "measures": ("Options", "table"),
-    "figures": ("Options", "draw"),
 }
 """The names that a module of each kind must define."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -162,17 +163,11 @@ def _load(
         entries.modules.open("finetune", CLEAN, merged.at())
     check_tasks(merged, entries, problems)
     tuning = match(merged, entries, known, problems)
-    own_names = merged.data.get("measured", ())
-    asked = {
-        choice.label: measured(choice, suite, entries.modules, problems)
-        for choice in choices(merged, "evaluate")
-        if choice.name in own_names
-    }
-    _load_scored(merged, (CONTRAST, ADVERSARIAL, *own_names), entries, problems)
+    measures = _measures(merged, suite, entries, problems)
+    _load_scored(merged, (CONTRAST, ADVERSARIAL, *merged.data.get("measured", ())), entries, problems)
     contrast = _contrast(merged, entries, problems)
-    adversarial = asked_sets(
-        merged, suite, entries, strategies, lambda choice: _strategy(choice, entries, problems), problems
-    )
+    strategy = functools.partial(_strategy, entries=entries, problems=problems)
+    adversarial = asked_sets(merged, suite, entries, strategies, strategy, problems)
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     _check_figures(merged, entries)
     resources = _resources(merged, entries, strategies.values())
@@ -200,7 +195,7 @@ def _load(
         contrast=contrast,
         adversarial=adversarial,
         draws=draws,
-        measures={label: needs for label, needs in asked.items() if needs is not None},
+        measures=measures,
         tuning=tuning,
     )
 
@@ -214,6 +209,14 @@ def _with_tables(suite: Suite, merged: Positioned, entries: Entries) -> Suite:
     if "tables" in merged.data or not suite.attacks or not scored:
         return suite
     return suite.model_copy(update={"tables": (*suite.tables, TableSpec(metric="advsts"))})
+
+
+def _measures(merged: Positioned, suite: Suite | None, entries: Entries, problems: Problems) -> dict[str, MeasureNeeds]:
+    """Return the measures under `evaluate`, by label."""
+    names_of_measures = merged.data.get("measured", ())
+    asked = [choice for choice in choices(merged, "evaluate") if choice.name in names_of_measures]
+    found = {choice.label: measured(choice, suite, entries.modules, problems) for choice in asked}
+    return {label: needs for label, needs in found.items() if needs is not None}
 
 
 def _load_axes(merged: Positioned, entries: Entries, problems: Problems) -> None:
