@@ -26,7 +26,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "oracle": ("mini.oracle",),
     "evaluate": ("score.sts", "encoders.sentence"),
     "contrast": ("stages.contrast",),
-    "measured": ("stages.measured", "encoders.classifier"),
+    "measured": ("stages.measured",),
     "static encoder": ("encoders.static",),
     "random encoder": ("encoders.random_weights",),
     "word_vectors": ("encoders.vectors",),
