@@ -28,7 +28,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "evaluate": ("score.sts", "encoders.sentence"),
     "contrast": ("stages.contrast",),
     "adversarial": ("stages.adversarial",),
-    "measured": ("stages.measured", "encoders.classifier"),
+    "measured": ("stages.measured",),
     "static encoder": ("encoders.static",),
     "random encoder": ("encoders.random_weights",),
     "word_vectors": ("encoders.vectors",),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
 
 VERSION = 1
+USES = ("encoders.classifier",)
 
 
 def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Record:
