@@ -45,5 +45,7 @@ def read_table(path: Path) -> PrintedTable:
     assert table is not None  # else there was a problem
     if path.stem != f"{table.source.paper}-table{table.source.table}":
         place = located.at(("source",))
-        raise SuiteError(f"{place}: `source` is {table.source.paper}, table {table.source.table}; the file is {path.name}")
+        raise SuiteError(
+            f"{place}: `source` is {table.source.paper}, table {table.source.table}; the file is {path.name}"
+        )
     return table

@@ -54,7 +54,7 @@ class Coordinates(Strict):
     made_against: str | None = None
     """The encoder whose victim the adversarial texts were made against, where it is not the row's own."""
     part: str | None = None
-    """A part of the task, such as a split or a round."""
+    """What else tells numbers apart: a split or a round of the task, or how vectors were compared."""
 
     def join(self, other: Coordinates) -> Coordinates:
         """Return these coordinates with those that `other` sets."""
