@@ -83,7 +83,7 @@ class PrintedCell(Strict):
     printed: str | None
     """As printed, with all digits. None where the source cannot be read; `note` then says why."""
     change: str | None = None
-    """The difference to another row (`PrintedRow.change_from`) that the paper prints beside the number, with its sign."""
+    """The difference to another row (`PrintedRow.change_from`) that is printed beside the number, with its sign."""
     elsewhere: dict[str, str] = {}
     """What other versions of the paper print here."""
     note: str | None = None
