@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ NUMBERS["cline"] = (2, 4, 5, 6, 7)
 NAMES = sorted(f"{paper}-table{number}" for paper, numbers in NUMBERS.items() for number in numbers)
 TABLES = {name: printed.load(name) for name in NAMES}
 REGISTRY = Registry()
+QUOTED = {"adcl-table2": ["adcl-table1"]}
+"""Further tables whose numbers the notes of a table's suite quote."""
 
 
 def test_every_table_that_is_named_is_there_and_no_other() -> None:
@@ -140,6 +143,20 @@ def test_consistency_lies_between_its_bounds_but_once() -> None:
         assert con <= min(ori, rev)
         assert (con < ori + rev - 100 - Decimal("0.15")) == (cells[2].note is not None)
     assert [cells[2].printed for cells in groups.values() if cells[2].note] == ["38.2"]
+
+
+SUITES = {"robustsentembed-table1": "table1", **{name: name for name in NAMES if name in REGISTRY.names("suites")}}
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_numbers_that_a_suite_quotes_are_those_of_its_table(name: str) -> None:
+    """Suites have notes "Printed, ...", which were transcribed at other times. Values of rho are no results."""
+    known = {cell.cell.printed for other in (name, *QUOTED.get(name, ())) for cell in TABLES[other].found()}
+    known |= {one.recomputed for one in TABLES[name].fails}
+    notes = loading.load(SUITES[name], registry=REGISTRY).suite.notes
+    text = " ".join(re.sub(r"0\.\d+ (?=7\d\.)", "", note) for note in notes if note.startswith("Printed"))
+    quoted = set(re.findall(r"\d+\.\d+", text))
+    assert quoted and quoted <= known
 
 
 def test_the_later_version_alone_has_robustembed() -> None:
