@@ -29,6 +29,9 @@ def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:
         files = [file for file in (ROOT / kind).iterdir() if file.suffix in (".yaml", ".py")]
         assert files
         assert {f"rbench/bundled/{kind}/{file.name}" for file in files} <= names
+    paper = list((ROOT / "results" / "paper").glob("*.json"))
+    assert paper
+    assert {f"rbench/bundled/paper/{file.name}" for file in paper} <= names
     for kind in ("tasks", "encoders", "resources", "contrast", "mini/lexicon"):
         files = list((ROOT / "rbench" / kind).glob("*.yaml"))
         assert {f"rbench/{kind}/{file.name}" for file in files} <= names
