@@ -1,19 +1,22 @@
 """Compare two encoders on the examples that both were attacked on: difference, interval, p value, what n could show.
 
 The unit is an example. All encoders of a suite are attacked on the same ones, so a difference is taken example by
-example. Where a method was trained or fine-tuned several times, examples share trainings and trainings share examples.
-The variance of the mean difference then has two clusterings (Cameron, Gelbach and Miller 2011, "Robust inference with
-multiway clustering"): by training (by fine-tuning seed, where there is one training) and by example.
+example. Where a method was trained or fine-tuned several times, these repetitions are draws of their own, and three
+trainings count as three, not as three times n.
 
-| trainings x fine-tunings | interval                                             | p value           |
-|--------------------------|------------------------------------------------------|-------------------|
-| 1 x 1, shares            | Newcombe (1998), method 10, from the paired table     | exact McNemar     |
-| 1 x 1, means             | Student's t on the differences                        | the same t        |
-| more than one of either  | Student's t, variance clustered both ways             | the same t        |
+| trainings, fine-tunings | interval                                              | p value       |
+|-------------------------|-------------------------------------------------------|---------------|
+| 1 and 1, shares         | Newcombe (1998), method 10, from the paired table     | exact McNemar |
+| 1 and 1, means          | Student's t on the differences                        | the same t    |
+| 1 and several           | Student's t on the differences of fine-tuning seeds   | the same t    |
+| several and any         | Welch's t on the trainings, and a part for examples   | the same t    |
 
-The degrees of freedom of the last are Satterthwaite's, so three trainings count as three and not as three times n. With
-1 training the interval is about these weights, and says nothing about another training of the method.
-`benchmarks/coverage.py` simulates how often each interval holds the true difference.
+Trainings of two methods have nothing in common, so their means are compared unpaired, as Welch (1947) does. All attack
+the same examples. What an example adds in every training does not vary between them, so it is added: the covariance of
+an example's differences between trainings, over n. Degrees of freedom are Satterthwaite's.
+
+Where one of the encoders has a single training (another method, or weights as published), the verdict is about these
+weights and says nothing about another training. `benchmarks/coverage.py` simulates how often each interval holds.
 """
 
 from __future__ import annotations
@@ -36,16 +39,22 @@ Groups = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PairedSample:
-    """What two encoders scored on the same examples: five arrays of one length, an entry a pair of attacked texts."""
+    """What two encoders scored on the same examples: arrays of one length, an entry a pair of attacked texts.
+
+    Where both have several trainings, the first of one is paired with the first of the other, and so on. Where one has
+    a single training, it is paired with each of the other's.
+    """
 
     one: Values
     other: Values
     example: Groups
-    """Which example; the same number in every training and seed that attacked it."""
-    training: Groups
-    """Which training of either encoder; all equal where both have one."""
+    """Which example; the same number in every training that attacked it."""
     seed: Groups
     """Which fine-tuning seed."""
+    training: Groups
+    """Which training of `one`; all equal where it has one."""
+    other_training: Groups
+    """Which training of `other`."""
 
     @property
     def differences(self) -> Values:
@@ -53,9 +62,14 @@ class PairedSample:
         return self.other - self.one
 
     @property
-    def levels(self) -> tuple[int, int]:
-        """The number of trainings, and of fine-tuning seeds."""
-        return len(np.unique(self.training)), len(np.unique(self.seed))
+    def trainings(self) -> tuple[int, int]:
+        """The number of trainings of `one`, and of `other`."""
+        return len(np.unique(self.training)), len(np.unique(self.other_training))
+
+    @property
+    def seeds(self) -> int:
+        """The number of fine-tuning seeds."""
+        return len(np.unique(self.seed))
 
 
 @dataclass(frozen=True)
@@ -75,7 +89,8 @@ class Difference:
     only_other: int = 0
     smallest: float | None = None
     """The smallest true difference that a sample like this shows with a power of 0.8 at this confidence."""
-    trainings: int = 1
+    trainings: tuple[int, int] = (1, 1)
+    """Number of trainings of either encoder. The verdict is about these weights of one that has a single training."""
     seeds: int = 1
 
     def significant(self, alpha: float = 0.05) -> bool:
@@ -93,16 +108,16 @@ def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95) -> 
         confidence: of the interval, in 0..1.
     """
     n = len(sample.one)
-    trainings, seeds = sample.levels
+    trainings, seeds = sample.trainings, sample.seeds
     if n == 0:
         return Difference(None, 0, trainings=trainings, seeds=seeds)
     only = tuple(int(np.sum(a > b)) for a, b in ((sample.one, sample.other), (sample.other, sample.one)))
     common: dict[str, Any] = {"n": n, "trainings": trainings, "seeds": seeds}
     if shares:
         common |= {"only_one": only[0], "only_other": only[1]}
-    if shares and (trainings == seeds == 1 or not any(only)):
+    if shares and ((*trainings, seeds) == (1, 1, 1) or not any(only)):
         return _one_victim_each(sample, only, confidence, common)
-    return _clustered(sample, confidence, common)
+    return _by_t(sample, confidence, common)
 
 
 def _one_victim_each(
@@ -158,12 +173,12 @@ def _wilson(count: int, n: int, confidence: float) -> tuple[float, float]:
     return limits
 
 
-def _clustered(sample: PairedSample, confidence: float, common: dict[str, Any]) -> Difference:
+def _by_t(sample: PairedSample, confidence: float, common: dict[str, Any]) -> Difference:
     from scipy import stats
 
     differences = sample.differences
     value = float(differences.mean())
-    variance, freedom = clustered_variance(sample)
+    variance, freedom = variance_of_mean(sample)
     error = math.sqrt(variance)
     if not error or not freedom:
         same = None if not freedom else value
@@ -179,36 +194,41 @@ def _clustered(sample: PairedSample, confidence: float, common: dict[str, Any]) 
     )
 
 
-def clustered_variance(sample: PairedSample) -> tuple[float, float]:
-    """Return the variance of the mean difference, and its degrees of freedom (0 where it cannot be estimated).
-
-    It is that of clusters by training plus that of clusters by example, minus that of their intersections, and never
-    less than the larger of the two. With one training, fine-tuning seeds are the first clusters; with one of both there
-    are examples alone.
-    """
-    trainings, seeds = sample.levels
-    runs = sample.training if trainings > 1 else sample.seed
-    differences = sample.differences - sample.differences.mean()
-    by_example, examples = _variance(differences, sample.example)
-    if trainings == seeds == 1:
-        return by_example, examples - 1
-    by_run, count = _variance(differences, runs)
-    crossed = np.unique(np.stack([runs, sample.example]), axis=1, return_inverse=True)[1]
-    both, _ = _variance(differences, crossed.ravel())
-    variance = max(by_run + by_example - both, by_run, by_example)
-    # The example's part beyond what is in the runs already.
-    rest = max(variance - by_run, 0.0)
-    spread = by_run**2 / (count - 1) + rest**2 / max(examples - 1, 1)
-    return variance, variance**2 / spread if spread else 0.0
+def variance_of_mean(sample: PairedSample) -> tuple[float, float]:
+    """Return the variance of the mean difference, and its degrees of freedom (0 where it cannot be estimated)."""
+    if max(sample.trainings) > 1:
+        parts = [_of_means(sample.one, sample.training), _of_means(sample.other, sample.other_training)]
+        parts.append(_of_examples(sample))
+    else:
+        parts = [_of_means(sample.differences, sample.seed if sample.seeds > 1 else sample.example)]
+    variance = sum(part for part, _ in parts)
+    spread = sum(part**2 / freedom for part, freedom in parts if freedom)
+    return variance, variance**2 / spread if spread else max(freedom for _, freedom in parts)
 
 
-def _variance(residuals: Values, groups: Groups) -> tuple[float, int]:
-    """Return the variance of the mean of values with these residuals, clustered by group, and the number of groups."""
+def _of_means(values: Values, groups: Groups) -> tuple[float, int]:
+    """Return the variance of the mean of the groups' means, and its degrees of freedom; zeros for one group."""
     _, index = np.unique(groups, return_inverse=True)
-    sums = np.bincount(index.ravel(), weights=residuals)
-    count = len(sums)
-    factor = count / (count - 1) if count > 1 else 0.0
-    return factor * float(np.sum(sums**2)) / len(residuals) ** 2, count
+    means = np.bincount(index, weights=values) / np.bincount(index)
+    return (float(means.var(ddof=1)) / len(means), len(means) - 1) if len(means) > 1 else (0.0, 0)
+
+
+def _of_examples(sample: PairedSample) -> tuple[float, int]:
+    """Return what the choice of examples adds to the variance beyond what varies between trainings.
+
+    That is the covariance of two trainings' differences on the same example, over the number of examples. Each
+    training's differences are taken from their mean for each seed.
+    """
+    run = sample.training if sample.trainings[0] > 1 else sample.other_training
+    _, cell = np.unique(np.stack([run, sample.seed]), axis=1, return_inverse=True)
+    differences = sample.differences
+    means = np.bincount(cell.ravel(), weights=differences) / np.bincount(cell.ravel())
+    rest = differences - means[cell.ravel()]
+    examples, index = np.unique(sample.example, return_inverse=True)
+    sums, squares, count = (np.bincount(index, weights=weights) for weights in (rest, rest**2, np.ones(len(rest))))
+    pairs = float(np.sum(count * (count - 1)))
+    covariance = float(np.sum(sums**2 - squares)) / pairs if pairs else 0.0
+    return max(covariance, 0.0) / len(examples), len(examples) - 1
 
 
 def _smallest(error: float, freedom: float, confidence: float) -> float:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as peer_mcnemar
 
-from rbench.score.paired import Difference, PairedSample, clustered_variance, compare, holm, mcnemar, newcombe
+from rbench.score.paired import Difference, PairedSample, compare, holm, mcnemar, newcombe, variance_of_mean
 
 
 def sample(one: list[float], other: list[float], training: list[int] | None = None, **more: list[int]) -> PairedSample:
     n = len(one)
-    groups = {"example": list(range(n)), "training": training or [0] * n, "seed": [0] * n, **more}
+    groups = {"example": list(range(n)), "seed": [0] * n, "training": training or [0] * n, **more}
+    groups.setdefault("other_training", groups["training"])
     arrays = {name: np.array(values) for name, values in groups.items()}
     return PairedSample(np.array(one, float), np.array(other, float), **arrays)
 
@@ -34,7 +35,7 @@ def crossed(trainings: int, seeds: int, n: int, rng: np.random.Generator, sd: fl
     shift = rng.normal(0, sd, (2, trainings))
     hard = rng.normal(0, 1, (seeds, n))
     values = [(hard[seed, example] + shift[k, training] + rng.normal(0, 1, len(rows)) > 0) * 1.0 for k in (0, 1)]
-    return PairedSample(*values, example=seed * n + example, training=training, seed=seed)
+    return PairedSample(*values, example=seed * n + example, seed=seed, training=training, other_training=training)
 
 
 def test_newcombe_gives_the_published_limits() -> None:
@@ -64,7 +65,7 @@ def test_one_victim_each_is_judged_by_the_paired_table() -> None:
     assert (found.only_one, found.only_other) == (3, 15)
     assert (found.low, found.high) == newcombe(20, 3, 15, 62)
     assert found.p == pytest.approx(stats.binomtest(3, 18).pvalue)
-    assert (found.trainings, found.seeds) == (1, 1)
+    assert (found.trainings, found.seeds) == ((1, 1), 1)
 
 
 def test_the_smallest_difference_is_found_with_a_power_of_80_percent() -> None:
@@ -97,50 +98,82 @@ def test_numbers_of_one_victim_each_are_judged_by_a_paired_t_test() -> None:
     assert (found.only_one, found.only_other) == (0, 0)
 
 
-def test_the_variance_is_that_of_statsmodels_clustered_both_ways() -> None:
-    drawn = crossed(4, 2, 30, np.random.default_rng(2), sd=0.5)
-    variance, _ = clustered_variance(drawn)
-    d = drawn.differences
-    fit = sm.OLS(d, np.ones(len(d)))
+def test_trainings_are_compared_as_welch_does_where_examples_add_nothing() -> None:
+    """Where no example is attacked in two trainings, what examples add is zero."""
+    drawn = crossed(4, 1, 30, np.random.default_rng(2), sd=0.7)
+    apart = dataclasses.replace(drawn, example=np.arange(len(drawn.one)))
+    means = [[values[drawn.training == t].mean() for t in range(4)] for values in (drawn.one, drawn.other)]
+    peer = stats.ttest_ind(means[1], means[0], equal_var=False)
+    found = compare(apart, shares=True)
+    assert found.p == pytest.approx(peer.pvalue)
+    assert (found.low, found.high) == pytest.approx(tuple(peer.confidence_interval()))
 
-    def peer(groups: np.ndarray) -> float:
-        correction = len(np.unique(groups)) / (len(np.unique(groups)) - 1)  # statsmodels' own has (n - 1) / (n - k) too
-        raw = fit.fit(cov_type="cluster", cov_kwds={"groups": groups, "use_correction": False}).cov_params()[0, 0]
-        return float(raw) * correction
 
-    both = peer(drawn.training * 1000 + drawn.example)
-    runs, examples = peer(drawn.training), peer(drawn.example)
-    assert variance == pytest.approx(max(runs + examples - both, runs, examples))
+def test_what_examples_add_is_their_covariance_between_trainings() -> None:
+    drawn = crossed(3, 2, 25, np.random.default_rng(3), sd=0.4)
+    cube = drawn.differences.reshape(3, 2, 25)
+    centred = cube - cube.mean(axis=2, keepdims=True)
+    products = [
+        centred[a, s, e] * centred[b, s, e]
+        for a in range(3)
+        for b in range(3)
+        if a != b
+        for s in (0, 1)
+        for e in range(25)
+    ]
+    means = [values.reshape(3, -1).mean(axis=1) for values in (drawn.one, drawn.other)]
+    expected = sum(np.var(one, ddof=1) / 3 for one in means) + max(0.0, float(np.mean(products))) / 50
+    assert variance_of_mean(drawn)[0] == pytest.approx(expected)
+
+
+def test_examples_that_are_hard_for_one_method_in_every_training_widen_the_interval() -> None:
+    """Three trainings that agree on every example say nothing about other examples."""
+    rng = np.random.default_rng(8)
+    one, other = rng.integers(0, 2, (2, 40)).astype(float)
+    rows = {"training": np.repeat(np.arange(3), 40).tolist(), "example": np.tile(np.arange(40), 3).tolist()}
+    same = compare(sample(list(np.tile(one, 3)), list(np.tile(other, 3)), **rows), shares=True)
+    alone = stats.ttest_rel(other, one).confidence_interval()
+    assert width(same) == pytest.approx(alone.high - alone.low, rel=0.05)
 
 
 def test_three_trainings_count_as_three() -> None:
-    rng = np.random.default_rng(3)
-    drawn = crossed(3, 1, 2000, rng, sd=1.0)
-    _, freedom = clustered_variance(drawn)
-    assert 1.9 < freedom < 3
+    drawn = crossed(3, 1, 2000, np.random.default_rng(3), sd=1.0)
+    assert 1.9 < variance_of_mean(drawn)[1] < 5
+    first = drawn.training == 0
     apart = compare(drawn, shares=True)
     one_encoder = compare(
         PairedSample(
-            drawn.one[:2000], drawn.other[:2000], *(g[:2000] for g in (drawn.example, drawn.training, drawn.seed))
+            *(
+                values[first]
+                for values in (drawn.one, drawn.other, drawn.example, drawn.seed, drawn.training, drawn.training)
+            )
         ),
         shares=True,
     )
     assert width(apart) > 3 * width(one_encoder)
-    assert (apart.trainings, one_encoder.trainings) == (3, 1)
+    assert (apart.trainings, one_encoder.trainings) == ((3, 3), (1, 1))
 
 
-def test_seeds_of_fine_tuning_are_the_clusters_where_there_is_one_training() -> None:
+def test_an_encoder_with_one_training_adds_nothing_of_its_own() -> None:
+    drawn = crossed(3, 1, 100, np.random.default_rng(5), sd=0.5)
+    fixed = dataclasses.replace(drawn, other=np.tile(drawn.other[:100], 3), other_training=np.zeros(300, int))
+    means = drawn.one.reshape(3, 100).mean(axis=1)
+    variance, _ = variance_of_mean(fixed)
+    assert variance >= np.var(means, ddof=1) / 3
+    assert compare(fixed, shares=True).trainings == (3, 1)
+
+
+def test_seeds_of_fine_tuning_are_the_sample_where_there_is_one_training() -> None:
     drawn = crossed(1, 4, 50, np.random.default_rng(4))
     means = [drawn.differences[drawn.seed == s].mean() for s in range(4)]
-    variance, _ = clustered_variance(drawn)
-    assert variance >= np.var(means, ddof=1) / 4 - 1e-12
     found = compare(drawn, shares=True)
-    assert (found.trainings, found.seeds) == (1, 4)
+    assert (found.trainings, found.seeds) == ((1, 1), 4)
     assert found.value == pytest.approx(np.mean(means))
+    assert found.p == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
 
 
 def test_no_common_example_gives_no_difference() -> None:
-    assert compare(sample([], []), shares=True) == Difference(None, 0, trainings=0, seeds=0)
+    assert compare(sample([], []), shares=True) == Difference(None, 0, trainings=(0, 0), seeds=0)
 
 
 def test_one_number_alone_has_no_interval() -> None:
