@@ -4,11 +4,12 @@
 
 The world: a victim falls on an example if a sum passes a threshold. The sum has a part of the example (the same for
 both encoders), one of the example and the method (the same in each training of the method), one of the training, one of
-the fine-tuning, and noise. `sd` are standard deviations of ASR in points that the training and the fine-tuning alone cause. Each seed of
-fine-tuning attacks a sample of its own; all trainings attack the same samples. In half of the worlds the second
-encoder's ASR is 10 points higher. The true difference is that of the methods: over all trainings, seeds and examples.
+the fine-tuning, and noise. `sd` are standard deviations of ASR in points that the training and the fine-tuning alone
+cause. Each fine-tuning seed attacks a sample of its own; all trainings attack the same samples. In half of the worlds
+the second encoder's ASR is 10 points higher. The true difference is that of the methods: over all trainings, seeds and
+examples.
 
-Ways to make an interval: `clustered` is rbench's (rbench.score.paired). `trainings` is Welch's t test of the trainings'
+Ways to make an interval: `rbench` is that of rbench.score.paired. `trainings` is Welch's t test of the trainings'
 mean ASRs. `bootstrap` resamples trainings, then fine-tuning seeds, then examples (percentile, 95%). `examples` is what
 counts each text as its own draw, paired and without any seed.
 
@@ -93,7 +94,7 @@ def setting(
         "difference": difference,
         "coverage": {way: round(float(np.mean(values)), 3) for way, values in held.items()},
         "width": {way: round(100 * float(np.mean(values)), 1) for way, values in widths.items()},
-        "significant (clustered)": round(float(np.mean(significant)), 3),
+        "significant (rbench)": round(float(np.mean(significant)), 3),
     }
 
 
@@ -123,7 +124,7 @@ def sample(one: Array, other: Array) -> PairedSample:
     return PairedSample(one.ravel(), other.ravel(), seed * one.shape[2] + example, seed, training, training)
 
 
-def clustered(one: Array, other: Array, rng: np.random.Generator, draws: int) -> Interval:
+def ours(one: Array, other: Array, rng: np.random.Generator, draws: int) -> Interval:
     found = compare(sample(one, other), shares=True)
     assert found.low is not None
     assert found.high is not None
@@ -156,7 +157,7 @@ def by_example(one: Array, other: Array, rng: np.random.Generator, draws: int) -
 
 
 WAYS: dict[str, Callable[[Array, Array, np.random.Generator, int], Interval]] = {
-    "clustered": clustered,
+    "rbench": ours,
     "trainings": by_training,
     "bootstrap": bootstrap,
     "examples": by_example,
