@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rbench.spec import ResourceKind, Variant
-from rbench.substitution.options import CANDIDATE_NEEDS, RELEASED_BUDGET, RELEASED_SOURCE, AttackOptions
+from rbench.substitution.options import (
+    CANDIDATE_NEEDS,
+    CODE,
+    PRINTED,
+    RELEASED_BUDGET,
+    RELEASED_SOURCE,
+    AttackOptions,
+)
 
 if TYPE_CHECKING:
     from textattack import Attack
@@ -30,10 +37,9 @@ class Options(AttackOptions):
     """The candidates and the budget of the Geometry attack's variant."""
 
     VARIANTS: ClassVar[dict[str, Variant]] = {
-        "printed": Variant(source="Algorithm 1, sections 3.3 and 4.3, appendix F"),
+        "printed": PRINTED,
         "released": Variant(
-            source="the authors' public code, LotusDYH/ssl_robust, with the candidates that its README names",
-            options={**RELEASED_SOURCE, **RELEASED_BUDGET},
+            source=f"{CODE}, with the candidates that its README names", options={**RELEASED_SOURCE, **RELEASED_BUDGET}
         ),
     }
 

@@ -4,10 +4,10 @@
 
 Each row is a training with other settings, from the same weights, on the same texts, with the same --seeds:
 
-before          as encoder files had it until issue 17: momentum 0.999 (0.99 on adcl-mini), a queue of 2,048 (512), and
-                heads with the encoder's learning rate
-after           as encoder files have it: `momentum: auto`, `head_learning_rate: auto`, a queue that is full within the
-                first tenth of the steps
+before          as encoder files had it in version 1 of `adcl`: momentum 0.999 (0.99 on adcl-mini), a queue of 2,048
+                (512), and heads with the encoder's learning rate
+after           as encoder files have it now: `momentum: auto`, `head_learning_rate: auto`, a queue that is full within
+                the first tenth of the steps
 slow heads      as `after`, but heads with the encoder's learning rate
 slow keys       as `after`, but the momentum of `before`
 frozen, before  as `before`, with an encoder that does not learn: only the heads can
@@ -39,7 +39,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -67,10 +67,23 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     registry = Registry()
     with tempfile.TemporaryDirectory(prefix="rbench-adcl-") as folder:
-        (of_mini if args.part == "mini" else of_minilm)(args, registry, Path(folder))
+        measured(args, of_mini(args, registry, Path(folder)) if args.part == "mini" else of_minilm(args, registry))
 
 
-def of_mini(args: argparse.Namespace, registry: Registry, folder: Path) -> None:
+class Part(NamedTuple):
+    """What is trained, on what, and what is measured."""
+
+    spec: EncoderSpec
+    base: Path
+    texts: list[str]
+    """Trained on, the held-out ones included."""
+    test: list[str]
+    resources: Resources
+    old: dict[str, Any]
+    """Momentum and queue of `before`."""
+
+
+def of_mini(args: argparse.Namespace, registry: Registry, folder: Path) -> Part:
     """adcl-mini on the training texts of mini-sentiment; mini-bert is trained first."""
     bert = load.load_encoder("mini-bert", registry)
     corpus = [str(row["text"]) for row in mini.rows("mini-corpus", "train")]
@@ -80,10 +93,10 @@ def of_mini(args: argparse.Namespace, registry: Registry, folder: Path) -> None:
     spec = load.load_encoder("adcl-mini", registry)
     texts, test = ([str(row["text"]) for row in mini.rows("mini-sentiment", split)] for split in ("train", "test"))
     resources = Resources(load.load_resources("mini", registry), trained={"mini-bert": where})
-    measured(args, spec, where, texts, test, resources, {"momentum": 0.99, "queue": 512})
+    return Part(spec, where, texts, test[: args.texts], resources, {"momentum": 0.99, "queue": 512})
 
 
-def of_minilm(args: argparse.Namespace, registry: Registry, folder: Path) -> None:
+def of_minilm(args: argparse.Namespace, registry: Registry) -> Part:
     """adcl-minilm on training texts of MR: few steps, small batches, candidates from word vectors."""
     spec = load.load_encoder("adcl-minilm", registry)
     rows = [json.loads(line) for line in (args.data / "mr" / "all.jsonl").read_text("utf-8").splitlines()]
@@ -98,21 +111,14 @@ def of_minilm(args: argparse.Namespace, registry: Registry, folder: Path) -> Non
     train = spec.train.model_copy(update={**small, "options": {**spec.train.options, **settings}})
     spec = spec.model_copy(update={"train": train})
     base = next(path for root in models if (path := root / "minilm").exists())
-    measured(args, spec, base, texts[1000:], texts[:1000], resources, {"momentum": 0.999, "queue": 2048})
+    old = {"momentum": 0.999, "queue": 2048}
+    return Part(spec, base, texts[1000:], texts[:1000][: args.texts], resources, old)
 
 
-def measured(
-    args: argparse.Namespace,
-    spec: EncoderSpec,
-    base: Path,
-    texts: list[str],
-    test: list[str],
-    resources: Resources,
-    old: dict[str, Any],
-) -> None:
+def measured(args: argparse.Namespace, part: Part) -> None:
     """All rows of a part; each is printed and written when it is there."""
+    spec, texts, test, old = part.spec, part.texts, part.test, part.old
     assert spec.train is not None
-    test = test[: args.texts]
     steps = batches.steps(spec.train, len(texts) - batches.held_out(len(texts)), False)
     rate, dim = spec.train.learning_rate, 96 if args.part == "mini" else 384
     slow_keys = {"momentum": old["momentum"]}
@@ -135,24 +141,15 @@ def measured(
         "at chance": {"loss": math.log(len(test)), "top_1": 1 / len(test), "n": len(test)},
     }
     for name in args.rows or rows:
-        found = [row(args, spec, base, texts, test, resources, *rows[name], seed) for seed in args.seeds]
+        found = [row(part, *rows[name], seed) for seed in args.seeds]
         print(name, json.dumps(found), flush=True)
         if args.out is not None:
             write(args, about, name, {"options": rows[name][0], "learning_rate": rows[name][1], "seeds": found})
 
 
-def row(
-    args: argparse.Namespace,
-    spec: EncoderSpec,
-    base: Path,
-    texts: list[str],
-    test: list[str],
-    resources: Resources,
-    options: dict[str, Any],
-    rate: float | None,
-    seed: int,
-) -> dict[str, Any]:
+def row(part: Part, options: dict[str, Any], rate: float | None, seed: int) -> dict[str, Any]:
     """Train with these options and this learning rate (None: not at all), and measure."""
+    spec, base, resources = part.spec, part.base, part.resources
     assert spec.train is not None
     given = {**spec.train.options, **options, "stop_at_chance": False}
     train = spec.train.model_copy(update={"options": given, "learning_rate": rate or FROZEN})
@@ -171,9 +168,9 @@ def row(
     else:
         module: Any = SimpleNamespace(Options=adcl.Options, build=build, NEEDS=adcl.NEEDS)
         with tempfile.TemporaryDirectory() as out:
-            scores = pretrain(spec, base, texts, Path(out), seed=seed, module=module, resources=resources)
+            scores = pretrain(spec, base, part.texts, Path(out), seed=seed, module=module, resources=resources)
     seconds = time.perf_counter() - begun
-    return {"seed": seed, **on_test(kept[0].model, test), "training": scores, "seconds": round(seconds, 1)}
+    return {"seed": seed, **on_test(kept[0].model, part.test), "training": scores, "seconds": round(seconds, 1)}
 
 
 @torch.no_grad()

@@ -40,13 +40,17 @@ ALLOWED: dict[str, set[str]] = {
     "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train"},
     "storage": {"spec", "score", "system"},
     "tables": {"spec", "score", "storage"},
+    "measures": {"spec", "load", "score", "storage", "tables", "tasks", "encoders"},
+    "figures": {"spec", "load", "score", "storage", "tables"},
     "publish": {"spec", "hub", "encoders", "plan", "train"},
     "stages": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish"),
         *("tasks", "encoders", "resources", "score", "train", "finetune", "attack"),
+        "measures",
     },
     "api": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
+        *("measures", "figures"),
         *("stages", "executors", "tasks", "encoders", "resources", "train", "attack"),
     },
     "cli": {"spec", "progress", "load", "storage", "api"},

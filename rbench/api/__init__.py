@@ -11,6 +11,7 @@ imports all of them, so that this holds in any order of imports. Importing them 
 from __future__ import annotations
 
 from rbench.api.doctor import Check, doctor
+from rbench.api.figures import figure, write_figure
 from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
 from rbench.api.suites import Planned, attack, plan, run
@@ -33,6 +34,7 @@ __all__ = [
     "attack",
     "doctor",
     "export",
+    "figure",
     "load_results",
     "objectives",
     "plan",
@@ -41,4 +43,5 @@ __all__ = [
     "table",
     "train",
     "verify",
+    "write_figure",
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import SuiteError
-from rbench.load import checked, load_encoder
+from rbench.load import checked, load_encoder, of_label
 from rbench.load.code import find
 from rbench.load.files import Files
 from rbench.load.positions import Positioned, Problems, parse
@@ -53,11 +53,12 @@ def entry(what: str, args: AdHocArgs, registry: Registry) -> Positioned | None:
     """
     encoders, known = registry.names("encoders"), registry.names("objectives")
     ad_hoc = args.base is not None or args.data is not None
-    if what in encoders and not (ad_hoc and what in known):
-        if args.flags == ["--data"] and (located := _in_domain(what, args, registry)) is not None:
+    name = of_label(what).name
+    if name in encoders and not (ad_hoc and what in known):
+        if args.flags == ["--data"] and name == what and (located := _in_domain(what, args, registry)) is not None:
             return located
         if args.flags:
-            raise SuiteError(_another(what, args, registry))
+            raise SuiteError(_another(name, args, registry))
         return None
     if what not in known:
         raise SuiteError(unknown("encoder or objective", what, [*encoders, *known]))

@@ -1,31 +1,59 @@
-"""Read the results of a RUN: its tables, and its outcomes as a data frame."""
+"""Read the results of a RUN: its tables, its figures, and its outcomes as a data frame."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from rbench.spec import Metric, Pick
+from pydantic import ValidationError
+
+from rbench.api.figures import figure
+from rbench.errors import SuiteError
+from rbench.load.measures import METRICS
+from rbench.spec import Metric, Pick, TableSpec
 from rbench.storage.runs import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+__all__ = ["figure", "load_results", "table"]
+
+
 def table(
     run: Path,
     *,
-    metric: Metric = "asr",
+    metric: str = "asr",
     layout: str = "paper",
     fmt: str = "markdown",
     intervals: bool = False,
     pick: Pick | None = None,
+    include: Sequence[Path] = (),
+    **options: Any,
 ) -> str:
-    """Compute a table from the records of a RUN and nothing else, and render it; see `rbench.tables.build`."""
+    """Compute a table from what a RUN stores and nothing else, and render it; see `rbench.tables.build`.
+
+    Args:
+        metric: a metric, or the name of a measure, which may lie in one of the folders `include`.
+        options: options of the measure; without any, those of the suite's table of this measure, or its defaults.
+
+    Raises:
+        SuiteError: the metric is unknown, or the measure has no such layout or option.
+        StoreError: the folder is not a RUN or is damaged, or it has nothing to show.
+    """
+    from rbench.api import tables
     from rbench.tables import build
     from rbench.tables.formats import render
 
-    return render(build(Store(run), metric, layout, pick), fmt, intervals=intervals)
+    if metric in METRICS and not options:
+        return render(build(Store(run), cast(Metric, metric), layout, pick), fmt, intervals=intervals)
+    try:
+        wanted = TableSpec.model_validate({"metric": metric, "layout": layout, "pick": pick, "options": options})
+    except ValidationError as error:
+        said = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors(include_url=False))
+        raise SuiteError(said) from error
+    return render(tables.of_run(run, wanted, include), fmt, intervals=intervals)
 
 
 def load_results(run: Path | str) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Run a prepared suite: select the jobs that must run, run them, and write the tables."""
+"""Run a prepared suite: select the jobs that must run, run them, and write the tables and figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rbench.errors import ResourceError
+from rbench.api.figures import write_figures
+from rbench.errors import ResourceError, StoreError
 from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
@@ -18,6 +19,7 @@ from rbench.storage import texts
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, errored, standing
 from rbench.storage.weights import WeightCache, default_cache
+from rbench.tables import Results
 
 if TYPE_CHECKING:
     from rbench.attack import Workers
@@ -35,6 +37,8 @@ class RunResult:
     tables: list[str] = field(default_factory=list)
     errored: Mapping[str, int] = field(default_factory=dict)
     """Number of examples of complete jobs on which the attack raised an exception, by its type."""
+    figures: list[Path] = field(default_factory=list)
+    """The files of the suite's figures."""
     flags: list[str] = field(default_factory=list)
     """The flags of the jobs, one sentence for each flag."""
 
@@ -95,10 +99,11 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
             )
             failed, skipped = _finished(todo, context)
         found = standing(store, prepared.plan)
-        tables = _write_tables(prepared, store, found)
+        tables = _write_tables(prepared, store, found, progress)
+        figures = write_figures(Results(store, prepared.plan, found), prepared.loaded.modules, progress.note)
         flags = Flags(prepared.plan, found.records).raised_notes(jobs)
     done = sum(job.key in found.done for job in jobs)
-    return RunResult(prepared.run, done, failed, skipped, tables, errored(store, found, jobs), flags)
+    return RunResult(prepared.run, done, failed, skipped, tables, errored(store, found, jobs), figures, flags)
 
 
 def _as_it_stands(store: Store, prepared: Prepared, options: Options) -> tuple[Prepared, Standing]:
@@ -149,25 +154,33 @@ def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache)
         yield workers
 
 
-def _write_tables(prepared: Prepared, store: Store, found: Standing) -> list[str]:
-    """Write the suite's tables in every format under RUN/tables; return them as markdown."""
+def _write_tables(prepared: Prepared, store: Store, found: Standing, progress: Progress) -> list[str]:
+    """Write the suite's tables in every format under RUN/tables; return them as markdown.
+
+    A measure that has nothing to show yet is named in a note.
+    """
     suite = prepared.plan.suite
     asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.contrast, "positives": suite.build}
-    wanted_tables = [wanted for wanted in suite.tables if asked.get(wanted.metric, suite.attacks)]
+    wanted_tables = [wanted for wanted in suite.tables if wanted.measure or asked.get(wanted.metric, suite.attacks)]
     if not prepared.plan.texts:
         wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]
     if not wanted_tables:
         return []
-    from rbench.tables import Results, build
+    from rbench.api.tables import made
     from rbench.tables.formats import render
 
     results, shown = Results(store, prepared.plan, found), []
     for wanted in wanted_tables:
-        name = wanted.metric if wanted.layout == "paper" else f"{wanted.metric}-{wanted.layout}"
-        name += f"-picked-by-{wanted.pick}" if wanted.pick is not None else ""
-        made = build(results, wanted.metric, wanted.layout, wanted.pick)
+        try:
+            table = made(results, wanted, prepared.loaded.modules.get(("measures", wanted.metric)))
+        except StoreError as error:
+            if not wanted.measure:
+                raise
+            progress.note(f"the table {wanted.label} is left out: {error}")
+            continue
+        name = texts.table_name(wanted.label, quotes=table.texts)
         for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
-            text = render(made, fmt)
+            text = render(table, fmt)
             store.write_table(f"{name}.{ending}", text)
             if fmt == "markdown":
                 shown.append(text)

@@ -25,7 +25,7 @@ from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.publish import cards
 from rbench.publish import export as exporting
-from rbench.spec import IN_DOMAIN, Job, PretrainJob, Record
+from rbench.spec import IN_DOMAIN, Choice, Job, PretrainJob, Record
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system import scratch
@@ -67,7 +67,8 @@ def train(
     """Train an encoder or find it in the cache. The job is the same as in a suite with this encoder.
 
     Args:
-        what: an encoder of the registry; or, with `base` and `data`, a training objective.
+        what: an encoder of the registry, or one with other options, `simcse-mini[seed=1]`; or, with `base` and `data`,
+            a training objective.
         base: an encoder of the registry, a folder on the model search path or a path, or a hub id.
         data: a corpus of the registry, or a `.txt` or `.jsonl` file.
         settings: `KEY=VALUE`: options of the objective, keys of `TrainSpec`, `pooling`, `layers`, `revision`.
@@ -83,10 +84,9 @@ def train(
     registry = Registry(options.include)
     args = adhoc.AdHocArgs(base, data, tuple(settings), steps, epochs, seed, name)
     own = adhoc.entry(what, args, registry)
-    chosen = own.data["name"] if own is not None else what
     if out is not None:
         exporting.check_place(Path(out))
-    prepared = _prepared(chosen, registry, options, own)
+    chosen, prepared = _prepared(own.data["name"] if own is not None else what, registry, options, own)
     root = trained_root(chosen, prepared.loaded.encoders)
     if root is None:
         raise PlanError(_not_ours(chosen, prepared))
@@ -135,6 +135,7 @@ def export(
     An encoder that rbench trains comes from the cache, and is trained first if it is not there.
 
     Args:
+        encoder: a name, or a label as tables and jobs have it, `simcse-mini[seed=1]`.
         force: replace the encoder that `folder` holds.
 
     Raises:
@@ -144,7 +145,7 @@ def export(
     """
     options = options or Options()
     exporting.check_place(Path(folder), force=force)
-    prepared = _prepared(encoder, Registry(options.include), options, None)
+    encoder, prepared = _prepared(encoder, Registry(options.include), options, None)
     exporting.check_spec(effective(encoder, prepared.loaded.encoders))
     root = trained_root(encoder, prepared.loaded.encoders)
     if root is None:
@@ -154,16 +155,27 @@ def export(
     return _export(encoder, prepared, weights, record, Path(folder), force=force)
 
 
-def _prepared(encoder: str, registry: Registry, options: Options, own: Positioned | None) -> Prepared:
-    """Plan the encoder as a suite would, with only the jobs that make its weights.
+def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned | None) -> tuple[str, Prepared]:
+    """Plan the encoder `wanted` as a suite would, with only the jobs that make its weights.
 
-    A suite needs a task, so it takes one of the embedded world, which is always there.
+    A suite needs a task, so it takes one of the embedded world, which is always there. A `seed` in a label is that of
+    `train_seeds`, so each draw in a table is found under its label. Returns the encoder's label too.
     """
-    if own is None and encoder not in registry.names("encoders"):
-        raise SuiteError(unknown("encoder", encoder, registry.names("encoders")))
-    suite = {"name": "train", "encoders": [encoder], "tasks": ["mini-sentiment"], "resources": "mini"}
-    made: Mapping[str, Positioned] = {encoder: own} if own is not None else {}
+    choice = loading.of_label(wanted)
+    if own is None and choice.name not in registry.names("encoders"):
+        raise SuiteError(unknown("encoder", choice.name, registry.names("encoders")))
+    others = {name: value for name, value in choice.options.items() if name != "seed"}
+    suite = {
+        "name": "train",
+        "encoders": [{choice.name: others} if others else choice.name],
+        "tasks": ["mini-sentiment"],
+        "resources": "mini",
+        "train_seeds": [choice.options["seed"]] if "seed" in choice.options else [],
+    }
+    made: Mapping[str, Positioned] = {choice.name: own} if own is not None else {}
     loaded = loading.load_mapping(suite, registry=registry, origin="rbench train", own=made)
+    base = Choice(name=choice.name, options=others).label
+    encoder = next((label for label, draw in loaded.draws.items() if draw.encoder == base), base)
     if (root := trained_root(encoder, loaded.encoders)) in loaded.in_domain:
         raise PlanError(
             f"encoder {root} is trained on the texts of the task that it is fine-tuned on (data: {IN_DOMAIN}). Name "
@@ -174,7 +186,7 @@ def _prepared(encoder: str, registry: Registry, options: Options, own: Positione
     except ResourceError as error:
         raise ResourceError(f"{error}{_base_hint(own, registry)}") from error
     jobs = tuple(job for job in prepared.plan.jobs if isinstance(job.spec, PretrainJob))
-    return dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": jobs}), notes=[])
+    return encoder, dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": jobs}), notes=[])
 
 
 def _base_hint(own: Positioned | None, registry: Registry) -> str:

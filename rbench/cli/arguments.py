@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 import typer
 
 from rbench.load.registry import KINDS, unknown
-from rbench.spec import Metric, Pick, TableSpec
+from rbench.spec import Pick, TableSpec
 
 WHAT, WHERE, HOW = "What to run", "Where things are", "How to run"
 
@@ -32,7 +32,6 @@ class Backend(StrEnum):
     openvino = "openvino"
 
 
-METRICS: tuple[str, ...] = get_args(Metric)
 LAYOUTS: tuple[str, ...] = get_args(TableSpec.model_fields["layout"].annotation)
 PICKS: tuple[str, ...] = get_args(Pick)
 FORMATS = ("markdown", "latex", "csv", "json")

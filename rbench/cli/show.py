@@ -107,6 +107,8 @@ def result(run: RunResult) -> None:
 
 def _ending(run: RunResult) -> None:
     tell(f"{run.complete} jobs complete; results are in {run.run}")
+    if run.figures:
+        tell(f"figures: {', '.join(map(str, run.figures))}")
     for record in run.failed:
         tell(f"failed: {record.job.name}: {_last_line(record)}")
     for job in run.skipped:

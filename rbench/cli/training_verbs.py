@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -139,7 +140,10 @@ def train(
     "If an encoder was being trained, the same command continues from the last checkpoint.",
 )
 def export(
-    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="An encoder's name: rbench list encoders.")],
+    encoder: Annotated[
+        str,
+        typer.Argument(metavar="ENCODER", help="An encoder (rbench list encoders), or 'NAME[seed=1]'."),
+    ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     force: Annotated[
         bool, typer.Option("--force", help="Replace the encoder that DIR holds.", rich_help_panel=a.HOW)
@@ -184,6 +188,8 @@ def _told_apart(values: list[str], include: list[Path] | None) -> tuple[str | No
 
 def _show(trained: Trained) -> None:
     """Print scores, where the weights are, and how to use them."""
+    from rbench.load import in_suite
+
     root = "" if trained.root == trained.name else f" (made from {trained.root})"
     scores = ", ".join(f"{s.name} {s.value:.4g}" for s in trained.record.scores if s.value is not None)
     say(f"{trained.name}{root}: {scores}")
@@ -191,8 +197,8 @@ def _show(trained: Trained) -> None:
     if trained.exported is not None:
         say(f"exported: {trained.exported} (SentenceTransformer loads it)")
     if not trained.entry:
-        say(f"in a suite: encoders: [{trained.name}]")
-        say(f"to export: rbench export {trained.name} DIR")
+        say(f"in a suite: encoders: [{in_suite(trained.name)}]")
+        say(f"to export: rbench export {shlex.quote(trained.name)} DIR")
         return
     say(
         f"\nTo use it in a suite or export it later, save this as INCLUDE/encoders/{trained.name}.yaml and pass "

@@ -201,12 +201,12 @@ def table(
         str,
         typer.Option(
             "--metric",
-            callback=a.one_of("metric", a.METRICS),
             metavar="NAME",
             help="asr: attack success rate; queries: model queries per attacked example; aua: accuracy under attack; "
             "clean: accuracy before attack; perturbed: share of words changed; seconds: time per attacked example; "
             "oracle_asr: successes that keep the true label (mini tasks); sts: Spearman correlations of evaluations; "
-            "contrast: accuracy on contrast sets, and consistency; positives: the hard positives that a suite builds.",
+            "contrast: accuracy on contrast sets, and consistency; positives: the hard positives that a suite builds; "
+            "or a measure: rbench list measures.",
         ),
     ] = "asr",
     fmt: Annotated[
@@ -238,23 +238,29 @@ def table(
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show 95% intervals (CSV and JSON always have them).")
     ] = False,
+    include: a.IncludeOption = None,
 ) -> None:
     """Print a table of a finished or half-finished run.
 
-    Computes numbers from the stored records alone, and runs nothing.
+    Computes numbers from what the run stored alone, and runs nothing.
     """
     from typing import cast
 
     from rbench import api
-    from rbench.spec import Metric, Pick
+    from rbench.load.measures import find_measure
+    from rbench.load.registry import Registry
+    from rbench.spec import Pick
 
+    folders = search_path(include or (), "RBENCH_INCLUDE")
+    find_measure(metric, Registry(folders))
     text = api.table(
         run,
-        metric=cast(Metric, metric),
+        metric=metric,
         layout=layout,
         fmt=fmt,
         intervals=intervals,
         pick=cast("Pick | None", pick),
+        include=folders,
     )
     say(text.rstrip("\n"))
 

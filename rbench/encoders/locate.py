@@ -49,9 +49,9 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
 
     The first of these is taken: a folder `<name>` on the model search path; a folder `<base>` there; the same two in
     `PACKAGED`; `<base>` itself, if it is the path of a folder; the hub id `<base>`, in the hub cache or at
-    `HF_ENDPOINT`. A folder counts if it has
-    a config.json, or the modules.json of sentence-transformers. Word vectors are looked for as a file or folder
-    `<name>` on the search path, then `<word_vectors>` there, then as the path `<word_vectors>`; never on the hub.
+    `HF_ENDPOINT`. A folder counts if it has a config.json, or the modules.json of sentence-transformers. Word vectors
+    are looked for as a file or folder `<name>` on the search path, then `<word_vectors>` there, then as the path
+    `<word_vectors>`; never on the hub.
 
     An encoder that keeps random weights has the place of its tokenizer: a folder `<tokenizer>` or the hub id
     `<tokenizer>`, found as a base is, or `EMBEDDED_TOKENIZER` where it names none.

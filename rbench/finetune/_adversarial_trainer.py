@@ -14,7 +14,7 @@ from torch import Tensor
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.finetune._data import gold
 from rbench.finetune._options import AdversarialOptions
-from rbench.finetune._starvation import Starvation
+from rbench.score.starvation import Starvation
 from rbench.substitution.batched import Geometry, Swapped, at_most
 from rbench.substitution.deepfool import nearest_boundary
 from rbench.substitution.target import Target

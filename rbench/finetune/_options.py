@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from rbench.spec import Count, Positive, Rate, Strict, TaskKind, Variant, Variants
-from rbench.substitution.options import RELEASED_BUDGET, RELEASED_SOURCE, CandidateOptions
+from rbench.substitution.options import CODE, RELEASED_BUDGET, RELEASED_SEARCH, RELEASED_SOURCE, SearchOptions
 
 
 class FreeLBOptions(Strict):
@@ -35,22 +35,14 @@ class FreeLBOptions(Strict):
     norm_type: Literal["l2", "linf"] = "l2"
 
 
-class AdversarialOptions(CandidateOptions, Variants):
+class AdversarialOptions(SearchOptions, Variants):
     """Options of adversarial fine-tuning. Values without a remark are the paper's (ADCL, appendix F)."""
 
     VARIANTS: ClassVar[Mapping[str, Variant]] = {
-        "printed": Variant(source="Algorithm 1, section 4.4, appendix F"),
+        "printed": Variant(source="the ADCL paper, Algorithm 1, section 4.4, appendix F"),
         "released": Variant(
-            source="the authors' public code (LotusDYH/ssl_robust), adversarial training",
-            options={
-                **RELEASED_SOURCE,
-                **RELEASED_BUDGET,
-                "order": "once",
-                "word_norm": "l1",
-                "direction": "deepfool",
-                "keep_step": "positive",
-                "accept_flip": False,
-            },
+            source=f"{CODE}, adversarial training",
+            options={**RELEASED_SOURCE, **RELEASED_BUDGET, **RELEASED_SEARCH, "keep_step": "positive"},
         ),
     }
 
@@ -63,15 +55,8 @@ class AdversarialOptions(CandidateOptions, Variants):
     share: Annotated[float, Field(gt=0, le=1)] = 0.4
     """At most this share of the words is replaced, rounded down; only columns that may change count. The lower of the
     two bounds holds. A text of fewer than 1 / share words stays as it is."""
-    projection: Literal["signed", "absolute"] = "signed"
-    """`absolute` is the argmax as printed, which also admits the most negative projection."""
-    order: Literal["each_round", "once"] = "each_round"
-    """As for the attack `geometry`, and so are the next four."""
-    word_norm: Literal["l2", "l1"] = "l2"
-    direction: Literal["gradient", "deepfool"] = "gradient"
     keep_step: Literal["always", "positive"] = "always"
-    """`keep` of the attack: here this name is that of the epoch to keep."""
-    accept_flip: bool = True
+    """`keep` of the attack `geometry`: here this name is that of the epoch to keep."""
     until: Literal["fooled", "budget"] = "fooled"
     """When the search in a text ends (not printed). `fooled`: once the model errs, as the attack does. `budget`: only
     when the budget of words is used up."""

@@ -7,6 +7,7 @@ and `load_attack` each return one entry.
 from __future__ import annotations
 
 from rbench.load.catalogue import Listed, as_yaml, catalogue, content
+from rbench.load.choices import in_suite, of_label
 from rbench.load.entries import Entries
 from rbench.load.modules import checked
 from rbench.load.positions import Positioned, Problems
@@ -23,6 +24,7 @@ __all__ = [
     "checked",
     "content",
     "find_suite",
+    "in_suite",
     "load",
     "load_attack",
     "load_contrast",
@@ -30,6 +32,7 @@ __all__ = [
     "load_mapping",
     "load_resources",
     "load_task",
+    "of_label",
     "recipes",
 ]
 

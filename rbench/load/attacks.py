@@ -12,7 +12,7 @@ from rbench.load.modules import Modules
 from rbench.load.positions import Positioned, shown
 from rbench.load.recipes import recipes
 from rbench.load.registry import nearest, unknown
-from rbench.spec import AttackSpec
+from rbench.spec import AttackSpec, Variants
 
 _ATTACK_FIELDS = ("max_words", "query_budget")
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
@@ -97,6 +97,7 @@ class Attacks:
             "needs": list(self.modules.needs("attacks", name, made)),
             "parameters": made.model_dump(mode="json") if made is not None else {},
             "source": _source(self.modules.found["attacks", name]),
+            "variant_source": made.variant_source if isinstance(made, Variants) else None,
             **{field: getattr(module, name) for name, field in _MAY_EXPORT.items() if hasattr(module, name)},
         }
         located = Positioned(data, {(): f"{shown(path)}:1:1"})

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rbench.load.positions import Positioned
+from rbench.errors import SuiteError
+from rbench.load.positions import Positioned, Problems, parse
 from rbench.spec import Choice
+
+_LABEL = re.compile(r"([^\[\]]+)\[(.*)\]", re.DOTALL)
 
 
 class Chosen(NamedTuple):
@@ -50,3 +55,31 @@ def choices(located: Positioned, key: str) -> Iterator[Chosen]:
             continue
         if isinstance(options.data, dict):
             yield Chosen(name, Choice(name=name, options=options.data).label, place, options)
+
+
+def of_label(label: str) -> Choice:
+    """Return the choice that a label names, as tables and jobs have it: `simcse-mini[seed=1]`, or a name alone.
+
+    Raises SuiteError where the brackets hold something other than options.
+    """
+    found = _LABEL.fullmatch(label)
+    if found is None:
+        return Choice(name=label)
+    problems = Problems()
+    options = None
+    with contextlib.suppress(SuiteError):
+        options = parse(_flow(found[2]), label, problems).data
+    if problems.lines or not isinstance(options, dict) or not 0 < len(options) <= found[2].count("="):
+        raise SuiteError(f"{label}: expected NAME[OPTION=VALUE,...], for instance simcse-mini[seed=1]")
+    return Choice(name=found[1], options=options)
+
+
+def in_suite(label: str) -> str:
+    """Write a label as a suite has it: `{simcse-mini: {seed: 1}}`."""
+    found = _LABEL.fullmatch(label)
+    return label if found is None else f"{{{found[1]}: {_flow(found[2])}}}"
+
+
+def _flow(options: str) -> str:
+    """Write the options of a label as a mapping in YAML."""
+    return "{" + re.sub("[=:]", ": ", options).replace(",", ", ") + "}"

@@ -36,9 +36,9 @@ def check_purpose(merged: Positioned, problems: Problems) -> None:
 
 
 def check_repeats(merged: Positioned, problems: Problems) -> None:
-    """Add a problem for each name that stands twice in a list: it would make the same table cells twice."""
-    for key in ("encoders", "tasks", "attacks", "evaluate", "build", "finetune", "seeds", "train_seeds"):
-        chosen = key in ("encoders", "attacks", "evaluate", "build", "finetune")
+    """Add a problem for each name that stands twice in a list: it would make the same table cells or figures twice."""
+    for key in ("encoders", "tasks", "attacks", "evaluate", "build", "figures", "finetune", "seeds", "train_seeds"):
+        chosen = key in ("encoders", "attacks", "evaluate", "build", "figures", "finetune")
         labels = (
             [(c.place, _evaluated(c) if key == "evaluate" else c.label) for c in choices(merged, key)]
             if chosen

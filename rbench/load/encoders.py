@@ -158,7 +158,8 @@ class Encoders:
         if isinstance(made, Variants):
             # A key and a table say which variant was trained, also where the file leaves it at the default.
             said = train.model_copy(update={"options": {"variant": made.variant, **train.options}})
-            self.found[spec.name] = spec.model_copy(update={"train": said})
+            changes = {"train": said, "variant_source": made.variant_source}
+            self.found[spec.name] = spec.model_copy(update=changes)
         if train.data != IN_DOMAIN:
             self.tasks.corpus(train.data, located.at(("train", "data")))
         for task in train.selecting:

@@ -20,6 +20,8 @@ EXPORTS: dict[Kind, tuple[str, ...]] = {
     "objectives": ("Options", "build"),
     "finetune": ("Options", "run"),
     "build": ("Options", "OBJECTIVES", "run"),
+    "figures": ("Options", "draw"),
+    "measures": ("Options", "table"),
 }
 """The names that a module of each kind must define."""
 

@@ -47,6 +47,8 @@ KINDS: dict[Kind, Sort] = {
     "objectives": Sort("objective", (PYTHON,), "train/objectives"),
     "finetune": Sort("finetune strategy", (PYTHON,), "finetune"),
     "build": Sort("thing to build", (PYTHON,), "build"),
+    "measures": Sort("measure", (PYTHON,), "measures"),
+    "figures": Sort("figure", (PYTHON,), "figures"),
 }
 """All kinds, by the name of the sub-folder that holds their files. A new kind needs one new line here."""
 

@@ -29,15 +29,38 @@ CALLS: dict[Kind, Call] = {
         "Write `def run(options, context)`, take encoder, data, training, seed, device, progress, resources and "
         "generated from `context`, and return `Finetuned(victim, scores)`; see docs/guide-add-a-strategy.md.",
     ),
+    "figures": Call(
+        "draw",
+        ("options", "results"),
+        "Write `def draw(options, results)`, and return a figure made with `rbench.figures.style.new`; see "
+        "docs/guide-add-a-figure.md.",
+    ),
+    "measures": Call(
+        "table",
+        ("options", "results"),
+        "Write `def table(options, results)`, and return a `Table`; see docs/guide-add-a-measure.md.",
+    ),
 }
 """The calls that are checked, by kind of module."""
+OPTIONAL: dict[Kind, Call] = {
+    "measures": Call(
+        "run",
+        ("options", "context"),
+        "Write `def run(options, context)`, and return rows; see docs/guide-add-a-measure.md.",
+    ),
+}
+"""The calls that are checked where a module defines the function."""
 
 
 def check_call(found: Module, module: ModuleType) -> None:
     """Raise SuiteError, with file and line, where the module's function cannot be called as CALLS says."""
-    call = CALLS.get(found.kind)
-    if call is None:
-        return
+    calls = [kind[found.kind] for kind in (CALLS, OPTIONAL) if found.kind in kind]
+    for call in calls:
+        if call in CALLS.values() or hasattr(module, call.function):
+            _check(call, found, module)
+
+
+def _check(call: Call, found: Module, module: ModuleType) -> None:
     function: Any = getattr(module, call.function)
     try:
         signature = inspect.signature(function)

@@ -16,6 +16,7 @@ from rbench.load.code import Module
 from rbench.load.consistency import check_maps, check_purpose, check_repeats
 from rbench.load.draws import load_draws
 from rbench.load.entries import Entries
+from rbench.load.measures import check_tables
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of, refuse_not_yet
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.registry import Kind, Registry, unknown
@@ -48,10 +49,10 @@ class Loaded:
     `encoders` holds the suite's encoders with their draws, their bases, and those that serve as a resource or in
     training. `tasks` also holds the tasks of `evaluate`, training corpora, and the tasks to select training steps by.
     `attacks` are by label (`bertattack[max_words=10]`). `modules` are by kind and plain name: attacks that are Python
-    files, and all objectives, strategies and things to build. `models` holds the further models that an encoder's
-    objective names, by encoder and option. `training_resources` holds, by encoder, the resource profile that its
-    objective uses and the kinds that it needs. `strategies` are by label. `contrast` holds the contrast sets to
-    evaluate victims on, by task.
+    files, and all objectives, strategies, things to build, measures and figures. `models` holds the further models that
+    an encoder's objective names, by encoder and option. `training_resources` holds, by encoder, the resource profile
+    that its objective uses and the kinds that it needs. `strategies` are by label. `contrast` holds the contrast sets
+    to evaluate victims on, by task.
     """
 
     suite: Suite
@@ -162,8 +163,11 @@ def _load(
             check(EvaluationOptions, choice.options, problems)
     contrast = _contrast(merged, entries, problems)
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
+    for choice in choices(merged, "figures"):
+        entries.modules.check("figures", choice.name, choice.place, choice.options)
     resources = _resources(merged, entries, strategies.values())
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
+    check_tables(merged, entries.modules, problems)
     check_purpose(merged, problems)
     check_repeats(merged, problems)
     check_maps(merged, known, problems)

@@ -8,15 +8,19 @@ from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_
 from rbench.score.health import attack_health, victim_health
 from rbench.score.statistics import Sample, spread, wilson
 from rbench.score.sts import Pairs, cosines, mean_correlation, sts_scores
+from rbench.score.worst_case import Fallen, Verdict, Verdicts, verdict, worst_case
 
 __all__ = [
     "METRICS",
     "SCORES",
     "SHARES",
+    "Fallen",
     "Judged",
     "Pairs",
     "Sample",
     "Tally",
+    "Verdict",
+    "Verdicts",
     "attack_counts",
     "attack_health",
     "attack_scores",
@@ -28,6 +32,8 @@ __all__ = [
     "mean_score",
     "spread",
     "sts_scores",
+    "verdict",
     "victim_health",
     "wilson",
+    "worst_case",
 ]

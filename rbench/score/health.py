@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from rbench.score.starvation import Starvation
 from rbench.score.statistics import wilson
 from rbench.spec import Health, Outcome, Raised, Score
-
-MAJORITY = 0.5
-"""A search that has candidates for fewer than half of the words that it picks cannot carry out most of its choices."""
 
 
 def victim_health(accuracy: Score, labels: Iterable[float | None]) -> Health:
@@ -50,23 +48,4 @@ def attack_health(outcomes: Iterable[Outcome]) -> Health:
     lower end of its 95% Wilson interval with the number of these examples as sample size: words of one text are alike.
     There are no values where no word was asked for, or no outcome has counts.
     """
-    counts = [
-        (one.words_asked, one.words_without_candidate)
-        for one in outcomes
-        if one.words_asked and one.words_without_candidate is not None
-    ]
-    asked, without = sum(asked for asked, _ in counts), sum(without for _, without in counts)
-    if not asked:
-        return Health()
-    share, n = without / asked, len(counts)
-    interval = wilson(share * n, n)
-    flags = []
-    if interval is not None and interval[0] > MAJORITY:
-        because = f"{100 * share:.0f}% of the {asked:,} words to replace in {n:,} texts had no candidate"
-        flags.append(Raised(flag="starved of candidates", because=because))
-    values = {
-        "words asked": float(asked),
-        "words without a candidate": float(without),
-        "share of words without a candidate": share,
-    }
-    return Health(values=values, flags=tuple(flags))
+    return Starvation().more((one.words_asked, one.words_without_candidate) for one in outcomes).health()

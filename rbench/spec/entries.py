@@ -13,7 +13,9 @@ from rbench.spec.common import Count, Pooling, Positive, Rate, ResourceKind, Sha
 class Named(Strict):
     """Keys that every registry file has. Those in COSMETIC do not enter a job's key: a new title makes no new job."""
 
-    COSMETIC: ClassVar[frozenset[str]] = frozenset({"title", "reference", "licence", "notes", "control"})
+    COSMETIC: ClassVar[frozenset[str]] = frozenset(
+        {"title", "reference", "licence", "notes", "control", "variant_source"}
+    )
 
     name: str
     title: str = ""
@@ -262,6 +264,8 @@ class EncoderSpec(Named):
     train: TrainSpec | None = None
     max_length: Positive | None = None
     trust_remote_code: bool = False
+    variant_source: str | None = None
+    """Where the values of its `variant` come from, for notes of tables. Loading sets it; None: it has no variant."""
 
     @model_validator(mode="after")
     def _has_an_origin(self) -> EncoderSpec:
@@ -308,6 +312,8 @@ class AttackSpec(Named):
     """Rough number of model queries per word of an attacked text, for the cost estimate of `rbench plan`."""
     source: str = ""
     """Content hash of the Python file, for a user's own attack. Editing the file makes new jobs."""
+    variant_source: str | None = None
+    """Where the values of its `variant` come from, for notes of tables. Loading sets it; None: it has no variant."""
 
 
 class Source(Strict):

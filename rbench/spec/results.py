@@ -34,9 +34,16 @@ class Outcome(Strict):
     """None if the RUN keeps no texts."""
     perturbed: tuple[str, ...] | None = None
     """None if the RUN keeps no texts, or nothing was changed."""
-    label: int
+    label: int | None = None
+    """The true class; None for a pair of an STS task, which has `gold` instead."""
     original_prediction: int | None = None
     perturbed_prediction: int | None = None
+    gold: float | None = None
+    """STS tasks: the gold score, on the task's scale."""
+    original_score: float | None = None
+    """STS tasks: the victim's score of the original pair, on the task's scale."""
+    perturbed_score: float | None = None
+    """STS tasks: the victim's score of the perturbed pair; None where nothing was attacked."""
     num_queries: Count = 0
     """Counted as TextAttack counts: before any cache, and with the query for the original text."""
     num_words: Count = 0

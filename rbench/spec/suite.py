@@ -123,13 +123,47 @@ class ResourceChoice(Strict):
 
 
 class TableSpec(Strict):
-    """A table that is printed at the end of a run."""
+    """A table that is printed at the end of a run.
 
-    metric: Metric = "asr"
+    Keys of a suite's entry that are not listed here are options of the measure: `{metric: budget, bins: 4}`.
+    """
+
+    metric: str = "asr"
+    """A name of `Metric`, or of a measure."""
     layout: Literal["paper", "by-task", "full"] = "paper"
     pick: Pick | None = None
     """For tables of contrast sets: of strategies that differ only in their learning rate, show the best by this score.
     None: show all."""
+    options: dict[str, Any] = {}
+    """Options of the measure."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _options_stand_beside(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or "options" in value or value.get("metric", "asr") in get_args(Metric):
+            return value
+        own = {key: value[key] for key in value if key in cls.model_fields}
+        return {**own, "options": {key: value[key] for key in value if key not in own}}
+
+    @property
+    def measure(self) -> bool:
+        """Whether the table is that of a measure, not of a metric of `Metric`."""
+        return self.metric not in get_args(Metric)
+
+    @property
+    def label(self) -> str:
+        """A name for the table: `asr`, `aua-full`, `budget[bins=4]`."""
+        name = self.metric if self.layout == "paper" else f"{self.metric}-{self.layout}"
+        name += f"-picked-by-{self.pick}" if self.pick is not None else ""
+        return Choice(name=name, options=self.options).label
+
+    @model_validator(mode="after")
+    def _layout_and_options_fit(self) -> TableSpec:
+        if self.measure and self.layout != "paper":
+            raise ValueError(f"the measure {self.metric} has one layout; leave `layout` out")
+        if self.options and not self.measure:
+            raise ValueError(f"`options` are for measures; the metric {self.metric} has none")
+        return self
 
     @model_validator(mode="after")
     def _picks_what_can_be_picked(self) -> TableSpec:
@@ -173,6 +207,9 @@ class Suite(Strict):
     tables: tuple[TableSpec, ...] = ()
     """The tables printed at the end. The default is one for each measure: ASR of attacks, correlations of STS tasks,
     accuracies and consistency on contrast sets, and what `build` made."""
+    figures: tuple[Choice, ...] = ()
+    """The figures drawn at the end, beside the tables: modules of `rbench.figures`, with their Options. They change no
+    key."""
     require: Literal["healthy"] | None = None
     """`healthy`: tables withhold each entry whose encoder, victim or attack has a flag, unless it is a control. None:
     they show it, and its flags in notes. It changes tables only, and no key."""
@@ -187,7 +224,7 @@ class Suite(Strict):
         value = dict(value)
         if value.get("claims") in ([], ()):  # a field of earlier versions, in stored plans
             del value["claims"]
-        lists = "encoders tasks attacks evaluate build finetune seeds train_seeds tables notes"
+        lists = "encoders tasks attacks evaluate build finetune seeds train_seeds tables figures notes"
         for key in lists.split():
             if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):
                 value[key] = [value[key]]

@@ -33,6 +33,11 @@ class Variants(Strict):
     variant: VariantName = "printed"
     """`printed`: as the paper's text has it. `released`: as its authors' public code has it."""
 
+    @property
+    def variant_source(self) -> str | None:
+        """Where the values of the variant come from; None where `VARIANTS` does not have it."""
+        return self.VARIANTS[self.variant].source if self.variant in self.VARIANTS else None
+
     @model_validator(mode="before")
     @classmethod
     def _of_variant(cls, value: Any) -> Any:

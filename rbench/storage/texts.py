@@ -16,9 +16,17 @@ from rbench.errors import PlanError, StoreError
 from rbench.spec import Job, Plan, TableSpec
 from rbench.storage.runs import Store
 from rbench.storage.runs.files import as_store_error
+from rbench.storage.runs.names import folder_name
 
 _OF_TEXTS = "positives"
-"""The metric whose table shows texts. All other tables show numbers."""
+"""The metric whose table shows texts. The tables of all other metrics show numbers."""
+_QUOTING = "texts-"
+"""The start of the names of the files of measures' tables that quote texts."""
+
+
+def table_name(label: str, *, quotes: bool) -> str:
+    """Return the name of a table's files, without their endings. A measure's table that `quotes` texts is marked."""
+    return folder_name(f"{_QUOTING}{label}" if quotes else label)
 
 
 def kept(store: Store, plan: Plan, wanted: bool) -> bool:
@@ -115,7 +123,7 @@ def _strip_job(source: Store, stripped: Store, job: Job) -> None:
 def _copy_tables(source: Path, out: Path) -> None:
     found = [file for file in source.glob("*.*") if file.suffix in {".md", ".tex", ".csv", ".json"}]
     for file in sorted(found):
-        if not file.name.startswith(_OF_TEXTS):
+        if not file.name.startswith((_OF_TEXTS, _QUOTING)):
             with as_store_error(out):
                 out.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, out / file.name)

@@ -1,7 +1,7 @@
 """Options of word substitutions, which attacks, training objectives and strategies share. It never loads torch.
 
-A variant of the Geometry attack is put together of these parts: `RELEASED_SOURCE` and `RELEASED_BUDGET` are what the
-attack, its random control and the adversarial strategies take from the authors' public code (LotusDYH/ssl_robust).
+The variant `released` of the Geometry attack, its random control and adversarial fine-tuning is put together of these
+parts: `RELEASED_SOURCE`, `RELEASED_BUDGET` and `RELEASED_SEARCH` are from the authors' public code.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from rbench.spec import Positive, ResourceKind, Strict, Variants
+from rbench.spec import Positive, ResourceKind, Strict, Variant, Variants
 from rbench.spec.common import Share
 
 CandidateSource = Literal["masked_lm", "neighbours"]
@@ -22,6 +22,10 @@ RELEASED_SOURCE: dict[str, Any] = {"source": "neighbours", "candidates": 24, "mi
 """The mode that the README of the public code names: the top 25 of the nearest words with the word itself."""
 RELEASED_BUDGET: dict[str, Any] = {"max_words": 50, "share": 0.4}
 """At most min(max_loops, 0.4 x tokens) words, with max_loops = 50. We count words as tokens."""
+RELEASED_SEARCH: dict[str, Any] = {"order": "once", "word_norm": "l1", "direction": "deepfool", "accept_flip": False}
+"""The order of words, and the direction; which steps are kept is an option of another name in each user."""
+CODE = "the ADCL authors' public code, LotusDYH/ssl_robust"
+PRINTED = Variant(source="the ADCL paper, Algorithm 1, sections 3.3 and 4.3, appendix F")
 
 
 def at_most(words: int, share: float) -> Callable[[int], int]:
@@ -58,6 +62,25 @@ class CandidateOptions(Strict):
         if self.source == "neighbours":
             return ("word_vectors", "stopwords")
         return CANDIDATE_NEEDS if self.min_cosine is not None else ("masked_lm", "stopwords")
+
+
+class SearchOptions(CandidateOptions):
+    """How the search of the Geometry attack goes on, in the attack and in adversarial fine-tuning."""
+
+    order: Literal["each_round", "once"] = "each_round"
+    """`each_round`: the gradients of the text as it is order its words anew after each replacement. `once`: those of
+    the original text order them for good."""
+    word_norm: Literal["l2", "l1"] = "l2"
+    """A word's gradient as a number. `l2`: the L2 norm of the mean over its pieces. `l1`: the sum of absolute values
+    over its pieces."""
+    direction: Literal["gradient", "deepfool"] = "gradient"
+    """Where candidates are to move the sentence vector. `gradient`: along the gradient of the cross-entropy.
+    `deepfool`: along the normal of the classifier's nearest boundary. With two classes both are the same."""
+    projection: Literal["signed", "absolute"] = "signed"
+    """`absolute` is the argmax as printed, which also admits the most negative projection."""
+    accept_flip: bool = True
+    """A candidate that flips the prediction goes before one with a larger projection that does not. False: only the
+    candidate with the largest projection can end the search."""
 
 
 class AttackOptions(CandidateOptions, Variants):

@@ -8,7 +8,7 @@ from rbench.errors import StoreError
 from rbench.score import METRICS
 from rbench.spec import AttackMetric, EvaluationMetric, Metric, Pick
 from rbench.storage.runs import Store
-from rbench.tables import contrast, evaluations, layouts, positives
+from rbench.tables import any_attack, contrast, evaluations, layouts, positives
 from rbench.tables.aggregate import Results, grid
 from rbench.tables.by_task import by_task
 from rbench.tables.formats import unknown
@@ -18,7 +18,7 @@ from rbench.tables.table import Layout, Table
 
 
 def build(source: Store | Results, metric: Metric = "asr", layout: str = "paper", pick: Pick | None = None) -> Table:
-    """Build the table of one metric of attacks or evaluations. Only the records of a RUN are read.
+    """Build the table of one metric of attacks or evaluations. Records are read, and outcomes for `any_attack`.
 
     Args:
         source: the RUN. To make several tables of one RUN, read it once with `Results.of(store)` and pass the result.
@@ -45,7 +45,12 @@ def attack_table(source: Store | Results, metric: AttackMetric = "asr", layout: 
     if metric not in METRICS:
         raise unknown("metric", metric, METRICS)
     _check_layout(layout)
-    return {"paper": layouts.paper, "by-task": by_task, "full": layouts.full}[layout](grid(_read(source)), metric)
+    results = _read(source)
+    found = grid(results)
+    together = (
+        any_attack.any_attack(results, found) if layout != "paper" or metric in any_attack.METRICS else any_attack.NONE
+    )
+    return {"paper": layouts.paper, "by-task": by_task, "full": layouts.full}[layout](found, metric, together)
 
 
 def evaluation_table(source: Store | Results, metric: EvaluationMetric = "sts", layout: str = "paper") -> Table:

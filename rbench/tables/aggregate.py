@@ -2,21 +2,22 @@
 
 A cell is (attack, encoder, finetune, task), pooled over seeds of training and of fine-tuning. The plan determines the
 grid of cells, and the suite their order. So a table has the same shape and order whatever is done, in whatever order.
-Only records are read.
+Cells are made of records alone. What looks at single examples asks `Results.verdicts`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Self
 
 from rbench.errors import StoreError
-from rbench.score import Tally
+from rbench.score import Tally, Verdicts, verdict
 from rbench.spec import CONTRAST, AttackJob, AttackMetric, ContrastJob, Job, Plan, Record, Score
-from rbench.storage.runs import Store
+from rbench.storage.runs import Store, read_fields
 from rbench.storage.standing import Standing, standing
 from rbench.tables.draws import means, within
 from rbench.tables.flags import Flags
@@ -30,6 +31,8 @@ class Results:
     store: Store
     plan: Plan
     standing: Standing
+    _verdicts: dict[str, Verdicts] = field(default_factory=dict, compare=False, repr=False)
+    """By job key; of the jobs that were asked for."""
 
     @classmethod
     def of(cls, store: Store) -> Self:
@@ -42,6 +45,18 @@ class Results:
         """The RUN's folder."""
         return self.store.root
 
+    def verdicts(self, job: Job) -> Verdicts:
+        """Return what became of each example of a complete attack job. Its outcomes are read once for all tables.
+
+        Raises StoreError where they are missing or damaged.
+        """
+        if job.key not in self._verdicts:
+            names = ("example_id", "status", "skip_reason", "label", "oracle_label")
+            rows = read_fields(self.store, job, self.standing.records[job.key], names)
+            # Attacks share their examples, so all of them share the strings.
+            self._verdicts[job.key] = {sys.intern(example): verdict(*values) for example, *values in rows}
+        return self._verdicts[job.key]
+
 
 @dataclass(frozen=True)
 class Run:
@@ -52,6 +67,12 @@ class Run:
     tally: Tally | None
     train_seed: int | None = None
     """The training seed of its encoder; None without `train_seeds`, or where rbench does not train the encoder."""
+    others: tuple[Job, ...] = ()
+    """In a run of several attacks together (`tables.any_attack`), the jobs of all but the first of them."""
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return (self.job, *self.others)
 
     @property
     def spec(self) -> AttackJob:
@@ -77,7 +98,7 @@ class Cell:
 
     @property
     def jobs(self) -> list[Job]:
-        return [run.job for run in self.runs]
+        return [job for run in self.runs for job in run.jobs]
 
     @property
     def tallies(self) -> list[Tally]:
@@ -98,10 +119,15 @@ class Cell:
         """The counts of the seeds that are done, added up; all zero where none is done."""
         return Tally.pooled(self.tallies) if self.tallies else Tally()
 
+    @property
+    def repeats(self) -> float:
+        """How many trainings attacked each example, for `Tally.score`."""
+        seeds = {run.job.seed for run in self.runs if run.tally is not None}
+        return len(self.tallies) / len(seeds) if seeds else 1
+
     def score(self, metric: AttackMetric) -> Score:
         """The metric on the pooled examples. Its interval counts an example once, however many trainings share it."""
-        seeds = {run.job.seed for run in self.runs if run.tally is not None}
-        return self.pooled.score(metric, len(self.tallies) / len(seeds) if seeds else 1)
+        return self.pooled.score(metric, self.repeats)
 
     def seed_sd(self, metric: AttackMetric) -> float | None:
         """Return the standard deviation of the metric between fine-tuning seeds (`draws.within`)."""

@@ -19,6 +19,7 @@ from rbench.errors import StoreError
 from rbench.score import mean_score
 from rbench.spec import ContrastJob, Draw, EvaluationMetric, Job, Plan, Record, Score
 from rbench.storage.standing import Standing
+from rbench.tables import variants
 from rbench.tables.aggregate import Results, in_order
 from rbench.tables.columns import mark_best
 from rbench.tables.draws import COVERED, means, plain, training_seed, within
@@ -293,6 +294,7 @@ def _notes(found: Contrasts) -> tuple[str, ...]:
         *(note for of in found.sets for note in _set_notes(found, of)),
         *found.notes,
         *(draw_notes(found.plan, jobs) or [seeds(jobs)]),
+        *variants.notes(found.plan, found.flags.behind(found.shown)),
         *selected_steps(found.plan),
         *found.flags.notes(found.shown),
         *missing("evaluations on contrast sets", jobs, found.standing),

@@ -19,6 +19,7 @@ from rbench.errors import StoreError
 from rbench.score import mean_correlation
 from rbench.spec import EvaluateJob, EvaluationMetric, Flag, Job, Plan, Score
 from rbench.storage.standing import Standing
+from rbench.tables import variants
 from rbench.tables.aggregate import Results, in_order
 from rbench.tables.columns import average, mark_best
 from rbench.tables.draws import COVERED, means, plain, training_seed
@@ -213,6 +214,7 @@ def _notes(found: Evaluated, metric: EvaluationMetric) -> tuple[str, ...]:
         f"n, the pairs of a column: {_sizes(found, metric)}.",
         *draw_notes(found.plan, _jobs(found)),
         *_task_notes(found),
+        *variants.notes(found.plan, found.flags.behind(_jobs(found))),
         *selected_steps(found.plan),
         *found.flags.notes(_jobs(found)),
         *missing("evaluations", _jobs(found), found.standing),

@@ -26,13 +26,11 @@ from rbench.spec import (
     Raised,
     Record,
 )
-from rbench.tables.formats import brief
+from rbench.tables.formats import NAMED, brief, listed
 
-_NAMED = 8
-"""Maximal number of jobs that a note names. It counts the others."""
 MEANINGS: dict[Flag, str] = {
     "saturated": "the training's loss was too small to teach anything",
-    "no adversary": "the perturbation did no more than a random one of its size",
+    "no adversary": "the perturbation did no more than a random one of its size, or than dropout",
     "head did not learn": "the training's head told pairs apart no better than chance",
     "perturbation dead": "most perturbations were next to zero",
     "starved of candidates": "most words that the attack wanted to replace had no candidate",
@@ -67,14 +65,14 @@ class Flags:
 
     def of(self, jobs: Iterable[Job]) -> tuple[Flag, ...]:
         """Return the flags of some jobs and of all that they stand on, each once."""
-        raised = {one.flag for job in self._behind(jobs) for one in self._raised(job)}
+        raised = {one.flag for job in self.behind(jobs) for one in self._raised(job)}
         return tuple(flag for flag in FLAGS if flag in raised)
 
     def told(self, jobs: Iterable[Job]) -> list[str] | None:
         """Return the same for programs; None where there are none and the health of a job behind them is not known."""
         asked = list(jobs)
         found = self.of(asked)
-        known = all(self._health(job) is not None for job in self._behind(asked) if isinstance(job.spec, MEASURED))
+        known = all(self._health(job) is not None for job in self.behind(asked) if isinstance(job.spec, MEASURED))
         return list(found) if found or known else None
 
     def hiding(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:
@@ -91,7 +89,7 @@ class Flags:
     def notes(self, jobs: Iterable[Job]) -> tuple[str, ...]:
         """Return the notes on health below a table that shows some jobs: flags, deltas, and what was never measured."""
         asked = list(jobs)
-        behind = self._behind(asked)
+        behind = self.behind(asked)
         return (*self.raised_notes(asked), *self._deltas(behind), *self._gaps(behind), *self._lost(asked))
 
     def raised_notes(self, jobs: Iterable[Job]) -> list[str]:
@@ -100,18 +98,18 @@ class Flags:
         notes = []
         for flag in self.of(asked):
             groups: dict[str, list[tuple[Job, Raised]]] = {}
-            for job in self._behind(asked):
+            for job in self.behind(asked):
                 for one in self._raised(job):
                     if one.flag == flag:
                         groups.setdefault("/".join(job.parts), []).append((job, one))
-            named = [self._named(name, found, asked) for name, found in list(groups.items())[:_NAMED]]
-            more = f"; and {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
+            named = [self._named(name, found, asked) for name, found in list(groups.items())[:NAMED]]
+            more = f"; and {len(groups) - NAMED} more" if len(groups) > NAMED else ""
             notes.append(f"Flagged {flag} ({MEANINGS[flag]}): {'; '.join(named)}{more}.")
         return notes
 
     def listed(self, jobs: Iterable[Job]) -> tuple[dict[str, Any], ...]:
         """Return every flag behind some jobs for programs: the flag, its job, and why it was raised."""
-        return tuple({"job": job.name, **one.model_dump()} for job in self._behind(jobs) for one in self._raised(job))
+        return tuple({"job": job.name, **one.model_dump()} for job in self.behind(jobs) for one in self._raised(job))
 
     def _raised(self, job: Job) -> tuple[Raised, ...]:
         health = self._health(job)
@@ -127,7 +125,7 @@ class Flags:
         done = record is not None and record.status == "complete"
         return done and self._health(job) is None and isinstance(job.spec, MEASURED)
 
-    def _behind(self, jobs: Iterable[Job]) -> list[Job]:
+    def behind(self, jobs: Iterable[Job]) -> list[Job]:
         """Return some jobs and all that they stand on, each once, in the plan's order."""
         found: set[str] = set()
         todo = [job.key for job in jobs]
@@ -142,8 +140,8 @@ class Flags:
         """Return the jobs whose flags withhold an entry made of `job`: all behind it but those of a control."""
         role = "victim" if isinstance(job.spec, AttackJob | ContrastJob) else "encoder"
         below = self._jobs.get(job.needs.get(role, ""))
-        theirs = self._behind([below]) if below is not None else []
-        own = [one for one in self._behind([job]) if one not in theirs]
+        theirs = self.behind([below]) if below is not None else []
+        own = [one for one in self.behind([job]) if one not in theirs]
         return [
             *([] if self._control_encoder(job, below) else theirs),
             *([] if isinstance(job.spec, AttackJob) and (job.spec.attack.control or not attacks) else own),
@@ -163,7 +161,7 @@ class Flags:
         why = f"seed {job.seed}: {first.because}" if len(found) > 1 else first.because
         on = ""
         if isinstance(job.spec, PretrainJob):
-            above = dict.fromkeys(one.parts[0] for one in asked if job in self._behind([one]))
+            above = dict.fromkeys(one.parts[0] for one in asked if job in self.behind([one]))
             others = [other for other in above if other != job.parts[0]]
             on = f"; behind {', '.join(others)}" if others else ""
         return f"{name}{which} ({why}{on})"
@@ -192,14 +190,9 @@ class Flags:
     def _lost(self, asked: list[Job]) -> list[str]:
         """Return a note on jobs that results stand on and whose own records are missing or damaged."""
         done = [job for job in asked if job.key in self.records and self.records[job.key].status == "complete"]
-        behind = (job for job in self._behind(done) if isinstance(job.spec, MEASURED))
+        behind = (job for job in self.behind(done) if isinstance(job.spec, MEASURED))
         lost = [job.name for job in behind if job.key not in self.records]
-        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-        return (
-            [f"Health not known, since the record is missing or damaged: {', '.join(lost[:_NAMED])}{more}."]
-            if lost
-            else []
-        )
+        return [f"Health not known, since the record is missing or damaged: {listed(lost)}."] if lost else []
 
     def _gaps(self, behind: list[Job]) -> list[str]:
         """Return notes on jobs whose records have no health."""

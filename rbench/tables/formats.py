@@ -18,10 +18,11 @@ from typing import Literal, get_args
 from tabulate import tabulate
 
 from rbench.errors import StoreError
-from rbench.spec import Metric
-from rbench.tables.table import MEANING, Draws, Entry, Marked, Number, Table
+from rbench.tables.table import Draws, Entry, Marked, Number, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
+NAMED = 8
+"""The most jobs or encoders that a note names. It counts the others."""
 _ABSENT, _PARTIAL, _UNDEFINED, _WITHHELD = "–", "†", "n/a", "—"
 
 
@@ -75,6 +76,12 @@ def withheld(flags: Sequence[str]) -> str:
     return f"{_WITHHELD} {', '.join(flags)}"
 
 
+def listed(names: Sequence[str]) -> str:
+    """List the first names, and count the others."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def brief(value: float) -> str:
     """Format a number of any size in three significant digits, for a note."""
     return f"{value:.3g}"
@@ -118,9 +125,13 @@ def _grid(
 
 
 def _caption(table: Table) -> str:
-    meaning = MEANING[table.metric]
+    meaning = table.meaning
     if table.metric == "positives":
         return f"{meaning.title}: {meaning.definition}"
+    if table.about is not None:
+        unit = f", {meaning.unit}" if meaning.percent else ""
+        arrow = f" {meaning.arrow}" if meaning.best else ""
+        return f"{meaning.title}{unit}{arrow}: {meaning.definition}"
     if table.layout == "full":
         return _WHOLE.get(table.metric, "Every metric of every attack job; shares in %")
     unit = f", {meaning.unit}" if meaning.percent else ""
@@ -129,7 +140,7 @@ def _caption(table: Table) -> str:
     return f"{meaning.title}{unit} {meaning.arrow} ({better} is {meaning.good}{bold})"
 
 
-_WHOLE: dict[Metric, str] = {
+_WHOLE: dict[str, str] = {
     "sts": "Every evaluation; correlations ×100",
     "contrast": "Every evaluation on a contrast set; shares in %",
 }
@@ -148,7 +159,7 @@ def _footnotes(table: Table, intervals: bool) -> list[str]:
         f"{_PARTIAL}: some seeds are missing, or some of what it is picked from.": any(
             number.partial for number in numbers
         ),
-        f"{_UNDEFINED}: {MEANING[table.metric].undefined}.": any(
+        f"{_UNDEFINED}: {table.meaning.undefined}.": any(
             number.value is None and not number.withheld for number in numbers
         ),
         f"{_WITHHELD}: withheld for a flag, because the suite requires healthy encoders, victims and attacks.": any(
@@ -279,14 +290,15 @@ def _csv(table: Table) -> str:
             row["flags"] = None if cell["flags"] is None else "; ".join(cell["flags"]) or "none"
         rows.append(row)
     file = io.StringIO()
-    writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+    names = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(file, fieldnames=list(names), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return file.getvalue().rstrip("\n")
 
 
 def _json(table: Table) -> str:
-    meaning = MEANING[table.metric]
+    meaning = table.meaning
     unit = [meaning.stored] if table.layout == "full" or meaning.percent else []
     notes = [*table.notes, table.interval, *unit]
     content = {"metric": table.metric, "cells": list(table.cells), "flags": list(table.flags), "notes": notes}

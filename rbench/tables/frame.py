@@ -32,7 +32,7 @@ _DTYPES = {
     "perturbed": "string",
     "original_columns": "string",
     "perturbed_columns": "string",
-    "label": "int64",
+    "label": "Int64",
     "original_prediction": "Int64",
     "perturbed_prediction": "Int64",
     "num_queries": "int64",

@@ -6,6 +6,8 @@ paper   Rows are attack x encoder (x fine-tuning strategy), columns are tasks an
 by-task Table 1 of the ADCL paper. It is in the module `by_task`.
 full    Each (attack, encoder, finetune, task, seed) has one row with every metric but seconds, which depend on the
         machine.
+
+After the attacks come the rows of all attacks together (`any_attack`), where the caller counted them.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.score import Tally
+from rbench.score import SHARES, Tally
 from rbench.spec import AttackMetric, Flag, Job
 from rbench.tables.aggregate import Cell, Grid, Run
+from rbench.tables.any_attack import ANY, NONE, AnyAttack
 from rbench.tables.columns import average, mark_best
 from rbench.tables.draws import plain, training_seed
 from rbench.tables.notes import interval_note, notes, sizes
@@ -34,40 +37,43 @@ _SHORT: dict[AttackMetric, str] = {
 }
 
 
-def paper(grid: Grid, metric: AttackMetric) -> Table:
+def paper(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table:
     """Build the papers' layout of one metric. Raises StoreError for oracle_asr where no task has an oracle."""
     tasks = _tasks(grid, metric)
     columns = _columns(grid, tasks, metric)
     several = len(grid.finetunes) > 1
+    whole = together.beside(grid)
     rows: list[tuple[Entry, ...]] = []
     groups = []
-    for attack in grid.attacks:
-        group = _group(grid, attack, columns, metric)
+    for attack in whole.attacks:
+        group = _group(whole, attack, columns, metric)
         groups += [len(rows)] if group else []
         rows += [(attack, name, *([finetune] if several else []), *numbers) for (name, finetune), numbers in group]
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else [])]
     header += [task if kind == metric else "oracle-valid" for task, kind in columns]
+    kinds = {kind for _, kind in columns}
     return Table(
         metric=metric,
         layout="paper",
         header=(*header, *(["Avg."] if len(tasks) > 1 else [])),
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
-        cells=tuple(described(cell, metric, grid) for cell in grid.cells.values() if cell.task in tasks),
-        notes=notes(grid, tasks, (*definitions({kind for _, kind in columns}), sizes(grid, metric, tasks))),
+        cells=tuple(described(cell, metric, whole) for cell in whole.cells.values() if cell.task in tasks),
+        notes=notes(grid, tasks, (*definitions(kinds), sizes(grid, metric, tasks), *together.notes(grid, tasks))),
         interval=interval_note(grid, metric),
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
     )
 
 
-def full(grid: Grid, metric: AttackMetric) -> Table:
+def full(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table:
     """Build the layout full: one row per job, with every metric. In cells for programs, `value` is `metric`."""
+    whole = together.beside(grid)
     shown = [kind for kind in _FULL if kind != "oracle_asr" or any(map(grid.has_oracle, grid.tasks))]
     several = len(grid.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
     cells = []
     groups = set()
-    for cell in grid.cells.values():
+    for cell in whole.cells.values():
         if rows and rows[-1][0] != cell.attack:
             groups.add(len(rows))
         for run in cell.runs:
@@ -77,7 +83,7 @@ def full(grid: Grid, metric: AttackMetric) -> Table:
             measured: list[Entry] = [None] * (3 + grid.wordless + len(shown))
             if tally is not None:
                 measured = [tally.total, tally.skipped, tally.errored, *([tally.wordless] if grid.wordless else [])]
-                measured += [Number.of(tally.score(kind), kind).hidden(hiding(grid, [run.job], kind)) for kind in shown]
+                measured += [_measured(grid, cell, run, tally, kind) for kind in shown]
             rows.append((*names, run.job.seed, *measured))
             cells.append(_full_cell(cell, run, metric, grid))
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task"]
@@ -90,10 +96,17 @@ def full(grid: Grid, metric: AttackMetric) -> Table:
         rows=tuple(rows),
         groups=frozenset(groups),
         cells=tuple(cells),
-        notes=notes(grid, grid.tasks, (*definitions(shown), _total(grid))),
+        notes=notes(grid, grid.tasks, (*definitions(shown), _total(grid), *together.notes(grid, grid.tasks))),
         interval="Wilson 95% intervals; of queries and words perturbed, Student's t 95% intervals of the mean.",
         flags=grid.flags.listed(run.job for run in grid.runs),
     )
+
+
+def _measured(grid: Grid, cell: Cell, run: Run, tally: Tally, metric: AttackMetric) -> Entry:
+    """Return an entry of the layout full. It is empty where all attacks together have no such number."""
+    if cell.attack == ANY and metric not in SHARES:
+        return ""
+    return Number.of(tally.score(metric), metric).hidden(hiding(grid, run.jobs, metric))
 
 
 def _tasks(grid: Grid, metric: AttackMetric) -> tuple[str, ...]:
@@ -193,7 +206,7 @@ def _full_cell(cell: Cell, run: Run, metric: AttackMetric, grid: Grid) -> dict[s
     kinds = dict.fromkeys((*_FULL, metric))
     scores = {kind: tally.score(kind).model_dump(include={"value", "n", "low", "high"}) for kind in kinds}
     for kind in kinds:
-        if hiding(grid, [run.job], kind):
+        if hiding(grid, run.jobs, kind):
             scores[kind] |= {"value": None, "low": None, "high": None}
     return {
         "attack": cell.attack,
@@ -204,6 +217,6 @@ def _full_cell(cell: Cell, run: Run, metric: AttackMetric, grid: Grid) -> dict[s
         "seed": run.job.seed,
         **scores[metric],
         **{name: getattr(tally, name) for name in counts},
-        "flags": grid.flags.told([run.job]),
+        "flags": grid.flags.told(run.jobs),
         "scores": scores,
     }

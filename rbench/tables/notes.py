@@ -11,11 +11,10 @@ from pathlib import PurePath
 from rbench.score import SHARES
 from rbench.spec import AttackMetric, Job, Plan, PretrainJob, ResourceKind, Source
 from rbench.storage.standing import Standing
-from rbench.tables import draws
+from rbench.tables import draws, variants
 from rbench.tables.aggregate import Cell, Grid
+from rbench.tables.formats import listed
 
-_NAMED = 8
-"""Maximal number of missing jobs that a note names. It counts the others."""
 _KINDS: dict[ResourceKind, str] = {
     "word_vectors": "word vectors",
     "synonyms": "synonyms",
@@ -36,6 +35,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
         *_truncated(grid, tasks),
         *_resources(grid),
         *_attacks(grid),
+        *variants.notes(grid.plan, grid.flags.behind(shown)),
         *_precision(grid),
         *selected_steps(grid.plan),
         *grid.flags.notes(shown),
@@ -55,9 +55,15 @@ def interval_note(grid: Grid, metric: AttackMetric) -> str:
 
 def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
     """Return a note with the n of each column, and its skipped, errored and (if there are any) wordless examples."""
-    parts = []
+    counts = counted(grid.cells.values(), metric, tasks)
+    return f"n, the denominator of a cell: {counts}. {outside(grid)} are in no denominator."
+
+
+def counted(cells: Iterable[Cell], metric: AttackMetric, tasks: Iterable[str]) -> str:
+    """Return the n of some cells by task, and their skipped, errored and (if there are any) wordless examples."""
+    parts, among = [], list(cells)
     for task in tasks:
-        there = [cell for cell in grid.cells.values() if cell.task == task and cell.present]
+        there = [cell for cell in among if cell.task == task and cell.present]
         if there:
             n = spanned(cell.score(metric).n for cell in there)
             skipped = spanned(cell.pooled.skipped for cell in there)
@@ -65,7 +71,7 @@ def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
             wordless = spanned(cell.pooled.wordless for cell in there)
             more = f", without words {wordless}" if wordless != "0" else ""
             parts.append(f"{task} {n} (skipped {skipped}, errored {errored}{more})")
-    return f"n, the denominator of a cell: {'; '.join(parts) or 'nothing yet'}. {outside(grid)} are in no denominator."
+    return "; ".join(parts) or "nothing yet"
 
 
 def outside(grid: Grid) -> str:
@@ -142,7 +148,7 @@ def _precision(grid: Grid) -> list[str]:
     for run in grid.runs:
         if run.record is not None and run.tally is not None and run.record.provenance.precision != "fp32":
             found.setdefault(run.record.provenance.precision, []).append(_name(run.job))
-    return [f"Precision {precision}, not fp32: {_named(names)}." for precision, names in found.items()]
+    return [f"Precision {precision}, not fp32: {listed(names)}." for precision, names in found.items()]
 
 
 def missing(what: str, jobs: Iterable[Job], found: Standing) -> list[str]:
@@ -179,9 +185,4 @@ def _name(job: Job) -> str:
 
 def named(jobs: Iterable[Job]) -> str:
     """List the first names of some jobs, and the number of the others."""
-    return _named([_name(job) for job in jobs])
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed([_name(job) for job in jobs])

@@ -9,6 +9,7 @@ from typing import Any
 from rbench.errors import StoreError
 from rbench.spec import BuildJob, Job, Outcome, Plan
 from rbench.storage.standing import Standing
+from rbench.tables import variants
 from rbench.tables.aggregate import Results
 from rbench.tables.draws import training_seed
 from rbench.tables.flags import Flags
@@ -134,4 +135,6 @@ def _described(job: Job, outcome: Outcome, original: str, made: str) -> dict[str
 
 def _notes(plan: Plan, jobs: list[Job], found: Standing) -> tuple[str, ...]:
     said = "Hard positives: words replaced so that the encoder's contrastive loss rises; nothing looks at labels."
-    return (said, *plan.suite.notes, *Flags(plan, found.records).notes(jobs), *missing("jobs", jobs, found))
+    flags = Flags(plan, found.records)
+    told = (*variants.notes(plan, flags.behind(jobs)), *flags.notes(jobs))
+    return (said, *plan.suite.notes, *told, *missing("jobs", jobs, found))

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from rbench.score import spread
 from rbench.spec import Flag, Metric, Score
@@ -21,7 +21,8 @@ class Meaning:
 
     title: str
     definition: str
-    best: Literal["lowest", "highest"]
+    best: Literal["lowest", "highest"] | None = None
+    """None: a measure of which neither end is good."""
     percent: bool = True
     """Whether values are shown multiplied by 100."""
     digits: int = 1
@@ -156,7 +157,8 @@ Entry = str | int | Number | Marked | None
 class Table:
     """A table: `rows` for people, `cells` with the same numbers and more for programs."""
 
-    metric: Metric
+    metric: str
+    """A metric of `spec.Metric`, or the name of a measure."""
     layout: Layout
     header: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
@@ -168,3 +170,12 @@ class Table:
     """Explanation of the intervals, printed where they are shown."""
     flags: tuple[dict[str, Any], ...] = ()
     """Every flag behind the table, for programs: its name, its job, and why it was raised."""
+    about: Meaning | None = None
+    """Title and definition of a measure's table. None: those of the metric in `MEANING`."""
+    texts: bool = False
+    """Whether a measure's table quotes texts, which must not leave a RUN whose texts may not be passed on."""
+
+    @property
+    def meaning(self) -> Meaning:
+        """Title and definition. Raises KeyError for a measure's table that has none."""
+        return self.about if self.about is not None else MEANING[cast(Metric, self.metric)]

@@ -65,8 +65,14 @@ def _no_adversary(series: Sequence[Measured], steps: int) -> str | None:
 def _idle(values: Values) -> str | None:
     """Say why delta is no adversary at one point; None if it is one."""
     rise, control, noise = (values.get(name) for name in ("rise", "random rise", "dropout change"))
-    if rise is not None and control is not None and values.get("least rise above random", rise - control) <= 0:
-        return f"delta raises the loss by {_number(rise)} and a random perturbation of its size by {_number(control)}"
+    if rise is not None and control is not None:
+        least = values.get("least rise above random", rise - control)
+        if least <= 0:
+            surely = f", whose difference may be {_number(least)} (95% interval)" if rise > control else ""
+            return (
+                f"delta raises the loss by {_number(rise)} and a random perturbation of its size by {_number(control)}"
+                f"{surely}"
+            )
     near = values["adversarial cosine"] >= values["dropout cosine"]
     small = rise is None or noise is None or rise <= noise
     if not (near and small):

@@ -61,28 +61,28 @@ def vector_of(classifier, text):
         return classifier.encoder(**classifier.tokenizer(text, return_tensors="pt"))[0]
 
 
-def cross_entropy_gradients(classifier, text, label):
-    """z, the gradient of the cross-entropy at z, and its norm for each word, from the words' places in the text."""
+def gradients_of(classifier, text, label):
+    """z, the gradient of the cross-entropy at z, and the gradients at the pieces of each word."""
     inputs = classifier.tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
     offsets = inputs.pop("offset_mapping")[0].tolist()
     embeddings = classifier.get_input_embeddings()(inputs.pop("input_ids")).detach().requires_grad_()
     z = classifier.encoder(inputs_embeds=embeddings, **inputs)
     z.retain_grad()
     nn.functional.cross_entropy(classifier.head(z).double(), torch.tensor([label])).backward()
-    norms, end = [], 0
+    pieces, end = [], 0
     for word in words_in(text):
         start = text.index(word, end)
         end = start + len(word)
-        pieces = [k for k, (a, b) in enumerate(offsets) if a < end and b > start and b > a]
-        norms.append(float(embeddings.grad[0, pieces].mean(dim=0).norm()))
-    return z[0].detach().double(), z.grad[0].double(), norms
+        pieces.append(embeddings.grad[0, [k for k, (a, b) in enumerate(offsets) if a < end and b > start and b > a]])
+    return z[0].detach().double(), z.grad[0].double(), pieces
 
 
 def algorithm_1(victim, masked_words, text, label, max_words, accept_flip=True):
     """(substitutions, final text, queries) by the paper's pseudocode: real vectors, real cross-entropy."""
     classifier, steps, queries, touched = victim.classifier, [], 1, set()
     while len(steps) < max_words:
-        z, v, norms = cross_entropy_gradients(classifier, text, label)
+        z, v, pieces = gradients_of(classifier, text, label)
+        norms = [float(rows.mean(dim=0).norm()) for rows in pieces]
         queries += 1
         words = words_in(text)
         for t in sorted(range(len(words)), key=lambda i: -norms[i]):
@@ -150,7 +150,8 @@ def test_projections_read_off_the_logits_are_those_of_the_vectors(victim):
     texts, labels = TEXTS[0][:6], TEXTS[1][:6]
     look = VictimGradients(victim)([AttackedText(t) for t in texts], labels)
     for k, (text, label) in enumerate(zip(texts, labels, strict=True)):
-        z, v, norms = cross_entropy_gradients(victim.classifier, text, label)
+        z, v, pieces = gradients_of(victim.classifier, text, label)
+        norms = [float(rows.mean(dim=0).norm()) for rows in pieces]
         other = text.replace("the", "very")
         true = float((vector_of(victim.classifier, other).double() - z) @ v / v.norm())
         log_p = victim([other])[0].double().log_softmax(dim=0)

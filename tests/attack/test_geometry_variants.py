@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import nn
 
 from rbench.attack import _textattack
 from rbench.attack.geometry import VictimGradients
 from rbench.attack.victim import Victim
 from rbench.load.registry import load_module
 from tests.attack import substitution_toy as toy
-from tests.attack.test_geometry import FOLDER, changed, make, predicted, vector_of, words_in
+from tests.attack.test_geometry import FOLDER, changed, gradients_of, make, predicted, vector_of, words_in
 
 textattack = _textattack.textattack
 from textattack.constraints.pre_transformation import InputColumnModification  # noqa: E402
@@ -67,22 +66,6 @@ def victims():
 
 
 # ----------------------------------------------------------------------------------------------- the attack, by hand
-
-
-def gradients_of(classifier, text, label):
-    """z, the gradient of the cross-entropy at z, and the gradients at the pieces of each word."""
-    inputs = classifier.tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
-    offsets = inputs.pop("offset_mapping")[0].tolist()
-    embeddings = classifier.get_input_embeddings()(inputs.pop("input_ids")).detach().requires_grad_()
-    z = classifier.encoder(inputs_embeds=embeddings, **inputs)
-    z.retain_grad()
-    nn.functional.cross_entropy(classifier.head(z).double(), torch.tensor([label])).backward()
-    pieces, end = [], 0
-    for word in words_in(text):
-        start = text.index(word, end)
-        end = start + len(word)
-        pieces.append(embeddings.grad[0, [k for k, (a, b) in enumerate(offsets) if a < end and b > start and b > a]])
-    return z[0].detach().double(), z.grad[0].double(), pieces
 
 
 def ordered(pieces, norm):

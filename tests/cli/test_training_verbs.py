@@ -283,6 +283,36 @@ def test_an_export_gives_the_same_vectors_in_sentence_transformers(
             assert str(tmp_path.parent.parent) not in path.read_text(), f"{path} names a path of this machine"
 
 
+def test_a_draw_of_a_training_is_exported_by_its_label(shell: Shell, mine: Path, tmp_path: Path) -> None:
+    shared = ["--include", mine, "--models", mine / "models", "--device", "cpu", "--quiet"]
+    trained = shell("train", "toy[seed=1]", *shared)
+    assert trained.exit_code == 0, trained.output
+    assert "in a suite: encoders: [{toy: {seed: 1}}]" in trained.stdout
+    assert "rbench export 'toy[seed=1]' DIR" in trained.stdout
+    for name in ("toy[seed=1]", "toy-mean[seed=1]"):  # the seed of the other pooling is that of the training below
+        assert shell("export", name, tmp_path / name, *shared).exit_code == 0
+    listed = shell("cache", "list").stdout
+    assert listed.count("pretrain/toy[seed=1]") == 1 and "toy-mean" not in listed
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("toy[seed=1]", "toy-mean[seed=1]")]
+    assert weights[0] == weights[1]
+    assert shell("export", "toy", tmp_path / "toy", *shared).exit_code == 0
+    assert (tmp_path / "toy" / "model.safetensors").read_bytes() != weights[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("toi[seed=1]", 'unknown encoder "toi"; did you mean toy?'),
+        ("toy[sead=1]", 'unknown key "sead"; did you mean seed?'),
+        ("toy[seed:1]", "expected NAME[OPTION=VALUE,...], for instance simcse-mini[seed=1]"),
+        ("plain[seed=1]", "rbench trains none of this suite's encoders (plain) with a seed"),
+    ],
+)
+def test_a_label_that_names_no_encoder_is_refused(shell: Shell, mine: Path, name: str, message: str) -> None:
+    result = shell("export", name, "out", "--include", mine, "--models", mine / "models")
+    assert result.exit_code == 2 and message in result.stderr
+
+
 def test_an_export_replaces_nothing_unless_told_to_and_encoders_only(shell: Shell, mine: Path, tmp_path: Path) -> None:
     shared = ["--include", mine, "--device", "cpu", "--quiet"]
     out = tmp_path / "out"

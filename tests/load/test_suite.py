@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from rbench import load as loading
 from rbench.errors import SuiteError
-from rbench.load import load, load_attack, load_encoder, load_mapping, load_resources, load_task
+from rbench.load import in_suite, load, load_attack, load_encoder, load_mapping, load_resources, load_task, of_label
 from rbench.load.registry import Registry
 from rbench.spec import Choice, ResourceChoice, Source, Suite
 from tests.load.conftest import SUITE, World
@@ -56,8 +56,19 @@ def test_a_label_says_options_as_yaml_does() -> None:
     options = {"shuffle": True, "norms": ["l1", "l2"], "source": {"profile": "mini", "k": None}, "rate": 0.1}
     choice = Choice(name="made", options=options)
     assert choice.label == "made[norms=[l1,l2],rate=0.1,shuffle=true,source={profile:mini,k:null}]"
-    again = yaml.safe_load("{" + choice.label[5:-1].replace("=", ": ").replace(":", ": ") + "}")
-    assert again == options
+    assert of_label(choice.label) == choice
+    assert yaml.safe_load(in_suite(choice.label)) == {"made": options}
+
+
+def test_a_name_alone_is_a_label() -> None:
+    assert of_label("simcse-mini") == Choice(name="simcse-mini")
+    assert in_suite("simcse-mini") == "simcse-mini"
+
+
+@pytest.mark.parametrize("label", ["made[seed]", "made[]", "made[{]", "made[a=1,a=2]"])
+def test_a_label_that_is_none_is_refused(label: str) -> None:
+    with pytest.raises(SuiteError, match=r"expected NAME\[OPTION=VALUE,...\], for instance simcse-mini\[seed=1\]"):
+        of_label(label)
 
 
 def test_encoders_take_options_too(world: World) -> None:
@@ -331,7 +342,7 @@ def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) ->
         (
             "resources: world",
             "tables: [metric: asrr]\nresources: world",
-            'my.yaml:14:18: `tables[0].metric`: expected "asr"',
+            'my.yaml:14:18: unknown metric "asrr"; did you mean asr?',
         ),
         (
             "resources: world",

@@ -150,12 +150,14 @@ def test_a_head_at_chance_stops_the_training_with_what_to_do(
 
 def test_few_held_out_texts_stop_nothing(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rbench.train.moco.MoCo.top_1", at_chance)
-    trained(base, tmp_path / "out", texts=MANY[:900], steps=30, options=STOPS)
+    _, trainer = trained(base, tmp_path / "out", texts=MANY[:900], steps=30, options=STOPS)
+    assert trainer.state.global_step == 30
 
 
 def test_one_hit_more_goes_on(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rbench.train.moco.MoCo.top_1", lambda self, texts: 4)
-    trained(base, tmp_path / "out", steps=30, options=STOPS)
+    _, trainer = trained(base, tmp_path / "out", steps=30, options=STOPS)
+    assert trainer.state.global_step == 30
 
 
 def test_a_head_that_does_not_move_is_at_chance(base: Path, tmp_path: Path) -> None:
@@ -165,7 +167,8 @@ def test_a_head_that_does_not_move_is_at_chance(base: Path, tmp_path: Path) -> N
 
 def test_a_trial_of_a_few_steps_is_not_judged(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rbench.train.moco.MoCo.top_1", at_chance)
-    trained(base, tmp_path / "out", steps=27, options=STOPS)
+    _, trainer = trained(base, tmp_path / "out", steps=27, options=STOPS)
+    assert trainer.state.global_step == 27
 
 
 # ------------------------------------------------------------------------------------------- the authors' code's ways

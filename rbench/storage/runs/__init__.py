@@ -18,7 +18,8 @@ The store does not run, score or print anything. It does not handle weights, whi
 
 from __future__ import annotations
 
+from rbench.storage.runs.fields import read_fields
 from rbench.storage.runs.names import folder_name
 from rbench.storage.runs.store import Found, Read, Resumed, Store
 
-__all__ = ["Found", "Read", "Resumed", "Store", "folder_name"]
+__all__ = ["Found", "Read", "Resumed", "Store", "folder_name", "read_fields"]

@@ -226,6 +226,10 @@ class Store(RunFolder):
         contradicted = stated is not None and stated.sha256 != digest(content, 0, texts=True).sha256
         return Read(path, content, tuple(read_lines(content, job, contradicted=contradicted)))
 
+    def content(self, job: Job) -> bytes | None:
+        """Return the bytes of the job's outcomes.jsonl as they are; None if there is no file."""
+        return files.read(self.folder(job) / "outcomes.jsonl")
+
     def outcomes(self, job: Job) -> list[Outcome]:
         """Return the job's reliable outcomes in the order in which they happened; see `Read.outcomes`."""
         return self.read(job).outcomes

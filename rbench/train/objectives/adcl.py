@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rbench.spec import EncoderSpec, ResourceChoice, ResourceKind, Variant, Variants
 from rbench.spec.common import Positive, Share
-from rbench.substitution.options import CANDIDATE_NEEDS, CandidateOptions
+from rbench.substitution.options import CANDIDATE_NEEDS, CODE, CandidateOptions
 from rbench.train.options import MOMENTUM_COUNTED, Momentum
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ class Options(CandidateOptions, Momentum, Variants):
     """
 
     VARIANTS: ClassVar[Mapping[str, Variant]] = {
-        "printed": Variant(source="sections 3.2 and 3.3, Algorithm 1, appendix F"),
+        "printed": Variant(source="the ADCL paper, sections 3.2 and 3.3, Algorithm 1, appendix F"),
         "released": Variant(
-            source="the authors' public code (LotusDYH/ssl_robust), contrastive training",
+            source=f"{CODE}, contrastive training",
             options={
                 "source": "masked_lm",
                 "min_cosine": None,
@@ -79,7 +79,7 @@ class Options(CandidateOptions, Momentum, Variants):
 
 
 def needs(options: Options) -> tuple[ResourceKind, ...]:
-    """Return the kinds of resources that the attack opens with these options."""
+    """Return the kinds of resources that the search opens with these options."""
     return options.needed
 
 

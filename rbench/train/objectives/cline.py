@@ -53,7 +53,7 @@ class Options(Variants, EditOptions):
     VARIANTS: ClassVar[Mapping[str, Variant]] = {
         "printed": Variant(source="Wang et al. 2021, section 3.2, equations 2 to 7"),
         "released": Variant(
-            source="the public code, github.com/kandorm/CLINE, src/lecbert",
+            source="the authors' public code, kandorm/CLINE, src/lecbert",
             options={
                 "classes": 3,
                 "contrast": "sigmoid",

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 VERSION = 2
 
 RELEASED = Variant(
-    source="the authors' public code, github.com/jasl1/RobustSentEmbed: models.py and the command in its README",
+    source="the authors' public code, jasl1/RobustSentEmbed, models.py and the command in its README",
     options={
         "temperature": 0.05,
         "head": "wide-batchnorm",

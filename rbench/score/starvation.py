@@ -1,6 +1,6 @@
 """How many of the words that a search wanted to replace had no candidate: the flag `starved of candidates`.
 
-It is the flag that attacks have, with the same definition (docs/health.md).
+Attacks and adversarial fine-tunings have it, with the same definition (docs/health.md).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Starvation(NamedTuple):
     def more(self, counts: Iterable[tuple[int | None, int | None]]) -> Starvation:
         """Return the counts with those of further texts: words asked for, and words without a candidate.
 
-        None stands for a count that cannot be told. Such a text is left out.
+        None stands for a count that cannot be told. Such a text is left out, and so is one of which no word was asked.
         """
         told = [(asked, without) for asked, without in counts if asked and without is not None]
         asked, without = sum(asked for asked, _ in told), sum(without for _, without in told)
         return Starvation(self.texts + len(told), self.asked + asked, self.without + without)
 
     def health(self) -> Health:
-        """Return the counts as health, empty if no word was asked for; flagged if most words have no candidate.
+        """Return the counts as health, empty if no word was asked for.
 
         The flag is raised if the lower end of the share's 95% Wilson interval is above one half. Its sample size is the
         number of texts, because words of one text are alike.

@@ -1,0 +1,153 @@
+"""Attack success rate by budget: of the queries that an attack may ask, or of the words that it may change.
+
+One row for each attack, task and encoder: the area under the curve, the rate within some budgets, and the rate without
+a limit, which is that of the table of attack success rates. All are read off the outcomes of one run. The area is ours;
+`rbench.score.budget` defines it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from rbench.score.budget import START, By
+from rbench.spec import Score
+from rbench.spec.common import Strict
+from rbench.tables import Results, Table
+from rbench.tables.aggregate import Cell, Grid, grid
+from rbench.tables.budgets import Panel, panels
+from rbench.tables.columns import mark_best
+from rbench.tables.notes import counted, notes
+from rbench.tables.table import Entry, Meaning, Number
+
+TITLE = "Attack success rate by queries or words allowed, and the area under the curve"
+
+BUDGETS: dict[By, tuple[float, ...]] = {
+    "queries": (25, 50, 100, 200, 500, 1000),
+    "words": (1, 2, 3, 5, 10, 20),
+    "share": (0.05, 0.1, 0.2, 0.4),
+}
+_WHAT: dict[By, str] = {"queries": "queries", "words": "words changed", "share": "of the words changed"}
+_SCALE: dict[By, str] = {"queries": "logarithmic", "words": "linear", "share": "linear"}
+
+
+class Options(Strict):
+    """What a suite may set."""
+
+    by: By = "queries"
+    """What the budget limits: `queries`, `words` or the `share` of words."""
+    attack: str | None = None
+    """The only attack to show; None: all."""
+    task: str | None = None
+    """The only task to show; None: all."""
+    budgets: tuple[Annotated[float, Field(ge=0)], ...] = ()
+    """The budgets that have a column. None named: those of BUDGETS that limit some attack."""
+    most: Annotated[float, Field(gt=0)] | None = None
+    """Where the range of the area ends; None: at the largest amount that was spent on an example, by attack and task.
+    Areas of several RUNs can be compared only over the same range."""
+
+    @model_validator(mode="after")
+    def _has_a_range(self) -> Self:
+        if self.most is not None and self.most <= START[self.by]:
+            raise ValueError(f"`most` must be above {START[self.by]:g}, where the range of {self.by} starts")
+        return self
+
+
+def table(options: Options, results: Results) -> Table:
+    """Make the table. Raises StoreError where nothing is done, outcomes are missing, or a name is unknown."""
+    of, by = grid(results), options.by
+    found = panels(results, of, by, attack=options.attack, task=options.task, most=options.most)
+    widest = max(panel.top for panel in found)
+    budgets = sorted(set(options.budgets)) or [budget for budget in BUDGETS[by] if budget < widest]
+    several = len(of.finetunes) > 1
+    rows: list[tuple[Entry, ...]] = []
+    cells, groups = [], []
+    for panel in found:
+        groups.append(len(rows))
+        entries = []
+        for cell, curve in panel.curves:
+            area = _area(panel, curve.area(panel.top) if panel.top > START[by] else None)
+            scores = {"area": area, **{_name(by, b): curve.at(b) for b in budgets}, "asr": cell.score("asr")}
+            numbers = {name: _number(of, cell, name, score) for name, score in scores.items()}
+            entries.append(list(numbers.values()))
+            cells.append(_cell(of, panel, cell, numbers))
+        marked = mark_best(entries, ["asr"] * (len(budgets) + 2))
+        for (cell, _), numbers_ in zip(panel.curves, marked, strict=True):
+            rows.append((panel.attack, panel.task, cell.encoder, *([cell.finetune] if several else []), *numbers_))
+    header = ["Attack", "Task", "Encoder", *(["Fine-tuning"] if several else []), "Area"]
+    tasks = tuple(dict.fromkeys(panel.task for panel in found))
+    attacked = [cell for panel in found for cell, _ in panel.curves]
+    return Table(
+        metric="budget",
+        layout="paper",
+        header=(*header, *(f"≤ {_shown(by, budget)}" for budget in budgets), "ASR"),
+        rows=tuple(rows),
+        groups=frozenset(groups[1:]),
+        cells=tuple(cells),
+        notes=notes(of, tasks, [*_notes(by, found), f"n: {counted(attacked, 'asr', tasks)}."]),
+        interval="Wilson 95% intervals of the rates, percentile bootstrap 95% intervals of the areas, over examples.",
+        flags=of.flags.listed(job for cell in attacked for job in cell.jobs),
+        about=Meaning(
+            f"Attack success rate by {_WHAT[by].removeprefix('of the ')}",
+            "successes within the budget / (succeeded + failed)",
+            "lowest",
+        ),
+    )
+
+
+def _name(by: By, budget: float) -> str:
+    return f"{by}_{budget:g}"
+
+
+def _shown(by: By, budget: float) -> str:
+    return f"{100 * budget:g}%" if by == "share" else f"{budget:g}"
+
+
+def _area(panel: Panel, score: Score | None) -> Score:
+    """Return the area, which has no value where no range is left: nothing was spent on any example."""
+    return score if score is not None else Score(name="area", value=None, n=0)
+
+
+def _number(of: Grid, cell: Cell, name: str, score: Score) -> Number:
+    percent = name != "area"
+    number = Number(
+        score.value, percent, score.n, score.low, score.high, partial=cell.partial, digits=1 if percent else 3
+    )
+    return number.hidden(of.flags.hiding(cell.jobs))
+
+
+def _cell(of: Grid, panel: Panel, cell: Cell, numbers: dict[str, Number]) -> dict[str, object]:
+    """Return a row for programs."""
+    values: dict[str, object] = {}
+    for name, number in numbers.items():
+        values |= {name: number.value, f"{name}_low": number.low, f"{name}_high": number.high}
+    return {
+        "attack": panel.attack,
+        "task": panel.task,
+        "encoder": cell.encoder,
+        "finetune": cell.finetune,
+        "n": numbers["asr"].n,
+        "top": panel.top,
+        **values,
+        "flags": of.flags.told(cell.jobs),
+    }
+
+
+def _notes(by: By, found: list[Panel]) -> list[str]:
+    ranges = "; ".join(f"{panel.attack} on {panel.task} {_shown(by, panel.top)}" for panel in found)
+    return [
+        f"≤ b: examples that fell within b {_WHAT[by]} / (succeeded + failed), read off attacks without a limit. "
+        "ASR: without a limit.",
+        *(
+            [
+                "These examples fall to attacks with the option query_budget: b too. So may others, because the last "
+                "step of a search may ask about several texts, and a budget cuts off those beyond it."
+            ]
+            if by == "queries"
+            else []
+        ),
+        f"Area: mean height of the curve, in 0..1, over {_WHAT[by]} from {START[by]:g} to an end, on a {_SCALE[by]} "
+        f"scale (ours). Ends: {ranges}.",
+        "Bold: the lowest of each attack and task, which is the most robust.",
+    ]

@@ -1,0 +1,134 @@
+"""Compute the attack success rate by budget: of the queries allowed, or of the words changed.
+
+The value at a budget is the share of attacked examples on which the attack succeeded within it. It is read off the
+outcomes of one run without a limit, so a curve ends at the attack success rate. An attack that runs anew with
+`query_budget` succeeds at least there: docs/budget.md says where it succeeds on more.
+
+The area under a curve is its mean height over the range of budgets, in 0..1, on the scale of the range. It is the mean
+over examples of how much of the range is left when the example falls, and 0 where it does not. Curves, areas and
+scales are ours: no paper behind rbench prints them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from rbench.score.statistics import CONFIDENCE, wilson
+from rbench.spec import Score
+
+By = Literal["queries", "words", "share"]
+"""What a budget limits: queries to the victim (the one for the original included), words changed, or their share."""
+BYS: tuple[By, ...] = get_args(By)
+START: dict[By, float] = {"queries": 1, "words": 0, "share": 0}
+"""Where the range of budgets starts. Nothing succeeds there: the first query is for the original text."""
+RESAMPLES = 2000
+
+
+class Spent(NamedTuple):
+    """What an attack spent on one attacked example."""
+
+    unit: tuple[int, str]
+    """The fine-tuning seed and the example's id. Victims of several trainings share units."""
+    succeeded: bool
+    amount: float
+    """Queries, words or share of words; of a failure what it had spent when it gave up."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The success rate of one attack on one victim, or on the victims of several seeds, by budget."""
+
+    by: By
+    spent: tuple[Spent, ...]
+    """The attacked examples, pooled over seeds."""
+    repeats: float = 1
+    """How many victims attacked each example: intervals are as wide as those of n / `repeats` examples."""
+
+    @property
+    def n(self) -> int:
+        """Number of attacked examples, the denominator of every value."""
+        return len(self.spent)
+
+    @cached_property
+    def costs(self) -> tuple[float, ...]:
+        """The budgets at which an example falls, in ascending order, one for each success."""
+        return tuple(sorted(one.amount for one in self.spent if one.succeeded))
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """The budgets at which the curve rises, in ascending order, each once."""
+        return tuple(dict.fromkeys(self.costs))
+
+    @property
+    def most(self) -> float:
+        """The largest amount that was spent on an example, also on failures; the start of the range if there is none.
+
+        Of words it is the largest number that a success changed, and of the share always 1.
+        """
+        if self.by == "share":
+            return 1
+        amounts = self.costs if self.by == "words" else [one.amount for one in self.spent]
+        return max(amounts, default=START[self.by])
+
+    def at(self, budget: float) -> Score:
+        """Return the success rate within a budget, with its Wilson interval."""
+        count = int(np.searchsorted(self.costs, budget, side="right"))
+        low, high = wilson(count / self.repeats, self.n / self.repeats) or (None, None)
+        return Score(name="asr", value=count / self.n if self.n else None, n=self.n, low=low, high=high)
+
+    def area(self, top: float) -> Score:
+        """Return the mean height of the curve from the start of the range to `top`.
+
+        The scale of queries is logarithmic, because budgets of queries differ by factors. Those of words and shares are
+        linear. The 95% interval is the percentile bootstrap over examples, which are drawn with all their trainings.
+
+        Raises:
+            ValueError: `top` is not above the start of the range.
+        """
+        left = self._left(top)
+        if not left:
+            return Score(name="area", value=None, n=0)
+        low, high = self._interval(left)
+        return Score(name="area", value=math.fsum(left) / len(left), n=self.n, low=low, high=high)
+
+    def _left(self, top: float) -> list[float]:
+        start, scale = START[self.by], math.log if self.by == "queries" else float
+        if top <= start:
+            raise ValueError(f"the range of {self.by} starts at {start}, and {top} is not above it")
+        length = scale(top) - scale(start)
+        return [
+            (scale(top) - scale(max(one.amount, start))) / length if one.succeeded and one.amount <= top else 0.0
+            for one in self.spent
+        ]
+
+    def _interval(self, left: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
+        """Return the bootstrap interval; None for fewer than two examples, or where all have the same value."""
+        units: dict[tuple[int, str], list[float]] = {}
+        for one, value in zip(self.spent, left, strict=True):
+            units.setdefault(one.unit, []).append(value)
+        if len(units) < 2 or len(set(left)) < 2:
+            return None, None
+        from scipy.stats import bootstrap  # imported here, because it takes half a second that other tables save
+
+        sums, sizes = np.array([(math.fsum(own), len(own)) for own in units.values()]).T
+        found = bootstrap(
+            (sums, sizes),
+            lambda sums, sizes, axis=-1: sums.sum(axis) / sizes.sum(axis),
+            paired=True,
+            confidence_level=CONFIDENCE,
+            n_resamples=RESAMPLES,
+            method="percentile",
+            rng=np.random.default_rng(0),
+        ).confidence_interval
+        return float(found.low), float(found.high)
+
+
+def shared_top(curves: Iterable[Curve]) -> float:
+    """Return the largest budget of some curves, so that their areas are over the same range and can be compared."""
+    return max((curve.most for curve in curves), default=0)

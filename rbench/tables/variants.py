@@ -1,0 +1,29 @@
+"""Notes on the variants of methods: which of the encoders and attacks behind a table follow a paper, which its code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rbench.spec import AttackJob, AttackSpec, EncoderSpec, Job, Plan, PretrainJob
+
+
+def notes(plan: Plan, behind: Iterable[Job]) -> list[str]:
+    """Return a note for each variant and its source, with the encoders and attacks that have it.
+
+    Args:
+        plan: the plan, which says what encoder a draw is of.
+        behind: the jobs of a table and all that they stand on. Those of versions without variants have none.
+    """
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for job in behind:
+        spec = job.spec
+        of: EncoderSpec | AttackSpec
+        if isinstance(spec, PretrainJob) and spec.encoder.train is not None:
+            name, of, options = plan.draw(spec.encoder.name).encoder, spec.encoder, spec.encoder.train.options
+        elif isinstance(spec, AttackJob):
+            name, of, options = job.parts[3], spec.attack, spec.attack.parameters
+        else:
+            continue
+        if of.variant_source is not None and "variant" in options:
+            found.setdefault((options["variant"], of.variant_source), {})[name] = None
+    return [f"Variant {variant}, from {source}: {', '.join(names)}." for (variant, source), names in found.items()]

@@ -1,0 +1,84 @@
+"""The worst case over several attacks, against counts by hand."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbench.score import Fallen, Verdict, verdict, worst_case
+
+FELL = {"valid", "succeeded"}
+
+# Six texts under two attacks: both, only the first, only the second, none, misclassified, errored in the second.
+FIRST: dict[str, Verdict] = dict(zip("abcdef", ["valid", "succeeded", "failed", "failed", "skipped", "valid"]))  # noqa: B905
+SECOND: dict[str, Verdict] = dict(zip("abcdef", ["succeeded", "failed", "valid", "failed", "skipped", "errored"]))  # noqa: B905
+
+
+def test_by_hand() -> None:
+    tally = worst_case([FIRST, SECOND], oracle=True, truncated=2)
+    assert (tally.succeeded, tally.failed, tally.skipped, tally.errored, tally.truncated) == (3, 1, 1, 1, 2)
+    assert tally.oracle_valid == 2, "b fell, but never with the label that it had"
+    assert tally.score("asr").value == 0.75
+    assert tally.score("aua").value == 0.2
+    assert worst_case([FIRST, SECOND]).oracle_valid is None
+    found = Fallen.of([FIRST, SECOND])
+    assert (found.n, found.any, found.all, found.fell_to, found.only) == (4, 3, 1, (2, 2), (1, 1))
+    assert Fallen.pooled([found, found]) == Fallen(n=8, any=6, all=2, fell_to=(4, 4), only=(2, 2))
+
+
+def test_an_example_that_errored_in_one_attack_is_left_out_though_it_fell_to_another() -> None:
+    assert worst_case([{"x": "succeeded"}, {"x": "errored"}]).total == 0
+    assert Fallen.of([{"x": "succeeded"}, {"x": "errored"}]).any == 0
+
+
+def test_one_attack_is_its_own_worst_case() -> None:
+    tally = worst_case([FIRST], oracle=True)
+    assert (tally.succeeded, tally.failed, tally.skipped, tally.oracle_valid) == (3, 2, 1, 2)
+
+
+def test_attacks_with_different_examples_are_refused() -> None:
+    for count in (worst_case, Fallen.of):
+        with pytest.raises(ValueError, match="different examples"):
+            count([FIRST, {"a": "failed"}])
+
+
+def test_verdicts_of_outcomes() -> None:
+    assert verdict("succeeded", None, 1, 1) == "valid"
+    assert verdict("succeeded", None, 1, 0) == verdict("succeeded", None, None, None) == "succeeded"
+    assert verdict("failed", None, 1, 1) == "failed"
+    assert verdict("skipped", "no words", 1, None) == "no words"
+    assert verdict("skipped", None, 1, None) == "skipped"
+
+
+attacked = st.integers(1, 12).flatmap(
+    lambda n: st.lists(st.lists(st.sampled_from(get_args(Verdict)), min_size=n, max_size=n), min_size=1, max_size=5)
+)
+
+
+@given(attacked)
+def test_the_worst_case_is_what_a_loop_over_examples_counts(rows: list[list[Verdict]]) -> None:
+    attacks = [{f"test:{i}": one for i, one in enumerate(row)} for row in rows]
+    tally, found = worst_case(attacks), Fallen.of(attacks)
+    expected = dict.fromkeys(("succeeded", "failed", "skipped", "errored", "wordless"), 0)
+    alone = [0] * len(rows)
+    everywhere = 0
+    for column in zip(*rows, strict=True):
+        fell = [one in FELL for one in column]
+        if "errored" in column:
+            expected["errored"] += 1
+        elif "no words" in column:
+            expected["wordless"] += 1
+        elif "skipped" in column:
+            expected["skipped"] += 1
+        elif any(fell):
+            expected["succeeded"] += 1
+            everywhere += all(fell)
+            if fell.count(True) == 1:
+                alone[fell.index(True)] += 1
+        else:
+            expected["failed"] += 1
+    assert {name: getattr(tally, name) for name in expected} == expected
+    assert (found.n, found.any, found.all, list(found.only)) == (tally.attacked, tally.succeeded, everywhere, alone)
