@@ -16,6 +16,7 @@ from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
 from rbench.api.suites import Planned, attack, plan, run
 from rbench.api.train import ListedObjective, Trained, export, objectives, train
+from rbench.api.verdicts import compare
 from rbench.errors import PlanError
 from rbench.plan.estimate import Estimate
 from rbench.plan.prepare import Options
@@ -32,6 +33,7 @@ __all__ = [
     "RunResult",
     "Trained",
     "attack",
+    "compare",
     "doctor",
     "export",
     "figure",

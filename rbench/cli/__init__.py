@@ -10,12 +10,13 @@ import contextlib
 import io
 import sys
 
-from rbench.cli import cache_verbs, drawing_verbs, keeping_verbs, training_verbs  # importing them adds their verbs
+# Importing these adds their verbs.
+from rbench.cli import cache_verbs, comparing_verbs, drawing_verbs, keeping_verbs, training_verbs
 from rbench.cli.console import silence, tell
 from rbench.cli.verbs import BAD_INPUT, app
 from rbench.errors import RbenchError
 
-__all__ = ["app", "cache_verbs", "drawing_verbs", "keeping_verbs", "main", "training_verbs"]
+__all__ = ["app", "cache_verbs", "comparing_verbs", "drawing_verbs", "keeping_verbs", "main", "training_verbs"]
 
 
 def main() -> None:
