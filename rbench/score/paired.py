@@ -84,9 +84,9 @@ class Difference:
     high: float | None = None
     p: float | None = None
     """Two-sided, not corrected for other comparisons."""
-    only_one: int = 0
-    """Shares: pairs in which `one` is 1 and `other` is 0."""
-    only_other: int = 0
+    only_one: int | None = None
+    """Shares: pairs in which `one` is 1 and `other` is 0; None where examples are not paired, and for other values."""
+    only_other: int | None = None
     smallest: float | None = None
     """The smallest true difference that a sample like this shows with a power of 0.8 at this confidence."""
     trainings: tuple[int, int] = (1, 1)

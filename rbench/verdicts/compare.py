@@ -110,9 +110,7 @@ def compare_encoders(
     )
     left = {side.encoder: [str(name) for name in side.cells if name not in shared] for side in sides}
     if unpaired:
-        notes.append(
-            f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts, all seeds pooled."
-        )
+        notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by pooled counts.")
     notes += [f"only {encoder} has {', '.join(names)}" for encoder, names in left.items() if names]
     return Comparison(sides[0].encoder, sides[1].encoder, metric, cells, tuple(notes))
 

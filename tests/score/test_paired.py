@@ -95,7 +95,7 @@ def test_numbers_of_one_victim_each_are_judged_by_a_paired_t_test() -> None:
     peer = stats.ttest_rel(other, one)
     assert found.p == pytest.approx(peer.pvalue)
     assert (found.low, found.high) == pytest.approx(tuple(peer.confidence_interval()))
-    assert (found.only_one, found.only_other) == (0, 0)
+    assert (found.only_one, found.only_other) == (None, None)
 
 
 def test_trainings_are_compared_as_welch_does_where_examples_add_nothing() -> None:
