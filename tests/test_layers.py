@@ -42,6 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "tables": {"spec", "score", "storage"},
     "measures": {"spec", "load", "score", "storage", "tables", "tasks", "encoders"},
     "figures": {"spec", "load", "score", "storage", "tables", "measures"},
+    "verdicts": {"spec", "load", "score", "tables"},
     "publish": {"spec", "hub", "encoders", "plan", "tasks", "train"},
     "stages": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish"),
@@ -50,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
-        *("measures", "figures"),
+        *("measures", "figures", "verdicts"),
         *("stages", "executors", "tasks", "encoders", "resources", "train", "attack"),
     },
     "cli": {"spec", "progress", "load", "storage", "api"},

@@ -18,6 +18,7 @@ from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
 from rbench.api.suites import Planned, attack, plan, run
 from rbench.api.train import ListedObjective, Trained, export, objectives, train
+from rbench.api.verdicts import compare
 from rbench.errors import PlanError
 from rbench.plan.estimate import Estimate
 from rbench.plan.prepare import Options
@@ -41,6 +42,7 @@ __all__ = [
     "build_adversarial",
     "build_adversarial_from",
     "cases",
+    "compare",
     "doctor",
     "export",
     "figure",

@@ -11,7 +11,15 @@ import io
 import sys
 
 # Importing these adds their verbs.
-from rbench.cli import building_verbs, cache_verbs, case_verbs, drawing_verbs, keeping_verbs, training_verbs
+from rbench.cli import (
+    building_verbs,
+    cache_verbs,
+    case_verbs,
+    comparing_verbs,
+    drawing_verbs,
+    keeping_verbs,
+    training_verbs,
+)
 from rbench.cli.console import silence, tell
 from rbench.cli.verbs import BAD_INPUT, app
 from rbench.errors import RbenchError
@@ -21,6 +29,7 @@ __all__ = [
     "building_verbs",
     "cache_verbs",
     "case_verbs",
+    "comparing_verbs",
     "drawing_verbs",
     "keeping_verbs",
     "main",

@@ -1,0 +1,46 @@
+"""Compare encoders of one RUN or two, example by example."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast, get_args
+
+from rbench.errors import StoreError
+
+if TYPE_CHECKING:
+    from rbench.verdicts.compare import Comparison
+
+
+def compare(
+    run: Path | str,
+    other_run: Path | str | None = None,
+    *,
+    between: tuple[str, str],
+    metric: str = "asr",
+    common: bool = False,
+) -> Comparison:
+    """Compare two encoders in every cell (task, strategy, attack) that both have.
+
+    Args:
+        run: the RUN of the first encoder, and of the second where `other_run` is None.
+        other_run: the RUN of the second encoder.
+        between: the two encoders, as the suites name them; the same name twice compares two RUNs of one encoder.
+        metric: `asr`, `aua` or `queries`.
+        common: whether to compare the examples that both have where the RUNs attacked others too.
+
+    Raises:
+        StoreError: a folder is not a RUN, an encoder is unknown, nothing is common, or the RUNs differ in more than the
+            encoder.
+    """
+    from rbench.storage.runs import Store
+    from rbench.tables import Results
+    from rbench.verdicts.compare import compare_encoders
+    from rbench.verdicts.pairing import METRICS, Compared
+
+    if metric not in get_args(Compared):
+        raise StoreError(f"unknown metric {metric!r}; encoders are compared by {', '.join(METRICS)}")
+    if between[0] == between[1] and other_run is None:
+        raise StoreError(f"{between[0]} cannot be compared with itself in one RUN; name a second RUN or encoder")
+    first = Results.of(Store(Path(run)))
+    second = first if other_run is None else Results.of(Store(Path(other_run)))
+    return compare_encoders((first, between[0]), (second, between[1]), cast(Compared, metric), common=common)

@@ -1,0 +1,250 @@
+"""Compare two encoders on the examples that both were attacked on: difference, interval, p value, what n could show.
+
+The unit is an example. All encoders of a suite are attacked on the same ones, so a difference is taken example by
+example. Where a method was trained or fine-tuned several times, these repetitions are draws of their own, and three
+trainings count as three, not as three times n.
+
+| trainings, fine-tunings | interval                                              | p value       |
+|-------------------------|-------------------------------------------------------|---------------|
+| 1 and 1, shares         | Newcombe (1998), method 10, from the paired table     | exact McNemar |
+| 1 and 1, means          | Student's t on the differences                        | the same t    |
+| 1 and several           | Student's t on the differences of fine-tuning seeds   | the same t    |
+| several and any         | Welch's t on the trainings, and a part for examples   | the same t    |
+
+Trainings of two methods have nothing in common, so their means are compared unpaired, as Welch (1947) does. All attack
+the same examples. What an example adds in every training does not vary between them, so it is added: the covariance of
+an example's differences between trainings, over n. Degrees of freedom are Satterthwaite's.
+
+Where one of the encoders has a single training (another method, or weights as published), the verdict is about these
+weights and says nothing about another training. `benchmarks/coverage.py` simulates how often each interval holds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rbench.score.statistics import wilson
+
+POWER = 0.8
+"""The power at which `Difference.smallest` is stated."""
+
+Values = NDArray[np.float64]
+Groups = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PairedSample:
+    """What two encoders scored on the same examples: arrays of one length, an entry a pair of attacked texts.
+
+    Where both have several trainings, the first of one is paired with the first of the other, and so on. Where one has
+    a single training, it is paired with each of the other's.
+    """
+
+    one: Values
+    other: Values
+    example: Groups
+    """Which example; the same number in every training that attacked it."""
+    seed: Groups
+    """Which fine-tuning seed."""
+    training: Groups
+    """Which training of `one`; all equal where it has one."""
+    other_training: Groups
+    """Which training of `other`."""
+
+    @property
+    def differences(self) -> Values:
+        """`other` minus `one`."""
+        return self.other - self.one
+
+    @property
+    def trainings(self) -> tuple[int, int]:
+        """The number of trainings of `one`, and of `other`."""
+        return len(np.unique(self.training)), len(np.unique(self.other_training))
+
+    @property
+    def seeds(self) -> int:
+        """The number of fine-tuning seeds."""
+        return len(np.unique(self.seed))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`other` minus `one`, over the examples that both have a value for."""
+
+    value: float | None
+    """None where no example is common."""
+    n: int
+    """Number of pairs: examples, once for each training and seed."""
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    """Two-sided, not corrected for other comparisons."""
+    only_one: int | None = None
+    """Shares: pairs in which `one` is 1 and `other` is 0; None where examples are not paired, and for other values."""
+    only_other: int | None = None
+    smallest: float | None = None
+    """The smallest true difference that a sample like this shows with a power of 0.8 at this confidence."""
+    trainings: tuple[int, int] = (1, 1)
+    """Number of trainings of either encoder. The verdict is about these weights of one that has a single training."""
+    seeds: int = 1
+
+    def significant(self, alpha: float = 0.05) -> bool:
+        """Whether p is below alpha."""
+        return self.p is not None and self.p < alpha
+
+
+def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95) -> Difference:
+    """Compare two encoders.
+
+    Args:
+        sample: values of both on the same examples.
+        shares: whether each value is 0 or 1 (whether an attack succeeded) and the mean is a share; otherwise the values
+            are numbers such as queries.
+        confidence: of the interval, in 0..1.
+    """
+    n = len(sample.one)
+    trainings, seeds = sample.trainings, sample.seeds
+    if n == 0:
+        return Difference(None, 0, trainings=trainings, seeds=seeds)
+    only = tuple(int(np.sum(a > b)) for a, b in ((sample.one, sample.other), (sample.other, sample.one)))
+    common: dict[str, Any] = {"n": n, "trainings": trainings, "seeds": seeds}
+    if shares:
+        common |= {"only_one": only[0], "only_other": only[1]}
+    if shares and ((*trainings, seeds) == (1, 1, 1) or not any(only)):
+        return _one_victim_each(sample, only, confidence, common)
+    return _by_t(sample, confidence, common)
+
+
+def _one_victim_each(
+    sample: PairedSample, only: tuple[int, ...], confidence: float, common: dict[str, Any]
+) -> Difference:
+    both = int(np.sum(sample.one * sample.other))
+    n, (first, second) = len(sample.one), only
+    low, high = newcombe(both, first, second, n - both - first - second, confidence)
+    # Of no discordant pair the rate is unknown, not 0: its upper limit says what could have been seen.
+    rate = (first + second) / n if first + second else _wilson(0, n, confidence)[1]
+    return Difference(
+        value=(second - first) / n,
+        low=low,
+        high=high,
+        p=mcnemar(first, second),
+        smallest=_smallest(math.sqrt(rate / n), math.inf, confidence),
+        **common,
+    )
+
+
+def mcnemar(only_one: int, only_other: int) -> float:
+    """Return the exact two-sided p value of McNemar's test (1947) for the numbers of discordant pairs."""
+    from scipy import stats
+
+    discordant = only_one + only_other
+    return float(stats.binomtest(only_one, discordant).pvalue) if discordant else 1.0
+
+
+def newcombe(both: int, only_one: int, only_other: int, neither: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the interval of a difference of paired shares, `other` minus `one`, each limit in -1..1.
+
+    Newcombe (1998), "Improved confidence intervals for the difference between binomial proportions based on paired
+    data", method 10: Wilson's limits of both shares, joined by their correlation with a continuity correction.
+    """
+    n = both + only_one + only_other + neither
+    first, second = (both + only_one) / n, (both + only_other) / n
+    (low1, high1), (low2, high2) = (_wilson(both + only, n, confidence) for only in (only_one, only_other))
+    across = both * neither - only_one * only_other
+    corrected = max(across - n / 2, 0.0) if across > 0 else float(across)
+    margins = math.prod((both + only_one, only_other + neither, both + only_other, only_one + neither))
+    phi = corrected / math.sqrt(margins) if margins else 0.0
+    down, up = second - low2, high2 - second
+    other_up, other_down = high1 - first, first - low1
+    value = second - first
+    below = math.sqrt(max(0.0, down**2 - 2 * phi * down * other_up + other_up**2))
+    above = math.sqrt(max(0.0, up**2 - 2 * phi * up * other_down + other_down**2))
+    return max(-1.0, value - below), min(1.0, value + above)
+
+
+def _wilson(count: int, n: int, confidence: float) -> tuple[float, float]:
+    limits = wilson(count, n, confidence)
+    assert limits is not None, "n is at least 1"
+    return limits
+
+
+def _by_t(sample: PairedSample, confidence: float, common: dict[str, Any]) -> Difference:
+    from scipy import stats
+
+    differences = sample.differences
+    value = float(differences.mean())
+    variance, freedom = variance_of_mean(sample)
+    error = math.sqrt(variance)
+    if not error or not freedom:
+        same = None if not freedom else value
+        return Difference(value=value, low=same, high=same, p=None if same is None else float(value == 0), **common)
+    reach = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * error
+    return Difference(
+        value=value,
+        low=value - reach,
+        high=value + reach,
+        p=float(2 * stats.t.sf(abs(value) / error, freedom)),
+        smallest=_smallest(error, freedom, confidence),
+        **common,
+    )
+
+
+def variance_of_mean(sample: PairedSample) -> tuple[float, float]:
+    """Return the variance of the mean difference, and its degrees of freedom (0 where it cannot be estimated)."""
+    if max(sample.trainings) > 1:
+        parts = [_of_means(sample.one, sample.training), _of_means(sample.other, sample.other_training)]
+        parts.append(_of_examples(sample))
+    else:
+        parts = [_of_means(sample.differences, sample.seed if sample.seeds > 1 else sample.example)]
+    variance = sum(part for part, _ in parts)
+    spread = sum(part**2 / freedom for part, freedom in parts if freedom)
+    return variance, variance**2 / spread if spread else max(freedom for _, freedom in parts)
+
+
+def _of_means(values: Values, groups: Groups) -> tuple[float, int]:
+    """Return the variance of the mean of the groups' means, and its degrees of freedom; zeros for one group."""
+    _, index = np.unique(groups, return_inverse=True)
+    means = np.bincount(index, weights=values) / np.bincount(index)
+    return (float(means.var(ddof=1)) / len(means), len(means) - 1) if len(means) > 1 else (0.0, 0)
+
+
+def _of_examples(sample: PairedSample) -> tuple[float, int]:
+    """Return what the choice of examples adds to the variance beyond what varies between trainings.
+
+    That is the covariance of two trainings' differences on the same example, over the number of examples. Each
+    training's differences are taken from their mean for each seed.
+    """
+    run = sample.training if sample.trainings[0] > 1 else sample.other_training
+    _, cell = np.unique(np.stack([run, sample.seed]), axis=1, return_inverse=True)
+    differences = sample.differences
+    means = np.bincount(cell.ravel(), weights=differences) / np.bincount(cell.ravel())
+    rest = differences - means[cell.ravel()]
+    examples, index = np.unique(sample.example, return_inverse=True)
+    sums, squares, count = (np.bincount(index, weights=weights) for weights in (rest, rest**2, np.ones(len(rest))))
+    pairs = float(np.sum(count * (count - 1)))
+    covariance = float(np.sum(sums**2 - squares)) / pairs if pairs else 0.0
+    return max(covariance, 0.0) / len(examples), len(examples) - 1
+
+
+def _smallest(error: float, freedom: float, confidence: float) -> float:
+    from scipy import stats
+
+    return float((stats.t.ppf(0.5 + confidence / 2, freedom) + stats.t.ppf(POWER, freedom)) * error)
+
+
+def holm(values: list[float | None]) -> list[float | None]:
+    """Return p values corrected by Holm (1979). None stays None and does not count as a comparison."""
+    from statsmodels.stats.multitest import multipletests
+
+    there = [i for i, p in enumerate(values) if p is not None]
+    corrected: list[float | None] = [None] * len(values)
+    if there:
+        found = multipletests([values[i] for i in there], method="holm")[1]
+        for i, p in zip(there, found, strict=True):
+            corrected[i] = float(p)
+    return corrected

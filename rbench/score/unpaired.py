@@ -1,0 +1,51 @@
+"""Compare two encoders by their counts alone, where the outcomes of single examples are not kept."""
+
+from __future__ import annotations
+
+from rbench.score.attack import Tally
+from rbench.score.paired import Difference
+from rbench.score.statistics import Sample
+
+
+def compare_shares(one: tuple[int, int], other: tuple[int, int], confidence: float = 0.95) -> Difference:
+    """Compare two shares, each a count and its denominator, as if their examples were not the same.
+
+    The interval is Newcombe's for independent shares (1998, "Interval estimation for the difference between independent
+    proportions", method 10), the p value that of Fisher's exact test. n is the smaller denominator.
+    """
+    from scipy import stats
+    from statsmodels.stats.proportion import confint_proportions_2indep
+
+    (first, n), (second, m) = one, other
+    if not n or not m:
+        return Difference(None, 0)
+    low, high = confint_proportions_2indep(second, m, first, n, method="newcomb", alpha=1 - confidence)
+    p = stats.fisher_exact([[first, n - first], [second, m - second]]).pvalue
+    return Difference(second / m - first / n, min(n, m), float(low), float(high), float(p))
+
+
+def compare_means(one: Sample, other: Sample, confidence: float = 0.95) -> Difference:
+    """Compare two means by Welch's t test. It needs two values of each."""
+    from scipy import stats
+
+    if one.mean is None or other.mean is None:
+        return Difference(None, 0)
+    value, n = other.mean - one.mean, min(one.n, other.n)
+    if n < 2:
+        return Difference(value, n)
+    parts = [(sample.deviation or 0.0) ** 2 / sample.n for sample in (one, other)]
+    error = sum(parts) ** 0.5
+    if not error:
+        return Difference(value, n, value, value, float(value == 0))
+    freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (one, other), strict=True))
+    reach = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * error
+    p = float(2 * stats.t.sf(abs(value) / error, freedom))
+    return Difference(value, n, value - reach, value + reach, p)
+
+
+def compare_tallies(one: Tally, other: Tally, metric: str, confidence: float = 0.95) -> Difference:
+    """Compare two encoders on `asr`, `aua` or `queries` by the counts in their records."""
+    if metric == "queries":
+        return compare_means(one.queries, other.queries, confidence)
+    shares = [tally.share("asr" if metric == "asr" else "aua") for tally in (one, other)]
+    return compare_shares(shares[0], shares[1], confidence)

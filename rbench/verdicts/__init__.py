@@ -1,0 +1,1 @@
+"""Say which differences between encoders hold: paired comparisons of what attacks stored."""

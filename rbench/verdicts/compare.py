@@ -1,0 +1,209 @@
+"""Compare two encoders in every cell that both have: `rbench compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rbench.errors import StoreError
+from rbench.score import Tally
+from rbench.score.paired import Difference, compare, holm
+from rbench.score.unpaired import compare_tallies
+from rbench.spec import Outcome
+from rbench.tables import Results, Table
+from rbench.tables.attacked import AttackedSample
+from rbench.tables.flags import Flags
+from rbench.tables.table import MEANING, Entry, Meaning, Number
+from rbench.verdicts.pairing import CellName, Compared, Side, differing, pair
+
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class ComparedCell:
+    """Two encoders in one cell."""
+
+    name: CellName
+    difference: Difference
+    """The second minus the first, over the examples that both have a value for."""
+    unpaired: tuple[float | None, float | None]
+    """The values of the two in tables: each over the encoder's own examples."""
+    p: float | None
+    """Corrected by Holm for all cells that are compared."""
+    flags: tuple[str, ...] = ()
+    fell_only: tuple[tuple[Outcome, Outcome], ...] = ()
+    columns: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """`lower`, `higher`, or `undecided` where p is not below 0.05."""
+        if self.p is None or self.difference.value is None or self.p >= ALPHA:
+            return "undecided"
+        return "lower" if self.difference.value < 0 else "higher"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All cells of a comparison, and what it left out."""
+
+    one: str
+    other: str
+    metric: Compared
+    cells: tuple[ComparedCell, ...]
+    notes: tuple[str, ...]
+
+
+def compare_encoders(
+    one: tuple[Results, str], other: tuple[Results, str], metric: Compared = "asr", *, common: bool = False
+) -> Comparison:
+    """Compare two encoders, each named with the results of its RUN.
+
+    Args:
+        common: whether to compare the examples that both have where one RUN attacked others too.
+
+    Raises:
+        StoreError: an encoder is unknown or not done, no cell is common, or cells of the same names were computed from
+            other data, attacks or resources; the message names all of them.
+    """
+    sides = Side.of(*one), Side.of(*other)
+    shared = [name for name in sides[0].cells if name in sides[1].cells]
+    if not shared:
+        raise StoreError(f"{one[1]} and {other[1]} have no cell (task, strategy, attack) in common that is complete")
+    unlike = {name: differing(sides[0].cells[name][0], sides[1].cells[name][0]) for name in shared}
+    allowed = {"the number of examples"} if common else set()
+    wrong = [f"{name}: {', '.join(what)}" for name, what in unlike.items() if set(what) - allowed]
+    if wrong:
+        raise StoreError(
+            "these cells cannot be compared, because they differ in more than the encoder:\n" + "\n".join(wrong)
+        )
+    flags = [Flags(results.plan, results.standing.records) for results, _ in (one, other)]
+    found, notes, unpaired = [], [], []
+    for name in shared:
+        samples = (sides[0].cells[name], sides[1].cells[name])
+        try:
+            paired = pair(samples[0], samples[1], metric, common=common)
+        except StoreError as error:
+            raise StoreError(f"{name}: {error}") from None
+        notes += [f"{name}: {note}" for note in paired.notes]
+        raised = [flags[k].told([sample.run.job for sample in samples[k]]) for k in (0, 1)]
+        tallies = [_tally(side) for side in samples]
+        judged = compare(paired.sample, shares=metric != "queries")
+        if not any(sample.outcomes for side in samples for sample in side):
+            judged = compare_tallies(tallies[0], tallies[1], metric)
+            unpaired.append(str(name))
+        found.append((name, samples, paired, judged, raised))
+    corrected = holm([difference.p for *_, difference, _ in found])
+    cells = tuple(
+        ComparedCell(
+            name,
+            difference,
+            (_tally(samples[0]).score(metric).value, _tally(samples[1]).score(metric).value),
+            p,
+            tuple(sorted({str(flag) for some in raised for flag in some or ()})),
+            paired.fell_only,
+            samples[0][0].run.spec.task.columns,
+            samples[0][0].run.spec.task.labels,
+        )
+        for (name, samples, paired, difference, raised), p in zip(found, corrected, strict=True)
+    )
+    left = {side.encoder: [str(name) for name in side.cells if name not in shared] for side in sides}
+    if unpaired:
+        notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by pooled counts.")
+    notes += [f"only {encoder} has {', '.join(names)}" for encoder, names in left.items() if names]
+    return Comparison(sides[0].encoder, sides[1].encoder, metric, cells, tuple(notes))
+
+
+def _tally(samples: Sequence[AttackedSample]) -> Tally:
+    return Tally.pooled([sample.run.tally for sample in samples if sample.run.tally is not None])
+
+
+def table(found: Comparison) -> Table:
+    """Lay out a comparison: a row for each cell, with the difference and what this n could have shown."""
+    percent = found.metric != "queries"
+    several = len({cell.name.finetune for cell in found.cells}) > 1
+    one, other = found.one, found.other
+    if one == other:
+        one, other = f"{one} (1)", f"{other} (2)"
+    rows: list[tuple[Entry, ...]] = []
+    groups = []
+    for cell in found.cells:
+        if rows and rows[-1][0] != cell.name.task:
+            groups.append(len(rows))
+        rows.append(_row(cell, found.metric, several))
+    only = (f"Only {one}", f"Only {other}") if found.metric == "asr" else ()
+    header = ["Task", *(["Fine-tuning"] if several else []), "Attack", "n", one, other, "Difference"]
+    title = MEANING[found.metric].title
+    return Table(
+        metric="compare",
+        layout="paper",
+        header=(*header, *only, "p", "Verdict", "Could show"),
+        rows=tuple(rows),
+        groups=frozenset(groups),
+        cells=tuple(_cell(found, cell) for cell in found.cells),
+        notes=(*_notes(found, one, other), *found.notes),
+        interval="",
+        about=Meaning(f"{title}: {other} against {one}", MEANING[found.metric].definition, "lowest", percent=percent),
+    )
+
+
+def _row(cell: ComparedCell, metric: Compared, several: bool) -> tuple[Entry, ...]:
+    d, percent = cell.difference, metric != "queries"
+    return (
+        cell.name.task,
+        *([cell.name.finetune] if several else []),
+        cell.name.attack,
+        d.n,
+        *(Number(value, percent) for value in cell.unpaired),
+        Number(d.value, percent, d.n, d.low, d.high),
+        *((d.only_one, d.only_other) if metric == "asr" else ()),
+        Number(cell.p, percent=False, digits=3),
+        cell.verdict + (f" ({', '.join(cell.flags)})" if cell.flags else ""),
+        Number(d.smallest, percent),
+    )
+
+
+def _cell(found: Comparison, cell: ComparedCell) -> dict[str, Any]:
+    d = cell.difference
+    return {
+        **cell.name._asdict(),
+        "metric": found.metric,
+        "one": found.one,
+        "other": found.other,
+        "one_value": cell.unpaired[0],
+        "other_value": cell.unpaired[1],
+        "difference": d.value,
+        "low": d.low,
+        "high": d.high,
+        "n": d.n,
+        "only_one": d.only_one,
+        "only_other": d.only_other,
+        "p": d.p,
+        "p_holm": cell.p,
+        "verdict": cell.verdict,
+        "smallest": d.smallest,
+        "trainings_one": d.trainings[0],
+        "trainings_other": d.trainings[1],
+        "seeds": d.seeds,
+        "flags": ", ".join(cell.flags) or None,
+    }
+
+
+def _notes(found: Comparison, one: str, other: str) -> list[str]:
+    paired = "all examples" if found.metric == "aua" else "the examples that both victims classify correctly"
+    said = [
+        f"The columns {one} and {other} are the values of tables, each over the encoder's own examples. The difference "
+        f"is over {paired}, example by example; n counts them, once for each training and fine-tuning seed.",
+        f"p is two-sided and corrected by Holm for {len(found.cells)} cells; a verdict needs p < {ALPHA}.",
+        "Could show: the smallest true difference that such a sample shows with a power of 80%, before the correction. "
+        "Where it is larger than a difference that matters, undecided means too few examples or seeds, and not that "
+        "there is no difference.",
+    ]
+    alone = {
+        name for cell in found.cells for name, n in zip((one, other), cell.difference.trainings, strict=True) if n < 2
+    }
+    if alone:
+        names = " and ".join(name for name in (one, other) if name in alone)
+        said.append(f"{names}: one training, so the verdict is about these weights and not about the method.")
+    return said

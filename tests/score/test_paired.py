@@ -1,0 +1,192 @@
+"""Paired comparisons against statsmodels, published examples, and sums written out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar as peer_mcnemar
+
+from rbench.score.paired import Difference, PairedSample, compare, holm, mcnemar, newcombe, variance_of_mean
+
+
+def sample(one: list[float], other: list[float], training: list[int] | None = None, **more: list[int]) -> PairedSample:
+    n = len(one)
+    groups = {"example": list(range(n)), "seed": [0] * n, "training": training or [0] * n, **more}
+    groups.setdefault("other_training", groups["training"])
+    arrays = {name: np.array(values) for name, values in groups.items()}
+    return PairedSample(np.array(one, float), np.array(other, float), **arrays)
+
+
+def table(both: int, only_one: int, only_other: int, neither: int) -> PairedSample:
+    pairs = [(1, 1)] * both + [(1, 0)] * only_one + [(0, 1)] * only_other + [(0, 0)] * neither
+    return sample([a for a, _ in pairs], [b for _, b in pairs])
+
+
+def crossed(trainings: int, seeds: int, n: int, rng: np.random.Generator, sd: float = 0.0) -> PairedSample:
+    """Both encoders in `trainings` x `seeds`, the same n examples in each training of a seed."""
+    rows = [(t, s, e) for t in range(trainings) for s in range(seeds) for e in range(n)]
+    training, seed, example = (np.array(column) for column in zip(*rows, strict=True))
+    shift = rng.normal(0, sd, (2, trainings))
+    hard = rng.normal(0, 1, (seeds, n))
+    values = [(hard[seed, example] + shift[k, training] + rng.normal(0, 1, len(rows)) > 0) * 1.0 for k in (0, 1)]
+    return PairedSample(*values, example=seed * n + example, seed=seed, training=training, other_training=training)
+
+
+def test_newcombe_gives_the_published_limits() -> None:
+    """Newcombe (1998), the example of Armitage and Berry: 36 both, 12 the first alone, 2 the second alone."""
+    low, high = newcombe(36, 12, 2, 0)
+    assert (-high, -low) == pytest.approx((0.0569, 0.3404), abs=5e-5)
+
+
+@settings(deadline=None)
+@given(st.tuples(*[st.integers(0, 40)] * 4).filter(any))
+def test_newcombe_holds_the_difference_and_turns_round(cells: tuple[int, int, int, int]) -> None:
+    both, first, second, neither = cells
+    low, high = newcombe(*cells)
+    assert -1 <= low <= (second - first) / sum(cells) <= high <= 1
+    assert newcombe(both, second, first, neither) == pytest.approx((-high, -low), abs=1e-12)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemar_is_the_exact_test_of_statsmodels(first: int, second: int) -> None:
+    assert mcnemar(first, second) == pytest.approx(peer_mcnemar([[3, first], [second, 4]], exact=True).pvalue)
+
+
+def test_one_victim_each_is_judged_by_the_paired_table() -> None:
+    found = compare(table(20, 3, 15, 62), shares=True)
+    assert (found.value, found.n) == (pytest.approx(0.12), 100)
+    assert (found.only_one, found.only_other) == (3, 15)
+    assert (found.low, found.high) == newcombe(20, 3, 15, 62)
+    assert found.p == pytest.approx(stats.binomtest(3, 18).pvalue)
+    assert (found.trainings, found.seeds) == ((1, 1), 1)
+
+
+def test_the_smallest_difference_is_found_with_a_power_of_80_percent() -> None:
+    """Simulated: with as many discordant pairs and a true difference of that size, 4 of 5 samples are significant."""
+    n, discordant = 400, 0.2
+    found = compare(table(100, 40, 40, 220), shares=True)
+    assert found.smallest is not None
+    rng = np.random.default_rng(0)
+    up = (discordant + found.smallest) / 2
+    draws = rng.multinomial(n, [up, discordant - up, 1 - discordant], size=4000)
+    p = {(a, b): mcnemar(a, b) for a, b, _ in map(tuple, draws.tolist())}
+    power = np.mean([p[a, b] < 0.05 for a, b, _ in draws.tolist()])
+    assert 0.72 < power < 0.84  # the exact test is a little conservative
+
+
+def test_without_a_discordant_pair_there_is_no_difference_but_one_could_have_been_missed() -> None:
+    found = compare(table(10, 0, 0, 30), shares=True)
+    assert (found.value, found.p) == (0.0, 1.0)
+    assert found.low is not None and found.high is not None and found.low < -0.01 < 0.01 < found.high
+    assert found.smallest is not None and found.smallest > 0.05
+
+
+def test_numbers_of_one_victim_each_are_judged_by_a_paired_t_test() -> None:
+    rng = np.random.default_rng(1)
+    one, other = rng.normal(50, 9, 40), rng.normal(54, 9, 40)
+    found = compare(sample(list(one), list(other)), shares=False)
+    peer = stats.ttest_rel(other, one)
+    assert found.p == pytest.approx(peer.pvalue)
+    assert (found.low, found.high) == pytest.approx(tuple(peer.confidence_interval()))
+    assert (found.only_one, found.only_other) == (None, None)
+
+
+def test_trainings_are_compared_as_welch_does_where_examples_add_nothing() -> None:
+    """Where no example is attacked in two trainings, what examples add is zero."""
+    drawn = crossed(4, 1, 30, np.random.default_rng(2), sd=0.7)
+    apart = dataclasses.replace(drawn, example=np.arange(len(drawn.one)))
+    means = [[values[drawn.training == t].mean() for t in range(4)] for values in (drawn.one, drawn.other)]
+    peer = stats.ttest_ind(means[1], means[0], equal_var=False)
+    found = compare(apart, shares=True)
+    assert found.p == pytest.approx(peer.pvalue)
+    assert (found.low, found.high) == pytest.approx(tuple(peer.confidence_interval()))
+
+
+def test_what_examples_add_is_their_covariance_between_trainings() -> None:
+    drawn = crossed(3, 2, 25, np.random.default_rng(3), sd=0.4)
+    cube = drawn.differences.reshape(3, 2, 25)
+    centred = cube - cube.mean(axis=2, keepdims=True)
+    products = [
+        centred[a, s, e] * centred[b, s, e]
+        for a in range(3)
+        for b in range(3)
+        if a != b
+        for s in (0, 1)
+        for e in range(25)
+    ]
+    means = [values.reshape(3, -1).mean(axis=1) for values in (drawn.one, drawn.other)]
+    expected = sum(np.var(one, ddof=1) / 3 for one in means) + max(0.0, float(np.mean(products))) / 50
+    assert variance_of_mean(drawn)[0] == pytest.approx(expected)
+
+
+def test_examples_that_are_hard_for_one_method_in_every_training_widen_the_interval() -> None:
+    """Three trainings that agree on every example say nothing about other examples."""
+    rng = np.random.default_rng(8)
+    one, other = rng.integers(0, 2, (2, 40)).astype(float)
+    rows = {"training": np.repeat(np.arange(3), 40).tolist(), "example": np.tile(np.arange(40), 3).tolist()}
+    same = compare(sample(list(np.tile(one, 3)), list(np.tile(other, 3)), **rows), shares=True)
+    alone = stats.ttest_rel(other, one).confidence_interval()
+    assert width(same) == pytest.approx(alone.high - alone.low, rel=0.05)
+
+
+def test_three_trainings_count_as_three() -> None:
+    drawn = crossed(3, 1, 2000, np.random.default_rng(3), sd=1.0)
+    assert 1.9 < variance_of_mean(drawn)[1] < 5
+    first = drawn.training == 0
+    apart = compare(drawn, shares=True)
+    one_encoder = compare(
+        PairedSample(
+            *(
+                values[first]
+                for values in (drawn.one, drawn.other, drawn.example, drawn.seed, drawn.training, drawn.training)
+            )
+        ),
+        shares=True,
+    )
+    assert width(apart) > 3 * width(one_encoder)
+    assert (apart.trainings, one_encoder.trainings) == ((3, 3), (1, 1))
+
+
+def test_an_encoder_with_one_training_adds_nothing_of_its_own() -> None:
+    drawn = crossed(3, 1, 100, np.random.default_rng(5), sd=0.5)
+    fixed = dataclasses.replace(drawn, other=np.tile(drawn.other[:100], 3), other_training=np.zeros(300, int))
+    means = drawn.one.reshape(3, 100).mean(axis=1)
+    variance, _ = variance_of_mean(fixed)
+    assert variance >= np.var(means, ddof=1) / 3
+    assert compare(fixed, shares=True).trainings == (3, 1)
+
+
+def test_seeds_of_fine_tuning_are_the_sample_where_there_is_one_training() -> None:
+    drawn = crossed(1, 4, 50, np.random.default_rng(4))
+    means = [drawn.differences[drawn.seed == s].mean() for s in range(4)]
+    found = compare(drawn, shares=True)
+    assert (found.trainings, found.seeds) == ((1, 1), 4)
+    assert found.value == pytest.approx(np.mean(means))
+    assert found.p == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+
+
+def test_no_common_example_gives_no_difference() -> None:
+    assert compare(sample([], []), shares=True) == Difference(None, 0, trainings=(0, 0), seeds=0)
+
+
+def test_one_number_alone_has_no_interval() -> None:
+    found = compare(sample([3], [5]), shares=False)
+    assert (found.value, found.low, found.p) == (2.0, None, None)
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, None, 0.04, 0.03]) == [pytest.approx(0.03), None, pytest.approx(0.06), pytest.approx(0.06)]
+    assert holm([None]) == [None]
+
+
+def width(found: Difference) -> float:
+    assert found.low is not None and found.high is not None
+    assert not math.isnan(found.low)
+    return found.high - found.low

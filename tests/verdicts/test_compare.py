@@ -1,0 +1,181 @@
+"""Comparisons of a RUN made by hand, against loops over its outcomes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from statistics import stdev
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from rbench.api import compare
+from rbench.errors import StoreError
+from rbench.score.paired import holm
+from rbench.spec import AttackJob, Job, Outcome
+from rbench.storage.runs import Store
+from rbench.tables.formats import render
+from rbench.verdicts.compare import ComparedCell, Comparison, table
+from rbench.verdicts.pairing import CellName, value_of
+from tests.tables.conftest import make_outcomes, make_suite
+
+MakeRun = Callable[..., Store]
+BETWEEN = ("minilm", "bert_b")
+ONE_SEED = {"seeds": (0,)}
+
+
+def cell(found: Comparison, task: str = "mr", attack: str = "pwws") -> ComparedCell:
+    (one,) = [one for one in found.cells if one.name == CellName(task, "clean", attack)]
+    return one
+
+
+def outcomes(store: Store, encoder: str, task: str = "mr", attack: str = "pwws") -> list[dict[str, Outcome]]:
+    """The outcomes of a cell by example, seed by seed."""
+    plan = store.plan()
+    assert plan is not None
+    jobs = sorted((job for job in plan.jobs if job.parts == (encoder, task, "clean", attack)), key=lambda job: job.seed)
+    return [{one.example_id: one for one in make_outcomes(job)} for job in jobs]
+
+
+def both_attacked(store: Store) -> list[tuple[Outcome, Outcome]]:
+    there = ("succeeded", "failed")
+    pairs = zip(outcomes(store, "minilm"), outcomes(store, "bert_b"), strict=True)
+    return [(a[i], b[i]) for a, b in pairs for i in a if a[i].status in there and b[i].status in there]
+
+
+def test_asr_is_paired_over_what_both_victims_get_right(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    found = cell(compare(store.root, between=BETWEEN))
+    pairs = both_attacked(store)
+    fell = [(a.status == "succeeded", b.status == "succeeded") for a, b in pairs]
+    d = found.difference
+    assert d.n == len(pairs)
+    assert d.value == pytest.approx(sum(b - a for a, b in fell) / len(fell))
+    assert (d.only_one, d.only_other) == (fell.count((True, False)), fell.count((False, True)))
+    assert d.p == pytest.approx(stats.binomtest(fell.count((True, False)), sum(a != b for a, b in fell)).pvalue)
+    assert len(found.fell_only) == sum(a != b for a, b in fell)
+    own = [o for o in outcomes(store, "minilm")[0].values() if o.status in ("succeeded", "failed")]
+    assert found.unpaired[0] == pytest.approx(sum(o.status == "succeeded" for o in own) / len(own))
+
+
+def test_p_values_are_corrected_for_all_cells(make_run: MakeRun) -> None:
+    found = compare(make_run(make_suite(**ONE_SEED), sealed=True).root, between=BETWEEN)
+    assert len(found.cells) == 4
+    assert [one.p for one in found.cells] == holm([one.difference.p for one in found.cells])
+
+
+@pytest.mark.parametrize(
+    ("metric", "there"), [("aua", ("succeeded", "failed", "skipped")), ("queries", ("succeeded", "failed"))]
+)
+def test_other_metrics_have_their_own_examples(make_run: MakeRun, metric: str, there: tuple[str, ...]) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    (a,), (b,) = outcomes(store, "minilm"), outcomes(store, "bert_b")
+    common = [i for i in a if a[i].status in there and b[i].status in there]
+    found = cell(compare(store.root, between=BETWEEN, metric=metric)).difference
+
+    def value(one: Outcome) -> float:
+        return float(one.status == "failed") if metric == "aua" else one.num_queries
+
+    assert found.n == len(common)
+    assert found.value == pytest.approx(sum(value(b[i]) - value(a[i]) for i in common) / len(common))
+
+
+def test_seeds_are_the_sample_where_there_are_several(make_run: MakeRun) -> None:
+    store = make_run(sealed=True)
+    found = cell(compare(store.root, between=BETWEEN)).difference
+    seeds = []
+    for a, b in zip(outcomes(store, "minilm"), outcomes(store, "bert_b"), strict=True):
+        pairs = [(value_of(a[i], "asr"), value_of(b[i], "asr")) for i in a]
+        seeds.append([y - x for x, y in pairs if x is not None and y is not None])
+    pooled = sum(map(sum, seeds)) / sum(map(len, seeds))
+    error = stdev(sum(seed) / len(seed) for seed in seeds) / 2**0.5
+    assert (found.seeds, found.value) == (2, pytest.approx(pooled))
+    assert found.p == pytest.approx(2 * stats.t.sf(abs(pooled) / error, 1))
+
+
+def test_a_run_without_outcomes_is_judged_unpaired_and_says_so(make_run: MakeRun) -> None:
+    found = compare(make_run().root, between=BETWEEN)
+    assert all(one.difference.only_one is None and one.difference.p is not None for one in found.cells)
+    assert any("unpaired" in note for note in found.notes)
+
+
+def test_one_encoder_in_two_runs(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    copy = shutil.copytree(store.root, store.root.parent / "copy")
+    found = compare(store.root, copy, between=("minilm", "minilm"))
+    assert {(one.difference.value, one.difference.p, one.verdict) for one in found.cells} == {(0.0, 1.0, "undecided")}
+    assert "minilm (2)" in render(table(found), "markdown")
+
+
+def test_runs_that_differ_in_more_than_the_encoder_are_refused_by_name(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    other = make_run(make_suite(**ONE_SEED), name="other", done=lambda job: False)
+    plan = store.plan()
+    assert plan is not None
+    jobs = []
+    for job in plan.jobs:
+        assert isinstance(job.spec, AttackJob)
+        spec = job.spec.model_copy(update={"data_fingerprint": "another"})
+        jobs.append(Job.make(spec, job.parts, {}, job.seed))
+    other.write_plan(plan.model_copy(update={"jobs": tuple(jobs)}))
+    from tests.tables.conftest import finish
+
+    for job in jobs:
+        finish(other, job, sealed=True)
+    with pytest.raises(StoreError, match=r"mr/clean/pwws: the task's rows"):
+        compare(store.root, other.root, between=("minilm", "minilm"))
+
+
+@pytest.mark.parametrize(
+    ("between", "said"),
+    [(("minilm", "bertb"), "Did you mean bert_b"), (("minilm", "minilm"), "with itself")],
+)
+def test_what_cannot_be_compared_is_refused(make_run: MakeRun, between: tuple[str, str], said: str) -> None:
+    with pytest.raises(StoreError, match=said):
+        compare(make_run().root, between=between)
+
+
+def test_an_encoder_that_is_not_done_is_refused(make_run: MakeRun) -> None:
+    store = make_run(done=lambda job: job.parts[0] == "minilm")
+    with pytest.raises(StoreError, match="no attack on bert_b is complete"):
+        compare(store.root, between=BETWEEN)
+
+
+def test_examples_that_one_side_lacks_are_refused_or_left_out(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), done=lambda job: job.parts[0] == "minilm", sealed=True)
+    plan = store.plan()
+    assert plan is not None
+    from tests.tables.conftest import make_record
+
+    for job in plan.jobs:
+        if job.parts[0] == "bert_b":
+            fewer = make_outcomes(job)[:15]
+            digest = store.write_outcomes(job, fewer)
+            store.write_record(make_record(job, fewer).model_copy(update={"outcomes": digest}))
+    with pytest.raises(StoreError, match="--common"):
+        compare(store.root, between=BETWEEN)
+    found = compare(store.root, between=BETWEEN, common=True)
+    assert any("5 examples that only one side has" in note for note in found.notes)
+
+
+def test_a_decided_cell_says_which_way(make_run: MakeRun) -> None:
+    found = compare(make_run(make_suite(**ONE_SEED), sealed=True).root, between=BETWEEN)
+    import dataclasses
+
+    sure = dataclasses.replace(found.cells[0], p=0.01)
+    lower = dataclasses.replace(sure.difference, value=-0.2)
+    assert dataclasses.replace(sure, difference=lower).verdict == "lower"
+    assert dataclasses.replace(sure, difference=dataclasses.replace(lower, value=0.2)).verdict == "higher"
+    assert dataclasses.replace(sure, p=0.05).verdict == "undecided"
+
+
+@pytest.mark.parametrize("metric", ["asr", "queries"])
+@pytest.mark.parametrize("fmt", ["markdown", "latex", "csv", "json"])
+def test_the_table_has_every_cell_and_says_what_it_is_about(make_run: MakeRun, fmt: str, metric: str) -> None:
+    found: Any = compare(make_run(make_suite(**ONE_SEED), sealed=True).root, between=BETWEEN, metric=metric)
+    text = render(table(found), fmt, intervals=True)
+    assert text.count("undecided") >= 3
+    if fmt == "markdown":
+        assert "one training, so the verdict is about these weights" in text
+        assert "Could show" in text
