@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from textattack.goal_function_results import GoalFunctionResultStatus
 from textattack.shared import AttackedText
 
-from rbench.substitution.search import BatchText, Slot, Words
+from rbench.substitution.search import BatchText, Gradients, Scores, Slot, Words
 
 
-class GeometryExample:
+class GeometryExample(ABC):
     """The callables of the search for one example. It keeps the texts and goal function results seen so far.
 
-    A subclass adds `gradients`, `directions` and `scores`, which depend on the victim.
+    A subclass says what depends on the victim.
 
     Args:
         method: the `GeometrySearch`.
@@ -24,6 +25,18 @@ class GeometryExample:
         self.method, self.initial = method, initial
         self.results: dict[Words, Any] = {tuple(initial.attacked_text.words): initial}
         self.texts: dict[Words, AttackedText] = {tuple(initial.attacked_text.words): initial.attacked_text}
+
+    @abstractmethod
+    def gradients(self, batch: list[BatchText]) -> Gradients:
+        """Return sentence vectors, directions and norms of words. Each text counts as a query."""
+
+    @abstractmethod
+    def directions(self, batch: list[BatchText]) -> Gradients:
+        """As `gradients` without norms. It asks nothing: the victim's answers to these texts are known."""
+
+    @abstractmethod
+    def scores(self, batch: list[BatchText]) -> Scores:
+        """Return the sentence vectors of candidates, and whether they reach the goal."""
 
     def candidates(self, batch: list[Slot]) -> list[list[str]]:
         free = {words: set(self.method.get_indices_to_order(self.texts[words])[1]) for _, words, _ in batch}

@@ -51,11 +51,11 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     vectors = scorer.encode([text for example in examples for text in example.texts])
     context.progress(1, 2, f"validation: {len(examples)} pairs encoded")
     cosines = start.cpu().raw(vectors[::2], vectors[1::2]).numpy()
-    scorer.head = CosineHead(*knots(cosines, gold, scale)).to(context.device)
-    with torch.no_grad():
-        scores = scorer.head.mapped(torch.from_numpy(cosines), scale).numpy()
-    context.progress(2, 2, f"fitted with {len(scorer.head.cosines)} knots")
-    return Finetuned(scorer.eval(), validation_scores(scores, gold))
+    head = CosineHead(*knots(cosines, gold, scale))
+    scores = head.mapped(torch.from_numpy(cosines), scale).numpy()
+    context.progress(2, 2, f"fitted with {len(head.cosines)} knots")
+    fitted = EncoderScorer(encoder, head, scale, training.max_length)
+    return Finetuned(fitted.eval(), validation_scores(scores, gold))
 
 
 def knots(

@@ -33,15 +33,18 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     Raises:
         JobError: the task has no scale, a gold score lies outside it, or the loss stops being finite.
     """
+    from rbench.encoders.scorer import EncoderScorer
     from rbench.finetune._data import sample_split
     from rbench.finetune._pairs import gold_scores, validation_scores
     from rbench.finetune._tuning import Goal, tune
 
     made = tune(context, goal=Goal(_scorer, _encoded, _collator, "spearman", _spearman))
     examples = sample_split(context.data, "validation", context.training.max_validation, context.seed)
-    scores = made.victim.score_pairs([example.texts for example in examples])  # type: ignore[union-attr]
+    victim = made.victim
+    assert isinstance(victim, EncoderScorer)  # `_scorer` made it
+    scores = victim.score_pairs([example.texts for example in examples])
     found = validation_scores(scores, gold_scores(examples, context.data.spec))
-    return Finetuned(made.victim, {**made.scores, "validation_error": found["validation_error"]})
+    return Finetuned(victim, {**made.scores, "validation_error": found["validation_error"]})
 
 
 def _scorer(context: FinetuneContext) -> EncoderScorer:
