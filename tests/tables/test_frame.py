@@ -135,6 +135,7 @@ def test_columns_have_these_types_in_this_order(make_run: MakeRun) -> None:
         "int64": ["seed", "num_queries", "num_words", "num_words_changed"],
         "Int64": [
             "train_seed",
+            "label",
             "original_prediction",
             "perturbed_prediction",
             "oracle_label",
