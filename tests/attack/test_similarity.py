@@ -204,6 +204,19 @@ def test_batches_do_not_change_outcomes(name: str, bert: Path, resources: Resour
     assert any(one["num_words_changed"] for one in alone)
 
 
+@pytest.mark.parametrize("name", ["textfooler", "pwws"])
+def test_outcomes_are_those_of_plain_textattack(name: str, bert: Path, resources: Resources) -> None:
+    benchmark = world.benchmark("advsts_equality")
+    made = scorer(bert, "cosine")
+    examples = pairs(attack.ScorerVictim(made, "random", backend="torch"), 10)
+    spec = world.spec(name, similarity={"threshold": 0.1})
+    ours = attacked(spec, attack.ScorerVictim(made, "random", backend="torch"), resources, examples, pooled=4)
+    known = {one["example_id"]: one | {"seconds": 0.0} for one in ours}
+    records = benchmark.theirs(spec, made, resources, MINI, examples, known, 0)
+    assert [record for record in records if record["differs"] and not benchmark.near_tie(record)] == []
+    assert {record["status"] for record in records} & {"succeeded", "failed"}
+
+
 @pytest.mark.parametrize(("side", "fixed"), [("first", 1), ("second", 0)])
 def test_the_other_side_stays(side: str, fixed: int, victim: attack.ScorerVictim, resources: Resources) -> None:
     spec = world.spec("pwws", similarity={"side": side, "threshold": 0.05})

@@ -76,13 +76,18 @@ def examples(task: TaskSpec, of: attack.Victim, n: int) -> list[Example]:
     return found
 
 
-@cache
 def stock() -> ModuleType:
     """benchmarks/stock.py: TextAttack as it is."""
-    place = ROOT / "benchmarks" / "stock.py"
-    module_spec = importlib.util.spec_from_file_location("stock", place)
+    return benchmark("stock")
+
+
+@cache
+def benchmark(name: str) -> ModuleType:
+    """A module of benchmarks/."""
+    place = ROOT / "benchmarks" / f"{name}.py"
+    module_spec = importlib.util.spec_from_file_location(name, place)
     assert module_spec is not None and module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
-    sys.modules["stock"] = module
+    sys.modules[name] = module
     module_spec.loader.exec_module(module)
     return module

@@ -134,16 +134,17 @@ def test_columns_have_these_types_in_this_order(make_run: MakeRun) -> None:
     strings = {"string": ["encoder", "finetune", "task", "attack", "example_id", "status", "skip_reason", "error"]}
     strings["string"] += ["original", "perturbed", "original_columns", "perturbed_columns", "flags"]
     numbers = {
-        "int64": ["seed", "label", "num_queries", "num_words", "num_words_changed"],
+        "int64": ["seed", "num_queries", "num_words", "num_words_changed"],
         "Int64": [
             "train_seed",
+            "label",
             "original_prediction",
             "perturbed_prediction",
             "oracle_label",
             "words_asked",
             "words_without_candidate",
         ],
-        "float64": ["perturbed_share", "similarity", "seconds"],
+        "float64": ["gold", "original_score", "perturbed_score", "perturbed_share", "similarity", "seconds"],
         "bool": ["truncated"],
     }
     expected = {name: dtype for dtype, names in (strings | numbers).items() for name in names}
