@@ -162,16 +162,7 @@ def _load(
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
     if "finetune" not in merged.data:
         entries.modules.open("finetune", CLEAN, merged.at())
-    own_names = merged.data.get("measured", ())
-    asked = {
-        choice.label: measured(choice, suite, entries.modules, problems)
-        for choice in choices(merged, "evaluate")
-        if choice.name in own_names
-    }
-    for choice in choices(merged, "evaluate"):
-        if choice.name not in (CONTRAST, *own_names):
-            entries.tasks.scored(choice.name, choice.place)
-            check(EvaluationOptions, choice.options, problems)
+    asked = _evaluations(merged, suite, entries, problems)
     contrast = _contrast(merged, entries, problems)
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     resources = _resources(merged, entries, strategies.values())
@@ -197,11 +188,26 @@ def _load(
         building={label: choice for label, choice in building.items() if choice is not None},
         contrast=contrast,
         draws=draws,
-        measures={label: needs for label, needs in asked.items() if needs is not None},
+        measures=asked,
     )
 
 
 # --------------------------------------------------------------------------------------------------- parts of a suite
+
+
+def _evaluations(
+    merged: Positioned, suite: Suite | None, entries: Entries, problems: Problems
+) -> dict[str, MeasureNeeds]:
+    """Load the STS tasks under `evaluate`, and return the measures there, by label."""
+    names, found = merged.data.get("measured", ()), {}
+    for choice in choices(merged, "evaluate"):
+        if choice.name in names:
+            needs = measured(choice, suite, entries.modules, problems)
+            found.update({choice.label: needs} if needs is not None else {})
+        elif choice.name != CONTRAST:
+            entries.tasks.scored(choice.name, choice.place)
+            check(EvaluationOptions, choice.options, problems)
+    return found
 
 
 def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:
