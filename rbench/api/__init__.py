@@ -18,7 +18,7 @@ from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
 from rbench.api.suites import Planned, attack, plan, run
 from rbench.api.train import ListedObjective, Trained, export, objectives, train
-from rbench.api.verdicts import compare
+from rbench.api.verdicts import FellAlone, compare, comparison_table, fell_alone
 from rbench.errors import PlanError
 from rbench.plan.estimate import Estimate
 from rbench.plan.prepare import Options
@@ -32,6 +32,7 @@ __all__ = [
     "Cell",
     "Check",
     "Estimate",
+    "FellAlone",
     "ListedObjective",
     "Options",
     "PlanError",
@@ -43,8 +44,10 @@ __all__ = [
     "build_adversarial_from",
     "cases",
     "compare",
+    "comparison_table",
     "doctor",
     "export",
+    "fell_alone",
     "figure",
     "load_results",
     "objectives",

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 from rbench.errors import StoreError
+from rbench.spec import Outcome
 
 if TYPE_CHECKING:
     from rbench.verdicts.compare import Comparison
+
+
+class FellAlone(NamedTuple):
+    """A text that fell to an attack with one of two encoders alone."""
+
+    cell: str
+    """Task, strategy and attack."""
+    encoder: str
+    """The encoder with which it fell."""
+    outcome: Outcome
+    columns: tuple[str, ...]
+    labels: tuple[str, ...]
 
 
 def compare(
@@ -44,3 +58,19 @@ def compare(
     first = Results.of(Store(Path(run)))
     second = first if other_run is None else Results.of(Store(Path(other_run)))
     return compare_encoders((first, between[0]), (second, between[1]), cast(Compared, metric), common=common)
+
+
+def comparison_table(found: Comparison, fmt: str = "markdown") -> str:
+    """Render a comparison, with intervals. Raises StoreError for an unknown format."""
+    from rbench.tables.formats import render
+    from rbench.verdicts.compare import table
+
+    return render(table(found), fmt, intervals=True)
+
+
+def fell_alone(found: Comparison, most: int) -> Iterator[FellAlone]:
+    """Yield up to `most` texts of each cell that fell with one encoder alone. Only comparisons of ASR have such."""
+    for cell in found.cells:
+        for one, other in cell.fell_only[:most]:
+            fell, name = (one, found.one) if one.status == "succeeded" else (other, found.other)
+            yield FellAlone(str(cell.name), name, fell, cell.columns, cell.labels)

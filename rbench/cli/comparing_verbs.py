@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rbench.cli import arguments as a
 from rbench.cli.console import say
 from rbench.cli.verbs import MEASURE, app, verb
-
-if TYPE_CHECKING:
-    from rbench.verdicts.compare import Comparison
 
 
 @app.command(
@@ -55,24 +52,14 @@ def compare(
     cells, how many texts fell with one encoder alone, and the smallest difference that so many texts could have shown.
     """
     from rbench import api
-    from rbench.tables.formats import render
-    from rbench.verdicts.compare import table
-
-    found = api.compare(run, other, between=between, metric=metric, common=common)
-    say(render(table(found), fmt, intervals=True).rstrip("\n"))
-    if show:
-        say()
-        _show(found, show)
-
-
-def _show(found: Comparison, most: int) -> None:
-    """Print texts that fell with one encoder alone, with what the attack changed."""
     from rbench.cli import diffs
 
-    for cell in found.cells:
-        for one, other in cell.fell_only[:most]:
-            fell, name = (one, found.one) if one.status == "succeeded" else (other, found.other)
-            if fell.original is None:
-                say(f"{cell.name}: the RUN keeps no texts; {fell.example_id} fell with {name} alone")
-            else:
-                diffs.show(fell, cell.columns, cell.labels, f"{cell.name}, {name} alone:")
+    found = api.compare(run, other, between=between, metric=metric, common=common)
+    say(api.comparison_table(found, fmt).rstrip("\n"))
+    for i, one in enumerate(api.fell_alone(found, show)):
+        if not i:
+            say()
+        if one.outcome.original is None:
+            say(f"{one.cell}: {one.outcome.example_id} fell with {one.encoder} alone; the RUN keeps no texts")
+        else:
+            diffs.show(one.outcome, one.columns, one.labels, f"{one.cell}, {one.encoder} alone:")

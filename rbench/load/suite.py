@@ -163,8 +163,7 @@ def _load(
         entries.modules.open("finetune", CLEAN, merged.at())
     check_tasks(merged, entries, problems)
     tuning = match(merged, entries, known, problems)
-    measures = _measures(merged, suite, entries, problems)
-    _load_scored(merged, (CONTRAST, ADVERSARIAL, *merged.data.get("measured", ())), entries, problems)
+    measures = _evaluations(merged, suite, entries, problems)
     contrast = _contrast(merged, entries, problems)
     strategy = functools.partial(_strategy, entries=entries, problems=problems)
     adversarial = asked_sets(merged, suite, entries, strategies, strategy, problems)
@@ -211,14 +210,6 @@ def _with_tables(suite: Suite, merged: Positioned, entries: Entries) -> Suite:
     return suite.model_copy(update={"tables": (*suite.tables, TableSpec(metric="advsts"))})
 
 
-def _measures(merged: Positioned, suite: Suite | None, entries: Entries, problems: Problems) -> dict[str, MeasureNeeds]:
-    """Return the measures under `evaluate`, by label."""
-    names_of_measures = merged.data.get("measured", ())
-    asked = [choice for choice in choices(merged, "evaluate") if choice.name in names_of_measures]
-    found = {choice.label: measured(choice, suite, entries.modules, problems) for choice in asked}
-    return {label: needs for label, needs in found.items() if needs is not None}
-
-
 def _load_axes(merged: Positioned, entries: Entries, problems: Problems) -> None:
     """Load the suite's encoders, tasks and attacks."""
     for choice in choices(merged, "encoders"):
@@ -231,12 +222,19 @@ def _load_axes(merged: Positioned, entries: Entries, problems: Problems) -> None
         entries.attacks.load(choice.name, choice.options, choice.label, choice.place)
 
 
-def _load_scored(merged: Positioned, others: Sequence[str], entries: Entries, problems: Problems) -> None:
-    """Load the STS tasks under `evaluate`: all of its names but `others`."""
+def _evaluations(
+    merged: Positioned, suite: Suite | None, entries: Entries, problems: Problems
+) -> dict[str, MeasureNeeds]:
+    """Load the STS tasks under `evaluate`, and return the measures there, by label."""
+    names, found = merged.data.get("measured", ()), {}
     for choice in choices(merged, "evaluate"):
-        if choice.name not in others:
+        if choice.name in names:
+            needs = measured(choice, suite, entries.modules, problems)
+            found.update({choice.label: needs} if needs is not None else {})
+        elif choice.name not in (CONTRAST, ADVERSARIAL):
             entries.tasks.scored(choice.name, choice.place)
             check(EvaluationOptions, choice.options, problems)
+    return found
 
 
 def _strategy(choice: Chosen, entries: Entries, problems: Problems) -> StrategyNeeds:
