@@ -286,7 +286,8 @@ class Suite(Strict):
             value["encoders"] = [_label(encoder) for encoder in encoders]
         if "tables" not in value:
             asked = _names(value.get("evaluate"))
-            measured = [name for name in value.get("measured", ()) if name in asked]
+            named = value.get("measured")
+            measured = [name for name in named if name in asked] if isinstance(named, list | tuple) else []
             asked -= set(measured)
             shown: dict[str, Any] = {"asr": value.get("attacks"), "sts": asked - {CONTRAST, ADVERSARIAL}}
             shown |= {name: asked & {name} for name in (CONTRAST, ADVERSARIAL)} | {name: [name] for name in measured}

@@ -262,8 +262,6 @@ def test_main_ends_with_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: p
         (["run", "x", "--device", "tpu"], "'tpu' is not one of"),
         (["run", "x", "--data", "/no/such/folder"], "does not exist"),
         (["run", "x", "--sed", "seeds=1"], "No such option"),
-        (["table", "x", "--metric", "arr"], 'unknown metric "arr"; did you mean asr'),
-        (["table", "x", "--metric", "zzzz"], "valid are: asr, aua"),
         (["table", "x", "--format", "markdwon"], 'unknown format "markdwon"; did you mean markdown?'),
         (["table", "x", "--layout", "papr"], 'unknown layout "papr"; did you mean paper?'),
         (["list", "encoder"], 'unknown kind "encoder"; did you mean encoders?'),
@@ -395,7 +393,7 @@ def test_list_without_a_kind_says_which_there_are(shell: Shell) -> None:
     assert result.exit_code == 0
     rows = {row[0]: row[1:] for row in (re.split(r"  +", line.strip()) for line in result.stdout.splitlines()[1:])}
     assert list(rows) == list(KINDS)
-    assert rows["finetune"][:2] == ["finetune strategy", "5"] and rows["build"][2] == "positives"
+    assert rows["finetune"][:2] == ["finetune strategy", "7"] and rows["build"][2] == "positives"
 
 
 def test_list_says_where_a_module_comes_from_and_what_is_wrong_with_one(shell: Shell, tmp_path: Path) -> None:
