@@ -26,6 +26,8 @@ from rbench.tables.flags import Flags
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
 from rbench.tables.table import Entry, Meaning, Number
 
+VERSION = 1
+
 ABOUT = Meaning(
     "Adversarial sets",
     "accuracy of fine-tuned encoders on texts that an attack made against one of them, or against another",

@@ -19,6 +19,8 @@ FIRST = {
     "train simcse-mini": "Preparing to train simcse-mini",
     "export simcse-mini out": "Preparing to export simcse-mini",
     "attack -e mini-bert -t mini-nli -a pwws": "Preparing to attack mini-bert on mini-nli with pwws",
+    "cases . --right a --wrong b": "Reading .",
+    "build adversarial --out set --run .": "Building an adversarial set in set",
     "list": "Listing names that suites and commands know",
     "doctor": "Looking for resources, data and encoders",
     "verify .": "Verifying .",
