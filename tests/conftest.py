@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -16,3 +19,12 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> None:
     for name in ("RBENCH_DATA", "RBENCH_MODELS", "RBENCH_INCLUDE", "NLTK_DATA"):
         patch.delenv(name, raising=False)
     patch.setenv("RBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(autouse=True)
+def own_log() -> Iterator[None]:
+    """A verb that a test runs shows rbench's log on standard error, and the next test finds the log as it was."""
+    log = logging.getLogger("rbench")
+    before = (log.handlers[:], log.level, log.propagate)
+    yield
+    log.handlers[:], log.level, log.propagate = before

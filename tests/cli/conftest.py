@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +75,10 @@ def shell() -> Shell:
 
 
 @pytest.fixture(autouse=True)
-def clean_surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No search paths of the developer's, and rbench's log as it was."""
+def clean_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No search paths of the developer's."""
     for name in ("RBENCH_DATA", "RBENCH_MODELS", "RBENCH_INCLUDE"):
         monkeypatch.delenv(name, raising=False)
-    log = logging.getLogger("rbench")
-    before = (log.handlers[:], log.level, log.propagate)
-    yield
-    log.handlers[:], log.level, log.propagate = before
 
 
 TASK = TaskSpec(name="mr", kind="single", columns=("text",), labels=("negative", "positive"))

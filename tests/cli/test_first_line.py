@@ -16,6 +16,7 @@ FIRST = {
     "plan quickstart": "Planning quickstart",
     "table .": "Reading .",
     "figure . --kind queries": "Reading .",
+    "compare . --between a b": "Comparing encoders of .",
     "train simcse-mini": "Preparing to train simcse-mini",
     "export simcse-mini out": "Preparing to export simcse-mini",
     "attack -e mini-bert -t mini-nli -a pwws": "Preparing to attack mini-bert on mini-nli with pwws",

@@ -65,6 +65,8 @@ def test_an_encoder_is_its_file_over_its_fragments(name: str) -> None:
     found = load_encoder(name, REGISTRY)
     if found.train is not None and "variant" in found.train.options:  # loading says which one the default is
         data = over({"train": {"options": {"variant": "printed"}}}, data)
+        assert found.variant_source
+        data["variant_source"] = found.variant_source
     assert found == EncoderSpec.model_validate(data)
 
 

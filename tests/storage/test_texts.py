@@ -266,7 +266,7 @@ def test_fine_tuning_on_texts_of_an_attack_is_refused_before_any_work() -> None:
     assert isinstance(made.spec, AttackJob)
     tuned = Job.make(spec, ("e", "mr", "pregenerated"), {"attack": made.key}, 0)
     check([victim, made])
-    with pytest.raises(PlanError, match=r"pregenerated/seed0 is trained on texts.*rbench strip RUN"):
+    with pytest.raises(PlanError, match=r"pregenerated/seed0 is trained or evaluated on texts.*rbench strip RUN"):
         check([victim, made, tuned])
 
 
