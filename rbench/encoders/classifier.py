@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from rbench.encoders.on_encoder import OnEncoder
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
 
@@ -21,7 +21,7 @@ HEAD = "head.safetensors"
 ABOUT = "rbench.json"
 
 
-class EncoderClassifier(nn.Module):
+class EncoderClassifier(OnEncoder):
     """`encoder`, then dropout, then one linear layer (`head`) to `num_labels` logits.
 
     Training changes the encoder's network and the head. A whitening or flow after pooling stays fixed, as in the
@@ -38,31 +38,15 @@ class EncoderClassifier(nn.Module):
     def __init__(
         self, encoder: SentenceEncoder, num_labels: int, dropout: float | None = None, max_length: int | None = None
     ) -> None:
-        super().__init__()
+        super().__init__(encoder, max_length)
         if num_labels < 2:
             raise ValueError(f"a classifier needs at least two labels, not {num_labels}")
-        self.encoder = encoder
         self.dropout = nn.Dropout(_own_dropout(encoder) if dropout is None else dropout)
         self.head = nn.Linear(encoder.dim, num_labels, device=encoder.device)
         # Normal with a small deviation, as transformers initialises heads. Torch's default is wider for small `dim`.
         nn.init.normal_(self.head.weight, std=float(getattr(encoder.model.config, "initializer_range", 0.02)))
         nn.init.zeros_(self.head.bias)
         self.num_labels = num_labels
-        self.max_length = min(max_length or encoder.max_length, encoder.max_length)
-
-    @property
-    def tokenizer(self) -> Any:
-        """The encoder's tokenizer."""
-        return self.encoder.tokenizer
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the weights."""
-        return self.encoder.device
-
-    def get_input_embeddings(self) -> nn.Module:
-        """Return the network's token embedding layer. Attacks that use gradients put a hook on it."""
-        return self.encoder.model.get_input_embeddings()  # type: ignore[no-any-return]
 
     def forward(
         self,

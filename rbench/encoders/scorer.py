@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rbench.encoders.classifier import ABOUT, FORMAT, HEAD
+from rbench.encoders.on_encoder import OnEncoder
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
 
@@ -103,7 +104,7 @@ class RegressionHead(nn.Module):
         return low + (high - low) * raw.sigmoid()
 
 
-class EncoderScorer(nn.Module):
+class EncoderScorer(OnEncoder):
     """`encoder` and a head that scores pairs of its vectors.
 
     Args:
@@ -120,24 +121,9 @@ class EncoderScorer(nn.Module):
         scale: Scale,
         max_length: int | None = None,
     ) -> None:
-        super().__init__()
-        self.encoder, self.head = encoder, head.to(encoder.device)
+        super().__init__(encoder, max_length)
+        self.head = head.to(encoder.device)
         self.scale: Scale = (float(scale[0]), float(scale[1]))
-        self.max_length = min(max_length or encoder.max_length, encoder.max_length)
-
-    @property
-    def tokenizer(self) -> Any:
-        """The encoder's tokenizer."""
-        return self.encoder.tokenizer
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the weights."""
-        return self.encoder.device
-
-    def get_input_embeddings(self) -> nn.Module:
-        """Return the network's token embedding layer. Attacks that use gradients put a hook on it."""
-        return self.encoder.model.get_input_embeddings()  # type: ignore[no-any-return]
 
     def forward(
         self,

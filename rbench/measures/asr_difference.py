@@ -41,6 +41,8 @@ class Options(Strict):
 
 
 class Victim(NamedTuple):
+    """Names a victim of a task: an encoder, fine-tuned with a strategy."""
+
     encoder: str
     finetune: str
 

@@ -69,6 +69,8 @@ class Computed(Strict):
 
 
 class PrintedColumn(Strict):
+    """A column of numbers: what its heading says, and which metric, task and other coordinates its cells have."""
+
     name: str
     label: str
     """The paper's heading, with the headings above it."""
@@ -107,6 +109,8 @@ class PrintedCell(Strict):
 
 
 class PrintedRow(Strict):
+    """A row: its headings, the coordinates that its cells share, and the cells."""
+
     label: dict[str, str]
     """The paper's own words by what they name (`encoder`, `attack` ...)."""
     where: Coordinates = Coordinates()

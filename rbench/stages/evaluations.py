@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,10 @@ from rbench.stages.inputs import Inputs
 from rbench.tasks import adversarial as sets
 
 if TYPE_CHECKING:
+    from rbench.encoders.classifier import EncoderClassifier
     from rbench.encoders.sentence import SentenceEncoder
+    from rbench.stages.adversarial import OnSet
+    from rbench.stages.contrast import Contrasted
     from rbench.tasks.adversarial import AdversarialRow
 
 
@@ -62,46 +66,53 @@ def _hash_of_drawn(encoder: SentenceEncoder) -> str:
 
 def contrast(job: Job, spec: ContrastJob, context: Context, source: Source) -> Record:
     """Classify a contrast set with a victim, and store its prediction for each text."""
-    from rbench.encoders.classifier import EncoderClassifier
     from rbench.stages.contrast import on_contrast
 
     (own,) = (one for one in context.contrast[spec.task.name] if one.name == spec.contrast.name)
     data = context.contrast_set(own, spec.task)
     if data.fingerprint != spec.data_fingerprint:
         raise JobError(f"{own.name} changed while the run was under way; run the command again")
-    inputs = Inputs(job, context)
-    place = inputs.made("victim")
-    victim = inputs.network(place, "victim", lambda where: EncoderClassifier.load(Path(where), context.device)[0])
-    found = on_contrast(victim, data, context.progress.update)
-    inputs.check()
-    predictions = context.store.write_predictions(job, found.predictions)
-    return Record(
-        job=job,
-        status="complete",
-        scores=found.scores,
-        counts=found.counts | _kept_out(job, spec.task, spec.contrast.name, context),
-        provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=inputs.hash_of("victim", place)),
-        predictions=predictions,
-    )
+
+    def judge(victim: EncoderClassifier) -> Contrasted:
+        return on_contrast(victim, data, context.progress.update)
+
+    return _judged(job, spec.task, spec.contrast.name, data.fingerprint, judge, context, source)
 
 
 def adversarial(job: Job, spec: AdversarialJob, context: Context, source: Source) -> Record:
     """Classify an adversarial set with a victim, and store its prediction for each text."""
-    from rbench.encoders.classifier import EncoderClassifier
     from rbench.stages.adversarial import on_set
 
     rows, fingerprint = _rows_of_set(job, spec, context)
+
+    def judge(victim: EncoderClassifier) -> OnSet:
+        return on_set(victim, rows, context.progress.update)
+
+    return _judged(job, spec.task, spec.set.name, fingerprint, judge, context, source)
+
+
+def _judged(
+    job: Job,
+    task: TaskSpec,
+    name: str,
+    fingerprint: str,
+    judge: Callable[[EncoderClassifier], Contrasted | OnSet],
+    context: Context,
+    source: Source,
+) -> Record:
+    """Open the job's victim, let `judge` classify the set of this name with it, and store the predictions."""
+    from rbench.encoders.classifier import EncoderClassifier
+
     inputs = Inputs(job, context)
     place = inputs.made("victim")
-    victim = inputs.network(place, "victim", lambda where: EncoderClassifier.load(Path(where), context.device)[0])
-    found = on_set(victim, rows, context.progress.update)
+    found = judge(inputs.network(place, "victim", lambda where: EncoderClassifier.load(Path(where), context.device)[0]))
     inputs.check()
     predictions = context.store.write_predictions(job, found.predictions)
     return Record(
         job=job,
         status="complete",
         scores=found.scores,
-        counts=found.counts | _kept_out(job, spec.task, spec.set.name, context),
+        counts=found.counts | _kept_out(job, task, name, context),
         provenance=source(dataset_fingerprint=fingerprint, weights_hash=inputs.hash_of("victim", place)),
         predictions=predictions,
     )

@@ -67,7 +67,7 @@ def made(outcomes: list[Outcome], task: TaskSpec = NLI, **more: Any) -> Made:
         task=task,
         data_fingerprint="rows",
         attack=AttackSpec(name="swap", recipe="Swap", needs=("masked_lm",), max_words=5),
-        resources=ResourceProfile(name="here", masked_lm=Source(kind="hub", name="/root/models/lm")),
+        resources=ResourceProfile(name="here", masked_lm=Source(kind="hub", name="/home/me/models/lm")),
         resource_fingerprints={"masked_lm": "f" * 64},
         num_examples=len(outcomes),
     )
@@ -91,7 +91,7 @@ def test_a_set_and_its_card(tmp_path: Path) -> None:
     assert "Pairs \\| of &lt;texts>" in card and "- A note." in card
     for fact in ("f" * 64, "w" * 64, "seed 3", "CC BY-SA 4.0", "TextAttack's recipe Swap; 5 words at most", "hub lm,"):
         assert fact in card
-    assert "/root" not in card
+    assert "/home/me" not in card
 
 
 def test_a_set_of_pairs_has_gold_scores_and_the_victims_scores(tmp_path: Path) -> None:
