@@ -85,3 +85,9 @@ def in_suite(label: str) -> str:
 def _flow(options: str) -> str:
     """Write the options of a label as a mapping in YAML."""
     return "{" + re.sub("[=:]", ": ", options).replace(",", ", ") + "}"
+
+
+def measured_names(located: Positioned) -> tuple[str, ...]:
+    """Return the names in a suite's `measured`, which loading writes. A file that wrongly sets it may hold anything."""
+    there = located.data.get("measured")
+    return tuple(name for name in there if isinstance(name, str)) if isinstance(there, list | tuple) else ()

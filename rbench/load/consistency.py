@@ -7,7 +7,7 @@ from typing import get_args
 from pydantic import ValidationError
 
 from rbench.load.check import check
-from rbench.load.choices import Chosen, choices, items
+from rbench.load.choices import Chosen, choices, items, measured_names
 from rbench.load.positions import Positioned, Problems, describe
 from rbench.load.registry import unknown
 from rbench.spec import ADVERSARIAL, CONTRAST, Evaluation, EvaluationMetric, Training
@@ -17,7 +17,7 @@ def check_purpose(merged: Positioned, problems: Problems) -> None:
     """Check that a suite has `tasks`, unless it only scores encoders, and that it measures what its tables show."""
     attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
     asked = {choice.name for choice in choices(merged, "evaluate")}
-    measures = {*merged.data.get("measured", ())}
+    measures = {*measured_names(merged)}
     asked -= measures
     only_scored = evaluate and asked and not asked & {CONTRAST, ADVERSARIAL} and not measures and not attacks
     if tasks is None and "tasks" not in merged.data:

@@ -55,6 +55,7 @@ def name_measured(merged: Positioned, registry: Registry, problems: Problems) ->
     """Write the names under `evaluate` that are measures into the suite. A task hides a measure of its name."""
     if "measured" in merged.data:
         problems.add(merged.key_at(("measured",)), "`measured` is not set in a suite; name measures under `evaluate`")
+        problems.raise_any()
     tasks, measures = registry.names("tasks"), registry.names("measures")
     named = (choice.name for choice in choices(merged, "evaluate") if choice.name not in (CONTRAST, ADVERSARIAL))
     found = [name for name in dict.fromkeys(named) if name in measures and name not in tasks]

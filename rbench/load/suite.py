@@ -13,7 +13,7 @@ from typing import Any
 from rbench.errors import SuiteError
 from rbench.load.adversarial import AskedSet, asked_sets
 from rbench.load.check import check
-from rbench.load.choices import Chosen, choices, names
+from rbench.load.choices import Chosen, choices, measured_names, names
 from rbench.load.code import Module
 from rbench.load.consistency import check_maps, check_purpose, check_repeats
 from rbench.load.draws import load_draws
@@ -226,7 +226,7 @@ def _evaluations(
     merged: Positioned, suite: Suite | None, entries: Entries, problems: Problems
 ) -> dict[str, MeasureNeeds]:
     """Load the STS tasks under `evaluate`, and return the measures there, by label."""
-    names, found = merged.data.get("measured", ()), {}
+    names, found = measured_names(merged), {}
     for choice in choices(merged, "evaluate"):
         if choice.name in names:
             needs = measured(choice, suite, entries.modules, problems)

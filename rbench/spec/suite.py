@@ -287,7 +287,8 @@ class Suite(Strict):
         if "tables" not in value:
             asked = _names(value.get("evaluate"))
             named = value.get("measured")
-            measured = [name for name in named if name in asked] if isinstance(named, list | tuple) else []
+            named = named if isinstance(named, list | tuple) else ()  # pydantic refuses other values later
+            measured = [name for name in named if isinstance(name, str) and name in asked]
             asked -= set(measured)
             shown: dict[str, Any] = {"asr": value.get("attacks"), "sts": asked - {CONTRAST, ADVERSARIAL}}
             shown |= {name: asked & {name} for name in (CONTRAST, ADVERSARIAL)} | {name: [name] for name in measured}
