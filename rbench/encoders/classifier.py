@@ -6,19 +6,15 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from rbench.encoders.on_encoder import OnEncoder
+from rbench.encoders.on_encoder import ABOUT, FORMAT, HEAD, OnEncoder
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
 
 VERSION = 1
-
-FORMAT = 1
-HEAD = "head.safetensors"
-ABOUT = "rbench.json"
 
 
 class EncoderClassifier(OnEncoder):
@@ -73,21 +69,7 @@ class EncoderClassifier(OnEncoder):
 
     def save(self, folder: Path, meta: dict[str, Any]) -> None:
         """Write config, tokenizer, weights and `meta` (JSON values of the caller) to `folder`, for `load`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self.encoder.save(folder)
-        save_file({name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}, folder / HEAD)
-        about = {
-            "format": FORMAT,
-            "pooling": self.encoder.pooling,
-            "num_labels": self.num_labels,
-            "dropout": self.dropout.p,
-            "max_length": self.max_length,
-            "encoder_max_length": self.encoder.max_length,
-            "meta": meta,
-        }
-        (folder / ABOUT).write_text(
-            json.dumps(about, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        self.write(folder, self.head, {"num_labels": self.num_labels, "dropout": self.dropout.p, "meta": meta})
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu", *, trust_remote_code: bool = False) -> tuple[Self, dict[str, Any]]:

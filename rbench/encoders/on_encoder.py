@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from rbench.encoders.sentence import SentenceEncoder
+
+FORMAT = 1
+ABOUT, HEAD = "rbench.json", "head.safetensors"
 
 
 class OnEncoder(nn.Module):
@@ -36,3 +42,19 @@ class OnEncoder(nn.Module):
     def get_input_embeddings(self) -> nn.Module:
         """Return the network's token embedding layer. Attacks that use gradients put a hook on it."""
         return self.encoder.model.get_input_embeddings()  # type: ignore[no-any-return]
+
+    def write(self, folder: Path, head: nn.Module, about: dict[str, Any]) -> None:
+        """Write config, tokenizer, weights, head and what is said `about` them (JSON values) to `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.encoder.save(folder)
+        save_file({name: tensor.contiguous() for name, tensor in head.state_dict().items()}, folder / HEAD)
+        said = {
+            "format": FORMAT,
+            "pooling": self.encoder.pooling,
+            "max_length": self.max_length,
+            "encoder_max_length": self.encoder.max_length,
+            **about,
+        }
+        (folder / ABOUT).write_text(
+            json.dumps(said, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
+        )

@@ -23,12 +23,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from rbench.encoders.classifier import ABOUT, FORMAT, HEAD
-from rbench.encoders.on_encoder import OnEncoder
+from rbench.encoders.on_encoder import ABOUT, FORMAT, HEAD, OnEncoder
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
 
@@ -186,22 +185,8 @@ class EncoderScorer(OnEncoder):
 
     def save(self, folder: Path, meta: dict[str, Any]) -> None:
         """Write config, tokenizer, weights, head and `meta` (JSON values of the caller) to `folder`, for `load`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self.encoder.save(folder)
-        save_file({name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}, folder / HEAD)
-        about = {
-            "format": FORMAT,
-            "kind": KIND,
-            "head": self.head.kind,
-            "scale": list(self.scale),
-            "pooling": self.encoder.pooling,
-            "max_length": self.max_length,
-            "encoder_max_length": self.encoder.max_length,
-            "meta": meta,
-        }
-        (folder / ABOUT).write_text(
-            json.dumps(about, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        about = {"kind": KIND, "head": self.head.kind, "scale": list(self.scale), "meta": meta}
+        self.write(folder, self.head, about)
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu", *, trust_remote_code: bool = False) -> tuple[Self, dict[str, Any]]:

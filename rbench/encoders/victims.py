@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rbench.encoders.classifier import ABOUT, EncoderClassifier
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.on_encoder import ABOUT
 from rbench.encoders.scorer import KIND, EncoderScorer
 
 
