@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -86,34 +87,24 @@ def pair(
     Raises:
         StoreError: the sides have other examples, or no seed in common.
     """
-    notes, rows, fell = [], [], []
-    trainings = [sorted({sample.run.train_seed or 0 for sample in side}) for side in (one, other)]
-    many = [len(seeds) for seeds in trainings]
-    if min(many) > 1 and many[0] != many[1]:
-        notes.append(f"{many[0]} trainings are paired with the first {min(many)} of {many[1]}, or the other way round")
-    runs = {(k, s.run.train_seed or 0, s.run.job.seed): s for k, side in enumerate((one, other)) for s in side}
-    missing = 0
-    for first, second in _matched(*trainings):
-        for seed in sorted(
-            {s for k, t, s in runs if (k, t) == (0, first)} & {s for k, t, s in runs if (k, t) == (1, second)}
-        ):
-            found = [{o.example_id: o for o in runs[key].outcomes} for key in ((0, first, seed), (1, second, seed))]
-            missing += len(found[0].keys() ^ found[1].keys())
-            for example in sorted(found[0].keys() & found[1].keys()):
-                outcomes = found[0][example], found[1][example]
-                values = [value_of(outcome, metric) for outcome in outcomes]
-                if None not in values:
-                    rows.append((*values, f"{seed}/{example}", seed, first, second))
-                    if metric == "asr" and values[0] != values[1]:
-                        fell.append(outcomes)
-    seeds = [{s.run.job.seed for s in side} for side in (one, other)]
-    if not seeds[0] & seeds[1]:
-        raise StoreError(f"no fine-tuning seed in common: {_listed(seeds[0])} and {_listed(seeds[1])}")
+    if not {sample.run.job.seed for sample in one} & {sample.run.job.seed for sample in other}:
+        raise StoreError(f"no fine-tuning seed in common: {_seeds(one)} and {_seeds(other)}")
+    missing, rows, fell = 0, [], []
+    for first, second in _matched(one, other):
+        mine, theirs = ({outcome.example_id: outcome for outcome in sample.outcomes} for sample in (first, second))
+        missing += len(mine.keys() ^ theirs.keys())
+        for example in sorted(mine.keys() & theirs.keys()):
+            values = value_of(mine[example], metric), value_of(theirs[example], metric)
+            if None in values:
+                continue
+            seed = first.run.job.seed
+            rows.append((*values, f"{seed}/{example}", seed, _training(first), _training(second)))
+            if metric == "asr" and values[0] != values[1]:
+                fell.append((mine[example], theirs[example]))
     if missing and not common:
         raise StoreError(f"{missing} examples were attacked with one of the two only; compare the others with --common")
-    if missing:
-        notes.append(f"{missing} examples that only one side has are left out")
-    return Pairing(_sample(rows), tuple(fell), tuple(notes))
+    notes = [f"{missing} examples that only one side has are left out"] if missing else []
+    return Pairing(_sample(rows), tuple(fell), (*notes, *_unmatched(one, other)))
 
 
 def value_of(outcome: Outcome, metric: Compared) -> float | None:
@@ -142,11 +133,35 @@ def differing(one: AttackedSample, other: AttackedSample) -> list[str]:
     return [what for what, (ours, theirs) in checks.items() if ours != theirs]
 
 
-def _matched(one: Sequence[int], other: Sequence[int]) -> list[tuple[int, int]]:
-    """Pair trainings: the first with the first, and so on; a single one with each of the other side's."""
-    if len(one) == 1 or len(other) == 1:
-        return [(a, b) for a in one for b in other]
-    return list(zip(one, other, strict=False))
+def _matched(
+    one: Sequence[AttackedSample], other: Sequence[AttackedSample]
+) -> Iterator[tuple[AttackedSample, AttackedSample]]:
+    """Yield the samples of the same fine-tuning seed, training by training.
+
+    The first training of one encoder is paired with the first of the other, and so on. A single training is paired with
+    each of the other encoder's.
+    """
+    theirs = {(_training(sample), sample.run.job.seed): sample for sample in other}
+    mine, others = _trainings(one), _trainings(other)
+    pairs = list(zip(mine, others, strict=False)) if min(len(mine), len(others)) > 1 else list(product(mine, others))
+    for first, second in pairs:
+        for sample in one:
+            if _training(sample) == first and (second, sample.run.job.seed) in theirs:
+                yield sample, theirs[second, sample.run.job.seed]
+
+
+def _unmatched(one: Sequence[AttackedSample], other: Sequence[AttackedSample]) -> list[str]:
+    """Say how many trainings have no partner, because both encoders have several and one has more."""
+    counts = sorted((len(_trainings(one)), len(_trainings(other))))
+    return [f"{counts[1] - counts[0]} trainings have no partner and are left out"] if 1 < counts[0] < counts[1] else []
+
+
+def _training(sample: AttackedSample) -> int:
+    return sample.run.train_seed or 0
+
+
+def _trainings(samples: Sequence[AttackedSample]) -> list[int]:
+    return sorted({_training(sample) for sample in samples})
 
 
 def _sample(rows: Sequence[tuple[object, ...]]) -> PairedSample:
@@ -159,5 +174,5 @@ def _sample(rows: Sequence[tuple[object, ...]]) -> PairedSample:
     return PairedSample(values[0], values[1], *groups)
 
 
-def _listed(seeds: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(seeds)))
+def _seeds(samples: Sequence[AttackedSample]) -> str:
+    return ", ".join(map(str, sorted({sample.run.job.seed for sample in samples})))
