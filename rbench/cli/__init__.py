@@ -18,6 +18,7 @@ from rbench.cli import (
     comparing_verbs,
     drawing_verbs,
     keeping_verbs,
+    table_verbs,
     training_verbs,
 )
 from rbench.cli.console import silence, tell
@@ -33,6 +34,7 @@ __all__ = [
     "drawing_verbs",
     "keeping_verbs",
     "main",
+    "table_verbs",
     "training_verbs",
 ]
 

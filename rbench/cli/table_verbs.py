@@ -1,0 +1,84 @@
+"""Implements `rbench table`, which prints a table of what a run stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from rbench.cli import arguments as a
+from rbench.cli.console import say
+from rbench.cli.verbs import MEASURE, app, verb
+from rbench.load.search_path import search_path
+
+if TYPE_CHECKING:
+    from rbench.spec import Pick
+
+
+@app.command(
+    rich_help_panel=MEASURE,
+    epilog="Example: [bold]rbench table results/runs/quickstart --metric queries --format latex[/bold]",
+)
+@verb("Reading {run}")
+def table(
+    run: a.RunArgument,
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric",
+            metavar="NAME",
+            help="asr: attack success rate; queries: model queries per attacked example; aua: accuracy under attack; "
+            "clean: accuracy before attack; perturbed: share of words changed; seconds: time per attacked example; "
+            "oracle_asr: successes that keep the true label (mini tasks); sts: Spearman correlations of evaluations; "
+            "contrast: accuracy on contrast sets, and consistency; positives: the hard positives that a suite builds; "
+            "advsts: attacks on similarity scores, with errors and correlations before and after; or a measure: rbench "
+            "list measures.",
+        ),
+    ] = "asr",
+    fmt: Annotated[
+        str,
+        typer.Option(
+            "--format", callback=a.one_of("format", a.FORMATS), metavar="NAME", help=f"{', '.join(a.FORMATS)}."
+        ),
+    ] = "markdown",
+    layout: Annotated[
+        str,
+        typer.Option(
+            "--layout",
+            callback=a.one_of("layout", a.LAYOUTS),
+            metavar="NAME",
+            help="paper: attacks and encoders in rows, tasks in columns; by-task: tasks and encoders in rows, attacks "
+            "in columns; full: one row per cell.",
+        ),
+    ] = "paper",
+    pick: Annotated[
+        str | None,
+        typer.Option(
+            "--pick",
+            callback=a.one_of("way to pick", a.PICKS),
+            metavar="HOW",
+            help="For --metric contrast: where fine-tuning strategies differ in their learning rate alone, show the "
+            "best by validation, or by the contrast set itself.",
+        ),
+    ] = None,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Show 95% intervals (CSV and JSON always have them).")
+    ] = False,
+    include: a.IncludeOption = None,
+) -> None:
+    """Print a table of a finished or half-finished run.
+
+    Computes numbers from what the run stored alone, and runs nothing.
+    """
+    from rbench import api
+
+    text = api.table(
+        run,
+        metric=metric,
+        layout=layout,
+        fmt=fmt,
+        intervals=intervals,
+        pick=cast("Pick | None", pick),
+        include=search_path(include or (), "RBENCH_INCLUDE"),
+    )
+    say(text.rstrip("\n"))
