@@ -64,6 +64,7 @@ def draw(options: Options, results: Results) -> Figure:
                 drawn.setdefault(label, _line(place, curve, panel, list(labels.values()).index(label), label))
         if options.by == "queries":
             style.log(place, "x")
+            place.set_xlim(left=_begin(panel))
         place.set_ylim(0, 102)  # room for a line at 100
         place.set_xlabel(_AXIS[options.by])
         if i % 3 == 0:
@@ -91,6 +92,11 @@ def _line(axes: Axes, curve: Curve, panel: Panel, index: int, label: str) -> Art
     colours = {key: value for key, value in style.look(index).items() if key != "marker"}
     (line,) = axes.step(shown, [100 * (s.value or 0) for s in scores], where="post", label=label, **colours)
     return line
+
+
+def _begin(panel: Panel) -> float:
+    """Return where the axis of queries begins: half of the fewest with which an attack succeeded."""
+    return max(START["queries"], min((step for _, curve in panel.curves for step in curve.steps), default=0) / 2)
 
 
 def _note(found: list[Panel]) -> str:

@@ -87,10 +87,12 @@ def draw(options: Options, results: Results) -> Figure:
                 entries.setdefault(name, line)
             axes.set_ylabel(GROUPS.get(group, group))
             axes.locator_params(axis="x", integer=True)
+            if not axes.lines:  # this training did not measure any of them
+                axes.set_visible(False)
         style.legend_below(panels[-1, column], list(entries.values()), list(entries))
         panels[-1, column].set_xlabel("Step")
     for row, training in zip(panels, trainings, strict=True):
-        row[0].set_title(training.title, loc="left")
+        style.row_title(row[0], training.title)
     return figure
 
 

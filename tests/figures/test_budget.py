@@ -44,6 +44,9 @@ def test_a_panel_for_each_attack_and_task_with_a_curve_for_each_encoder(make_run
                 assert y == pytest.approx(100 * fell / len(there))
             assert (line.get_xdata()[0], line.get_ydata()[0]) == (1, 0)
             assert line.get_ydata()[-1] == pytest.approx(100 * sum(o.status == "succeeded" for o in there) / len(there))
+        both = [o for encoder in ("minilm", "bert_b") for o in attacked(store, attack, encoder, task)]
+        fewest = min(o.num_queries for o in both if o.status == "succeeded")
+        assert axes.get_xlim()[0] == pytest.approx(max(1, fewest / 2)), "no space for budgets with which none falls"
     figure.savefig(BytesIO(), format="svg")
 
 

@@ -59,10 +59,34 @@ def draw(store: Store, **options: Any) -> list[Axes]:
         return curves.draw(curves.Options.model_validate(options), Results.of(store)).axes
 
 
+def title(axes: Axes) -> str:
+    (text,) = axes.texts
+    return text.get_text()
+
+
+def test_a_long_title_does_not_widen_its_column(tmp_path: Path) -> None:
+    panels = draw(run(tmp_path, flagged="above"))
+    panels[4].texts[0].set_text("a long title " * 9)
+    figure = panels[0].get_figure()
+    assert figure is not None
+    figure.draw_without_rendering()
+    widths = [axes.get_position().width for axes in panels[:4]]
+    assert max(widths) < 1.1 * min(widths)
+
+
+def test_a_panel_without_a_series_is_not_drawn(tmp_path: Path) -> None:
+    loss = Health(series=tuple(point.model_copy(update={"values": {"loss": 1.0}}) for point in HEALTH.series))
+    store = run(tmp_path)
+    job = next(job for job in Results.of(store).plan.jobs if job.parts == ("noise",))
+    store.write_record(record(job, loss))
+    shown = [axes.get_visible() for axes in draw(store)]
+    assert shown == [True] * 8 + [True, False, False, False]
+
+
 def test_each_training_has_a_row_and_each_group_a_column(tmp_path: Path) -> None:
     panels = draw(run(tmp_path, flagged="above"))
     assert len(panels) == 3 * 4
-    assert [axes.get_title(loc="left") for axes in panels[::4]] == ["below", "above (flagged: saturated)", "noise"]
+    assert [title(axes) for axes in panels[::4]] == ["below", "above (flagged: saturated)", "noise"]
     assert [axes.get_ylabel() for axes in panels[:4]] == [*curves.GROUPS.values()]
     shown = [[str(line.get_label()) for line in axes.lines] for axes in panels[:4]]
     assert shown == [
@@ -99,7 +123,7 @@ def test_a_value_that_was_not_measured_at_a_step_has_no_point_there(tmp_path: Pa
 def test_options_choose_encoders_groups_and_single_series(tmp_path: Path) -> None:
     panels = draw(run(tmp_path), encoder="above", series=["delta ratio", "top-1"])
     assert [axes.get_ylabel() for axes in panels] == ["delta ratio", "Top-1"]
-    assert panels[0].get_title(loc="left") == "above"
+    assert title(panels[0]) == "above"
     assert [line.get_label() for line in panels[0].lines] == ["delta ratio"]
 
 

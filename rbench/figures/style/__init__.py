@@ -196,6 +196,13 @@ def log(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.6)))
 
 
+def row_title(axes: Axes, text: str) -> None:
+    """Write a title above the first panel of a row. It may be wider than the panel, and does not widen its column."""
+    title = axes.set_title(" ")  # keeps the height free
+    place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, 4), "textcoords": "offset points"}
+    axes.annotate(text, (0, 1), **place, fontsize=title.get_fontsize()).set_in_layout(False)
+
+
 def note(figure: Figure, text: str) -> None:
     """Write a note below the panels, for what a reader must know: what n is, and which intervals are shown.
 
