@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,3 +111,27 @@ def test_the_heat_map_has_a_field_for_each_pair(context: MeasureContext) -> None
     assert len(axes.texts) == 16 and axes.texts[0].get_text().startswith("100.0\nn=")
     with pytest.raises(StoreError, match="no transferability for task nil"):
         figure.draw(figure.Options(task="nil"), stored(context, 0))
+
+
+@pytest.mark.parametrize(
+    ("flagged", "hidden"),
+    [
+        ("victim one", {("one", "one"), ("one", "two"), ("two", "one")}),
+        ("attack on one", {("one", "one"), ("one", "two")}),
+    ],
+)
+def test_a_flag_of_either_victim_or_of_the_attack_that_made_the_texts_withholds_a_pair(
+    flagged: str, hidden: set[tuple[str, str]]
+) -> None:
+    one, two = ("one", "clean"), ("two", "clean")
+    pair = transfer.Pair(4, 2, 4, 2)
+    jobs: Any = {victim: [f"attack on {victim[0]}", f"victim {victim[0]}"] for victim in (one, two)}
+    matrix = transfer.Matrix("tiny", "swap", (one, two), {(a, b): pair for a in (one, two) for b in (one, two)}, jobs)
+
+    def hiding(asked: list[str], attacks: bool = True) -> tuple[str, ...]:
+        return ("near chance",) if flagged in asked and (attacks or flagged.startswith("victim")) else ()
+
+    flags: Any = SimpleNamespace(hiding=hiding)
+    shown = {(a[0], b[0]): matrix.number(a, b, "all", flags) for a in (one, two) for b in (one, two)}
+    assert {names for names, number in shown.items() if number and number.withheld} == hidden
+    assert all((number.value is None) == (names in hidden) for names, number in shown.items() if number)
