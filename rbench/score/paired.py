@@ -28,10 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rbench.score.power import POWER, smallest_of_pairs
 from rbench.score.statistics import wilson
-
-POWER = 0.8
-"""The power at which `Difference.smallest` is stated."""
 
 Values = NDArray[np.float64]
 Groups = NDArray[np.int64]
@@ -133,7 +131,7 @@ def _one_victim_each(
         low=low,
         high=high,
         p=mcnemar(first, second),
-        smallest=_smallest(math.sqrt(rate / n), math.inf, confidence),
+        smallest=smallest_of_pairs(n, rate, confidence),
         **common,
     )
 
