@@ -1,0 +1,59 @@
+"""Runs the mini profiles of suites whose tables and figures stand on measures and sets: from their files to figures.
+
+The profiles themselves train encoders for minutes. Here packaged encoders stand in for those, victims are fine-tuned on
+few texts, and few texts are attacked. All the rest is as in the files: strategies, attacks, measures, tables, figures.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rbench import api
+from rbench.storage.runs import Store
+
+PACKAGED = "[mini-bert-packaged, simcse-mini-packaged]"
+QUICK = (
+    "num_examples=4",
+    "resources={profile: mini, masked_lm: mini-bert-packaged}",
+    "training={learning_rate: 1.5e-3, epochs: 1, max_train: 200, max_validation: 60}",
+)
+ADVERSARIAL = "finetune=[clean, {adversarial: {clean_epochs: 1, epochs: 1, candidates: 5}}]"
+# Adversarial fine-tuning attacks its training texts, which takes time.
+FEWER = "training={learning_rate: 1.5e-3, max_train: 40, max_validation: 20}"
+SUITES: dict[str, tuple[str, ...]] = {
+    "robustsentembed-table2": (f"encoders={PACKAGED}",),
+    # The figure `curves` shows trainings, and packaged encoders are not trained.
+    "robustsentembed-figure2": (f"encoders={PACKAGED}", "figures=[queries, {queries: {panels: task}}]"),
+    "cline-table5": (
+        f"encoders={PACKAGED}",
+        "evaluate=[{adversarial: {victim: robustsentembed-mini-packaged, attack: textfooler}}]",
+    ),
+    "adcl-table3": (f"encoders={PACKAGED}",),
+    "adcl-table4": (
+        f"encoders={PACKAGED}",
+        "evaluate=[{space: {fooled: mini-bert-packaged}}, space, data]",
+        "attacks=[textfooler]",
+        ADVERSARIAL,
+        FEWER,
+    ),
+    "adcl-figure3": (f"encoders={PACKAGED}", "evaluate=[{space: {fooled: mini-bert-packaged}}]", ADVERSARIAL, FEWER),
+}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_it_runs_from_its_file_to_its_tables_and_figures(suite: str, tmp_path: Path) -> None:
+    options = api.Options(profile="mini", overrides=(*QUICK, *SUITES[suite]), out=tmp_path / "run", workers=1)
+    result = api.run(suite, options)
+    assert not result.failed and not result.skipped
+    asked = Store(result.run).plan()
+    assert asked is not None
+    tables = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in result.run.glob("tables/*.json")}
+    assert [*tables] and {*tables} == {table.label for table in asked.suite.tables}
+    assert all(table["cells"] for table in tables.values())
+    assert len(result.figures) == 3 * len(asked.suite.figures) and all(path.stat().st_size for path in result.figures)
+    if suite == "adcl-table3":
+        own = [cell for cell in tables["transfer"]["cells"] if cell["encoder"] == cell["judge"]]
+        assert own and {cell["value"] for cell in own} <= {1.0, None}
