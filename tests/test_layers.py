@@ -59,7 +59,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 """By wing, the first name below rbench: the wings that it may import."""
 NARROWER: dict[str, set[str]] = {
-    "plan.planner": {"spec", "plan.inputs", "plan.lineage"},
+    "plan.planner": {"spec", "plan.inputs", "plan.lineage", "plan.order"},
     "plan.inputs": {"spec"},
     "plan.lineage": {"spec"},
     "substitution.search": set(),
