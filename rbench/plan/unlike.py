@@ -159,7 +159,7 @@ def _undrawn(spec: EncoderSpec, draws: Mapping[str, Draw]) -> EncoderSpec:
     draw = draws.get(spec.name)
     if draw is None or draw.train_seed is None:
         return spec
-    base = draws[spec.base].encoder if spec.base in draws else spec.base
+    base = draws[spec.base].encoder if spec.base is not None and spec.base in draws else spec.base
     train = spec.train.model_copy(update={"seed": 0}) if spec.train is not None else None
     return spec.model_copy(update={"name": draw.encoder, "base": base, "train": train})
 
