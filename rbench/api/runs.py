@@ -29,8 +29,10 @@ class Merged:
     run: Path
     jobs: int
     complete: int
+    shared: int
+    """How many jobs several of the RUNs have completed."""
     notes: tuple[str, ...]
-    """What was left out, and what several RUNs had."""
+    """What was left out, and where RUNs had other numbers for one job."""
 
 
 def paths(runs: Runs) -> list[Path]:
@@ -46,7 +48,8 @@ def paths(runs: Runs) -> list[Path]:
 
 
 def results_of(runs: Runs) -> Results:
-    """Read one RUN, or several as one. What several RUNs have in common is told to the log.
+    """Read one RUN, or several as one. The log says what is left out, and where RUNs have
+    other numbers for one job.
 
     Raises StoreError as `rbench.tables.Results.of` does; also where RUNs differ in what has one name.
     """
@@ -87,7 +90,7 @@ def merge(runs: Sequence[Path | str], out: Path | str) -> Merged:
         joined, notes = _joined(stores)
         merging.check_inputs(stores)
         merging.write(joined, out)
-    return Merged(out, len(joined.plan().jobs), len(joined.standing.done), notes)
+    return Merged(out, len(joined.plan().jobs), len(joined.standing.done), joined.shared, notes)
 
 
 @contextmanager

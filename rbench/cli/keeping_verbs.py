@@ -76,4 +76,5 @@ def merge(
     found = api.merge(run, out)
     for note in found.notes:
         say(f"note: {note}")
-    say(f"{found.run}: {found.jobs} jobs of {len(run)} runs, {found.complete} complete. rbench table {found.run}")
+    several = f" ({found.shared} of them in several)" if found.shared else ""
+    say(f"{found.run}: {found.jobs} jobs of {len(run)} runs, {found.complete} complete{several}")

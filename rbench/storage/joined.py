@@ -45,7 +45,8 @@ class Joined(Reader):
         root: the RUNs' names, for messages; not a folder.
         source: the name of the RUN that each job is taken from, by key.
         standing: the state of all jobs.
-        notes: on jobs that several RUNs have.
+        shared: how many jobs several RUNs have completed.
+        notes: which of these have other numbers in one RUN than in another, and where they are taken from.
 
     Raises:
         StoreError: victims or encoders of one key have other weights in one RUN than in another, and results of both
@@ -73,7 +74,7 @@ class Joined(Reader):
             elif job.key in part.standing.problems:
                 problems[job.key] = part.standing.problems[job.key]
         self.standing = Standing(records, problems)
-        self.notes = _notes(parts, plan, self.source)
+        self.shared, self.notes = _shared(parts, plan, self.source)
 
     def plan(self) -> Plan:
         return self._plan
@@ -98,7 +99,8 @@ def _sources(parts: Mapping[str, Part], plan: Plan) -> dict[str, str]:
     If several have completed a job, it is that from which a job that needs it is taken, else the first. If none has,
     it is one where the job failed, else the one with the most outcomes.
     """
-    users, sources = _users(plan), {}
+    users = _users(plan)
+    sources: dict[str, str] = {}
     for job in reversed(plan.jobs):
         done = [run for run, part in parts.items() if job.key in part.standing.done]
         above = {sources[user.key] for user in users[job.key]}
@@ -142,22 +144,19 @@ def _weights(training: Job, user: Job, records: Mapping[str, Record]) -> str | N
     return records[key].provenance.weights_hash if key in records else None
 
 
-def _notes(parts: Mapping[str, Part], plan: Plan, sources: Mapping[str, str]) -> tuple[str, ...]:
-    """Say which jobs several RUNs have completed, and where their numbers differ."""
-    several, unlike = [], []
+def _shared(parts: Mapping[str, Part], plan: Plan, sources: Mapping[str, str]) -> tuple[int, tuple[str, ...]]:
+    """Count the jobs that several RUNs have completed, and say which of them have other numbers in some."""
+    several, unlike = 0, []
     for job in plan.jobs:
         records = {run: part.standing.records[job.key] for run, part in parts.items() if job.key in part.standing.done}
         if len(records) > 1:
-            several.append(job)
+            several += 1
             unlike += [job] if len({_numbers(record) for record in records.values()}) > 1 else []
-    if not several:
-        return ()
-    notes = [f"{len(several)} jobs are complete in several RUNs; each is taken from one of them"]
-    if unlike:
-        named = ", ".join(f"{job.name} from {sources[job.key]}" for job in unlike[:_NAMED])
-        more = f", and {len(unlike) - _NAMED} more" if len(unlike) > _NAMED else ""
-        notes.append(f"{len(unlike)} of these have other numbers in one RUN than in another: {named}{more}")
-    return tuple(notes)
+    if not unlike:
+        return several, ()
+    named = ", ".join(f"{job.name} from {sources[job.key]}" for job in unlike[:_NAMED])
+    more = f", and {len(unlike) - _NAMED} more" if len(unlike) > _NAMED else ""
+    return several, (f"{len(unlike)} jobs have other numbers in one RUN than in another; taken: {named}{more}",)
 
 
 def _numbers(record: Record) -> str:
