@@ -61,7 +61,7 @@ ALLOWED: dict[str, set[str]] = {
 NARROWER: dict[str, set[str]] = {
     "plan.planner": {"spec", "plan.inputs", "plan.lineage", "plan.order"},
     "plan.inputs": {"spec"},
-    "plan.union": {"spec", "plan.order", "plan.unlike"},
+    "plan.union": {"spec", "plan.order", "plan.unlike", "plan.union_suite"},
     "plan.lineage": {"spec"},
     "substitution.search": set(),
     "storage.runs": {"spec"},
