@@ -16,6 +16,7 @@ from rbench.api.doctor import Check, doctor
 from rbench.api.figures import figure, write_figure
 from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
+from rbench.api.runs import Merged, merge
 from rbench.api.suites import Planned, attack, plan, run
 from rbench.api.train import ListedObjective, Trained, export, objectives, train
 from rbench.api.verdicts import FellAlone, compare, comparison_table, fell_alone
@@ -34,6 +35,7 @@ __all__ = [
     "Estimate",
     "FellAlone",
     "ListedObjective",
+    "Merged",
     "Options",
     "PlanError",
     "Planned",
@@ -50,6 +52,7 @@ __all__ = [
     "fell_alone",
     "figure",
     "load_results",
+    "merge",
     "objectives",
     "plan",
     "run",

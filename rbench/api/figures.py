@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rbench.api.runs import Runs, paths, results_of
 from rbench.errors import RbenchError, StoreError
 from rbench.figures import style
 from rbench.load.check import check
@@ -18,7 +19,7 @@ from rbench.load.modules import checked
 from rbench.load.positions import Positioned, Problems, parse
 from rbench.load.registry import Registry, unknown
 from rbench.spec import Choice
-from rbench.storage.runs import Store, files, names
+from rbench.storage.runs import files, names
 from rbench.tables import Results
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ FOLDER = "figures"
 
 
 def figure(
-    run: Path | str, kind: str, options: Mapping[str, Any] | Sequence[str] = (), *, include: Sequence[Path | str] = ()
+    run: Runs, kind: str, options: Mapping[str, Any] | Sequence[str] = (), *, include: Sequence[Path | str] = ()
 ) -> Figure:
     """Draw a figure of a RUN and return it; a notebook shows it. Reads what the RUN stores, and nothing else.
 
     Args:
-        run: the folder that `rbench run` wrote.
+        run: the folder that `rbench run` wrote, or several that are read as one.
         kind: the figure's name: `queries`, `curves` ... (`rbench list figures`).
         options: the figure's options, or texts `KEY=VALUE` whose values are YAML.
         include: folders with figures of your own, as --include.
@@ -48,11 +49,11 @@ def figure(
     found = find("figures", kind, registry)
     module = checked(found)
     made = _options(module.Options, kind, options)
-    return _drawn(found, made, Results.of(Store(Path(run))))
+    return _drawn(found, made, results_of(run))
 
 
 def write_figure(
-    run: Path | str,
+    run: Runs,
     kind: str,
     options: Mapping[str, Any] | Sequence[str] = (),
     *,
@@ -64,7 +65,8 @@ def write_figure(
 
     Args:
         run: as for `figure`, like `kind`, `options` and `include`.
-        out: a file, whose ending is the format, or a folder. Without it, the folder `figures` of the RUN.
+        out: a file, whose ending is the format, or a folder. Without it, the folder `figures` of the RUN. Several RUNs
+            have none.
         formats: some of `style.FORMATS`; without them all, or the one of the file.
 
     Raises:
@@ -77,11 +79,14 @@ def write_figure(
             raise StoreError(unknown("format of figures", fmt, style.FORMATS))
     if single and formats and [*formats] != [ending]:
         raise StoreError(f"--out {out} is a {ending} file, and --format asks for {', '.join(formats)}. Leave one out.")
+    folders = paths(run)
+    if out is None and len(folders) > 1:
+        raise StoreError("several RUNs have no folder for figures: name one with --out")
     drawn = figure(run, kind, options, include=include)
     if single and out is not None:
         return [_write(drawn, out)]
     stem = _stem(Choice(name=kind, options=_plain(kind, options)).label)
-    folder = out if out is not None else Path(run) / FOLDER
+    folder = out if out is not None else folders[0] / FOLDER
     return [_write(drawn, folder / f"{stem}.{fmt}") for fmt in formats or style.FORMATS]
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 
 from rbench.api.figures import figure
+from rbench.api.runs import Runs, reader_of, results_of
 from rbench.errors import SuiteError
 from rbench.load.measures import METRICS
 from rbench.spec import Metric, Pick, TableSpec
-from rbench.storage.runs import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ __all__ = ["figure", "load_results", "table"]
 
 
 def table(
-    run: Path,
+    run: Runs,
     *,
     metric: str = "asr",
     layout: str = "paper",
@@ -35,19 +35,20 @@ def table(
     """Compute a table from what a RUN stores and nothing else, and render it; see `rbench.tables.build`.
 
     Args:
+        run: the folder of a RUN, or those of several that are read as one.
         metric: a metric, or the name of a measure, which may lie in one of the folders `include`.
         options: options of the measure; without any, those of the suite's table of this measure, or its defaults.
 
     Raises:
         SuiteError: the metric is unknown, or the measure has no such layout or option.
-        StoreError: the folder is not a RUN or is damaged, or it has nothing to show.
+        StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
     """
     from rbench.api import tables
     from rbench.tables import build
     from rbench.tables.formats import render
 
     if metric in METRICS and not options:
-        return render(build(Store(run), cast(Metric, metric), layout, pick), fmt, intervals=intervals)
+        return render(build(results_of(run), cast(Metric, metric), layout, pick), fmt, intervals=intervals)
     try:
         wanted = TableSpec.model_validate({"metric": metric, "layout": layout, "pick": pick, "options": options})
     except ValidationError as error:
@@ -56,8 +57,11 @@ def table(
     return render(tables.of_run(run, wanted, include), fmt, intervals=intervals)
 
 
-def load_results(run: Path | str) -> pd.DataFrame:
-    """Return one row per attacked example: encoder, finetune, task, attack, seed, and all fields of its outcome."""
+def load_results(run: Runs) -> pd.DataFrame:
+    """Return one row per attacked example: encoder, finetune, task, attack, seed, and all fields of its outcome.
+
+    Several RUNs are read as one. Raises StoreError as `table` does.
+    """
     from rbench.tables import results_frame
 
-    return results_frame(Store(Path(run)))
+    return results_frame(reader_of(run))

@@ -13,21 +13,21 @@ from rbench.load.registry import Registry
 from rbench.spec import Metric, TableSpec
 
 if TYPE_CHECKING:
+    from rbench.api.runs import Runs
     from rbench.tables import Results, Table
 
 
-def of_run(run: Path, wanted: TableSpec, include: Sequence[Path] = ()) -> Table:
-    """Make one table of a RUN.
+def of_run(run: Runs, wanted: TableSpec, include: Sequence[Path] = ()) -> Table:
+    """Make one table of a RUN, or of several as one.
 
     Where `wanted` sets no options, a measure has those of the first table of the RUN's suite that shows it.
 
     Raises SuiteError for an unknown metric or wrong options, and StoreError where the RUN has nothing to show.
     """
     measure = find_measure(wanted.metric, Registry(include))
-    from rbench.storage.runs import Store
-    from rbench.tables import Results
+    from rbench.api.runs import results_of
 
-    results = Results.of(Store(run))
+    results = results_of(run)
     if measure is not None and not wanted.options:
         asked = (table for table in results.plan.suite.tables if table.metric == wanted.metric)
         wanted = next(asked, wanted)

@@ -55,6 +55,14 @@ RunArgument = Annotated[
         metavar="RUN", file_okay=False, help="The folder that rbench run wrote, such as results/runs/quickstart."
     ),
 ]
+RunsArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN...",
+        file_okay=False,
+        help="The folder that rbench run wrote, such as results/runs/quickstart; several are read as one.",
+    ),
+]
 ProfileOption = Annotated[
     str | None,
     typer.Option("--profile", metavar="NAME", help="Use this profile of the suite.", rich_help_panel=WHAT),

@@ -19,7 +19,7 @@ from rbench.load.search_path import search_path
 )
 @verb("Reading {run}")
 def figure(
-    run: a.RunArgument,
+    run: a.RunsArgument,
     kind: Annotated[str, typer.Option("--kind", "-k", metavar="NAME", help="Which figure: rbench list figures.")],
     out: Annotated[
         Path | None,

@@ -1,4 +1,4 @@
-"""Implements `rbench verify` and `rbench strip`, which check a RUN that is kept and copy it without its texts."""
+"""Implements `rbench verify`, `rbench strip` and `rbench merge`, which check, copy and join RUNs that are kept."""
 
 from __future__ import annotations
 
@@ -51,3 +51,30 @@ def strip(
     from rbench import api
 
     say(f"the copy without texts is in {api.strip(run, out)}")
+
+
+@app.command(
+    rich_help_panel=KEEP,
+    epilog="Example: [bold]rbench merge part-1 part-2 --out results/runs/table1[/bold]",
+)
+@verb("Merging {run}")
+def merge(
+    run: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", file_okay=False, help="Two folders or more that rbench run wrote."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The new folder, which must not be there.")],
+) -> None:
+    """Merge runs of parts of a suite into one run.
+
+    Takes each job from a run where it is complete. Refuses runs that are damaged, and runs in which one name stands for
+    different data, weights, options or versions of the code; it lists what differs. The runs themselves are not
+    changed.
+    """
+    from rbench import api
+
+    found = api.merge(run, out)
+    for note in found.notes:
+        say(f"note: {note}")
+    several = f" ({found.shared} of them in several)" if found.shared else ""
+    say(f"{found.run}: {found.jobs} jobs of {len(run)} runs, {found.complete} complete{several}")

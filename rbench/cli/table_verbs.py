@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 )
 @verb("Reading {run}")
 def table(
-    run: a.RunArgument,
+    run: a.RunsArgument,
     metric: Annotated[
         str,
         typer.Option(
@@ -68,7 +68,8 @@ def table(
 ) -> None:
     """Print a table of a finished or half-finished run.
 
-    Computes numbers from what the run stored alone, and runs nothing.
+    Computes numbers from what the run stored alone, and runs nothing. Several runs that share data and weights make one
+    table.
     """
     from rbench import api
 

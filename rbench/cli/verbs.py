@@ -64,6 +64,11 @@ def rbench_(
     """Define the options of `rbench` without a verb. Its help text is HELP."""
 
 
+def _spoken(value: object) -> object:
+    """Return a list of folders as `a, b`. Other values are returned as they are."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+
 def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Add what all verbs share: the first line, error messages and Ctrl-C.
 
@@ -81,7 +86,7 @@ def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable
         def call(*args: P.args, **kwargs: P.kwargs) -> None:
             log_to_stderr(bool(kwargs.get("quiet")))
             if not kwargs.get("quiet"):
-                tell(doing.format_map(kwargs))
+                tell(doing.format_map({name: _spoken(value) for name, value in kwargs.items()}))
             # Keep transformers from printing minor warnings, unless the user has set these variables.
             os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

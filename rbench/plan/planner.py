@@ -13,6 +13,7 @@ from typing import Any
 
 from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, selected_by, ways
 from rbench.plan.lineage import effective, in_domain_for, portable, registered_base, trained_root, weights_source
+from rbench.plan.order import with_needs
 from rbench.spec import (
     CLEAN,
     IN_DOMAIN,
@@ -58,7 +59,7 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
             asked += planner.cell(encoder, task, seed)
         asked += planner.measured(encoders)
         jobs |= {job.key: job for job in asked if job.key not in jobs}
-    return Plan(suite=suite, jobs=tuple(planner.with_needs(jobs)), draws=dict(inputs.draws))
+    return Plan(suite=suite, jobs=with_needs(jobs.values(), planner.made), draws=dict(inputs.draws))
 
 
 def rounds(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
@@ -377,16 +378,3 @@ class _Planner:
         """Return the content hashes of a profile's resources, for those that no job makes."""
         found = sorted(self.inputs.resource_weights.items())
         return {kind: value for kind, value in found if profile is not None and getattr(profile, kind) is not None}
-
-    def with_needs(self, jobs: Mapping[str, Job]) -> list[Job]:
-        """Return `jobs` and all that they need, each directly before the first job that needs it."""
-        ordered: dict[str, Job] = {}
-
-        def visit(job: Job) -> None:
-            for key in job.needs.values():
-                visit(self.made[key])
-            ordered.setdefault(job.key, job)
-
-        for job in jobs.values():
-            visit(job)
-        return list(ordered.values())

@@ -341,21 +341,22 @@ def _empty(spec: Strict, *names: str) -> frozenset[str]:
     return frozenset(name for name in names if not getattr(spec, name))
 
 
-def _plain(value: Any) -> Any:
+def keyed(value: Any) -> Any:
+    """Return what of a value enters a key, as JSON: without titles, notes, and fields that have no effect."""
     if isinstance(value, Named):
-        return {k: _plain(v) for k, v in value if k not in value.COSMETIC | value.without_effect()}
+        return {k: keyed(v) for k, v in value if k not in value.COSMETIC | value.without_effect()}
     if isinstance(value, Strict):
-        return {k: _plain(v) for k, v in value if k not in value.without_effect()}
+        return {k: keyed(v) for k, v in value if k not in value.without_effect()}
     if isinstance(value, BaseModel):
-        return {k: _plain(v) for k, v in value}
+        return {k: keyed(v) for k, v in value}
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): keyed(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [keyed(v) for v in value]
     return value
 
 
 def content_key(value: Any) -> str:
     """Hash a value's content into 64 hex digits. They are the same on every machine and ignore titles and key order."""
-    text = json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(keyed(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

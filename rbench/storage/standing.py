@@ -13,7 +13,7 @@ from functools import cached_property
 
 from rbench.score import lacking
 from rbench.spec import Job, Plan, Record, error_kind
-from rbench.storage.runs import Store
+from rbench.storage.runs import Reader
 
 UNKNOWN = "of unknown kind"
 
@@ -33,7 +33,7 @@ class Standing:
         return frozenset(key for key, record in self.records.items() if record.status == "complete")
 
 
-def standing(store: Store, plan: Plan) -> Standing:
+def standing(store: Reader, plan: Plan) -> Standing:
     """Check the plan's jobs in `store`. Reads all of every file that has a digest in a record."""
     records, problems = {}, {}
     for job in plan.jobs:
@@ -48,7 +48,7 @@ def standing(store: Store, plan: Plan) -> Standing:
     return Standing(records, problems)
 
 
-def errored(store: Store, found: Standing, jobs: Iterable[Job]) -> dict[str, int]:
+def errored(store: Reader, found: Standing, jobs: Iterable[Job]) -> dict[str, int]:
     """Count the examples of complete jobs that errored, by type of exception, the most frequent first."""
     kinds: Counter[str] = Counter()
     for job in jobs:

@@ -7,7 +7,7 @@ from typing import get_args
 from rbench.errors import StoreError
 from rbench.score import METRICS
 from rbench.spec import AttackMetric, EvaluationMetric, Metric, Pick
-from rbench.storage.runs import Store
+from rbench.storage.runs import Reader
 from rbench.tables import advsts, any_attack, contrast, evaluations, layouts, positives
 from rbench.tables.aggregate import Results, grid
 from rbench.tables.by_task import by_task
@@ -17,7 +17,7 @@ from rbench.tables.picked import picked
 from rbench.tables.table import Layout, Table
 
 
-def build(source: Store | Results, metric: Metric = "asr", layout: str = "paper", pick: Pick | None = None) -> Table:
+def build(source: Reader | Results, metric: Metric = "asr", layout: str = "paper", pick: Pick | None = None) -> Table:
     """Build the table of one metric of attacks or evaluations. Records are read, and outcomes for `any_attack`.
 
     Args:
@@ -42,7 +42,7 @@ def build(source: Store | Results, metric: Metric = "asr", layout: str = "paper"
     return attack_table(source, metric, layout)
 
 
-def attack_table(source: Store | Results, metric: AttackMetric = "asr", layout: str = "paper") -> Table:
+def attack_table(source: Reader | Results, metric: AttackMetric = "asr", layout: str = "paper") -> Table:
     """Build the table of an attack metric. Raises StoreError as `build` does."""
     if metric not in METRICS:
         raise unknown("metric", metric, METRICS)
@@ -55,7 +55,7 @@ def attack_table(source: Store | Results, metric: AttackMetric = "asr", layout: 
     return {"paper": layouts.paper, "by-task": by_task, "full": layouts.full}[layout](found, metric, together)
 
 
-def evaluation_table(source: Store | Results, metric: EvaluationMetric = "sts", layout: str = "paper") -> Table:
+def evaluation_table(source: Reader | Results, metric: EvaluationMetric = "sts", layout: str = "paper") -> Table:
     """Build the table of an evaluation metric. Raises StoreError as `build` does."""
     _check_layout(layout)
     if layout == "by-task":
@@ -68,7 +68,7 @@ def evaluation_table(source: Store | Results, metric: EvaluationMetric = "sts", 
     return {"paper": evaluations.paper, "full": evaluations.full}[layout](evaluations.evaluated(results), metric)
 
 
-def similarity_table(source: Store | Results, layout: str = "paper") -> Table:
+def similarity_table(source: Reader | Results, layout: str = "paper") -> Table:
     """Build the table of attacks on STS tasks. Raises StoreError as `build` does."""
     _check_layout(layout)
     if layout == "by-task":
@@ -76,7 +76,7 @@ def similarity_table(source: Store | Results, layout: str = "paper") -> Table:
     return {"paper": advsts.paper, "full": advsts.full}[layout](grid(_read(source)))
 
 
-def _picked(source: Store | Results, metric: Metric, layout: str, pick: Pick) -> Table:
+def _picked(source: Reader | Results, metric: Metric, layout: str, pick: Pick) -> Table:
     if pick not in get_args(Pick):
         raise unknown("way to pick", pick, get_args(Pick))
     if metric != "contrast" or layout != "paper":
@@ -84,7 +84,7 @@ def _picked(source: Store | Results, metric: Metric, layout: str, pick: Pick) ->
     return contrast.paper(picked(contrast.contrasts(_read(source)), pick))
 
 
-def _read(source: Store | Results) -> Results:
+def _read(source: Reader | Results) -> Results:
     return source if isinstance(source, Results) else Results.of(source)
 
 

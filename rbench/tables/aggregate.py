@@ -17,7 +17,7 @@ from typing import Self
 from rbench.errors import StoreError
 from rbench.score import Tally, Verdicts, verdict
 from rbench.spec import CONTRAST, AttackJob, AttackMetric, ContrastJob, Job, Plan, Record, Score
-from rbench.storage.runs import Store, read_fields
+from rbench.storage.runs import Reader, read_fields
 from rbench.storage.standing import Standing, standing
 from rbench.tables.draws import means, within
 from rbench.tables.flags import Flags
@@ -28,14 +28,14 @@ from rbench.tables.table import Draws, Number
 class Results:
     """The plan of a RUN and the state of its jobs. It is read once and serves any number of tables."""
 
-    store: Store
+    store: Reader
     plan: Plan
     standing: Standing
     _verdicts: dict[str, Verdicts] = field(default_factory=dict, compare=False, repr=False)
     """By job key; of the jobs that were asked for."""
 
     @classmethod
-    def of(cls, store: Store) -> Self:
+    def of(cls, store: Reader) -> Self:
         """Read plan and records. Raises StoreError where there is no plan, or a damaged one."""
         plan = plan_of(store)
         return cls(store, plan, standing(store, plan))
@@ -204,7 +204,7 @@ class Grid:
         return any(run.spec.task.name == task and run.spec.task.has_oracle for run in self.runs)
 
 
-def plan_of(store: Store) -> Plan:
+def plan_of(store: Reader) -> Plan:
     """Return the plan in `store`. Raises StoreError where there is none, for instance because the path is mistyped."""
     plan = store.plan()
     if plan is None:

@@ -58,17 +58,28 @@ def notes(plan: Plan, jobs: Sequence[Job]) -> list[str]:
     for job in jobs:
         draw = plan.draw(job.parts[0])
         found.setdefault(draw.encoder, {})[draw.train_seed] = None
-    seeds = list(dict.fromkeys(seed for own in found.values() for seed in own if seed is not None))
-    trained, others = ([name for name, own in found.items() if (None in own) == fixed] for fixed in (False, True))
-    said = []
-    if trained:
-        said.append(f"Training seeds {_listed(seeds)}: {len(seeds)} trainings of each of {', '.join(trained)}.")
+    trained: dict[tuple[int, ...], list[str]] = {}
+    for name, own in found.items():
+        seeds = tuple(seed for seed in own if seed is not None)
+        trained.setdefault(seeds, []).append(name)
+    others = trained.pop((), [])
+    said = [
+        f"Training seeds {_listed(seeds)}: {len(seeds)} trainings of each of {', '.join(names)}."
+        for seeds, names in trained.items()
+    ]
     if others:
         said.append(f"Not trained by rbench, so there is one of each: {', '.join(others)}.")
-    tuning = list(dict.fromkeys(job.seed for job in jobs if not isinstance(job.spec, EvaluateJob)))
-    if tuning:
-        said.append(f"Fine-tuning seeds {_listed(tuning)}: {len(tuning)} with each encoder.")
-    return [*said, _TWO if len(tuning) > 1 else _ONE]
+    tuned: dict[str, dict[int, None]] = {}
+    for job in jobs:
+        if not isinstance(job.spec, EvaluateJob):
+            tuned.setdefault(plan.draw(job.parts[0]).encoder, {})[job.seed] = None
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for name, seen in tuned.items():
+        alike.setdefault(tuple(seen), []).append(name)
+    for tuning, names in alike.items():
+        whom = "each encoder" if len(alike) == 1 else ", ".join(names)
+        said.append(f"Fine-tuning seeds {_listed(tuning)}: {len(tuning)} with {whom}.")
+    return [*said, _TWO if any(len(tuning) > 1 for tuning in alike) else _ONE]
 
 
 _ONE = "±: standard deviation between training seeds."

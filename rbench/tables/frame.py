@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rbench.spec import AttackJob, Draw, Job, Outcome
-from rbench.storage.runs import Store
+from rbench.storage.runs import Reader
 from rbench.tables.aggregate import plan_of
 from rbench.tables.flags import MEASURED, Flags, shown
 
@@ -53,7 +53,7 @@ _DTYPES = {
 }
 
 
-def results_frame(store: Store) -> pd.DataFrame:
+def results_frame(store: Reader) -> pd.DataFrame:
     """Return one row per attacked example of the plan's attack jobs, finished or under way, in the plan's order.
 
     Columns: encoder, finetune, task, attack, seed, train_seed (missing where the suite has no `train_seeds`, or rbench
@@ -77,7 +77,7 @@ def results_frame(store: Store) -> pd.DataFrame:
     return pd.concat([_frame({}), *(rows for rows in found if len(rows))], ignore_index=True)
 
 
-def _rows(store: Store, job: Job, draw: Draw, problem: str | None, flags: Flags) -> pd.DataFrame:
+def _rows(store: Reader, job: Job, draw: Draw, problem: str | None, flags: Flags) -> pd.DataFrame:
     """Return the rows of one attack job, and log what is wrong with its outcomes."""
     read = store.read(job)
     if (wrong := problem or read.damage) is not None:

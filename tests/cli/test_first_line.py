@@ -26,6 +26,7 @@ FIRST = {
     "doctor": "Looking for resources, data and encoders",
     "verify .": "Verifying .",
     "strip .": "Copying . without its texts",
+    "merge . other --out new": "Merging ., other",
     "cache list": "Listing the cache",
     "cache prune": "Looking for what may go from the cache",
     "cache verify": "Reading all weights in the cache",

@@ -336,7 +336,7 @@ def test_table_prints_what_the_api_renders(shell: Shell, mock: Api) -> None:
     result = shell("table", "results/runs/x", "--metric", "aua", "--format", "json", "--layout", "full", "--intervals")
     assert result.stdout == '{"cells": ["[bold]", "100%"]}\n'
     _, arguments, options = mock.calls[0]
-    assert arguments == (Path("results/runs/x"),)
+    assert arguments == ([Path("results/runs/x")],)
     more = {"include": ()}
     assert options == {"metric": "aua", "layout": "full", "fmt": "json", "intervals": True, "pick": None} | more
     shell("table", "results/runs/x", "--metric", "contrast", "--pick", "validation")

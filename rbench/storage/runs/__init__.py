@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from rbench.storage.runs.fields import read_fields
 from rbench.storage.runs.names import folder_name
-from rbench.storage.runs.store import Found, Read, Resumed, Store
+from rbench.storage.runs.reader import Found, Read, Reader
+from rbench.storage.runs.store import Resumed, Store
 
-__all__ = ["Found", "Read", "Resumed", "Store", "folder_name", "read_fields"]
+__all__ = ["Found", "Read", "Reader", "Resumed", "Store", "folder_name", "read_fields"]

@@ -14,10 +14,10 @@ from pydantic_core import from_json
 from rbench.errors import StoreError
 from rbench.spec import Job, Outcome, Record
 from rbench.storage.runs.lines import digest
-from rbench.storage.runs.store import Store
+from rbench.storage.runs.reader import Reader
 
 
-def read_fields(store: Store, job: Job, record: Record, names: Sequence[str]) -> list[tuple[Any, ...]]:
+def read_fields(store: Reader, job: Job, record: Record, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return these fields of each outcome of a job, in the order in which the outcomes happened.
 
     Args:

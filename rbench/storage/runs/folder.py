@@ -55,6 +55,30 @@ class RunFolder:
             holder.unlink(missing_ok=True)
             self._lock.release()
 
+    @contextmanager
+    def kept_still(self) -> Iterator[None]:
+        """Keep other processes from running in the folder while it is copied. Writes nothing. Does not wait.
+
+        A folder without a lock file is not locked: no process has run in it here.
+
+        Raises StoreError if a process runs in the folder.
+        """
+        if not Path(self._lock.lock_file).exists():
+            yield
+            return
+        try:
+            self._lock.acquire()
+        except Timeout:
+            who = _who(self.root / ".lock.holder")
+            raise StoreError(f"{self.root} is in use by {who}. Wait until that run has ended.") from None
+        except OSError:  # the lock file cannot be opened for writing, so no process of this user runs here
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def set_aside(self) -> Path | None:
         """Move the contents of the folder to `<run>.<timestamp>` beside it and return that; None if it is empty.
 

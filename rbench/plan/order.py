@@ -1,0 +1,83 @@
+"""The order of a plan's jobs: as the planner asks for them, and each right after those that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rbench.spec import (
+    AdversarialJob,
+    AttackJob,
+    BuildJob,
+    ContrastJob,
+    Draw,
+    EvaluateJob,
+    FinetuneJob,
+    Job,
+    MeasureJob,
+    Suite,
+)
+
+
+def with_needs(asked: Iterable[Job], jobs: Mapping[str, Job]) -> tuple[Job, ...]:
+    """Return `asked` and all that they need, each directly before the first job that needs it.
+
+    Args:
+        asked: the jobs that are wanted, in order.
+        jobs: at least these and all that they need, by key.
+    """
+    ordered: dict[str, Job] = {}
+
+    def visit(job: Job) -> None:
+        for key in job.needs.values():
+            visit(jobs[key])
+        ordered.setdefault(job.key, job)
+
+    for job in asked:
+        visit(job)
+    return tuple(ordered.values())
+
+
+def in_order(suite: Suite, draws: Mapping[str, Draw], jobs: Mapping[str, Job]) -> tuple[Job, ...]:
+    """Return the jobs of several plans of `suite` in the order that the planner gives to those of one plan.
+
+    Jobs whose place the suite does not decide, such as a second contrast set, keep the order that they have in `jobs`.
+    """
+    needed = {key for job in jobs.values() for key in job.needs.values()}
+    places = {key: _place(suite, draws, job, key in needed) for key, job in jobs.items()}
+    asked = sorted((place, i) for i, place in enumerate(places.values()) if place is not None)
+    there = list(jobs.values())
+    return with_needs([*(there[i] for _, i in asked), *there], jobs)
+
+
+def _place(suite: Suite, draws: Mapping[str, Draw], job: Job, needed: bool) -> tuple[int, ...] | None:
+    """Return the place of a job that the suite asks for; None for one that is there because others need it."""
+    spec, parts = job.spec, job.parts
+    draw = draws.get(parts[0], Draw(encoder=parts[0]))
+    training = suite.train_seeds.index(draw.train_seed) if draw.train_seed in suite.train_seeds else 0
+    encoder = _at(suite.encoders, draw.encoder)
+    if isinstance(spec, EvaluateJob):
+        return (training, 0, encoder, _at([one.label for one in suite.evaluations], parts[1]))
+    if isinstance(spec, MeasureJob):
+        seeds = {draws[label].train_seed for label in spec.encoders if label in draws}
+        later = next((suite.train_seeds.index(seed) for seed in seeds if seed in suite.train_seeds), 0)
+        labels = [one.label for one in suite.evaluate]
+        attack = _at([one.label for one in suite.attacks], spec.attack or "")
+        task = _at(suite.tasks, spec.task.name)
+        return (later, 2, _at(labels, parts[0]), _at(suite.seeds, job.seed), task, attack)
+    if len(parts) < 3 or draw.encoder not in suite.encoders or job.seed not in suite.seeds:
+        return None
+    cell = (training, 1, suite.seeds.index(job.seed), _at(suite.tasks, parts[1]), encoder)
+    if isinstance(spec, BuildJob):
+        return (*cell, 0, _at([one.label for one in suite.build], parts[2]))
+    victim = (*cell, 1 + _at([one.label for one in suite.finetune], parts[2]))
+    attacks = [one.label for one in suite.attacks]
+    if isinstance(spec, AttackJob) and spec.split == "test" and parts[3] in attacks:
+        return (*victim, 2, attacks.index(parts[3]))
+    if isinstance(spec, ContrastJob | AdversarialJob):
+        return (*victim, int(isinstance(spec, AdversarialJob)))
+    return (*victim, 3) if isinstance(spec, FinetuneJob) and not needed else None
+
+
+def _at(names: Sequence[object], name: object) -> int:
+    """Return the place of a name, or the end for one that is not there."""
+    return names.index(name) if name in names else len(names)

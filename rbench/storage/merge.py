@@ -1,0 +1,73 @@
+"""Write several RUNs, read as one (`joined`), into a new RUN: `rbench merge`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from rbench.errors import StoreError
+from rbench.spec import Plan
+from rbench.storage.joined import Joined
+from rbench.storage.runs import Store, files
+from rbench.storage.runs.reader import FILES
+from rbench.storage.standing import standing
+from rbench.storage.verify import verify
+
+
+def check_inputs(runs: Iterable[Store]) -> None:
+    """Read everything in some RUNs and check it, as `rbench verify` does. Raises StoreError for all that is damaged."""
+    damaged = [finding.text for run in runs for finding in verify(run.root).findings if finding.damage]
+    if damaged:
+        listed = "\n".join(f"  {text}" for text in damaged)
+        raise StoreError(f"what is damaged is not merged:\n{listed}")
+
+
+def check_texts(plans: Iterable[tuple[Store, Plan]]) -> None:
+    """Raise StoreError where some RUNs keep texts and others do not."""
+    keeping = {run.root: plan.texts for run, plan in plans}
+    if len({*keeping.values()}) > 1:
+        with_texts = [str(root) for root, texts in keeping.items() if texts]
+        raise StoreError(
+            f"{', '.join(with_texts)} keeps texts and the other RUNs do not. Copy it without its texts first: rbench "
+            f"strip {with_texts[0]}"
+        )
+
+
+def check_out(out: Path, runs: Iterable[Store]) -> None:
+    """Raise StoreError if `out` is there already, or would lie in one of the RUNs."""
+    if out.exists() or out.is_symlink():
+        raise StoreError(f"{out} is there already. Choose another --out.")
+    for run in runs:
+        if out.resolve().is_relative_to(run.root.resolve()):
+            raise StoreError(f"{out} lies in {run.root}, which is not to be changed. Choose another --out.")
+
+
+def write(joined: Joined, out: Path) -> None:
+    """Copy the plan, records, outcomes, predictions and rows of all jobs into the new folder `out`.
+
+    Files are copied byte by byte. The folder gets its name once it is complete. Until then it lies beside, and is
+    removed if anything goes wrong.
+
+    Raises:
+        StoreError: something cannot be read or written, or changed while it was copied.
+    """
+    plan = joined.plan()
+    with files.as_store_error(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = files.unused(out.with_name(f".{out.name}.unfinished"))
+    store = Store(unfinished, texts=plan.texts)
+    try:
+        store.write_plan(plan)
+        for job in plan.jobs:
+            for name in FILES:
+                if (content := files.read(joined.folder(job) / name)) is not None:
+                    files.write(store.folder(job) / name, content)
+        copied = standing(store, plan)
+        if copied.done != joined.standing.done or copied.problems.keys() != joined.standing.problems.keys():
+            raise StoreError("a RUN changed while it was copied; run the same command again")
+        with files.as_store_error(out):
+            unfinished.rename(out)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise

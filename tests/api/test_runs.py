@@ -1,0 +1,305 @@
+"""Tests several RUNs read as one and merged: the tables are those of the RUN before it was divided."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from rbench import api
+from rbench.api.runs import reader_of
+from rbench.cli import app
+from rbench.cli.arguments import FORMATS, LAYOUTS
+from rbench.errors import StoreError
+from rbench.spec import EncoderSpec, FinetuneJob, Job, Plan, Provenance, Record, Training
+from rbench.storage.runs import Store, files
+from tests.tables.conftest import TASKS, finish, make_outcomes, make_plan, make_record, make_suite
+
+SUITE = make_suite()
+PLAN = make_plan(SUITE)
+CELLS = list(itertools.product(SUITE.encoders, SUITE.tasks))
+
+
+def write(root: Path, plan: Plan, done: Callable[[Job], bool] = lambda job: True) -> Path:
+    store = Store(root)
+    store.write_plan(plan)
+    for job in plan.jobs:
+        if done(job):
+            finish(store, job, sealed=True)
+    return root
+
+
+def part(cells: Sequence[tuple[str, str]]) -> Plan:
+    """The plan of a suite that asks for some cells alone, as in a matrix of CI jobs."""
+    encoders, tasks = (tuple(dict.fromkeys(cell[i] for cell in cells)) for i in (0, 1))
+    plan = make_plan(make_suite(encoders=encoders, tasks=tasks))
+    return plan.model_copy(update={"jobs": tuple(job for job in plan.jobs if job.parts[:2] in cells)})
+
+
+def tables(run: Path | Sequence[Path], formats: Sequence[str] = FORMATS) -> dict[tuple[str, ...], str]:
+    """Tables in all layouts and formats, and one of another metric."""
+    wanted = [*itertools.product(("asr",), LAYOUTS, formats), ("queries", "paper", "json")]
+    return {
+        (metric, layout, fmt): api.table(run, metric=metric, layout=layout, fmt=fmt, intervals=True)
+        for metric, layout, fmt in wanted
+    }
+
+
+def shell(*words: str | Path) -> Any:
+    return CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(app, [str(word) for word in words])
+
+
+def content(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    return write(tmp_path / "whole", PLAN)
+
+
+@pytest.fixture
+def halves(tmp_path: Path) -> list[Path]:
+    """Two RUNs of the whole suite, as `--only` makes them: each has the jobs of one task."""
+    return [
+        write(tmp_path / name, PLAN, lambda job, task=task: job.parts[1] == task)  # type: ignore[misc]
+        for name, task in (("one", "mr"), ("two", "mini_nli"))
+    ]
+
+
+def test_two_halves_are_the_whole(whole: Path, halves: list[Path], tmp_path: Path) -> None:
+    before = [content(run) for run in halves]
+    found = api.merge(halves, tmp_path / "new" / "both")
+    assert (found.jobs, found.complete, found.shared, found.notes) == (16, 16, 0, ())
+    assert content(found.run) == content(whole), "the same plan, records and outcomes, byte for byte"
+    assert tables(found.run) == tables(halves) == tables(whole)
+    assert [content(run) for run in halves] == before
+    assert api.verify(found.run).counts["verified"] == 16 and not api.verify(found.run).findings
+    assert api.load_results(halves).equals(api.load_results(whole))
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["both"]
+
+
+@given(st.data())
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_division_into_runs_makes_the_tables_of_the_whole(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    place = tmp_path_factory.mktemp("division")
+    cells = data.draw(st.permutations(CELLS))
+    cuts = data.draw(st.lists(st.integers(1, len(cells) - 1), min_size=1, max_size=3, unique=True))
+    bounds = [0, *sorted(cuts), len(cells)]
+    chunks = [cells[i:k] for i, k in itertools.pairwise(bounds)]
+    runs = [write(place / f"run{i}", part(chunk)) for i, chunk in enumerate(chunks)]
+    encoders, tasks = (tuple(dict.fromkeys(cell[i] for cell in cells)) for i in (0, 1))
+    expected = write(place / "whole", make_plan(make_suite(encoders=encoders, tasks=tasks)))
+    assert tables(runs, ["json"]) == tables(expected, ["json"])
+    assert content(api.merge(runs, place / "out").run) == content(expected)
+
+
+def test_absent_cells_are_dashes(tmp_path: Path) -> None:
+    runs = [write(tmp_path / "a", part([("minilm", "mr")])), write(tmp_path / "b", part([("bert_b", "mini_nli")]))]
+    rows = [line.split("|") for line in api.table(runs, metric="queries").splitlines() if line.startswith("|")]
+    minilm, bert = rows[2][3:5], rows[3][3:5]
+    assert [cell.strip() == "–" for cell in minilm] == [False, True]
+    assert [cell.strip() == "–" for cell in bert] == [True, False]
+
+
+def test_a_job_is_taken_from_where_it_is_complete(tmp_path: Path) -> None:
+    first, second, third, *_ = PLAN.jobs
+    ran = write(tmp_path / "ran", PLAN, lambda job: job.key == first.key)
+    store = Store(ran)
+    error = Record(job=second, status="failed", provenance=Provenance(rbench="0"), error="boom")
+    store.write_record(error)
+    for outcome in make_outcomes(third)[:7]:
+        store.append(third, outcome)
+    more = write(tmp_path / "more", PLAN, lambda job: job.key == second.key)
+    for outcome in make_outcomes(third)[:9]:
+        Store(more).append(third, outcome)
+    found = api.merge([ran, more], tmp_path / "out")
+    merged = Store(found.run)
+    assert [merged.look(job).record is not None for job in (first, second, third)] == [True, True, False]
+    assert found.complete == 2 and len(merged.outcomes(third)) == 9, "the run that resumes it has less to do"
+    assert merged.record(second) == Store(more).record(second)
+
+
+def test_where_results_differ_the_first_is_taken_and_that_is_said(halves: list[Path], tmp_path: Path) -> None:
+    job = next(job for job in PLAN.jobs if job.parts[1] == "mr")
+    again = Store(halves[1])
+    outcomes = [one.model_copy(update={"num_queries": one.num_queries + 1}) for one in make_outcomes(job)]
+    digest = again.write_outcomes(job, outcomes)
+    again.write_record(make_record(job, outcomes).model_copy(update={"outcomes": digest}))
+    found = api.merge(halves, tmp_path / "out")
+    assert found.shared == 1
+    (note,) = found.notes
+    assert note == f"1 jobs have other numbers in one RUN than in another; taken: {job.name} from {halves[0]}"
+    assert Store(found.run).outcomes(job) == make_outcomes(job)
+    result = shell("table", *halves)
+    assert result.exit_code == 0 and note in result.stderr
+    assert "16 complete (1 of them in several)" in shell("merge", *halves, "--out", tmp_path / "shell").stdout
+
+
+# -------------------------------------------------------------------------------------------------------- refusals
+
+
+def refused(match: str, runs: Sequence[Path], out: Path) -> None:
+    there = sorted(out.parent.iterdir())
+    with pytest.raises(StoreError, match=match):
+        api.merge(runs, out)
+    assert sorted(out.parent.iterdir()) == there, "nothing is left of it"
+
+
+def test_other_rows_are_refused_by_merge_table_and_figure(halves: list[Path], tmp_path: Path) -> None:
+    jobs = [
+        Job.make(job.spec.model_copy(update={"data_fingerprint": "e"}), job.parts, {}, job.seed) for job in PLAN.jobs
+    ]
+    other = write(tmp_path / "other", PLAN.model_copy(update={"jobs": tuple(jobs)}))
+    said = f"task mr: the rows in {halves[0]} and in {other} differ"
+    refused(said, [halves[0], other], tmp_path / "out")
+    for words in (["table", halves[0], other], ["figure", halves[0], other, "--kind", "queries", "--out", tmp_path]):
+        result = shell(*words)
+        assert result.exit_code == 2 and said in result.stderr
+
+
+def test_damage_is_refused_by_file(halves: list[Path], tmp_path: Path) -> None:
+    job = next(job for job in PLAN.jobs if job.parts[1] == "mini_nli")
+    path = Store(halves[1]).folder(job) / "outcomes.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    refused(f"what is damaged is not merged:\n.*{path} does not match the record", halves, tmp_path / "out")
+
+
+def test_a_torn_plan_and_a_folder_that_is_no_run_are_refused(halves: list[Path], tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    refused("empty is not a RUN", [halves[0], empty], tmp_path / "out")
+    plan = halves[1] / "plan.json"
+    plan.write_bytes(plan.read_bytes()[:500])
+    refused("plan.json is damaged", halves, tmp_path / "out")
+
+
+def test_an_out_that_exists_or_lies_in_a_run_is_refused(halves: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    refused("is there already", halves, tmp_path / "there")
+    refused("lies in", halves, halves[0] / "out")
+
+
+def test_too_few_runs_are_refused(halves: list[Path], tmp_path: Path) -> None:
+    refused("two RUNs or more", halves[:1], tmp_path / "out")
+    refused("is named twice", [halves[0], tmp_path / "two" / ".." / "one"], tmp_path / "out")
+
+
+def test_a_run_that_is_being_written_is_refused(halves: list[Path], tmp_path: Path) -> None:
+    with Store(halves[1]).lock():
+        refused(f"{halves[1]} is in use by process", halves, tmp_path / "out")
+    assert api.merge(halves, tmp_path / "out").complete == 16
+    with Store(halves[1]).lock():
+        pass  # merging has given the lock back
+
+
+def test_texts_are_not_mixed_with_none(halves: list[Path], tmp_path: Path) -> None:
+    stripped = api.strip(halves[0])
+    refused(f"rbench strip {halves[1]}", [stripped, halves[1]], tmp_path / "out")
+    assert api.merge([stripped, api.strip(halves[1])], tmp_path / "out").complete == 16
+    plan = Store(tmp_path / "out").plan()
+    assert plan is not None and not plan.texts
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_an_interrupted_merge_leaves_nothing(
+    halves: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    calls = itertools.count()
+    really = files.write
+
+    def interrupted(path: Path, content: bytes) -> None:
+        if next(calls) == 9:
+            raise error
+        really(path, content)
+
+    monkeypatch.setattr(files, "write", interrupted)
+    there = sorted(tmp_path.iterdir())
+    with pytest.raises(error):
+        api.merge(halves, tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == there and next(calls) > 9
+
+
+def test_a_run_that_changes_while_it_is_copied_is_noticed(
+    halves: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = files.write
+
+    def late(path: Path, content: bytes) -> None:
+        really(path, content[:-9] if path.name == "outcomes.jsonl" else content)
+
+    monkeypatch.setattr(files, "write", late)
+    refused("changed while it was copied", halves, tmp_path / "out")
+
+
+# --------------------------------------------------------------------------------------------------------- weights
+
+
+def victim(seed: int = 0) -> Job:
+    spec = FinetuneJob(
+        encoder=EncoderSpec(name="minilm", base="some/model"),
+        encoder_fingerprint="w",
+        strategy=SUITE.finetune[0],
+        task=TASKS["mr"],
+        data_fingerprint="d",
+        training=Training(),
+    )
+    return Job.make(spec, ("minilm", "mr", "clean"), {}, seed)
+
+
+def on_victim(root: Path, attacks: Sequence[str], weights: str, done: bool = True) -> Path:
+    """A RUN of one victim, with its own fine-tuning, and of some attacks on it."""
+    suite = make_suite(encoders=("minilm",), tasks=("mr",), seeds=(0,))
+    asked = [choice for choice in suite.attacks if choice.label in attacks]
+    plan = make_plan(suite.model_copy(update={"attacks": tuple(asked)}))
+    jobs = [Job.make(job.spec, job.parts, {"victim": victim().key}, job.seed) for job in plan.jobs]
+    store = Store(root)
+    store.write_plan(plan.model_copy(update={"jobs": (victim(), *jobs)}))
+    store.write_record(Record(job=victim(), status="complete", provenance=Provenance(rbench="0", weights_hash=weights)))
+    for job in jobs if done else ():
+        finish(store, job, sealed=True, weights_hash=weights)
+    return root
+
+
+def test_attacks_on_two_trainings_of_one_victim_are_refused(tmp_path: Path) -> None:
+    one = on_victim(tmp_path / "one", ["pwws"], "aa")
+    other = on_victim(tmp_path / "other", ["bertattack[max_words=10]"], "bb")
+    refused(
+        f"finetune/minilm/mr/clean/seed0: its weights in {other} and in {one} differ|"
+        f"finetune/minilm/mr/clean/seed0: its weights in {one} and in {other} differ",
+        [one, other],
+        tmp_path / "out",
+    )
+    shutil.rmtree(other)
+    on_victim(other, ["bertattack[max_words=10]"], "aa")
+    assert api.merge([one, other], tmp_path / "out").complete == 3
+
+
+def test_the_victim_is_that_of_the_attacks(tmp_path: Path) -> None:
+    one = on_victim(tmp_path / "one", ["pwws"], "aa", done=False)
+    other = on_victim(tmp_path / "other", ["pwws"], "bb")
+    found = api.merge([one, other], tmp_path / "out")
+    record = Store(found.run).record(victim())
+    assert record is not None and record.provenance.weights_hash == "bb"
+    assert found.notes and "finetune/minilm/mr/clean/seed0 from" in found.notes[0]
+
+
+def test_nothing_can_be_written_through_runs_that_are_read_as_one(halves: list[Path]) -> None:
+    reader = reader_of(halves)
+    assert not isinstance(reader, Store)
+    writing = {"append", "resume", "lock", "set_aside", *(name for name in dir(Store) if name.startswith("write"))}
+    assert len(writing) > 6 and not writing & set(dir(reader))
+
+
+def test_a_figure_of_several_runs_needs_a_place(halves: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="name one with --out"):
+        api.write_figure(halves, "queries")
