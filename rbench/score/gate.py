@@ -142,7 +142,7 @@ def _check(sample: GateSample) -> None:
         raise ValueError(
             "a cell needs a baseline run or more, each an array of examples x seeds of the new run's shape"
         )
-    if not all(np.isin(array[~np.isnan(array)], (0, 1)).all() for array in arrays):
+    if not all(((array == 0) | (array == 1) | np.isnan(array)).all() for array in arrays):
         raise ValueError("values must be 0, 1 or nan")
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
@@ -80,8 +81,13 @@ class Pool:
 
     def critical(self, spread: Spread, alpha: float) -> float:
         """Return by how many standard errors a rise must exceed 0 so that its corrected p is below alpha."""
-        groups = np.arange(1, self.cells + 1)
-        return float(stdtrit(groups * spread.freedom, 1 - alpha / groups).max())
+        return _critical(self.cells, spread.freedom, alpha)
+
+
+@cache
+def _critical(cells: int, freedom: int, alpha: float) -> float:
+    groups = np.arange(1, cells + 1)
+    return float(stdtrit(groups * freedom, 1 - alpha / groups).max())
 
 
 def against_mean(baseline: Sequence[Values], new: Values, confidence: float) -> Spread | None:
