@@ -13,9 +13,8 @@ depends on what differs between the runs:
 
 *Examples.* `rises.py` compares on the same examples with fixed weights. p values are corrected by Holm (1979).
 
-*Training again.* The rise is compared with what training again does by Student's t for a new draw: the rise over
-s * sqrt(1 + 1/k), where s is the deviation between the k baseline runs. `retraining.py` says how s is pooled over cells
-and p is corrected. A cell's p is the larger of the two.
+*Training again.* A t test compares the rise with the spread between the k baseline runs. `retraining.py` says how the
+spread is pooled over cells, and how p is corrected. A cell's p is the larger of the two tests'.
 
 The four verdicts: *failed* and *warned* as above. *passed*: the metric rose by no more than the tolerance. *undecided*:
 it rose by more, but that may be chance. Only *failed* stops a build.
@@ -173,7 +172,7 @@ def _tested(rise: Rise, by_examples: float, spread: Spread | None, pool: Pool, c
     if spread:
         p, corrected = max(p, pool.p(spread)), max(corrected, pool.corrected(spread))
         error = pool.error(spread)
-        smallest = max(smallest, (pool.critical(spread, rules.alpha) + power) * error)
+        smallest = max(smallest, pool.shown(spread, rules.alpha) * error)
         reach = float(stdtrit(spread.freedom, 1 - rules.alpha / 2)) * error
         low, high = min(low, rise.value - reach), max(high, rise.value + reach)
     smallest = max(smallest, rules.tolerance + power * max(error, rise.error))
@@ -218,5 +217,6 @@ def _decide(sample: GateSample, found: _Tested, rules: _Rules) -> tuple[GateVerd
         return "failed", f"{moved} with the same weights ({p})"
     if rules.about_these_weights:
         return "failed", f"{moved}: these weights are worse ({p})"
-    runs = "one baseline run" if len(sample.baseline) == 1 else f"{len(sample.baseline)} baseline runs"
+    count = sum(not np.isnan(run + sample.new).all() for run in sample.baseline)
+    runs = "one baseline run" if count == 1 else f"{count} baseline runs"
     return "warned", f"{moved}: these weights are worse ({p}), but {runs} cannot tell whether the change made them so"
