@@ -4,8 +4,8 @@ Arrays are those of `rises.py`. `Spread` is one cell. `Pool` knows the spread of
 
 One cell has k - 1 degrees of freedom, too few for a correction for many cells. So the variance that a rise is measured
 by is the cell's own plus the one pooled over all cells. (Of a single cell it is the cell's own: the usual t test for a
-new draw.) The pooled one alone would be right if all victims moved as much when they are trained again. Where half of
-them do not move at all it errs in 18% of checks instead of 5, and the larger of the two in 11%; their sum in 5%.
+new draw.) The pooled one alone would do if all victims moved as much when they are trained again. Where only some of
+them move, it is too small for those that do; the cell's own part keeps false alarms near alpha there.
 
 Cells that share a victim move together. If all C cells are independent, they are C measurements of the variance, and C
 chances of a false alarm. If all move as one, they are one measurement and one chance. Between these they are m groups.
