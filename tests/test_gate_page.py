@@ -1,0 +1,77 @@
+"""The page on the gate says what the committed measurements say, and these say what the gate promises."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
+RESULTS = ROOT / "benchmarks" / "results"
+ROWS = json.loads((RESULTS / "calibration.json").read_text(encoding="utf-8"))["rows"]
+RETRAINING = json.loads((RESULTS / "retraining.json").read_text(encoding="utf-8"))
+PROMISED = [row for row in ROWS if row["world"] in ("equal weights", "other weights") and not row["rise"]]
+
+
+def part(name: str) -> str:
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- end -->", PAGE, re.DOTALL)
+    assert found, f"docs/gate.md has no part {name}"
+    return found[1]
+
+
+def rates() -> dict[tuple[Any, ...], dict[float, dict[str, Any]]]:
+    """The rows of the JSON by the row of the table, then by the true rise."""
+    found: dict[tuple[Any, ...], dict[float, dict[str, Any]]] = {}
+    for row in ROWS:
+        if row["world"] != "15% discordant pairs":
+            place = (row["world"], *(str(row[key]) for key in ("baseline runs", "deviation", "cells", "n")))
+            found.setdefault(place, {})[row["rise"]] = row
+    return found
+
+
+def test_the_table_of_the_page_is_that_of_the_file() -> None:
+    lines = [[cell.strip() for cell in line.strip("| \n").split("|")] for line in part("calibration").splitlines()]
+    table = {tuple(cells[:5]): cells[5:] for cells in lines if len(cells) == 9 and cells[1].isdigit()}
+    expected = {
+        place: [
+            f"{100 * of[0]['fires']:.1f}%",
+            *(f"{100 * of[r]['fires']:.0f}%" if r in of else "" for r in (5, 10, 20)),
+        ]
+        for place, of in rates().items()
+    }
+    assert table == expected
+
+
+@pytest.mark.parametrize("row", PROMISED, ids=lambda row: "-".join(map(str, list(row.values())[:5])))
+def test_false_alarms_are_at_most_5_percent(row: dict[str, Any]) -> None:
+    """Within two standard errors of the simulation, since one cell with three runs is tested at exactly 5%."""
+    assert row["fires"] <= 0.05 + 2 * (0.05 * 0.95 / row["simulated"]) ** 0.5
+
+
+def test_with_equal_weights_36_cells_rarely_fire_in_1000_checks() -> None:
+    found = [row for row in PROMISED if row["world"] == "equal weights" and row["cells"] == 36]
+    assert found and all(row["simulated"] >= 1000 and row["fires"] <= 0.05 for row in found)
+
+
+def test_one_baseline_run_and_other_weights_never_fail() -> None:
+    found = [row for row in PROMISED if row["world"] == "other weights" and row["baseline runs"] == 1]
+    assert found and all(row["fires"] == 0 < row["warns"] for row in found)
+
+
+def test_a_rise_of_5_points_in_one_cell_is_seen() -> None:
+    (row,) = (row for row in ROWS if row["world"] == "15% discordant pairs")
+    assert (row["n"], row["rise"], row["cells"]) == (1000, 5, 1)
+    assert row["fires"] >= 0.8
+
+
+def test_the_page_says_how_far_training_again_moves_asr() -> None:
+    text = " ".join(part("retraining").split())
+    assert f"{RETRAINING['trainings']} trainings" in text
+    for attack in RETRAINING["attacks"].values():
+        low, high = (f"{limit:.1f}" for limit in attack["interval"])
+        assert f"{attack['standard deviation']:.1f} points" in text
+        assert f"{attack['beyond noise']:.1f} points ({low} to {high}" in text
