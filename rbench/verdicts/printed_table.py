@@ -125,8 +125,8 @@ def _notes(judged: Sequence[Judged]) -> list[str]:
     found = sentences(judged)
     count = {verdict: sum(one.verdict == verdict for one in found.values()) for verdict in VERDICTS}
     said = [
-        f"{len(found)} sentences: {count['in full']} hold in full, {count['in part']} in part, "
-        f"{count['not at all']} not at all.",
+        f"Sentences: {len(found)}. They hold in full: {count['in full']}, in part: {count['in part']}, "
+        f"not at all: {count['not at all']}.",
         "A printed table has no spread: no verdict says whether a difference is more than noise. A tie does not hold.",
         "Averages are computed from the printed numbers, not taken from the paper's own averages.",
         "Closest: the combination with the least margin, which is the worst failure where one fails. The columns after "

@@ -179,6 +179,6 @@ def test_the_table_counts_and_its_cells_have_every_combination() -> None:
     ]
     assert kind(found.claim) == "ratio"
     text = render(made, "markdown")
-    assert "1 sentences: 0 hold in full, 1 in part, 0 not at all." in text and "one: A note." in text
+    assert "Sentences: 1. They hold in full: 0, in part: 1, not at all: 0." in text and "one: A note." in text
     for fmt in ("latex", "csv", "json"):
         assert "small-table1" in render(made, fmt)
