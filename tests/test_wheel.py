@@ -32,6 +32,9 @@ def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:
     paper = list((ROOT / "results" / "paper").glob("*.json"))
     assert paper
     assert {f"rbench/bundled/paper/{file.name}" for file in paper} <= names
+    claims = list((ROOT / "results" / "paper" / "claims").glob("*.yaml"))
+    assert len(claims) == len(paper)
+    assert {f"rbench/bundled/paper/claims/{file.name}" for file in claims} <= names
     for kind in ("tasks", "encoders", "resources", "contrast", "mini/lexicon"):
         files = list((ROOT / "rbench" / kind).glob("*.yaml"))
         assert {f"rbench/{kind}/{file.name}" for file in files} <= names

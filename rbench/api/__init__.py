@@ -14,6 +14,7 @@ from rbench.api.adversarial import BuiltSet, Cell, build_adversarial, build_adve
 from rbench.api.cases import Case, Cases, cases
 from rbench.api.doctor import Check, doctor
 from rbench.api.figures import figure, write_figure
+from rbench.api.paper_claims import paper_claims, paper_claims_table
 from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
 from rbench.api.runs import Merged, merge
@@ -54,6 +55,8 @@ __all__ = [
     "load_results",
     "merge",
     "objectives",
+    "paper_claims",
+    "paper_claims_table",
     "plan",
     "run",
     "strip",

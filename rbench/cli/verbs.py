@@ -45,7 +45,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 complete, 1 some jobs failed, 2 bad suite, option or resource, 130 interrupted.",
+    epilog="Exit codes: 0 complete, 1 some jobs failed, 2 bad suite, option or resource, 3 a claim fails with "
+    "--strict, 130 interrupted.",
 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from rbench.load.positions import Positioned, Problems, Where, describe
@@ -29,7 +30,12 @@ def check(model: type[Model], located: Positioned, problems: Problems) -> Model 
 
 def fields_at(model: type[BaseModel], where: Where) -> list[str]:
     """Return the names of the keys that are valid at `where` in data of `model`. It is empty where any key is valid."""
-    return sorted({name for kind in _kinds(model, where) if _is_model(kind) for name in kind.model_fields})
+    return sorted({name for kind in _kinds(model, where) if _is_model(kind) for name in _keys(kind)})
+
+
+def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return a model's fields by the keys that data has for them: the alias of a field, or else its name."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _explain(model: type[BaseModel], located: Positioned, errors: list[ErrorDetails], problems: Problems) -> None:
@@ -148,7 +154,7 @@ def _kinds(kind: Any, where: Where) -> list[Any]:
         inner: list[Any] = []
         for one in kinds:
             if _is_model(one):
-                field = one.model_fields.get(str(step))
+                field = _keys(one).get(str(step))
                 inner += _flat(field.annotation) if field is not None else []
             elif get_origin(one) is dict:
                 inner += _flat(get_args(one)[1])

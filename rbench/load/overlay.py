@@ -12,23 +12,10 @@ from rbench.load.registry import unknown
 from rbench.spec import Suite
 
 _SETTABLE = frozenset(Suite.model_fields) - {"profiles"}
-_NOT_YET = {"claims": "`claims` are not supported yet; remove them"}
-"""Keys that only a later version will read. They are refused, so that nobody believes that rbench checks them."""
 _DEEP = ("training", "num_examples")
 """Keys whose mappings a profile merges with the suite's. It replaces all other keys whole."""
 _SHORT_FOR = {"resources": "profile", "num_examples": "default"}
 """The inner key that a plain value stands for. It is needed when an override sets another inner key."""
-
-
-def refuse_not_yet(located: Positioned, problems: Problems) -> Positioned:
-    """Return `located` without the keys of `_NOT_YET`, and add a problem for each of them."""
-    for key in _NOT_YET.keys() & located.data.keys():
-        problems.add(located.key_at((key,)), _NOT_YET[key])
-    return located.only(located.data.keys() - _NOT_YET.keys())
-
-
-def _unknown_key(key: str) -> str:
-    return _NOT_YET.get(key) or unknown("key", key, _SETTABLE)
 
 
 def apply_profile(located: Positioned, profile: str | None, problems: Problems) -> Positioned:
@@ -80,10 +67,10 @@ def check_profiles(located: Positioned, chosen: str | None, problems: Problems) 
             continue
         for key in content:
             if key not in _SETTABLE:
-                problems.add(part.key_at((key,)), _unknown_key(key))
+                problems.add(part.key_at((key,)), unknown("key", key, _SETTABLE))
         if name != chosen:
             found = Problems()
-            as_chosen = refuse_not_yet(_merge(located, part), Problems()).put(("profiles",), Positioned({}))
+            as_chosen = _merge(located, part).put(("profiles",), Positioned({}))
             check(Suite, as_chosen, found)
             check_purpose(as_chosen, found)
             inside = {*part.values.values(), *part.keys.values()}
@@ -102,7 +89,7 @@ def apply_override(located: Positioned, override: str, problems: Problems) -> Po
         problems.add(argument, "expected KEY=VALUE, for instance --set num_examples=100 or --set training.epochs=1")
         return located
     if steps[0] not in _SETTABLE:
-        problems.add(argument, _unknown_key(steps[0]))
+        problems.add(argument, unknown("key", steps[0], _SETTABLE))
         return located
     try:
         value = parse(text, argument, problems, fixed_place=True)

@@ -14,12 +14,14 @@ from rbench.errors import SuiteError
 from rbench.load.adversarial import AskedSet, asked_sets
 from rbench.load.check import check
 from rbench.load.choices import Chosen, choices, measured_names, names
+from rbench.load.claims import claims_here
 from rbench.load.code import Module
 from rbench.load.consistency import check_maps, check_purpose, check_repeats
 from rbench.load.draws import load_draws
 from rbench.load.entries import Entries
+from rbench.load.ground import of_suite
 from rbench.load.measures import check_asked, check_tables, measured, name_measured
-from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of, refuse_not_yet
+from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.registry import Kind, Registry, unknown
 from rbench.load.serving import check_table, check_tasks, match
@@ -83,6 +85,8 @@ class Loaded:
 
     measures: dict[str, MeasureNeeds] = field(default_factory=dict)
     """The measures under `evaluate`, by label."""
+    notes: tuple[str, ...] = ()
+    """What was left out of the suite, for the user to read."""
 
     @property
     def in_domain(self) -> list[str]:
@@ -148,7 +152,7 @@ def _load(
     problems: Problems,
     own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
-    merged = refuse_not_yet(apply_profile(located, profile, problems), problems)
+    merged = apply_profile(located, profile, problems)
     for override in overrides:
         merged = apply_override(merged, override, problems)
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
@@ -171,16 +175,14 @@ def _load(
     _check_figures(merged, entries)
     resources = _resources(merged, entries, strategies.values())
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
-    check_tables(merged, entries.modules, problems)
-    check_asked(merged, entries.modules, problems)
-    check_purpose(merged, problems)
-    check_table(merged, entries, known, problems)
-    check_repeats(merged, problems)
-    check_maps(merged, known, problems)
+    _check_whole(merged, entries, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
+    ground = of_suite(suite, entries, tuning, contrast)
+    claims, notes = claims_here(suite.claims, located, merged, ground, problems)
+    problems.raise_any()
     return Loaded(
-        suite=_with_tables(suite, merged, entries),
+        suite=_with_tables(suite, merged, entries).model_copy(update={"claims": claims}),
         path=path,
         encoders=entries.encoders.found,
         tasks=entries.tasks.found,
@@ -196,10 +198,21 @@ def _load(
         draws=draws,
         measures=measures,
         tuning=tuning,
+        notes=notes,
     )
 
 
 # --------------------------------------------------------------------------------------------------- parts of a suite
+
+
+def _check_whole(merged: Positioned, entries: Entries, known: set[str], problems: Problems) -> None:
+    """Check what concerns several parts of a suite."""
+    check_tables(merged, entries.modules, problems)
+    check_asked(merged, entries.modules, problems)
+    check_purpose(merged, problems)
+    check_table(merged, entries, known, problems)
+    check_repeats(merged, problems)
+    check_maps(merged, known, problems)
 
 
 def _with_tables(suite: Suite, merged: Positioned, entries: Entries) -> Suite:

@@ -136,6 +136,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         adversarial=adversarial,
         places=Places(weights, resources, {name: found for name, (_, found) in training.items()}),
         notes=[
+            *loaded.notes,
             *(note for name in dict.fromkeys(noted) for note in _data_notes(data[name])),
             *(note for sets in contrast.values() for one in sets for note in _contrast_notes(one)),
             *(f"{one.folder.name}: set of {len(one.rows)} rows in {one.folder}" for one in adversarial.values()),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rbench.spec.adversarial import AdversarialSet, SetFile
 from rbench.spec.bases import base_of, bases
+from rbench.spec.claims import Axis, Claim, Subject
 from rbench.spec.common import (
     IN_DOMAIN,
     RESOURCE_KINDS,

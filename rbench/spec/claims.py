@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from rbench.spec.common import Strict
 
@@ -34,15 +34,20 @@ class Subject(Strict):
 
     @model_validator(mode="after")
     def _names_something(self) -> Subject:
-        if not self.model_fields_set:
+        if not self.said:
             raise ValueError("names nothing: expected encoder, objective, task, attack or finetune")
         if self.encoder is not None and self.objective is not None:
             raise ValueError("names an encoder and an objective; one is enough")
         return self
 
+    @property
+    def said(self) -> dict[str, str]:
+        """The names that it says, by their keys."""
+        return {key: name for key, name in self if name is not None}
+
     def __str__(self) -> str:
-        said = self.model_dump(exclude_none=True)
-        return str(said["encoder"]) if [*said] == ["encoder"] else ", ".join(f"{k} {v}" for k, v in said.items())
+        said = self.said
+        return said["encoder"] if [*said] == ["encoder"] else ", ".join(f"{key} {name}" for key, name in said.items())
 
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
@@ -61,6 +66,9 @@ class Claim(Strict):
     The claim is judged once for each combination of the axes in `for_each`. Over other axes the values are averaged,
     each cell with the same weight, as the papers' own averages are.
     """
+
+    # Stored plans have the keys of YAML files (`in`, `from`, `to`), so that they are read as these are.
+    model_config = ConfigDict(serialize_by_alias=True)
 
     id: Name
     metric: str = "asr"
@@ -103,6 +111,29 @@ class Claim(Strict):
         """Which of its fields says what kind of claim it is."""
         return self._kinds()[0]
 
+    @property
+    def subjects(self) -> tuple[tuple[tuple[str | int, ...], Subject], ...]:
+        """All subjects, each with its place: `("lower",)`, `("than", 0)`."""
+        single = [((name,), getattr(self, name)) for name in ("lower", "higher", "of", "rising", "falling")]
+        several = [((name, i), one) for name in ("than", "ordering") for i, one in enumerate(getattr(self, name))]
+        return (*((where, one) for where, one in single if one is not None), *several)
+
+    def __str__(self) -> str:
+        """The claim in words, without the axes in `for_each`."""
+        more = f" times {self.times:g}" if self.times is not None else ""
+        by = f" by more than {self.by:g}" if self.by is not None else ""
+        span = "".join(f" {w} {v:g}" for w, v in (("from", self.start), ("to", self.end)) if v is not None)
+        bound = f"at most {self.at_most:g}" if self.at_most is not None else f"at least {self.at_least or 0:g}"
+        than = " and ".join(map(str, self.than))
+        return {
+            "lower": f"{self.metric} of {self.lower} lower than{more} {than}{by}",
+            "higher": f"{self.metric} of {self.higher} higher than{more} {than}{by}",
+            "of": f"{self.metric} of {self.of} {bound}",
+            "ordering": f"{self.metric} rises in the order {', '.join(map(str, self.ordering))}",
+            "rising": f"{self.metric} of {self.rising} rises with {self.option}{span}",
+            "falling": f"{self.metric} of {self.falling} falls with {self.option}{span}",
+        }[self.kind]
+
     def _kinds(self) -> list[str]:
         names = ("lower", "higher", "of", "ordering", "rising", "falling")
         return [name for name in names if getattr(self, name)]
@@ -122,7 +153,8 @@ class Claim(Strict):
         }[kinds[0]]
         shown = {"option": "in", "start": "from", "end": "to"}
         others = {"than", "by", "times", "at_most", "at_least", *shown} - allowed
-        if wrong := sorted(shown.get(name, name) for name in others & self.model_fields_set):
+        there = {name for name in others if getattr(self, name) not in (None, ())}
+        if wrong := sorted(shown.get(name, name) for name in there):
             raise ValueError(f"{', '.join(wrong)} cannot stand beside {kinds[0]}")
         if kinds[0] in ("lower", "higher") and not self.than:
             raise ValueError(f"{kinds[0]} needs `than`")

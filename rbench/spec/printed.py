@@ -7,10 +7,11 @@ the paper's own label says what is meant. Labels stand beside all names.
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from rbench.spec.claims import Claim
 from rbench.spec.common import Positive, Strict
 
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
@@ -150,6 +151,12 @@ class Found(Strict):
     cell: PrintedCell
     computed: bool
     """Whether the paper computed it from other numbers of the table."""
+
+
+class PrintedClaims(Strict):
+    """What a paper claims of one of its tables."""
+
+    claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
 
 
 class PrintedTable(Strict):

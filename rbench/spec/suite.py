@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
+from rbench.spec.claims import Claim
 from rbench.spec.common import Count, EvaluationMetric, Metric, NumExamples, Pick, ResourceKind, Split, Strict
 
 ADVERSARIAL: Literal["adversarial"] = "adversarial"
@@ -267,6 +268,8 @@ class Suite(Strict):
     require: Literal["healthy"] | None = None
     """`healthy`: tables withhold each entry whose encoder, victim or attack has a flag, unless it is a control. None:
     they show it, and its flags in notes. It changes tables only, and no key."""
+    claims: tuple[Claim, ...] = ()
+    """What the suite expects of its results; `rbench claims` says what of it holds. They change no key."""
     profiles: dict[str, dict[str, Any]] = {}
     """Named sets of overrides; --profile selects one."""
 
@@ -276,8 +279,6 @@ class Suite(Strict):
         if not isinstance(value, Mapping):
             return value
         value = dict(value)
-        if value.get("claims") in ([], ()):  # a field of earlier versions, in stored plans
-            del value["claims"]
         lists = "encoders tasks attacks evaluate build finetune seeds train_seeds tables figures notes"
         for key in lists.split():
             if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):

@@ -1,0 +1,161 @@
+"""Says which cells a suite has, or a stored plan, so that claims can be checked against them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import BaseModel
+
+from rbench.errors import RbenchError
+from rbench.load.code import find
+from rbench.load.entries import Entries
+from rbench.load.registry import Registry
+from rbench.spec import (
+    ADVERSARIAL,
+    CONTRAST,
+    AdversarialJob,
+    AttackJob,
+    Choice,
+    ContrastJob,
+    ContrastSpec,
+    EvaluateJob,
+    FinetuneJob,
+    Plan,
+    PretrainJob,
+    Suite,
+    TrainSpec,
+    bases,
+)
+from rbench.spec.claimed import ATTACKED, SCORES, CellOf, Ground, Trained
+
+ORACLE = "oracle_asr"
+Cells = Sequence[CellOf]
+
+
+def of_suite(
+    suite: Suite,
+    entries: Entries,
+    tuning: Mapping[str, Sequence[Choice]],
+    contrast: Mapping[str, Sequence[ContrastSpec]],
+) -> Ground:
+    """Return what the claims of a suite that is being loaded may speak of.
+
+    Args:
+        tuning: the strategies that make victims, by task.
+        contrast: the contrast sets, by task.
+    """
+    victims = [
+        (encoder, task, choice.label)
+        for encoder in suite.encoders
+        for task in suite.tasks
+        for choice in tuning.get(task, ())
+    ]
+    attacked = [CellOf(e, task, attack.label, f) for e, task, f in victims for attack in suite.attacks]
+    oracles = {name for name in suite.tasks if (spec := entries.tasks.found.get(name)) is not None and spec.has_oracle}
+    sets = {(task, spec.name) for task, specs in contrast.items() for spec in specs}
+    asked = {choice.name for choice in suite.evaluate}
+    trained = {}
+    for label in suite.encoders:
+        spec = entries.encoders.found.get(label)
+        chain = bases(spec, entries.encoders.found) if spec is not None else ()
+        train = next((below.train for below in chain if below.train is not None), None)
+        if train is not None:
+            trained[label] = trained_as(train, entries.modules.options_of("objectives", train.objective))
+    return Ground(
+        _by_metric(
+            attacked,
+            [cell for cell in attacked if cell.task in oracles],
+            [CellOf(encoder, of.label) for encoder in suite.encoders for of in suite.evaluations],
+            _contrast(victims, sets),
+            [CellOf(e, task, None, f) for e, task, f in victims] if ADVERSARIAL in asked else [],
+            suite,
+        ),
+        trained,
+        tuple(entries.modules.registry.names("measures")),
+        tuple(entries.modules.registry.names("objectives")),
+    )
+
+
+def of_plan(plan: Plan, registry: Registry) -> Ground:
+    """Return what claims on a RUN with this plan may speak of."""
+    attacked: dict[CellOf, None] = {}
+    valid, evaluated, adversarial = dict(attacked), dict(attacked), dict(attacked)
+    victims: dict[tuple[str, str, str], None] = {}
+    sets: dict[tuple[str, str], None] = {}
+    for job in plan.jobs:
+        if isinstance(job.spec, PretrainJob):
+            continue
+        encoder, *parts = plan.draw(job.parts[0]).encoder, *job.parts[1:]
+        if isinstance(job.spec, AttackJob) and job.spec.split == "test" and encoder in plan.suite.encoders:
+            cell = CellOf(encoder, parts[0], parts[2], parts[1])
+            attacked[cell] = None
+            valid |= {cell: None} if job.spec.task.has_oracle else {}
+        elif isinstance(job.spec, EvaluateJob):
+            evaluated[CellOf(encoder, parts[0])] = None
+        elif isinstance(job.spec, ContrastJob):
+            victims[encoder, parts[0], parts[1]] = None
+            sets[parts[0], parts[2]] = None
+        elif isinstance(job.spec, AdversarialJob):
+            adversarial[CellOf(encoder, parts[0], None, parts[1])] = None
+    cells = [[*found] for found in (attacked, valid, evaluated)]
+    return Ground(
+        _by_metric(cells[0], cells[1], cells[2], _contrast(victims, sets), [*adversarial], plan.suite),
+        _trained_by(plan),
+        tuple(registry.names("measures")),
+        tuple(registry.names("objectives")),
+    )
+
+
+def trained_as(train: TrainSpec, options: type[BaseModel] | None) -> Trained:
+    """Return how an encoder is trained. Without its objective's `Options` its defaults are not known."""
+    own = train.model_dump(exclude={"objective", "options"})
+    made = options.model_validate(train.options).model_dump() if options is not None else train.options
+    return Trained(train.objective, {**own, **made})
+
+
+def _trained_by(plan: Plan) -> dict[str, Trained]:
+    """Return how the encoders of a plan were trained: each itself, or the nearest of its bases that was."""
+    jobs = {job.key: job for job in plan.jobs}
+    found: dict[str, Trained] = {}
+    for job in plan.jobs:
+        below = jobs.get(job.needs.get("encoder", ""))
+        if not isinstance(job.spec, FinetuneJob | EvaluateJob) or below is None:
+            continue
+        assert isinstance(below.spec, PretrainJob)
+        train, name = below.spec.encoder.train, plan.draw(job.parts[0]).encoder
+        if train is not None and name not in found:
+            found[name] = trained_as(train, _options(train.objective))
+    return found
+
+
+def _options(objective: str) -> type[BaseModel] | None:
+    """Return the options of one of rbench's objectives; None for that of a user, whose folder is not known."""
+    try:
+        options: type[BaseModel] = find("objectives", objective).open().Options
+    except RbenchError:
+        return None
+    return options
+
+
+def _contrast(victims: Iterable[tuple[str, str, str]], sets: Iterable[tuple[str, str]]) -> list[CellOf]:
+    """Return the cells of contrast sets. A set has its task's name, or its own where the task has several."""
+    found = [*sets]
+    several = {task for task, _ in found if sum(other == task for other, _ in found) > 1}
+    return [
+        CellOf(encoder, name if task in several else task, None, finetune)
+        for encoder, task, finetune in victims
+        for of, name in found
+        if of == task
+    ]
+
+
+def _by_metric(
+    attacked: Cells, valid: Cells, evaluated: Cells, contrast: Cells, adversarial: Cells, suite: Suite
+) -> dict[str, tuple[CellOf, ...]]:
+    cells = {metric: valid if metric == ORACLE else attacked for metric in ATTACKED}
+    measures = {*suite.measured, *(table.metric for table in suite.tables if table.measure)} - {ADVERSARIAL}
+    cells |= dict.fromkeys(measures, attacked)
+    tables = {"sts": evaluated, CONTRAST: contrast, **dict.fromkeys(measures, attacked)}
+    cells |= {name: tables[table] for name, table in SCORES.items() if table in tables}
+    cells[ADVERSARIAL] = adversarial
+    return {metric: tuple(own) for metric, own in cells.items() if own}

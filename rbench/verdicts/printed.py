@@ -1,0 +1,201 @@
+"""Judge claims on the papers' own printed tables.
+
+A claim is taken apart as on a RUN (`spec.claimed`): `for_each` makes the combinations, and over what a claim leaves
+open the values are averaged, each cell with the same weight, over the cells that both sides have. Averages that a paper
+prints are left out and computed again from its other numbers; differences that it prints are numbers of their own
+metric. Arithmetic is exact, on the printed digits. A printed table has no spread, so a verdict says nothing of noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+from rbench.errors import SuiteError
+from rbench.load.choices import of_label
+from rbench.load.registry import Registry, unknown
+from rbench.spec import Choice
+from rbench.spec.claimed import CellOf, Comparison, Ground, Trained, comparisons
+from rbench.spec.claims import Axis, Claim
+from rbench.spec.printed import Found, PrintedTable
+
+Verdict = Literal["holds", "tie", "fails"]
+Numbers = Mapping[str, Mapping[CellOf, Fraction]]
+"""The numbers of a table by metric and cell."""
+
+
+class Weighed(NamedTuple):
+    """One comparison: the claim holds where `margin` is positive, and ties where it is 0."""
+
+    margin: Fraction
+    one: str
+    other: str
+    """What it is compared with; empty for the claim's own limit."""
+    value: Fraction
+    """The number that the claim is about, in the table's unit."""
+    reference: Fraction
+    """The number that it is compared with."""
+    n: int
+    """Number of cells that each side is averaged over."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """A claim's verdict on one combination of the axes in its `for_each`."""
+
+    at: dict[Axis, str]
+    verdict: Verdict
+    """A tie counts as a failure."""
+    weighed: Weighed
+    """The comparison that decides: where there are several, the one with the least margin."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with its verdicts on a printed table. It holds in a combination if all of its comparisons do."""
+
+    claim: Claim
+    table: str
+    combinations: tuple[Combination, ...]
+
+    @property
+    def holding(self) -> int:
+        """Number of combinations in which the claim holds."""
+        return sum(one.verdict == "holds" for one in self.combinations)
+
+    @property
+    def ties(self) -> int:
+        return sum(one.verdict == "tie" for one in self.combinations)
+
+    @property
+    def closest(self) -> Combination:
+        """The combination with the least margin: the worst failure, or what came nearest to one."""
+        return min(self.combinations, key=lambda one: one.weighed.margin)
+
+
+def judge(claim: Claim, name: str, table: PrintedTable, place: str) -> Judged:
+    """Judge a claim on a printed table.
+
+    Args:
+        claim: the claim; its limits are in the table's unit (percent, or 100 times a correlation).
+        name: the table's name.
+        table: the table.
+        place: where the claim stands, for messages.
+
+    Raises:
+        SuiteError: the table lacks a metric, encoder, task, attack or strategy that the claim names, or nothing in it
+            can be compared.
+    """
+    found = numbers(table)
+    ground = Ground({metric: tuple(cells) for metric, cells in found.items()}, _trained(found, claim))
+    _check(claim, ground, place)
+    combinations: dict[tuple[tuple[Axis, str], ...], list[Weighed]] = {}
+    for comparison in comparisons(claim, ground):
+        weighed = _weigh(claim, comparison, found[claim.metric])
+        combinations.setdefault(comparison.combination, []).append(weighed)
+    if not combinations:
+        raise SuiteError(f"{place}: nothing in {name} matches the claim {claim.id} ({claim})")
+    judged = []
+    for at, several in combinations.items():
+        decides = min(several, key=lambda one: one.margin)
+        judged.append(Combination(dict(at), _verdict(claim, decides.margin), decides))
+    return Judged(claim, name, tuple(judged))
+
+
+def numbers(table: PrintedTable) -> Numbers:
+    """Return all numbers of a table but the averages of others, exactly as printed.
+
+    Raises ValueError where two numbers of one metric have the same place.
+    """
+    means = {column.name for column in table.columns if column.computed is not None and column.computed.kind == "mean"}
+    numbers: dict[str, dict[CellOf, Fraction]] = {}
+    for found in table.found():
+        if found.column in means or found.cell.printed is None:
+            continue
+        cells, cell = numbers.setdefault(found.metric, {}), cell_of(found)
+        if cell in cells:
+            raise ValueError(f"{table.title}: two numbers of {found.metric} have the place {cell}")
+        cells[cell] = Fraction(found.cell.printed)
+    return numbers
+
+
+def cell_of(found: Found) -> CellOf:
+    """Return a number's place, with options as labels have them (`adcl-bert-base[queue=8192]`).
+
+    An encoder without a name of rbench's has the paper's own; it is empty where the table has one alone and does not
+    name it. A number of no task is told apart by its `part`: a round of ANLI, or how vectors were compared.
+    """
+    where = found.where
+    encoder, strategy = where.encoder, where.strategy
+    return CellOf(
+        encoder=Choice(name=encoder, options=where.options).label if encoder else found.row.get("encoder", ""),
+        task=where.task or where.part,
+        attack=where.attack,
+        finetune=Choice(name=strategy, options=where.strategy_options).label if strategy else None,
+    )
+
+
+def _trained(found: Numbers, claim: Claim) -> dict[str, Trained]:
+    """Return objective and options of each encoder of the claim's metric, as far as the table says them."""
+    trained = {}
+    for encoder in dict.fromkeys(cell.encoder for cell in found.get(claim.metric, ())):
+        choice = of_label(encoder)
+        objective = _objective(choice.name) if any(subject.objective for _, subject in claim.subjects) else ""
+        trained[encoder] = Trained(objective, choice.options)
+    return trained
+
+
+def _objective(encoder: str) -> str:
+    """Return the objective of an encoder file; empty for the papers' own names and where rbench trains nothing."""
+    from rbench.load import load_encoder
+
+    registry = Registry()
+    train = load_encoder(encoder, registry).train if encoder in registry.names("encoders") else None
+    return train.objective if train is not None else ""
+
+
+def _check(claim: Claim, ground: Ground, place: str) -> None:
+    """Raise SuiteError where the claim names a metric, an axis, or a name on an axis that the table lacks."""
+    if claim.metric not in ground.cells:
+        raise SuiteError(f"{place}: {unknown('metric of the table', claim.metric, ground.cells)}")
+    named: list[tuple[Axis, str]] = [(axis, name) for axis, names in claim.where.items() for name in names]
+    for _, subject in claim.subjects:
+        said = subject.model_dump(exclude_none=True, exclude={"objective"})
+        named += [(axis, name) for axis, name in said.items() if claim.option is None or axis != "encoder"]  # type: ignore[misc]
+    for axis in claim.for_each:
+        if not ground.names(axis, claim.metric):
+            raise SuiteError(f"{place}: {claim.metric} has no {axis} in the table, so `for_each` cannot list it")
+    for axis, name in named:
+        if ground.named(axis, name, claim.metric) is None:
+            what = "strategy" if axis == "finetune" else axis
+            raise SuiteError(f"{place}: {unknown(f'{what} of the table', name, ground.names(axis, claim.metric))}")
+
+
+def _verdict(claim: Claim, margin: Fraction) -> Verdict:
+    if margin > 0 or (margin == 0 and claim.kind == "of"):  # at most and at least include their limit
+        return "holds"
+    return "tie" if margin == 0 else "fails"
+
+
+def _weigh(claim: Claim, comparison: Comparison, cells: Mapping[CellOf, Fraction]) -> Weighed:
+    value, reference = (
+        _mean([_mean([cells[cell] for cell in group[side]]) for group in comparison.groups if group[side]])
+        for side in (0, 1)
+    )
+    if claim.kind == "of":
+        reference = _exact(claim.at_most if claim.at_most is not None else claim.at_least, 0)
+    times, by = _exact(claim.times, 1), _exact(claim.by, 0)
+    sign = 1 if comparison.direction == "higher" else -1
+    margin = sign * (value - times * reference) - by
+    return Weighed(margin, comparison.one, comparison.other, value, reference, len(comparison.groups))
+
+
+def _mean(values: Sequence[Fraction]) -> Fraction:
+    return sum(values, Fraction(0)) / max(len(values), 1)
+
+
+def _exact(number: float | None, default: int) -> Fraction:
+    """Return a number as it is written: 0.1 is a tenth."""
+    return Fraction(default) if number is None else Fraction(str(number))

@@ -1,0 +1,39 @@
+"""`rbench claims --paper`: what it prints and how it exits."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+
+def test_verdicts_of_a_table_are_printed(shell: Shell) -> None:
+    result = shell("claims", "--paper", "table1")
+    assert result.exit_code == 0
+    assert "| rse-half-of-simcse " in result.stdout and "| 21 of 35 " in result.stdout
+    assert "Sentences: 8. They hold in full: 5, in part: 2, not at all: 1." in result.stdout
+
+
+@pytest.mark.parametrize(("name", "code"), [("adcl-table3", 0), ("robustsentembed-table1", 3)])
+def test_strict_exits_with_3_where_a_claim_fails(shell: Shell, name: str, code: int) -> None:
+    assert shell("claims", "--paper", name, "--strict").exit_code == code
+
+
+def test_csv_has_a_line_for_each_combination(shell: Shell) -> None:
+    rows = list(csv.DictReader(io.StringIO(shell("claims", "--paper", "adcl-table3", "--format", "csv").stdout)))
+    assert len(rows) == 16 and {row["verdict"] for row in rows} == {"holds"}
+    first = rows[0]
+    assert (first["task"], first["attack"], first["value"], first["against_value"]) == (
+        "ag_news",
+        "geometry",
+        "62.3",
+        "30.2",
+    )
+
+
+def test_an_unknown_name_exits_with_2(shell: Shell) -> None:
+    result = shell("claims", "--paper", "tabel1")
+    assert result.exit_code == 2 and "did you mean table1?" in result.stderr
