@@ -14,6 +14,7 @@ from rbench.api.adversarial import BuiltSet, Cell, build_adversarial, build_adve
 from rbench.api.cases import Case, Cases, cases
 from rbench.api.doctor import Check, doctor
 from rbench.api.figures import figure, write_figure
+from rbench.api.gate import check, check_annotations, check_table, conditions, met, write_baseline, write_reports
 from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
 from rbench.api.suites import Planned, attack, plan, run
@@ -43,13 +44,18 @@ __all__ = [
     "build_adversarial",
     "build_adversarial_from",
     "cases",
+    "check",
+    "check_annotations",
+    "check_table",
     "compare",
     "comparison_table",
+    "conditions",
     "doctor",
     "export",
     "fell_alone",
     "figure",
     "load_results",
+    "met",
     "objectives",
     "plan",
     "run",
@@ -57,5 +63,7 @@ __all__ = [
     "table",
     "train",
     "verify",
+    "write_baseline",
     "write_figure",
+    "write_reports",
 ]

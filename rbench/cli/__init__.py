@@ -17,6 +17,7 @@ from rbench.cli import (
     case_verbs,
     comparing_verbs,
     drawing_verbs,
+    gate_verbs,
     keeping_verbs,
     table_verbs,
     training_verbs,
@@ -32,6 +33,7 @@ __all__ = [
     "case_verbs",
     "comparing_verbs",
     "drawing_verbs",
+    "gate_verbs",
     "keeping_verbs",
     "main",
     "table_verbs",
@@ -40,7 +42,7 @@ __all__ = [
 
 
 def main() -> None:
-    """Run the `rbench` command. Raises SystemExit with 0, 1, 2 or 130."""
+    """Run the `rbench` command. Raises SystemExit with 0, 1, 2, 3 or 130."""
     for stream in (sys.stdout, sys.stderr):
         # An adversarial text may hold characters that the terminal's encoding lacks. They are shown escaped.
         if isinstance(stream, io.TextIOWrapper):
