@@ -2,9 +2,10 @@
 
     python benchmarks/package_victim.py
 
-It trains and fine-tunes what `rbench run gate --profile from-scratch` attacks, or takes it from the cache. It rounds the
-weights and the head to half precision and writes `victim.json` beside them, with the key and scores of the fine-tuning. A test compares the key with today's. If it fails, the code or the data behind the victim has changed. Then run
-this again, and
+It trains and fine-tunes what `rbench run gate --profile from-scratch` attacks, or takes it from the cache. It rounds
+the weights and the head to half precision and writes `victim.json` beside them, with the key and scores of the
+fine-tuning. A test compares the key with today's. If it fails, the code or the data behind the victim has changed. Then
+run this again, and
 
     rbench run gate && rbench baseline results/runs/gate --out results/gate/baseline.json
 """

@@ -63,10 +63,10 @@ def _notes(found: Checked) -> list[str]:
     plural = "s" if counts != [1] else ""
     return [
         f"A cell fails if its {worse} in {name} is larger than {rules.tolerance:g} points and significant: its "
-        f"one-sided p is below {rules.alpha:g}, corrected by Holm for {len(found.cells)} cells. It also fails if it is missing or "
-        "failed.",
-        f"Baseline: {' or '.join(map(str, counts))} run{plural}. The columns Baseline and Now are the values of tables, "
-        f"each over its own examples. The {worse} is over the n pairs of example and seed that count in both.",
+        f"one-sided p is below {rules.alpha:g}, corrected by Holm for {len(found.cells)} cells. It also fails if it is "
+        "missing or failed.",
+        f"Baseline: {' or '.join(map(str, counts))} run{plural}. The columns Baseline and Now are the values of "
+        f"tables, each over its own examples. The {worse} is over the n pairs of example and seed that count in both.",
         "Could show: the smallest true change for the worse that such a sample shows with a power of 80%. A cell that "
         "passes may hide a smaller one.",
     ]
