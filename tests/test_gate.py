@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import safetensors.torch
-import torch
 import yaml
 from typer.testing import CliRunner, Result
 
@@ -56,20 +55,19 @@ def test_the_victim_that_comes_with_rbench_passes(run: Path) -> None:
 
 
 def test_a_worse_victim_under_the_same_name_fails(tmp_path: Path) -> None:
-    """Noise on the word embeddings, of twice their deviation: synonyms are no longer near each other."""
+    """A head of the other sign: right where it was wrong, on 6 of 100 texts, so that all that held before are lost."""
     folder = shutil.copytree(PACKAGED / NAME, tmp_path / "models" / NAME)
-    weights = safetensors.torch.load_file(folder / "model.safetensors")
-    words = weights["embeddings.word_embeddings.weight"].float()
-    noise = torch.randn(words.shape, generator=torch.Generator().manual_seed(0)) * words.std() * 2
-    weights["embeddings.word_embeddings.weight"] = (words + noise).half()
-    safetensors.torch.save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    head = safetensors.torch.load_file(folder / "head.safetensors")
+    safetensors.torch.save_file({name: -tensor for name, tensor in head.items()}, folder / "head.safetensors")
     out = tmp_path / "gate-run"
     ran = rbench("run", "gate", "--out", out, "--models", tmp_path / "models", *HERE)
     assert ran.exit_code == 0, ran.output
-    failed = rbench("check", out, "--baseline", BASELINE, "--about-these-weights")
+    failed = rbench("check", out, "--baseline", BASELINE, "--about-these-weights", "--metric", "aua")
     assert failed.exit_code == 3, failed.output
-    assert failed.stdout.splitlines()[-1].startswith("failed: ")
-    assert rbench("check", out, "--baseline", BASELINE).exit_code == 0, "a retraining that is worse is a warning"
+    assert failed.stdout.splitlines()[-1].startswith("failed: ") and "these weights are worse" in failed.stdout
+    assert rbench("check", out, "--baseline", BASELINE, "--metric", "aua").exit_code == 0, "one baseline run: a warning"
+    empty = rbench("check", out, "--baseline", BASELINE)
+    assert empty.exit_code == 3 and "no example was attacked in both" in empty.stdout
 
 
 def test_the_victim_is_that_of_todays_trainings() -> None:
