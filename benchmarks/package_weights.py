@@ -27,10 +27,10 @@ NOT_COPIED = ("record.json", "manifest.json", "README.md")
 
 
 def main() -> None:
-    shutil.rmtree(PACKAGED, ignore_errors=True)
     for name in ENCODERS:
         trained = api.train(name)
         folder = PACKAGED / f"{name}-packaged"
+        shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(trained.weights, folder, ignore=shutil.ignore_patterns(*NOT_COPIED))
         halve(folder / "model.safetensors")
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))

@@ -15,6 +15,7 @@ from rbench.api.cases import Case, Cases, cases
 from rbench.api.doctor import Check, doctor
 from rbench.api.figures import figure, write_figure
 from rbench.api.paper_claims import paper_claims, paper_claims_table
+from rbench.api.gate import check, check_annotations, check_table, conditions, met, write_baseline, write_reports
 from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
 from rbench.api.runs import Merged, merge
@@ -46,14 +47,19 @@ __all__ = [
     "build_adversarial",
     "build_adversarial_from",
     "cases",
+    "check",
+    "check_annotations",
+    "check_table",
     "compare",
     "comparison_table",
+    "conditions",
     "doctor",
     "export",
     "fell_alone",
     "figure",
     "load_results",
     "merge",
+    "met",
     "objectives",
     "paper_claims",
     "paper_claims_table",
@@ -63,5 +69,7 @@ __all__ = [
     "table",
     "train",
     "verify",
+    "write_baseline",
     "write_figure",
+    "write_reports",
 ]

@@ -166,6 +166,16 @@ BackendOption = Annotated[
         rich_help_panel=HOW,
     ),
 ]
+FailIfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if",
+        metavar="CONDITION",
+        help='Exit with 3 if a cell\'s whole 95% interval is beyond a limit, such as "asr > 60" or "aua < 20". '
+        "May be repeated.",
+        rich_help_panel=HOW,
+    ),
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print results and errors, nothing else.", rich_help_panel=HOW)
 ]

@@ -124,6 +124,13 @@ def _ending(run: RunResult) -> None:
         tell("The full error of a failed job is in its record.json. The same command tries failed jobs again.")
 
 
+def met(found: Sequence[object]) -> bool:
+    """Print each cell that meets a condition of --fail-if to standard error, and return whether there is any."""
+    for one in found:
+        tell(f"--fail-if {one}")
+    return bool(found)
+
+
 def _last_line(record: Record) -> str:
     lines = (record.error or "no error was recorded").strip().splitlines()
     return lines[-1] if lines else ""

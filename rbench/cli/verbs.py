@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 MEASURE, EXPLORE = "Measure", "Explore"
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+FAILED, BAD_INPUT, CHECK_FAILED, INTERRUPTED = 1, 2, 3, 130
 
 HELP = """How robust is a sentence encoder?
 
@@ -45,8 +45,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 complete, 1 some jobs failed, 2 bad suite, option or resource, 3 a claim fails with "
-    "--strict, 130 interrupted.",
+    epilog="Exit codes: 0 complete, 1 some jobs failed, 2 bad suite, option or resource, 3 a check failed, "
+    "130 interrupted.",
 )
 
 
@@ -145,6 +145,7 @@ def run(
             rich_help_panel=a.HOW,
         ),
     ] = False,
+    fail_if: a.FailIfOption = None,
     quiet: a.QuietOption = False,
 ) -> None:
     """Run a suite and print its tables.
@@ -156,6 +157,7 @@ def run(
     from rbench.cli import show
     from rbench.cli.bars import watching
 
+    limits = api.conditions(fail_if or ())
     options = options_of(
         profile, overrides, data, models, include, device, only=only, limit=limit, out=out, fresh=fresh
     )
@@ -168,7 +170,11 @@ def run(
         result = api.run(suite, options, progress=progress)
     show.result(result)
     if result.failed or result.skipped:
+        if limits:
+            tell("--fail-if was not judged, because the run is not complete")
         raise typer.Exit(FAILED)
+    if limits and show.met(api.met(result.run, limits)):
+        raise typer.Exit(CHECK_FAILED)
 
 
 @app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench plan table1 --profile local[/bold]")

@@ -48,6 +48,8 @@ class FinetuneContext:
     Whoever gives the folder removes it. None: a fine-tuning that is interrupted begins again."""
     unchanged: Callable[[], object] = lambda: None
     """Called before each checkpoint; raises where what the fine-tuning read has changed since."""
+    weights: Path | None = None
+    """The folder from which the encoder was loaded; None for one from the hub, and for one without weights."""
 
 
 @dataclass(frozen=True)

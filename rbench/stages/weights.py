@@ -216,6 +216,7 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
         generated=None if attack is None else context.store.outcomes(attack),
         checkpoints=kept,
         unchanged=inputs.check,
+        weights=Path(where) if Path(where).is_dir() else None,
     )
     # The strategy's other options are in spec.training already.
     options = {name: value for name, value in spec.strategy.options.items() if name in module.Options.model_fields}

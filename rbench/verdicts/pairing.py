@@ -12,7 +12,7 @@ import numpy as np
 from rbench.errors import StoreError
 from rbench.load.registry import nearest
 from rbench.score.paired import PairedSample
-from rbench.spec import AttackJob, Outcome
+from rbench.spec import AttackJob, Job, Outcome
 from rbench.tables import Results
 from rbench.tables.attacked import AttackedSample, attacked
 
@@ -118,19 +118,23 @@ def value_of(outcome: Outcome, metric: Compared) -> float | None:
     return float(outcome.status == "succeeded") if metric == "asr" else float(outcome.num_queries)
 
 
+def decisive(job: Job) -> dict[str, object]:
+    """Return what two attack jobs of the same names must have in common so that their outcomes can be compared."""
+    spec = job.spec
+    assert isinstance(spec, AttackJob)
+    return {
+        "the task's rows": spec.data_fingerprint,
+        "the number of examples": spec.num_examples,
+        "the attack's options": spec.attack,
+        "the resources": spec.resource_fingerprints,
+        "the version of the attack's code": spec.versions,
+    }
+
+
 def differing(one: AttackedSample, other: AttackedSample) -> list[str]:
     """Return what two attack jobs of the same names differ in so that their outcomes cannot be compared."""
-    a, b = one.run.job.spec, other.run.job.spec
-    assert isinstance(a, AttackJob)
-    assert isinstance(b, AttackJob)
-    checks = {
-        "the task's rows": (a.data_fingerprint, b.data_fingerprint),
-        "the number of examples": (a.num_examples, b.num_examples),
-        "the attack's options": (a.attack, b.attack),
-        "the resources": (a.resource_fingerprints, b.resource_fingerprints),
-        "the version of the attack's code": (a.versions, b.versions),
-    }
-    return [what for what, (ours, theirs) in checks.items() if ours != theirs]
+    ours, theirs = decisive(one.run.job), decisive(other.run.job)
+    return [what for what in ours if ours[what] != theirs[what]]
 
 
 def _matched(

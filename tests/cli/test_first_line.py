@@ -16,6 +16,8 @@ FIRST = {
     "plan quickstart": "Planning quickstart",
     "table .": "Reading .",
     "figure . --kind queries": "Reading .",
+    "baseline . --out b.json": "Making a baseline in b.json",
+    "check . --baseline b.json": "Checking . against b.json",
     "compare . --between a b": "Comparing encoders of .",
     "claims --paper adcl": "Judging what is claimed of adcl",
     "train simcse-mini": "Preparing to train simcse-mini",

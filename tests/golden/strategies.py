@@ -48,6 +48,20 @@ def probe(folder: Path) -> Value:
     return {**strategy("probe", folder), "never seen": setting(module, {}, world.data(labels=3), folder)}
 
 
+def saved(folder: Path) -> Value:
+    """A victim of two minds that was saved before, put together again."""
+    module = importlib.import_module("rbench.finetune.saved")
+    data, where = world.data(), folder / "saved victim"
+    labels = list(data.spec.labels)
+    world.victim(folder, data.spec).classifier.save(where, {"labels": labels})
+    context = FinetuneContext(
+        world.encoder(folder), data, TRAINING, 3, "cpu", lambda done, total, text: None, weights=where
+    )
+    victim, scores = module.run(module.Options(), context)
+    logits = world.logits(victim, SENTENCES)
+    return {"scores": scores, "logits": [formula.digest(column) for column in logits.T]}
+
+
 def setting(module: Any, options: dict[str, Any], data: TaskData, folder: Path) -> Value:
     chosen = module.Options.model_validate(options)
     with formula.portable_dropout():
@@ -108,5 +122,6 @@ def generated(data: TaskData) -> list[Outcome]:
 
 def cases() -> list[Case]:
     computed = {name: partial(strategy, name) for name in SETTINGS} | {"probe": probe}
+    computed["saved"] = saved
     computed |= {name: partial(scorer, name) for name in ("cosine", "regression")}
     return [Case(f"finetune/{name}", (f"{FOLDER}/{name}.py",), compute) for name, compute in computed.items()]

@@ -1,0 +1,272 @@
+"""Write what a later RUN is checked against into one small file, and read it: `rbench baseline`.
+
+    {"format": "rbench baseline", "version": 1, "check": SHA256, "content": {...}}
+
+The content holds a letter for each attacked example and no text. Examples are named by a hash of their id. `check` is
+the hash of the content, so a file that was cut short or edited is refused. A file of another version is refused too.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+import rbench
+from rbench.errors import StoreError
+from rbench.spec import Job, Outcome, content_key
+from rbench.spec.common import Count, Strict
+from rbench.tables import Results
+from rbench.tables.aggregate import Run, grid
+from rbench.verdicts.pairing import decisive
+
+FORMAT, VERSION = "rbench baseline", 1
+SUCCEEDED, FAILED, SKIPPED, ERRORED, NOT_SCORED = "sfw!-"
+"""The letters of outcomes: the victim fell, it held, it was wrong before the attack, the attack raised an exception, or
+the text can be in no denominator (it has no word to attack, or is a pair that cannot be scored)."""
+
+
+class CellKey(NamedTuple):
+    """Names a cell."""
+
+    encoder: str
+    task: str
+    finetune: str
+    attack: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+class BaselineJob(Strict):
+    """What one attack job of a baseline RUN stored."""
+
+    run: Count
+    """Which of the RUNs."""
+    train_seed: Count | None
+    """The training seed of the encoder; None where the suite has no `train_seeds`."""
+    seed: Count
+    """The fine-tuning seed, which also chose the examples."""
+    key: str
+    victim: str
+    """Key of the job that made the victim."""
+    weights: str | None
+    """Hash of the victim's weights; None in records that do not have it."""
+    examples: Count
+    """Which of the lists of examples."""
+    bits: Annotated[str, Field(pattern=r"^[sfw!-]*$")]
+    """A letter for each example of the list."""
+
+
+class BaselineCell(Strict):
+    """All baseline runs of one cell."""
+
+    encoder: str
+    task: str
+    finetune: str
+    attack: str
+    decisive: dict[str, str]
+    """What a RUN must have in common with the baseline, each with a hash; see `verdicts.pairing.decisive`."""
+    jobs: tuple[BaselineJob, ...]
+
+    @property
+    def key(self) -> CellKey:
+        return CellKey(self.encoder, self.task, self.finetune, self.attack)
+
+
+class Baseline(Strict):
+    """The content of a baseline file."""
+
+    rbench: str
+    """The version that wrote it."""
+    suite: str
+    runs: Annotated[int, Field(ge=1)]
+    """Number of RUNs."""
+    examples: tuple[tuple[str, ...], ...]
+    """Lists of hashed example ids; jobs that attacked the same examples share a list."""
+    cells: tuple[BaselineCell, ...]
+
+
+# ------------------------------------------------------------------------------------------------------ from RUNs
+
+
+def bits_of(results: Results, run: Run) -> dict[str, str]:
+    """Return the letter of each example of a complete attack job, by the hash of its id, sorted.
+
+    Raises StoreError where the RUN keeps no outcomes of the job.
+    """
+    outcomes = results.store.outcomes(run.job)
+    if not outcomes and run.tally is not None and run.tally.total + run.tally.errored:
+        raise StoreError(
+            f"{results.root}: {run.job.name} has a record but no outcomes, and the check compares example by example. "
+            "Use the RUN as `rbench run` wrote it; one without texts (`--no-texts`, `rbench strip`) will do."
+        )
+    return dict(sorted((hashed(outcome.example_id), letter(outcome)) for outcome in outcomes))
+
+
+def letter(outcome: Outcome) -> str:
+    """Return the letter that stands for an outcome."""
+    if outcome.status == "errored":
+        return ERRORED
+    if outcome.skip_reason is not None:
+        return NOT_SCORED
+    return {"succeeded": SUCCEEDED, "failed": FAILED, "skipped": SKIPPED}[outcome.status]
+
+
+def hashed(example_id: str) -> str:
+    """Return 16 hex digits that stand for an example's id, which may say more of a data set than may be passed on."""
+    return hashlib.sha256(example_id.encode()).hexdigest()[:16]
+
+
+def hashes(job: Job) -> dict[str, str]:
+    """Return what an attack job must have in common with another, as hashes that ignore titles and notes."""
+    return {what: content_key(value)[:32] for what, value in decisive(job).items()}
+
+
+def baseline_of(runs: Sequence[Results]) -> Baseline:
+    """Put together the baseline of one or several RUNs of a suite.
+
+    Raises:
+        StoreError: a RUN is not complete, keeps no outcomes, has other cells than the first, differs from it in data,
+            attacks or resources, or has the same victims as another; the message names the RUN and what is wrong.
+    """
+    lists: dict[tuple[str, ...], int] = {}
+    cells: dict[CellKey, tuple[dict[str, str], list[BaselineJob]]] = {}
+    wrong: list[str] = []
+    for number, results in enumerate(runs):
+        found = grid(results).cells.values()
+        there = [CellKey(cell.encoder, cell.task, cell.finetune, cell.attack) for cell in found]
+        if number and set(there) != set(cells):
+            wrong += [
+                f"{results.root}: {other} is in one of the RUNs only" for other in sorted(set(there) ^ set(cells))
+            ]
+            continue
+        for key, cell in zip(there, found, strict=True):
+            first, jobs = cells.setdefault(key, (hashes(cell.runs[0].job), []))
+            for run in cell.runs:
+                unlike = [what for what, value in hashes(run.job).items() if first[what] != value]
+                if number and run.job.seed not in {job.seed for job in jobs if job.run == 0}:
+                    unlike.append("its fine-tuning seeds, which choose the examples")
+                if unlike:
+                    wrong.append(f"{results.root}: {key} differs from {runs[0].root} in {', '.join(unlike)}")
+                elif run.tally is None:
+                    wrong.append(f"{results.root}: {run.job.name} is not complete")
+                else:
+                    jobs.append(_job(results, run, number, lists))
+    if not wrong:
+        wrong = _repeated(runs, [jobs for _, jobs in cells.values()])
+    if wrong:
+        raise StoreError("no baseline can be made of these RUNs:\n" + "\n".join(dict.fromkeys(wrong)))
+    made = tuple(BaselineCell(**key._asdict(), decisive=same, jobs=tuple(jobs)) for key, (same, jobs) in cells.items())
+    return Baseline(
+        rbench=rbench.__version__,
+        suite=runs[0].plan.suite.name,
+        runs=len(runs),
+        examples=tuple(lists),
+        cells=made,
+    )
+
+
+def _job(results: Results, run: Run, number: int, lists: dict[tuple[str, ...], int]) -> BaselineJob:
+    assert run.record is not None
+    bits = bits_of(results, run)
+    return BaselineJob(
+        run=number,
+        train_seed=run.train_seed,
+        seed=run.job.seed,
+        key=run.job.key,
+        victim=run.job.needs.get("victim", ""),
+        weights=run.record.provenance.weights_hash,
+        examples=lists.setdefault(tuple(bits), len(lists)),
+        bits="".join(bits.values()),
+    )
+
+
+def _repeated(runs: Sequence[Results], cells: Iterable[Sequence[BaselineJob]]) -> list[str]:
+    """Name each RUN all of whose victims are in an earlier RUN: it adds nothing, and would hide how trainings vary."""
+    seen: dict[int, set[tuple[str, int]]] = {}
+    for jobs in cells:
+        for job in jobs:
+            seen.setdefault(job.run, set()).add((job.weights or job.victim, job.seed))
+    found = []
+    for number, victims in seen.items():
+        earlier = next((n for n in range(number) if victims == seen[n]), None)
+        if earlier is not None:
+            found.append(
+                f"{runs[number].root} has the same victims as {runs[earlier].root}, so it is no second run of the "
+                "suite. Train the encoders with another seed: --set train_seeds=[1]"
+            )
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------ the file
+
+
+def write(found: Baseline, path: Path) -> None:
+    """Write a baseline file; compressed where its name ends in `.gz`. The same RUNs make the same bytes."""
+    content = found.model_dump(mode="json")
+    whole = {"format": FORMAT, "version": VERSION, "check": _check(content), "content": content}
+    text = json.dumps(whole, indent=None if path.suffix == ".gz" else 1) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode())
+
+
+def read(path: Path) -> Baseline:
+    """Read a baseline file.
+
+    Raises StoreError where there is no such file, it is no baseline, damaged, or of a version that this rbench does not
+    read; the message names the file and the remedy.
+    """
+    try:
+        raw = path.read_bytes()
+        whole = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    except FileNotFoundError:
+        raise StoreError(f"{path}: there is no such file. Make it with: rbench baseline RUN --out {path}") from None
+    except (ValueError, EOFError, RecursionError, gzip.BadGzipFile, zlib.error) as error:
+        raise _damaged(path, str(error)) from error
+    if not isinstance(whole, dict) or whole.get("format") != FORMAT:
+        raise StoreError(f"{path} is not a baseline: it does not begin with the format {FORMAT!r}. {_REMEDY}")
+    version = whole.get("version")
+    if version != VERSION:
+        raise StoreError(
+            f"{path} is a baseline of version {str(version)[:20]}, and this rbench reads version {VERSION}. "
+            "Check with the rbench that wrote it, or make the baseline again: rbench baseline RUN --out FILE"
+        )
+    if whole.keys() != {"format", "version", "check", "content"} or whole["check"] != _check(whole["content"]):
+        raise _damaged(path, "its content is not that of its checksum")
+    try:
+        found = Baseline.model_validate(whole["content"])
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    if wrong := _wrong(found):
+        raise _damaged(path, wrong)
+    return found
+
+
+_REMEDY = "Restore it, for instance from git, or make it again: rbench baseline RUN --out FILE"
+
+
+def _damaged(path: Path, why: str) -> StoreError:
+    return StoreError(f"{path} is damaged, cut short or edited ({' '.join(why.split())[:200]}). {_REMEDY}")
+
+
+def _check(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _wrong(found: Baseline) -> str:
+    """Say which job's letters do not fit its list of examples, or which cell lacks a seed; empty where all is well."""
+    for cell in found.cells:
+        trainings = [(job.run, job.train_seed) for job in cell.jobs]
+        if len({trainings.count(training) for training in trainings}) != 1:
+            return f"{cell.key}: not the same seeds in each run"
+        for job in cell.jobs:
+            if job.examples >= len(found.examples) or len(job.bits) != len(found.examples[job.examples]):
+                return f"{cell.key} seed {job.seed}: not one letter for each example"
+    return ""

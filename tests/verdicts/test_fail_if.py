@@ -1,0 +1,80 @@
+"""Conditions of --fail-if: what is one, and when a cell meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.proportion import proportion_confint
+
+from rbench.api import conditions, met
+from rbench.errors import SuiteError
+from rbench.score import METRICS
+from rbench.score.attack import SHARES
+from rbench.verdicts.fail_if import Condition, parse
+from tests.verdicts import gated
+
+LIMITS = st.floats(0, 100, allow_nan=False)
+
+
+@given(
+    metric=st.sampled_from(METRICS), sign=st.sampled_from("<>"), limit=LIMITS, space=st.sampled_from(["", " ", "  "])
+)
+def test_what_is_written_is_read(metric: str, sign: str, limit: float, space: str) -> None:
+    condition = parse(f"{space}{metric}{space}{sign}{space}{limit!r}{space}")
+    assert (condition.metric, condition.sign, condition.limit) == (metric, sign, limit)
+    assert parse(str(condition)) == condition
+
+
+@given(text=st.text(max_size=30) | st.builds("{} {} {}".format, st.text(), st.sampled_from("<>=!"), st.text()))
+def test_anything_else_is_an_error_that_quotes_it(text: str) -> None:
+    try:
+        condition = parse(text)
+    except SuiteError as error:
+        assert str(error).startswith(f"--fail-if {text!r}: ")
+    else:
+        assert parse(str(condition)) == condition
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("asr", "not a condition"),
+        ("asr > ", "not a condition"),
+        ("asd > 60", "did you mean asr"),
+        ("asr >= 60", ">= is not a sign"),
+        ("asr > much", "much is not a number"),
+        ("asr > 160", "between 0 and 100 %"),
+        ("asr > nan", "between 0 and 100 %"),
+        ("queries < inf", "between 0 and inf"),
+        ("asr > 60 for pwws", "not a condition"),
+    ],
+)
+def test_an_error_says_what_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(SuiteError, match=said):
+        conditions(["asr > 60", text])
+
+
+@given(metric=st.sampled_from(sorted(SHARES)), limit=LIMITS, low=st.floats(0, 1), wide=st.floats(0, 1))
+def test_the_whole_interval_must_be_beyond_the_limit(metric: str, limit: float, low: float, wide: float) -> None:
+    high = min(1.0, low + wide)
+    assert Condition(metric, ">", limit).holds(low, high) == (low > limit / 100)  # type: ignore[arg-type]
+    assert Condition(metric, "<", limit).holds(low, high) == (high < limit / 100)  # type: ignore[arg-type]
+
+
+def test_a_run_is_judged_on_the_interval_and_not_on_the_value(tmp_path: Path) -> None:
+    run = gated.run(tmp_path / "run", "s" * 70 + "f" * 30)
+    low, high = (100 * limit for limit in proportion_confint(70, 100, method="wilson"))
+    (one,) = met(run, conditions([f"asr > {low - 0.01}"]))
+    assert one.cell == gated.CELL and "70.0% [60." in str(one) and "n = 100" in str(one)
+    assert met(run, conditions([f"asr > {low + 0.01}", f"asr < {high - 0.01}"])) == []
+    assert len(met(run, conditions([f"asr < {high + 0.01}"]))) == 1
+    assert len(met(run, conditions(["asr > 50", "aua < 50", "clean < 10"]))) == 2
+
+
+def test_a_metric_without_any_value_is_refused(tmp_path: Path) -> None:
+    run = gated.run(tmp_path / "run", "w" * 10)
+    with pytest.raises(SuiteError, match=r"no cell of .*run has a value of asr"):
+        met(run, conditions(["asr > 50"]))

@@ -1,0 +1,187 @@
+"""Checks of RUNs made by hand: which pass, warn and fail. The statistics have tests of their own (tests/score)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench.api import check, write_baseline
+from rbench.errors import StoreError
+from rbench.spec import AttackSpec
+from rbench.verdicts.gate import Checked, CheckedCell
+from tests.tables.conftest import ATTACKS
+from tests.verdicts import gated
+from tests.verdicts.gated import HALF, WORSE
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """A baseline of one run."""
+    write_baseline([gated.run(tmp_path / "before")], tmp_path / "b.json")
+    return tmp_path
+
+
+def only(found: Checked) -> CheckedCell:
+    (cell,) = found.cells
+    return cell
+
+
+def checked(made: Path, letters: Any = WORSE, weights: str = "b", **more: Any) -> Checked:
+    run = {key: more.pop(key) for key in ("of", "change", "flagged") if key in more}
+    return check(gated.run(made / "now", letters, weights, **run), made / "b.json", **more)
+
+
+def test_the_same_outcomes_pass(made: Path) -> None:
+    found = checked(made, HALF, "a")
+    assert only(found).verdict == "passed" and found.said == "passed: 1 of 1 cells passed"
+
+
+def test_one_retraining_that_is_worse_is_a_warning(made: Path) -> None:
+    found = checked(made)
+    cell = only(found)
+    assert cell.verdict == "warned" and not found.failed and found.said == "passed: 0 of 1 cells passed, 1 warned"
+    assert cell.judged is not None
+    assert (cell.before, cell.after, cell.judged.rise, cell.judged.n) == (0.5, 0.8, pytest.approx(0.3), 100)
+    assert any("--about-these-weights" in note for note in found.notes)
+
+
+def test_worse_weights_fail_when_the_question_is_about_them(made: Path) -> None:
+    found = checked(made, about_these_weights=True)
+    assert only(found).verdict == "failed" and found.said.startswith(f"failed: 1 of 1 cells ({gated.CELL}: ")
+
+
+def test_the_same_weights_with_other_outcomes_fail(made: Path) -> None:
+    assert only(checked(made, weights="a")).verdict == "failed"
+
+
+def test_a_rise_within_the_tolerance_passes(made: Path) -> None:
+    assert only(checked(made, tolerance=30, about_these_weights=True)).verdict == "passed"
+    assert only(checked(made, tolerance=29, about_these_weights=True)).verdict == "failed"
+
+
+def test_a_fall_passes_and_an_insignificant_rise_is_undecided(made: Path) -> None:
+    assert only(checked(made, "s" * 20 + "f" * 80, about_these_weights=True)).verdict == "passed"
+    assert only(checked(made, "s" * 53 + "f" * 47, about_these_weights=True)).verdict == "undecided"
+
+
+def test_aua_fails_where_it_falls_and_counts_texts_that_are_misread(made: Path) -> None:
+    misread = "s" * 50 + "w" * 30 + "f" * 20
+    found = checked(made, misread, metric="aua", about_these_weights=True)
+    cell = only(found)
+    assert cell.verdict == "failed" and (cell.before, cell.after) == (0.5, 0.2)
+    assert only(checked(made, misread, about_these_weights=True)).judged.n == 70  # type: ignore[union-attr]
+    assert only(checked(made, "s" * 20 + "f" * 80, metric="aua", about_these_weights=True)).verdict == "passed"
+
+
+def test_examples_that_errored_or_have_no_words_are_in_no_denominator(made: Path) -> None:
+    cell = only(checked(made, "!" * 10 + "-" * 10 + HALF[20:], metric="aua"))
+    assert cell.judged is not None and cell.judged.n == 80
+
+
+def test_three_runs_show_how_trainings_vary(tmp_path: Path) -> None:
+    def runs(name: str, *shares: int) -> Path:
+        made = [
+            gated.run(tmp_path / f"{name}{i}", "s" * n + "f" * (100 - n), f"{name}{i}") for i, n in enumerate(shares)
+        ]
+        write_baseline(made, tmp_path / f"{name}.json")
+        return tmp_path / f"{name}.json"
+
+    now = gated.run(tmp_path / "now", "s" * 70 + "f" * 30, "b")
+    calm, wild = check(now, runs("calm", 49, 50, 51)), check(now, runs("wild", 30, 50, 70))
+    assert only(calm).verdict == "failed" and only(calm).runs == 3
+    assert only(wild).verdict in ("undecided", "passed") and not wild.failed
+    assert only(check(now, runs("two", 49, 51))).verdict == "warned"
+
+
+def test_a_victim_of_one_of_several_runs_is_compared_with_itself(tmp_path: Path) -> None:
+    before = [gated.run(tmp_path / name, letters, name) for name, letters in (("a", HALF), ("c", WORSE), ("d", HALF))]
+    write_baseline(before, tmp_path / "b.json")
+    found = check(gated.run(tmp_path / "now", WORSE, "c"), tmp_path / "b.json")
+    assert only(found).verdict == "passed" and only(found).before == 0.8
+
+
+def test_a_cell_that_is_missing_failed_or_not_done_fails(tmp_path: Path) -> None:
+    attacks = ("pwws", {"bertattack": {"max_words": 10}})
+    write_baseline([gated.run(tmp_path / "before", of=gated.suite(attacks=attacks))], tmp_path / "b.json")
+    fewer = check(gated.run(tmp_path / "fewer", weights="a"), tmp_path / "b.json")
+    assert [cell.verdict for cell in fewer.cells] == ["passed", "failed"]
+    assert "does not have this cell" in fewer.cells[1].because and fewer.said.startswith("failed: 1 of 2 cells")
+    undone = gated.run(tmp_path / "undone", {"pwws": HALF}, "a", of=gated.suite(attacks=attacks))
+    assert "is not done" in check(undone, tmp_path / "b.json").cells[1].because
+    gated.fail(undone)
+    first = check(undone, tmp_path / "b.json").cells[0]
+    assert first.verdict == "failed" and first.because.endswith("failed: Oops: x")
+
+
+def test_a_seed_that_the_run_lacks_is_missing(tmp_path: Path) -> None:
+    write_baseline([gated.run(tmp_path / "before", of=gated.suite(seeds=(0, 1)))], tmp_path / "b.json")
+    found = check(gated.run(tmp_path / "now", weights="a"), tmp_path / "b.json")
+    assert only(found).because == "the RUN does not have the fine-tuning seeds 1"
+
+
+def test_several_seeds_are_compared_seed_by_seed(tmp_path: Path) -> None:
+    of = gated.suite(seeds=(0, 1))
+    write_baseline([gated.run(tmp_path / "before", of=of)], tmp_path / "b.json")
+    cell = only(check(gated.run(tmp_path / "now", WORSE, "b", of=of), tmp_path / "b.json"))
+    assert cell.judged is not None and cell.judged.n == 200
+
+
+def test_a_check_that_compares_nothing_fails(made: Path) -> None:
+    assert only(checked(made, "w" * 100)).verdict == "failed"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"data_fingerprint": "x"}, "the task's rows"),
+        ({"num_examples": 7}, "the number of examples"),
+        ({"attack": AttackSpec(name="pwws", needs=("synonyms",), parameters={"n": 1})}, "the attack's options"),
+        ({"resource_fingerprints": {"synonyms": "x"}}, "the resources"),
+        ({"versions": {"attack.run": 2}}, "the version of the attack's code"),
+    ],
+)
+def test_a_run_that_differs_in_more_than_the_victim_is_refused(made: Path, fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(StoreError, match=rf"(?s)now cannot be checked.*{gated.CELL}: {said}$"):
+        checked(made, change=gated.changed(**fields))
+
+
+def test_notes_of_an_attack_change_nothing(made: Path) -> None:
+    noted = ATTACKS["pwws"].model_copy(update={"notes": ("a note",), "title": "PWWS"})
+    assert not checked(made, HALF, change=gated.changed(attack=noted)).failed
+
+
+def test_other_seeds_or_examples_are_refused(made: Path) -> None:
+    with pytest.raises(StoreError, match=r"fine-tuning seeds, which choose the examples \(0, 1 and not 0\)"):
+        checked(made, of=gated.suite(seeds=(0, 1)))
+    with pytest.raises(StoreError, match="attacked other examples"):
+        check(gated.run(made / "less", HALF[:-1]), made / "b.json")
+
+
+def test_one_encoder_alone(tmp_path: Path) -> None:
+    of = gated.suite(encoders=("minilm", "bert_b"))
+    write_baseline([gated.run(tmp_path / "before", of=of)], tmp_path / "b.json")
+    now = gated.run(tmp_path / "now", weights="a", of=of)
+    assert [cell.key.encoder for cell in check(now, tmp_path / "b.json", encoders=["bert_b"]).cells] == ["bert_b"]
+    with pytest.raises(StoreError, match="did you mean minilm"):
+        check(now, tmp_path / "b.json", encoders=["minilmm"])
+    alone = gated.run(tmp_path / "alone")
+    write_baseline([alone], tmp_path / "c.json")
+    assert any("does not have 1 cells of the RUN" in note for note in check(now, tmp_path / "c.json").notes)
+
+
+def test_flags_and_controls_are_said_beside(made: Path) -> None:
+    control = ATTACKS["pwws"].model_copy(update={"control": True})
+    write_baseline([gated.run(made / "c", change=gated.changed(attack=control))], made / "b.json")
+    cell = only(checked(made, HALF, change=gated.changed(attack=control), flagged=True))
+    assert cell.beside == ("the attack is a control", "starved of candidates")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [({"metric": "queries"}, "asr or aua"), ({"tolerance": float("nan")}, "100"), ({"alpha": 1.0}, "1")],
+)
+def test_what_cannot_be_asked_is_refused(made: Path, more: dict[str, Any], said: str) -> None:
+    with pytest.raises(StoreError, match=said):
+        checked(made, **more)
