@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from rbench.api.adversarial import BuiltSet, Cell, build_adversarial, build_adversarial_from
 from rbench.api.cases import Case, Cases, cases
+from rbench.api.claims import claims, claims_table, contradicted
 from rbench.api.doctor import Check, doctor
 from rbench.api.figures import figure, write_figure
 from rbench.api.results import load_results, table
@@ -43,8 +44,11 @@ __all__ = [
     "build_adversarial",
     "build_adversarial_from",
     "cases",
+    "claims",
+    "claims_table",
     "compare",
     "comparison_table",
+    "contradicted",
     "doctor",
     "export",
     "fell_alone",

@@ -15,6 +15,7 @@ from rbench.cli import (
     building_verbs,
     cache_verbs,
     case_verbs,
+    claim_verbs,
     comparing_verbs,
     drawing_verbs,
     keeping_verbs,
@@ -30,6 +31,7 @@ __all__ = [
     "building_verbs",
     "cache_verbs",
     "case_verbs",
+    "claim_verbs",
     "comparing_verbs",
     "drawing_verbs",
     "keeping_verbs",
@@ -40,7 +42,7 @@ __all__ = [
 
 
 def main() -> None:
-    """Run the `rbench` command. Raises SystemExit with 0, 1, 2 or 130."""
+    """Run the `rbench` command. Raises SystemExit with 0, 1, 2, 3 or 130."""
     for stream in (sys.stdout, sys.stderr):
         # An adversarial text may hold characters that the terminal's encoding lacks. They are shown escaped.
         if isinstance(stream, io.TextIOWrapper):

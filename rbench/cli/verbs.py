@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 MEASURE, EXPLORE = "Measure", "Explore"
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+FAILED, BAD_INPUT, CHECK_FAILED, INTERRUPTED = 1, 2, 3, 130
 
 HELP = """How robust is a sentence encoder?
 
@@ -45,7 +45,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 complete, 1 some jobs failed, 2 bad suite, option or resource, 130 interrupted.",
+    epilog="Exit codes: 0 complete, 1 some jobs failed, 2 bad suite, option or resource, 3 a check failed, "
+    "130 interrupted.",
 )
 
 

@@ -17,6 +17,7 @@ FIRST = {
     "table .": "Reading .",
     "figure . --kind queries": "Reading .",
     "compare . --between a b": "Comparing encoders of .",
+    "claims .": "Judging claims on .",
     "train simcse-mini": "Preparing to train simcse-mini",
     "export simcse-mini out": "Preparing to export simcse-mini",
     "attack -e mini-bert -t mini-nli -a pwws": "Preparing to attack mini-bert on mini-nli with pwws",
