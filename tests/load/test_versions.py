@@ -103,6 +103,7 @@ def test_all_code_that_computes_results_has_a_version_or_is_part_of_a_file_with_
         *("score/attack.py", "score/complete.py", "score/health.py", "score/advsts.py"),
         # Computed when a table is made.
         *("score/budget.py", "score/worst_case.py", "score/paired.py", "score/unpaired.py", "score/printed.py"),
+        *("score/combined.py", "score/stated.py"),
     }
     alone = {str(path.relative_to(package)) for path in found - covered}
     assert alone == known, "give each new one a VERSION and its place in versions.PARTS, or name it here with a reason"
