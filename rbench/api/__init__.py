@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from rbench.api.adversarial import BuiltSet, Cell, build_adversarial, build_adversarial_from
 from rbench.api.cases import Case, Cases, cases
+from rbench.api.claims import claims, claims_table, contradicted
 from rbench.api.doctor import Check, doctor
 from rbench.api.figures import figure, write_figure
-from rbench.api.paper_claims import paper_claims, paper_claims_table
 from rbench.api.gate import check, check_annotations, check_table, conditions, met, write_baseline, write_reports
+from rbench.api.paper_claims import paper_claims, paper_claims_table
 from rbench.api.results import load_results, table
 from rbench.api.run import RunResult
 from rbench.api.runs import Merged, merge
@@ -50,9 +51,12 @@ __all__ = [
     "check",
     "check_annotations",
     "check_table",
+    "claims",
+    "claims_table",
     "compare",
     "comparison_table",
     "conditions",
+    "contradicted",
     "doctor",
     "export",
     "fell_alone",

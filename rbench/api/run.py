@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rbench.api.claims import summary
 from rbench.api.figures import write_figures
 from rbench.errors import ResourceError, StoreError
+from rbench.load.registry import Registry
 from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
@@ -41,6 +43,8 @@ class RunResult:
     """The files of the suite's figures."""
     flags: list[str] = field(default_factory=list)
     """The flags of the jobs, one sentence for each flag."""
+    claims: list[str] = field(default_factory=list)
+    """What the run says of each claim of the suite, and which differences it could have shown."""
 
 
 def _check_attacks(todo: list[Job]) -> None:
@@ -101,10 +105,13 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
             failed, skipped = _finished(todo, context)
         found = standing(store, prepared.plan)
         tables = _write_tables(prepared, store, found, progress)
-        figures = write_figures(Results(store, prepared.plan, found), prepared.loaded.modules, progress.note)
+        results = Results(store, prepared.plan, found)
+        figures = write_figures(results, prepared.loaded.modules, progress.note)
+        claims = summary(results, Registry(options.include))
         flags = Flags(prepared.plan, found.records).raised_notes(jobs)
     done = sum(job.key in found.done for job in jobs)
-    return RunResult(prepared.run, done, failed, skipped, tables, errored(store, found, jobs), figures, flags)
+    wrong = errored(store, found, jobs)
+    return RunResult(prepared.run, done, failed, skipped, tables, wrong, figures, flags, claims)
 
 
 def _as_it_stands(store: Store, prepared: Prepared, options: Options) -> tuple[Prepared, Standing]:

@@ -103,6 +103,8 @@ def result(run: RunResult) -> None:
     try:
         for table in run.tables:
             say(table.rstrip("\n") + "\n")
+        for line in run.claims:
+            say(line)
     finally:
         _ending(run)
 

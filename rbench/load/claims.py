@@ -200,7 +200,8 @@ def _strange(one: Placed, base: Positioned, ground: Ground) -> Iterator[str]:
     defaults = {CLEAN, COSINE} if "finetune" not in base.data else set()
     for _, axis, name in _names(one):
         there = {name for choice in choices(base, _LISTS[axis]) for name in (choice.name, choice.label)}
-        there |= {name for _, name in names(base, _LISTS[axis])} | {"task": asked, "finetune": defaults}.get(axis, set())
+        there |= {name for _, name in names(base, _LISTS[axis])}
+        there |= {"task": asked, "finetune": defaults}.get(axis, set())
         if name not in there:
             yield name
     for _, subject in one.claim.subjects:

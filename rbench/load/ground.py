@@ -51,7 +51,7 @@ def of_suite(
         for choice in tuning.get(task, ())
     ]
     attacked = [CellOf(e, task, attack.label, f) for e, task, f in victims for attack in suite.attacks]
-    oracles = {name for name in suite.tasks if (spec := entries.tasks.found.get(name)) is not None and spec.has_oracle}
+    oracles = {name for name in suite.tasks if name in entries.tasks.found and entries.tasks.found[name].has_oracle}
     sets = {(task, spec.name) for task, specs in contrast.items() for spec in specs}
     asked = {choice.name for choice in suite.evaluate}
     trained = {}

@@ -15,8 +15,13 @@ AXES: tuple[Axis, ...] = get_args(Axis)
 ATTACKED: tuple[str, ...] = get_args(AttackMetric)
 """The metrics of attacks, which every attack job has."""
 SCORES: Mapping[str, str] = {
-    **{"sts": "sts", "ori": "contrast", "rev": "contrast", "con": "contrast"},
-    **{"d_pos": "space", "d_neg": "space", "delta": "space"},
+    "sts": "sts",
+    "ori": "contrast",
+    "rev": "contrast",
+    "con": "contrast",
+    "d_pos": "space",
+    "d_neg": "space",
+    "delta": "space",
 }
 """Further numbers that a claim may speak of, with the table that has them. A measure's own name is one, too."""
 METRICS: tuple[str, ...] = (*ATTACKED, *SCORES, ADVERSARIAL)
@@ -114,8 +119,8 @@ def comparisons(claim: Claim, ground: Ground) -> list[Comparison]:
             here = [cell for cell in cells if _fits(cell, dict(combination))]
             groups, left = _groups(here, one, other)
             if groups:
-                named = (_said(side, claim.for_each) for side in (one, other))
-                found.append(Comparison(combination, *named, direction, groups, left))
+                first, second = (_said(side, claim.for_each) for side in (one, other))
+                found.append(Comparison(combination, first, second, direction, groups, left))
     return found
 
 
@@ -176,7 +181,7 @@ def chains(claim: Claim, ground: Ground) -> list[list[Side]]:
         wanted = ground.with_objective(subject.objective, claim.metric)
     else:
         wanted = tuple(name for name in there if name.partition("[")[0] == (subject.encoder or "").partition("[")[0])
-    rest: Side = {axis: name for axis, name in subject.said.items() if axis in AXES and axis != "encoder"}  # type: ignore[misc]
+    rest: Side = {axis: name for axis, name in subject.said.items() if axis in AXES and axis != "encoder"}
     found: dict[str, list[tuple[float, Side]]] = {}
     for name in wanted:
         value = ground.trained[name].options.get(claim.option) if name in ground.trained else None

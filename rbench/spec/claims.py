@@ -120,11 +120,12 @@ class Claim(Strict):
 
     def __str__(self) -> str:
         """The claim in words, without the axes in `for_each`."""
-        more = f" times {self.times:g}" if self.times is not None else ""
+        more = f" {self.times:g} times" if self.times is not None else ""
         by = f" by more than {self.by:g}" if self.by is not None else ""
         span = "".join(f" {w} {v:g}" for w, v in (("from", self.start), ("to", self.end)) if v is not None)
         bound = f"at most {self.at_most:g}" if self.at_most is not None else f"at least {self.at_least or 0:g}"
         than = " and ".join(map(str, self.than))
+        only = [f"{axis} {', '.join(names)}" for axis, names in self.where.items()]
         return {
             "lower": f"{self.metric} of {self.lower} lower than{more} {than}{by}",
             "higher": f"{self.metric} of {self.higher} higher than{more} {than}{by}",
@@ -132,7 +133,7 @@ class Claim(Strict):
             "ordering": f"{self.metric} rises in the order {', '.join(map(str, self.ordering))}",
             "rising": f"{self.metric} of {self.rising} rises with {self.option}{span}",
             "falling": f"{self.metric} of {self.falling} falls with {self.option}{span}",
-        }[self.kind]
+        }[self.kind] + (f" ({'; '.join(only)})" if only else "")
 
     def _kinds(self) -> list[str]:
         names = ("lower", "higher", "of", "ordering", "rising", "falling")

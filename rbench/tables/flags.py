@@ -82,8 +82,10 @@ class Flags:
         Flags of the encoder and its victim do not count where the encoder is a control, nor those of the attack where
         the attack is one, or where `attacks` is false because the entry is not about the attack.
         """
-        if self.plan.suite.require != "healthy":
-            return ()
+        return self.against(jobs, attacks) if self.plan.suite.require == "healthy" else ()
+
+    def against(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:
+        """Return the flags for which a suite that requires healthy ones would withhold an entry; see `hiding`."""
         raised = {one.flag for job in jobs for part in self._answerable(job, attacks) for one in self._raised(part)}
         return tuple(flag for flag in FLAGS if flag in raised)
 

@@ -19,7 +19,7 @@ FIRST = {
     "baseline . --out b.json": "Making a baseline in b.json",
     "check . --baseline b.json": "Checking . against b.json",
     "compare . --between a b": "Comparing encoders of .",
-    "claims --paper adcl": "Judging what is claimed of adcl",
+    "claims .": "Judging claims",
     "train simcse-mini": "Preparing to train simcse-mini",
     "export simcse-mini out": "Preparing to export simcse-mini",
     "attack -e mini-bert -t mini-nli -a pwws": "Preparing to attack mini-bert on mini-nli with pwws",

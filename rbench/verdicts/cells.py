@@ -1,0 +1,161 @@
+"""The cells of a RUN that claims are judged on: their numbers, and why some decide nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, cast
+
+from rbench.errors import RbenchError
+from rbench.spec import AdversarialJob, AttackJob, AttackMetric, ContrastJob, EvaluateJob, Job
+from rbench.spec.claimed import ATTACKED, SCORES, CellOf
+from rbench.tables import Results, Table
+from rbench.tables.aggregate import Cell, grid
+from rbench.tables.example_values import Values, example_values
+from rbench.tables.flags import Flags
+from rbench.tables.table import MEANING
+
+TableOf = Callable[[str], Table]
+"""Makes the table of a metric or measure of the RUN."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What one attack job adds to a metric."""
+
+    seed: int
+    training: int
+    values: Values
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A number of a table, with its interval and, where an encoder was trained several times, the spread of these."""
+
+    value: float
+    n: int
+    low: float
+    high: float
+    trainings: int = 1
+    train_sd: float | None = None
+
+
+@dataclass(frozen=True)
+class Cells:
+    """All cells of a RUN, read when they are asked for."""
+
+    results: Results
+    table_of: TableOf
+    _read: dict[tuple[CellOf, str], tuple[Observed, ...] | None] = field(default_factory=dict, repr=False)
+    _tables: dict[str, Table | str] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def _grid(self) -> Mapping[CellOf, Cell]:
+        found = grid(self.results).cells.values()
+        return {CellOf(cell.encoder, cell.task, cell.attack, cell.finetune): cell for cell in found}
+
+    @cached_property
+    def _flags(self) -> Flags:
+        return Flags(self.results.plan, self.results.standing.records)
+
+    @cached_property
+    def _jobs(self) -> Mapping[CellOf, list[Job]]:
+        found: dict[CellOf, list[Job]] = {}
+        for job in self.results.plan.jobs:
+            for name in _names(job, self.results.plan.draw(job.parts[0]).encoder):
+                found.setdefault(name, []).append(job)
+        return found
+
+    def obstacle(self, cell: CellOf, metric: str) -> str | None:
+        """Say why a cell decides nothing: it is not done, or carries a health flag; None where it may decide."""
+        jobs = self._jobs.get(cell, [])
+        done = sum(job.key in self.results.standing.done for job in jobs)
+        if done < len(jobs) or not jobs:
+            return f"{cell} is not done ({done} of {len(jobs)} jobs)" if len(jobs) > 1 else f"{cell} is not done"
+        flags = self._flags.against(jobs, attacks=metric != "clean")
+        return f"{cell} is flagged {', '.join(flags)}" if flags else None
+
+    def cell(self, name: CellOf) -> Cell:
+        """Return the cell of an attack by its name."""
+        return self._grid[name]
+
+    def observed(self, cell: CellOf, metric: str) -> tuple[Observed, ...] | None:
+        """Return the values of each example, job by job; None where the metric has none, or the RUN keeps none."""
+        if metric not in ATTACKED:
+            return None
+        if (cell, metric) not in self._read:
+            found = []
+            for run in self._grid[cell].runs:
+                values = example_values(self.results, run, cast(AttackMetric, metric))
+                found += [Observed(run.job.seed, run.train_seed or 0, values)] if values is not None else []
+            complete = len(found) == len(self._grid[cell].runs)
+            self._read[cell, metric] = tuple(found) if complete else None
+        return self._read[cell, metric]
+
+    def percent(self, metric: str) -> bool:
+        """Whether tables show the metric multiplied by 100."""
+        if metric in ("ori", "rev", "con"):
+            return True
+        if metric in MEANING:
+            return MEANING[cast(AttackMetric, metric)].percent
+        table = self._table(SCORES.get(metric, metric))
+        return isinstance(table, Table) and SCORES.get(metric) != "space" and table.meaning.percent
+
+    def stated(self, cell: CellOf, metric: str) -> Stated | str:
+        """Return the number that a table has for a cell, or why it has none."""
+        if metric in ATTACKED:
+            own = self._grid[cell]
+            score, draws = own.score(cast(AttackMetric, metric)), own.draws(cast(AttackMetric, metric))
+            more = {"trainings": len(draws.means), "train_sd": draws.sd} if draws is not None and draws.means else {}
+            return _stated(cell, score.model_dump() | more)
+        table = self._table(SCORES.get(metric, metric))
+        if isinstance(table, str):
+            return table
+        rows = [row for row in table.cells if _same(row, cell)]
+        if len(rows) != 1:
+            several = f"{len(rows)} numbers" if rows else "no number"
+            return f"the table of {table.metric} has {several} for {cell}"
+        row = rows[0]
+        scores = row.get("scores", {})
+        if metric in scores and metric in SCORES:
+            row = scores[metric]
+        elif metric in row:
+            row = {"value": row[metric], "low": row[f"{metric}_low"], "high": row[f"{metric}_high"], "n": row["n"]}
+        return _stated(cell, row)
+
+    def _table(self, metric: str) -> Table | str:
+        """Return a table, or why there is none."""
+        if metric not in self._tables:
+            try:
+                self._tables[metric] = self.table_of(metric)
+            except RbenchError as error:
+                self._tables[metric] = f"there is no table of {metric}: {error}"
+        return self._tables[metric]
+
+
+def _stated(cell: CellOf, row: Mapping[str, Any]) -> Stated | str:
+    value, low, high = (row.get(name) for name in ("value", "low", "high"))
+    if value is None or low is None or high is None:
+        return f"{cell} has no value with an interval"
+    trainings = row.get("trainings", row.get("train_seeds")) or 1
+    return Stated(value, row.get("n") or 0, low, high, trainings, row.get("train_sd"))
+
+
+def _same(row: Mapping[str, Any], cell: CellOf) -> bool:
+    """Whether a row of a table for programs is of this cell."""
+    tasks = {row.get(name) for name in ("task", "evaluation", "contrast")}
+    rest = (row.get("encoder"), row.get("attack"), row.get("finetune"))
+    return cell.task in tasks and rest == (cell.encoder, cell.attack, cell.finetune)
+
+
+def _names(job: Job, encoder: str) -> list[CellOf]:
+    """Return the names of the cells that a job makes; a contrast set may have its task's name or its own."""
+    parts = job.parts[1:]
+    if isinstance(job.spec, AttackJob) and job.spec.split == "test":
+        return [CellOf(encoder, parts[0], parts[2], parts[1])]
+    if isinstance(job.spec, ContrastJob):
+        return [CellOf(encoder, name, None, parts[1]) for name in {parts[0], parts[2]}]
+    if isinstance(job.spec, AdversarialJob):
+        return [CellOf(encoder, parts[0], None, parts[1])]
+    return [CellOf(encoder, parts[0])] if isinstance(job.spec, EvaluateJob) else []

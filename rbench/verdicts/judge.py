@@ -1,0 +1,204 @@
+"""Judge one comparison of a claim: by examples where the RUN keeps outcomes, otherwise by the numbers of tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from rbench.score import SHARES
+from rbench.score.combined import Part, combine, inverted
+from rbench.score.paired import Difference, PairedSample, compare, newcombe
+from rbench.score.stated import Term, combine_stated
+from rbench.score.unpaired import compare_means, compare_shares
+from rbench.spec import AttackMetric
+from rbench.spec.claimed import ATTACKED, CellOf, Comparison, Group
+from rbench.verdicts.cells import Cells, Observed, Stated
+
+
+class Bound(NamedTuple):
+    """What a comparison is judged against: `one - times * other` and `value`."""
+
+    times: float = 1.0
+    value: float = 0.0
+
+
+class Weighed(NamedTuple):
+    """A cell's values and their place in a comparison."""
+
+    part: Part
+    side: int
+    """0: the first side, 1: the second."""
+    share: float
+    """The weight of the cell on its side, where weights add up to 1."""
+    facing: bool
+    """Whether its values are of the same examples as those of the one cell on the other side."""
+
+
+class Found(NamedTuple):
+    """What the RUN says of a comparison, in the units of records (shares in 0..1)."""
+
+    difference: Difference | None
+    """Of `one - times * other`; None where nothing can be said."""
+    one: float | None = None
+    other: float | None = None
+    why: str = ""
+    """Why nothing can be said."""
+    unpaired: bool = False
+
+
+def judge(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
+    """Judge one comparison. All of its cells must be done and without a flag."""
+    named = [cell for group in comparison.groups for cell in (*group.one, *group.other)]
+    if obstacles := [why for cell in dict.fromkeys(named) if (why := cells.obstacle(cell, metric)) is not None]:
+        more = f"; and {len(obstacles) - 1} more such cells" if len(obstacles) > 1 else ""
+        return Found(None, why=f"{obstacles[0]}{more}")
+    observed = {cell: cells.observed(cell, metric) for cell in dict.fromkeys(named)}
+    if any(found is None for found in observed.values()):
+        return _by_tables(comparison, metric, bound, cells)
+    there = {cell: found for cell, found in observed.items() if found is not None}
+    parts = list(_parts(comparison.groups, bound.times, there))
+    if empty := next((one.part for one in parts if not one.part.values), None):
+        shared = " in common" if any(group.other for group in comparison.groups) else ""
+        return Found(None, why=f"{empty.encoder} on {empty.task} has no example{shared} that counts for {metric}")
+    return _by_examples(parts, metric, bound)
+
+
+def _by_examples(weighed: Sequence[Weighed], metric: str, bound: Bound) -> Found:
+    sides = [[one for one in weighed if one.side == side] for side in (0, 1)]
+    values = [math.fsum(one.share * one.part.mean for one in side) if side else None for side in sides]
+    parts, found = [one.part for one in weighed], None
+    if len(parts) == 2 and weighed[0].facing and bound.times == 1:
+        found = _pair(parts[0], parts[1], metric in SHARES, bound.value)
+    if found is None:
+        n = len({(part.task, *unit) for part, *_ in sides[0] for unit in zip(part.examples, part.rounds, strict=True)})
+        found = combine(parts, n=n, bound=bound.value, shares=metric in SHARES)
+    return Found(found, values[0], values[1])
+
+
+def _pair(one: Part, other: Part, shares: bool, bound: float) -> Difference | None:
+    """Compare two cells as `rbench compare` does; None for a bound that its test does not judge."""
+    codes = [
+        np.unique(np.array(column), return_inverse=True)[1].astype(np.int64)
+        for column in (one.examples, one.seeds, other.trainings, one.trainings)
+    ]
+    sample = PairedSample(np.array(other.values, dtype=float), np.array(one.values, dtype=float), *codes)
+    found = compare(sample, shares=shares)
+    found = replace(found, trainings=found.trainings[::-1], only_one=found.only_other, only_other=found.only_one)
+    if not bound:
+        return found
+    if not shares or (*found.trainings, found.seeds) != (1, 1, 1):
+        return None
+    assert found.only_one is not None and found.only_other is not None
+    only, both = (found.only_other, found.only_one), int(np.sum(sample.one * sample.other))
+    rest = found.n - both - sum(only)
+
+    def limits(confidence: float) -> tuple[float, float]:
+        return newcombe(both, *only, rest, confidence)
+
+    return replace(found, p=inverted(limits, bound))
+
+
+Known = Mapping[CellOf, Sequence[Observed]]
+
+
+def _parts(groups: Sequence[Group], times: float, observed: Known) -> Iterator[Weighed]:
+    """Yield the cells with their weights: groups weigh the same, and so do the cells of one side of a group.
+
+    Two cells of one task that face each other alone are taken over the examples that count for both.
+    """
+    for group in groups:
+        share = 1 / len(groups)
+        if len(group.one) == len(group.other) == 1 and group.one[0].task == group.other[0].task:
+            pair = (group.one[0], group.other[0])
+            for side, rows in enumerate(_facing(*(observed[cell] for cell in pair))):
+                yield _weighed(pair[side], side, share, times, rows, facing=True)
+            continue
+        for side, own in enumerate((group.one, group.other)):
+            for cell in own:
+                trainings = sorted({one.training for one in observed[cell]})
+                rows = [(one, trainings.index(one.training)) for one in observed[cell]]
+                yield _weighed(cell, side, share / len(own), times, rows, facing=False)
+
+
+Rows = Sequence[tuple[Observed, int]]
+"""Jobs, each with the round to which its training belongs; see `Part.rounds`."""
+
+
+def _facing(mine: Sequence[Observed], theirs: Sequence[Observed]) -> tuple[Rows, Rows]:
+    """Return the jobs of both cells over the examples that both have a value for, seed by seed."""
+    found: tuple[list[tuple[Observed, int]], list[tuple[Observed, int]]] = ([], [])
+    for rank, trainings in enumerate(_pairs(mine, theirs)):
+        first, second = (
+            {one.seed: one for one in side if one.training == training}
+            for side, training in zip((mine, theirs), trainings, strict=True)
+        )
+        for seed in first.keys() & second.keys():
+            common = sorted(first[seed].values.keys() & second[seed].values.keys())
+            for rows, one in zip(found, (first[seed], second[seed]), strict=True):
+                rows.append((replace(one, values={example: one.values[example] for example in common}), rank))
+    return found
+
+
+def _pairs(one: Sequence[Observed], other: Sequence[Observed]) -> list[tuple[int, int]]:
+    """Pair the trainings: the first of one with the first of the other, a single one with each of the other's."""
+    mine, theirs = (sorted({found.training for found in side}) for side in (one, other))
+    return list(zip(mine, theirs, strict=False)) if min(len(mine), len(theirs)) > 1 else list(product(mine, theirs))
+
+
+def _weighed(cell: CellOf, side: int, share: float, times: float, rows: Rows, *, facing: bool) -> Weighed:
+    flat = [(value, f"{one.seed}/{example}", one, rank) for one, rank in rows for example, value in one.values.items()]
+    part = Part(
+        weight=-times * share if side else share,
+        task=cell.task or "",
+        encoder=cell.encoder,
+        values=[value for value, *_ in flat],
+        examples=[example for _, example, *_ in flat],
+        seeds=[one.seed for *_, one, _ in flat],
+        trainings=[one.training for *_, one, _ in flat],
+        rounds=[rank for *_, rank in flat],
+    )
+    return Weighed(part, side, share, facing)
+
+
+def _by_tables(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
+    """Judge a comparison by the numbers of tables and their intervals, unpaired."""
+    terms, values = [], [0.0, 0.0]
+    for group in comparison.groups:
+        for side, own in enumerate((group.one, group.other)):
+            for cell in own:
+                stated = cells.stated(cell, metric)
+                if isinstance(stated, str):
+                    return Found(None, why=stated, unpaired=True)
+                share = 1 / len(comparison.groups) / len(own)
+                values[side] += share * stated.value
+                terms.append(_term(cell, side, share, bound.times, stated))
+    other = values[1] if comparison.other else None
+    counted = _by_counts(comparison, metric, bound, cells)
+    found = counted if counted is not None else combine_stated(terms, bound=bound.value)
+    return Found(found, values[0], other, unpaired=True)
+
+
+def _term(cell: CellOf, side: int, share: float, times: float, stated: Stated) -> Term:
+    group = (side, cell.encoder, cell.task or "")
+    values = (stated.value, stated.n, stated.low, stated.high, stated.trainings, stated.train_sd)
+    return Term(-times * share if side else share, group, *values)
+
+
+def _by_counts(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Difference | None:
+    """Compare two cells of attacks by their counts; None for any other comparison."""
+    one, other = comparison.groups[0]
+    single = len(comparison.groups) == len(one) == len(other) == 1
+    if metric not in ATTACKED or bound != Bound() or not single:
+        return None
+    first, second = (cells.cell(cell) for cell in (other[0], one[0]))
+    if max(first.repeats, second.repeats) > 1:
+        return None
+    kind = cast(AttackMetric, metric)
+    if metric in SHARES:
+        return compare_shares(first.pooled.share(kind), second.pooled.share(kind))
+    return compare_means(getattr(first.pooled, metric), getattr(second.pooled, metric))

@@ -1,0 +1,121 @@
+"""Weighted sums of cells' means against scipy's t tests, Wilson's intervals, and simulations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from rbench.score.combined import Part, combine, inverted
+from rbench.score.paired import PairedSample, compare
+from rbench.score.statistics import wilson
+
+Values = NDArray[np.float64]
+
+
+def part(weight: float, values: Values | list[float], task: str = "t", encoder: str = "a", seed: int = 0) -> Part:
+    n = len(values)
+    return Part(weight, task, encoder, [*values], [f"{seed}/{i}" for i in range(n)], [seed] * n, [0] * n, [0] * n)
+
+
+def together(weight: float, rows: Values, **names: str) -> Part:
+    """A cell with a row of values for each fine-tuning seed."""
+    own = [part(weight, values, seed=seed, **names) for seed, values in enumerate(rows)]
+    fields = {name: [v for one in own for v in getattr(one, name)] for name in ("values", "examples", "seeds")}
+    zeros = [0] * rows.size
+    return Part(weight, own[0].task, own[0].encoder, **fields, trainings=zeros, rounds=zeros)
+
+
+def test_attacks_on_the_same_examples_are_averaged_by_example(rng: np.random.Generator) -> None:
+    cells = rng.random((4, 30))  # two attacks, each on two encoders
+    parts = [part(w, v, encoder=e) for w, v, e in zip((0.5, 0.5, -0.5, -0.5), cells, "aabb", strict=True)]
+    differences = (cells[0] + cells[1] - cells[2] - cells[3]) / 2
+    found, peer = combine(parts, n=30), stats.ttest_1samp(differences, 0)
+    assert found.value == pytest.approx(differences.mean())
+    assert found.p == pytest.approx(peer.pvalue)
+    assert (found.low, found.high) == pytest.approx(tuple(peer.confidence_interval()))
+
+
+def test_tasks_are_independent_as_in_welchs_test(rng: np.random.Generator) -> None:
+    one, other = rng.normal(0.4, 1, 25), rng.normal(0, 3, 40)
+    found = combine([part(1, one, task="x"), part(-1, other, task="y")], n=25, bound=0.1)
+    peer = stats.ttest_ind(one - 0.1, other, equal_var=False)
+    assert found.p == pytest.approx(peer.pvalue)
+    low, high = peer.confidence_interval()
+    assert (found.low, found.high) == pytest.approx((low + 0.1, high + 0.1))
+
+
+def test_several_fine_tunings_count_as_so_many(rng: np.random.Generator) -> None:
+    one, other = rng.random((2, 5, 20))
+    found = combine([together(1, one), together(-1, other, encoder="b")], n=100)
+    peer = stats.ttest_1samp((one - other).mean(axis=1), 0)
+    assert found.p == pytest.approx(peer.pvalue) and found.seeds == 5
+
+
+def test_several_trainings_are_judged_as_a_comparison_of_two_encoders_is(rng: np.random.Generator) -> None:
+    shape = (3, 2, 15)
+    rows = [(t, s, e) for t in range(3) for s in range(2) for e in range(15)]
+    training, seed, example = (np.array(column) for column in zip(*rows, strict=True))
+    hard = rng.normal(0, 1, (2, 15))
+    values = [(hard[None] + rng.normal(0, 1, shape) + rng.normal(0, 0.3, (3, 1, 1)) > 0).ravel() * 1.0 for _ in "ab"]
+    sample = PairedSample(*values, example=seed * 15 + example, seed=seed, training=training, other_training=training)
+    names = [f"{s}/{e}" for _, s, e in rows]
+    parts = [Part(w, "t", k, v, names, seed, training, training) for w, k, v in zip((-1, 1), "ab", values, strict=True)]
+    found, peer = combine(parts, n=90, shares=True), compare(sample, shares=True)
+    assert (found.value, found.p, found.low, found.high) == pytest.approx((peer.value, peer.p, peer.low, peer.high))
+    assert found.trainings == (3, 3)
+
+
+def test_one_share_has_wilsons_interval_and_the_score_test() -> None:
+    values = [1.0] * 12 + [0.0] * 18
+    found = combine([part(1, values)], n=30, bound=0.6, shares=True)
+    assert (found.low, found.high) == wilson(12, 30)
+    z = (0.4 - 0.6) / math.sqrt(0.6 * 0.4 / 30)
+    assert found.p == pytest.approx(2 * stats.norm.sf(abs(z)))
+
+
+def test_shares_that_do_not_vary_have_an_interval_and_other_values_have_none() -> None:
+    parts = [part(0.5, [1.0] * 20), part(0.5, [1.0] * 20, task="u")]
+    found = combine(parts, n=40, bound=0.6, shares=True)
+    assert (found.low, found.high) == pytest.approx(wilson(20, 20)) and found.p is not None and found.p < 0.01
+    other = combine(parts, n=40, bound=0.6)
+    assert other.value == 1 and other.p is None and other.low is None
+
+
+def test_an_interval_of_shares_stays_where_shares_can_be() -> None:
+    parts = [part(0.5, [1.0] * 19 + [0.0]), part(0.5, [1.0] * 20, task="u")]
+    found = combine(parts, n=40, shares=True)
+    assert found.high == 1 and combine(parts, n=40).high > 1
+
+
+def test_a_p_value_is_read_off_an_interval() -> None:
+    def limits(confidence: float) -> tuple[float, float]:
+        reach = float(stats.norm.ppf(0.5 + confidence / 2))
+        return 2 - reach, 2 + reach
+
+    assert inverted(limits, 0.0) == pytest.approx(2 * stats.norm.sf(2))
+    assert inverted(limits, 2.0) == pytest.approx(1)
+
+
+def test_the_interval_covers_where_attacks_share_hard_examples(rng: np.random.Generator) -> None:
+    """Three attacks on 40 examples, of which some are hard for both encoders and some for one: no true difference."""
+    simulations, covered, naive = 500, 0, 0
+    for _ in range(simulations):
+        hard, own = rng.normal(0, 1, 40), rng.normal(0, 1.5, (2, 1, 40))
+        fell = (hard + own + rng.normal(0, 0.5, (2, 3, 40)) > 0) * 1.0
+        parts = [part(w / 3, fell[k, a], encoder=str(k)) for k, w in enumerate((1, -1)) for a in range(3)]
+        found = combine(parts, n=40, shares=True)
+        assert found.low is not None and found.high is not None and found.value is not None
+        covered += found.low <= 0 <= found.high
+        apart = math.sqrt(sum(2 * cell.var(ddof=1) / 40 for cell in fell.mean(axis=0)) / 9)
+        naive += abs(found.value) <= 1.96 * apart
+    assert 0.92 <= covered / simulations <= 0.98
+    assert naive / simulations < 0.9  # attacks taken as independent: the test above can fail
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)

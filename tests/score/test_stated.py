@@ -1,0 +1,45 @@
+"""Weighted sums of numbers that are known by their intervals alone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scipy import stats
+
+from rbench.score.stated import Term, combine_stated
+
+Z = stats.norm.ppf(0.975)
+
+
+def term(weight: float, value: float, error: float, group: tuple[int, str, str], **more: float) -> Term:
+    return Term(weight, group, value, 50, value - Z * error, value + Z * error, **more)  # type: ignore[arg-type]
+
+
+def test_two_encoders_are_independent() -> None:
+    found = combine_stated([term(1, 0.5, 0.03, (0, "a", "t")), term(-1, 0.4, 0.04, (1, "b", "t"))], bound=0.02)
+    assert found.value == pytest.approx(0.1) and found.n == 50
+    assert (found.low, found.high) == pytest.approx((0.1 - Z * 0.05, 0.1 + Z * 0.05))
+    assert found.p == pytest.approx(2 * stats.norm.sf(0.08 / 0.05))
+
+
+def test_attacks_on_one_victim_may_err_together_and_tasks_do_not() -> None:
+    same = combine_stated([term(0.5, 0.5, 0.04, (0, "a", "t")), term(0.5, 0.5, 0.04, (0, "a", "t"))])
+    apart = combine_stated([term(0.5, 0.5, 0.04, (0, "a", "t")), term(0.5, 0.5, 0.04, (0, "a", "u"))])
+    assert same.high == pytest.approx(0.5 + Z * 0.04)
+    assert apart.high == pytest.approx(0.5 + Z * 0.04 / math.sqrt(2))
+
+
+def test_one_number_keeps_its_own_uneven_interval_and_p_agrees_with_it() -> None:
+    one = Term(1, (0, "a", "t"), 0.9, 30, 0.75, 0.96)
+    assert (found := combine_stated([one])).low == pytest.approx(0.75) and found.high == pytest.approx(0.96)
+    assert combine_stated([one], bound=0.7501).p > 0.05 > combine_stated([one], bound=0.7499).p  # type: ignore[operator]
+    assert combine_stated([one], bound=0.9599).p > 0.05 > combine_stated([one], bound=0.9601).p  # type: ignore[operator]
+
+
+def test_the_spread_of_trainings_is_a_part_of_its_own() -> None:
+    found = combine_stated([term(1, 0.5, 1e-9, (0, "a", "t"), trainings=3, train_sd=0.06)], bound=0.4)
+    error = 0.06 / math.sqrt(3)
+    assert found.high == pytest.approx(0.5 + stats.t.ppf(0.975, 2) * error, rel=1e-4)
+    assert found.p == pytest.approx(2 * stats.t.sf(0.1 / error, 2), rel=1e-4)
+    assert found.trainings == (3, 1)

@@ -1,0 +1,254 @@
+"""Verdicts on claims, on a RUN made by hand: against `rbench compare`, loops over its outcomes, and plain sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scipy import stats
+from typer.testing import CliRunner
+
+from rbench import api
+from rbench.api.claims import summary
+from rbench.cli import app
+from rbench.errors import SuiteError
+from rbench.load.registry import Registry
+from rbench.score.paired import holm
+from rbench.spec import Health, Job, Raised
+from rbench.storage.runs import Store
+from rbench.tables import Results
+from rbench.verdicts.claims import JudgedClaim
+from tests.tables.conftest import make_outcomes, make_suite
+
+MakeRun = Callable[..., Store]
+ONE_SEED = {"seeds": (0,)}
+
+
+def judged(store: Store, **keys: Any) -> JudgedClaim:
+    file = store.root.parent / "claims.yaml"
+    file.write_text(yaml.safe_dump({"claims": [{"id": "c", **keys}]}))
+    (found,) = api.claims(store.root, file)
+    return found
+
+
+def jobs(store: Store) -> list[Job]:
+    plan = store.plan()
+    assert plan is not None
+    return list(plan.jobs)
+
+
+def fell(store: Store, encoder: str, task: str = "mr", attack: str = "pwws") -> dict[str, float]:
+    """Whether each attacked example fell, of the only seed."""
+    (job,) = [job for job in jobs(store) if job.parts == (encoder, task, "clean", attack)]
+    there = ("succeeded", "failed")
+    return {o.example_id: float(o.status == "succeeded") for o in make_outcomes(job) if o.status in there}
+
+
+def test_a_claim_on_each_cell_is_judged_as_compare_does(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    found = judged(store, lower="bert_b", than="minilm", for_each=["task", "attack"])
+    peer = {
+        (one.name.task, one.name.attack): one for one in api.compare(store.root, between=("minilm", "bert_b")).cells
+    }
+    assert len(found.judged) == len(peer) == 4
+    for one in found.judged:
+        names = dict(one.comparison.combination)
+        cell = peer[names["task"], names["attack"]]
+        d = one.difference
+        assert d is not None
+        assert (d.value, d.low, d.high, d.n) == (
+            cell.difference.value,
+            cell.difference.low,
+            cell.difference.high,
+            cell.difference.n,
+        )
+        assert one.p == pytest.approx(cell.p)  # both are corrected for four cells
+    assert [one.p for one in found.judged] == holm([one.difference.p for one in found.judged if one.difference])
+    assert sum(found.counts.values()) == 4
+
+
+def test_an_average_over_attacks_counts_an_example_once(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    attacks = ("pwws", "bertattack[max_words=10]")
+    (one,) = judged(store, of="minilm", at_least=10, where={"task": "mr"}).judged
+    cells = [fell(store, "minilm", attack=attack) for attack in attacks]
+    mean = sum(sum(cell.values()) / len(cell) for cell in cells) / 2
+    added = dict.fromkeys({*cells[0], *cells[1]}, 0.0)
+    for cell in cells:
+        own = sum(cell.values()) / len(cell)
+        for example, value in cell.items():
+            added[example] += 0.5 * (value - own) / len(cell)
+    n = len(added)
+    error = (n / (n - 1) * sum(value**2 for value in added.values())) ** 0.5
+    d = one.difference
+    assert d is not None and d.n == n
+    assert d.value == pytest.approx(mean)
+    assert d.low == pytest.approx(mean - stats.t.ppf(0.975, n - 1) * error)
+    assert d.p == pytest.approx(2 * stats.t.sf((mean - 0.1) / error, n - 1))
+    assert one.verdict == "supported"
+
+
+def test_a_share_against_a_number_is_judged_by_its_interval(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    where = {"task": "mr", "attack": "pwws"}
+    (at,) = judged(store, of="minilm", at_least=0, where=where).judged
+    d = at.difference
+    assert d is not None and d.low is not None and d.high is not None and d.value is not None
+    for limit, verdict in (
+        (100 * d.low - 0.1, "contradicted"),
+        (100 * d.low + 0.1, "undecided"),
+        (100 * d.high - 0.1, "undecided"),
+        (100 * d.high + 0.1, "supported"),
+    ):
+        assert judged(store, of="minilm", at_most=limit, where=where).verdict == verdict
+
+
+def test_by_and_times_move_what_is_judged(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    where = {"task": "mr", "attack": "pwws"}
+    one, other = fell(store, "minilm"), fell(store, "bert_b")
+    common = one.keys() & other.keys()
+    (half,) = judged(store, lower="minilm", than="bert_b", times=0.5, where=where).judged
+    differences = [one[i] - 0.5 * other[i] for i in sorted(common)]
+    assert half.difference is not None
+    assert half.difference.p == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    assert half.verdict == "contradicted"
+    (by,) = judged(store, lower="minilm", than="bert_b", by=90, where=where).judged
+    assert by.difference is not None and by.difference.value == pytest.approx(
+        sum(one[i] - other[i] for i in common) / len(common)
+    )
+    assert by.verdict == "contradicted"
+    assert judged(store, higher="minilm", than="bert_b", by=-90, where=where).verdict == "supported"
+
+
+def test_attacks_and_tasks_are_compared_too(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    where = {"encoder": "minilm", "task": "mr"}
+    (one,) = judged(store, lower={"attack": "pwws"}, than={"attack": "bertattack"}, where=where).judged
+    a, b = fell(store, "minilm"), fell(store, "minilm", attack="bertattack[max_words=10]")
+    common = a.keys() & b.keys()
+    discordant = [(a[i], b[i]) for i in common if a[i] != b[i]]
+    assert one.difference is not None and one.difference.n == len(common)
+    p = stats.binomtest(sum(x > y for x, y in discordant), len(discordant)).pvalue
+    assert one.difference.p == pytest.approx(p)
+    tasks = {"attack": "pwws", "encoder": "minilm"}
+    (one,) = judged(store, lower={"task": "mr"}, than={"task": "mini_nli"}, where=tasks).judged
+    peer = stats.ttest_ind([*a.values()], [*fell(store, "minilm", "mini_nli").values()], equal_var=False)
+    assert one.difference is not None and one.difference.p == pytest.approx(peer.pvalue)
+
+
+def test_several_seeds_count_as_several_fine_tunings(make_run: MakeRun) -> None:
+    found = judged(make_run(sealed=True), lower="minilm", than="bert_b")
+    (one,) = found.judged
+    assert one.difference is not None and one.difference.seeds == 2
+
+
+def test_a_run_without_outcomes_is_judged_unpaired_and_says_so(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED))
+    found = judged(store, lower="minilm", than="bert_b", for_each=["task", "attack"])
+    assert all(one.found.unpaired and one.p is not None for one in found.judged)
+    assert any("unpaired" in note for note in found.notes)
+    one, other = fell(store, "minilm"), fell(store, "bert_b")
+    table = [[int(sum(own.values())), len(own) - int(sum(own.values()))] for own in (one, other)]
+    first = next(o for o in found.judged if dict(o.comparison.combination) == {"task": "mr", "attack": "pwws"})
+    assert first.difference is not None
+    assert first.difference.p == pytest.approx(stats.fisher_exact(table).pvalue)
+    (averaged,) = judged(store, lower="minilm", than="bert_b").judged
+    assert averaged.found.unpaired and averaged.difference is not None and averaged.difference.low is not None
+
+
+def test_what_is_not_done_decides_nothing(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), done=lambda job: job.parts[:2] != ("bert_b", "mr"), sealed=True)
+    found = judged(store, lower="minilm", than="bert_b", for_each=["task", "attack"])
+    why = [one.why for one in found.judged if dict(one.comparison.combination)["task"] == "mr"]
+    assert why == ["bert_b/mr/pwws/clean is not done", "bert_b/mr/bertattack[max_words=10]/clean is not done"]
+    assert all(one.p is not None for one in found.judged if not one.why)
+    assert judged(store, lower="minilm", than="bert_b").verdict == "undecided"
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_a_flagged_cell_decides_nothing_unless_it_is_a_control(make_run: MakeRun, control: bool) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    plan = store.plan()
+    assert plan is not None
+    marked = []
+    for job in plan.jobs:
+        if job.parts[0] == "bert_b" and job.parts[3] == "pwws":
+            attack = job.spec.attack.model_copy(update={"control": control})  # type: ignore[union-attr]
+            record = store.record(job)
+            assert record is not None and job.needs == {}
+            job = job.model_copy(update={"spec": job.spec.model_copy(update={"attack": attack})})
+            health = Health(flags=(Raised(flag="starved of candidates", because="9 of 10"),))
+            store.write_record(record.model_copy(update={"job": job, "health": health}))
+        marked.append(job)
+    store.write_plan(plan.model_copy(update={"jobs": tuple(marked)}))
+    found = judged(store, lower="minilm", than="bert_b", where={"attack": "pwws"}, for_each="task")
+    whys = [one.why for one in found.judged]
+    assert whys == (
+        [""] * 2 if control else [f"bert_b/{t}/pwws/clean is flagged starved of candidates" for t in ("mr", "mini_nli")]
+    )
+    clean = judged(store, metric="clean", lower="minilm", than="bert_b", where={"attack": "pwws"})
+    assert clean.judged[0].why == ""  # the accuracy before an attack does not depend on its health
+
+
+def test_one_contradiction_contradicts_a_claim(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    found = judged(store, of="minilm", at_most=99.99, for_each="attack")
+    wrong = judged(store, of="minilm", at_most=1, for_each="attack")
+    assert found.verdict == "supported" and found.counts == {"supported": 2, "contradicted": 0, "undecided": 0}
+    assert wrong.verdict == "contradicted"
+    assert "these weights" in found.notes[0]
+
+
+def rbench(*words: str | Path) -> Any:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(word) for word in words])
+
+
+def test_the_verb_prints_verdicts_and_exits_with_3_only_when_strict(make_run: MakeRun, tmp_path: Path) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "claims: [{id: low, of: minilm, at_most: 1, source: Paper}, {id: high, of: minilm, at_most: 99.99}]"
+    )
+    shown = rbench("claims", store.root, "--claims", file)
+    assert shown.exit_code == 0 and "contradicted" in shown.stdout and "low: from Paper." in shown.stdout
+    strict = rbench("claims", store.root, "--claims", file, "--strict")
+    assert strict.exit_code == 3 and "contradicted: low" in strict.output
+    file.write_text("claims: [{id: high, of: minilm, at_most: 99.99}]")
+    assert rbench("claims", store.root, "--claims", file, "--strict").exit_code == 0
+    for fmt in ("csv", "json", "latex"):
+        assert "supported" in rbench("claims", store.root, "--claims", file, "--format", fmt).stdout
+
+
+def test_bad_input_is_exit_2(make_run: MakeRun, tmp_path: Path) -> None:
+    store = make_run(make_suite(**ONE_SEED))
+    none = rbench("claims", store.root)
+    assert none.exit_code == 2 and "had no claims when the RUN was made" in none.output
+    (tmp_path / "c.yaml").write_text("claims:\n  - {id: a, metric: asrr, of: minilm, at_most: 1}\n")
+    wrong = rbench("claims", store.root, "--claims", tmp_path / "c.yaml")
+    assert wrong.exit_code == 2 and 'c.yaml:2:21: unknown metric of a claim "asrr"; did you mean asr' in wrong.output
+    with pytest.raises(SuiteError, match="cannot be read"):
+        api.claims(store.root, tmp_path / "missing.yaml")
+
+
+def test_a_run_ends_with_its_claims_and_what_it_could_have_shown(make_run: MakeRun) -> None:
+    claims = (
+        {"id": "c", "of": "minilm", "at_most": 1},
+        {"id": "d", "of": "bert_b", "at_most": 99.99, "for_each": "task"},
+    )
+    store = make_run(make_suite(**ONE_SEED, claims=claims), sealed=True)
+    first, second, could = summary(Results.of(store), Registry())
+    assert first.startswith("contradicted: c, asr of minilm at most 1 (")
+    assert (
+        second == "supported: d, asr of bert_b at most 99.99, for each task (2 supported, 0 contradicted, 0 undecided)"
+    )
+    found = [one.difference for one in judged(store, lower="minilm", than="bert_b", for_each=["task", "attack"]).judged]
+    sizes = [round(100 * d.smallest) for d in found if d is not None and d.smallest is not None]
+    assert f"of {min(sizes)} to {max(sizes)} points" in could and "4 pairs of cells" in could
+
+
+def test_a_run_without_outcomes_does_not_say_what_it_could_have_shown(make_run: MakeRun) -> None:
+    assert summary(Results.of(make_run(make_suite(**ONE_SEED))), Registry()) == []
