@@ -1,12 +1,17 @@
-"""Settings for all tests: one hypothesis profile, and a cache that no test shares with the user."""
+"""Settings for all tests: one thread, one hypothesis profile, and a cache that no test shares with the user."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+# The networks are tiny: a second thread would only wait for the first, and take the core of the other test process.
+# torch and numpy read this when they are imported, in this process and in those that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("rbench", deadline=None)  # machines are busy; speed is measured in benchmarks/
 settings.load_profile("rbench")
