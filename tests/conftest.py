@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +19,15 @@ settings.register_profile("rbench", deadline=None)  # machines are busy; speed i
 settings.load_profile("rbench")
 
 
+def pytest_collection_finish() -> None:
+    """The libraries that are imported by now stay: no collection of garbage looks through them again.
+
+    Each training calls `gc.collect`, which takes as long as a few steps of a tiny network.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test reads the user's search paths or writes the user's cache."""
@@ -24,6 +35,23 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> None:
     for name in ("RBENCH_DATA", "RBENCH_MODELS", "RBENCH_INCLUDE", "NLTK_DATA"):
         patch.delenv(name, raising=False)
     patch.setenv("RBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_fork_server() -> Iterator[None]:
+    """The first test that starts processes decides what their server imports: always what attacks need.
+
+    Otherwise a server that another test started would leave the import of PyTorch to each worker process.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    from multiprocessing import forkserver
+
+    forkserver.set_forkserver_preload(["rbench.attack.workers"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forkserver, "set_forkserver_preload", lambda modules: None)
+        yield
 
 
 @pytest.fixture(autouse=True)
