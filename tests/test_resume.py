@@ -119,7 +119,7 @@ def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
         process = start(place, "killed", cache="other-cache", workers=workers)
         deadline = time.monotonic() + 300
         while not reached() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+            time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert reached()
