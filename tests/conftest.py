@@ -1,15 +1,31 @@
-"""Settings for all tests: one hypothesis profile, and a cache that no test shares with the user."""
+"""Settings for all tests: one thread, one hypothesis profile, and a cache that no test shares with the user."""
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+# The networks are tiny: a second thread would only wait for the first, and take the core of the other test process.
+# torch and numpy read this when they are imported, in this process and in those that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 settings.register_profile("rbench", deadline=None)  # machines are busy; speed is measured in benchmarks/
 settings.load_profile("rbench")
+
+
+def pytest_collection_finish() -> None:
+    """The libraries that are imported by now stay: no collection of garbage looks through them again.
+
+    Each training calls `gc.collect`, which takes as long as a few steps of a tiny network.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,6 +35,23 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> None:
     for name in ("RBENCH_DATA", "RBENCH_MODELS", "RBENCH_INCLUDE", "NLTK_DATA"):
         patch.delenv(name, raising=False)
     patch.setenv("RBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_fork_server() -> Iterator[None]:
+    """The first test that starts processes decides what their server imports: always what attacks need.
+
+    Otherwise a server that another test started would leave the import of PyTorch to each worker process.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    from multiprocessing import forkserver
+
+    forkserver.set_forkserver_preload(["rbench.attack.workers"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forkserver, "set_forkserver_preload", lambda modules: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -144,7 +144,9 @@ def suite(mine: Path, corpus: Path, tmp_path: Path) -> Path:
 
 
 def options(mine: Path, **more: Any) -> api.Options:
-    return api.Options(include=(mine,), out=mine.parent / "run", device="cpu", backend="torch", **more)
+    """One worker process: attacks of a user's own never run in the main process."""
+    own = {"include": (mine,), "out": mine.parent / "run", "device": "cpu", "backend": "torch", "workers": 1}
+    return api.Options(**{**own, **more})
 
 
 @pytest.mark.parametrize(
@@ -342,7 +344,7 @@ def test_an_attack_that_ends_its_process_fails_its_job_and_the_run_goes_on(mine:
     ends = ATTACK.replace("    from textattack import Attack\n", "    import os\n\n    os._exit(7)\n", 1)
     (mine / "attacks" / "ending.py").write_text(ends)
     suite.write_text(SUITE.replace("attacks: [nothing]", "attacks: [ending, nothing]"))
-    result = api.run(suite, options(mine, workers=1))
+    result = api.run(suite, options(mine))
     assert [record.job.parts[-1] for record in result.failed] == ["ending"]
     assert "exit code 7" in str(result.failed[0].error) and "ending.py" in str(result.failed[0].error)
     done = {record.job.parts[-1] for record in Store(result.run).records() if record.status == "complete"}

@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from rbench import api
+from rbench.cli import app
 from rbench.spec import AttackJob, Job, Outcome
 from rbench.storage.runs import Store
 from rbench.storage.weights.inventory import items
@@ -46,33 +48,38 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def words(suite: str, out: str, *more: str) -> list[str]:
+    return ["run", suite, "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch", *more]
+
+
 def start(
     place: Path,
     out: str,
-    *more: str,
+    *,
     cache: str = "cache",
     workers: int = 1,
     suite: str = "small.yaml",
     before: str = "pass",
 ) -> subprocess.Popen[str]:
-    """Start `rbench run` in a process, with `more` options; `before` is Python that it runs first."""
+    """Start `rbench run` in a process, which can be killed; `before` is Python that it runs first."""
     code = f"import sys; {before}; from rbench.cli import main; sys.exit(main())"
-    words = ["run", suite, "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch"]
-    words += ["--workers", str(workers), *more]
     return subprocess.Popen(
-        [sys.executable, "-c", code, *words],
+        [sys.executable, "-c", code, *words(suite, out, "--workers", str(workers))],
         cwd=place,
-        env={**os.environ, "RBENCH_CACHE": str(place / cache), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "RBENCH_CACHE": str(place / cache)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, output
-    return output
+def run(place: Path, out: str, *more: str, cache: str = "cache", suite: str = "small.yaml") -> str:
+    """Call `rbench run` to its end in this process, which has imported PyTorch already; returns what it prints."""
+    with chdir(place):
+        runner = CliRunner(env={"RBENCH_CACHE": str(place / cache)})
+        result = runner.invoke(app, words(suite, out, "--workers", "1", *more))
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 def tables(run: Path) -> dict[tuple[str, str, str], str]:
@@ -89,7 +96,7 @@ def outcomes(run: Path, job: Job) -> dict[str, Outcome]:
 
 @pytest.fixture(scope="module")
 def whole(place: Path) -> Path:
-    finish(start(place, "whole"))
+    run(place, "whole")
     return place / "whole"
 
 
@@ -112,13 +119,13 @@ def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
         process = start(place, "killed", cache="other-cache", workers=workers)
         deadline = time.monotonic() + 300
         while not reached() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+            time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert reached()
     before = {file: file.read_bytes() for file in (place / "killed").rglob("outcomes.jsonl")}
     assert sum(map(len, before.values())), "there is something to keep"
-    finish(start(place, "killed", cache="other-cache"))
+    run(place, "killed", cache="other-cache")
     for file, content in before.items():  # nothing that was done is done again
         kept = content[: content.rfind(b"\n") + 1]
         assert file.read_bytes().startswith(kept)
@@ -153,7 +160,7 @@ def tuning(kept: Path) -> bool:
 
 def test_a_killed_fine_tuning_goes_on_and_ends_with_the_same_weights(place: Path) -> None:
     (place / "tuned.yaml").write_text(TUNED)
-    finish(start(place, "tuned-whole", suite="tuned.yaml"))
+    run(place, "tuned-whole", suite="tuned.yaml")
     (record,) = (record for record in Store(place / "tuned-whole").records() if record.job.stage == "pretrain")
     trained = Path("weights", record.job.key[:2], record.job.key)
     shutil.copytree(place / "cache" / trained, place / "third-cache" / trained)
@@ -167,7 +174,7 @@ def test_a_killed_fine_tuning_goes_on_and_ends_with_the_same_weights(place: Path
     process.wait()
     (listed,) = (item for item in items(place / "third-cache") if item.kind == "checkpoints")
     assert listed.name == "finetune/toy/mini-sentiment/clean/seed0"
-    finish(start(place, "tuned", cache="third-cache", suite="tuned.yaml"))
+    run(place, "tuned", cache="third-cache", suite="tuned.yaml")
     first, second = (
         {r.job.key: (r.provenance.weights_hash, r.scores) for r in Store(run).records() if r.job.stage == "finetune"}
         for run in (place / "tuned-whole", place / "tuned")
@@ -178,13 +185,13 @@ def test_a_killed_fine_tuning_goes_on_and_ends_with_the_same_weights(place: Path
 
 def test_the_same_command_again_runs_nothing(place: Path, whole: Path) -> None:
     records = {file: file.stat().st_mtime_ns for file in whole.rglob("record.json")}
-    output = finish(start(place, "whole"))
+    output = run(place, "whole")
     assert {file: file.stat().st_mtime_ns for file in whole.rglob("record.json")} == records
     assert "started" not in output
 
 
 def test_another_run_takes_its_victims_from_the_cache(place: Path, whole: Path) -> None:
-    output = finish(start(place, "again", "--only", "mini-nli/clean/textfooler"))
+    output = run(place, "again", "--only", "mini-nli/clean/textfooler")
     assert "finetune/toy/mini-nli/clean/seed0: its weights were in the cache" in output
     first, second = ({r.job.key: r for r in Store(run).records()} for run in (whole, place / "again"))
     jobs = [record.job for record in second.values()]

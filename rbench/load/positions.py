@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -129,11 +130,9 @@ def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False
 
     Raises SuiteError where the text is not YAML. Adds lesser errors to `problems`.
     """
-    loader = None
     try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        builder = _Builder(loader, name, fixed_place, problems)
+        node = _nodes(text)
+        builder = _Builder(name, fixed_place, problems)
         place = name if fixed_place else f"{name}:1:1"
         return Positioned(None, {(): place}) if node is None else builder.build(node)
     except yaml.MarkedYAMLError as error:
@@ -150,9 +149,6 @@ def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False
         ) from error
     except RecursionError as error:
         raise SuiteError(f"{name}: nested too deeply") from error
-    finally:
-        if loader is not None:
-            loader.dispose()
 
 
 def shown(path: Path) -> str:
@@ -193,11 +189,22 @@ for _tag, _pattern, _first in (
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
 
 
+@lru_cache(maxsize=512)
+def _nodes(text: str) -> yaml.Node | None:
+    """Parse a text into PyYAML's nodes, which nobody changes. Planning reads rbench's own files again and again."""
+    loader = _Loader(text)
+    try:
+        node: yaml.Node | None = loader.get_single_node()
+        return node
+    finally:
+        loader.dispose()
+
+
 class _Builder:
     """Turns YAML's node tree into data and places."""
 
-    def __init__(self, loader: _Loader, name: str, fixed_place: bool, problems: Problems) -> None:
-        self.loader, self.name, self.fixed_place, self.problems = loader, name, fixed_place, problems
+    def __init__(self, name: str, fixed_place: bool, problems: Problems) -> None:
+        self.name, self.fixed_place, self.problems = name, fixed_place, problems
         self.values: dict[Where, str] = {}
         self.keys: dict[Where, str] = {}
 

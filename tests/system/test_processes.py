@@ -15,33 +15,30 @@ ROOT = Path(__file__).resolve().parents[2]
 SHADOWS = ("tabulate", "yaml", "numpy", "torch", "textattack", "rbench", "tempfile", "selectors", "pickle", "signal")
 SCRIPT = """
 import multiprocessing, sys
-from pathlib import Path
 from rbench.system import processes
-from rbench.attack import EngineConfig, workers
 from rbench.train.processes import Pool
-
-method = sys.argv[1]
-processes.context = lambda: multiprocessing.get_context(method)
 
 def nothing(*arguments):
     pass
 
-if __name__ == "__main__":
-    with workers.Workers(2, EngineConfig()) as there:
-        there.warm_up(100)
-        worker = workers._Worker.start(EngineConfig(), 1)
-        worker.connection.close()  # nobody to work for: it ends when it has imported all that it needs
-        worker.process.join()
-    with Pool(2, "rbench.train.edits", nothing) as pool:
-        assert list(pool.map(sorted, [3, 1])) == [[1, 3]]
-    print("done")
+if __name__ == "__main__":  # what follows is for this process alone: the others import this file as well
+    from rbench.attack import EngineConfig, workers
+
+    for method in sys.argv[1:]:
+        processes.context = lambda: multiprocessing.get_context(method)
+        with workers.Workers(2, EngineConfig()) as there:
+            there.warm_up(100)
+            worker = workers._Worker.start(EngineConfig(), 1)
+            worker.connection.close()  # nobody to work for: it ends when it has imported all that it needs
+            worker.process.join()
+        with Pool(2, "rbench.train.edits", nothing) as pool:
+            assert list(pool.map(sorted, [3, 1])) == [[1, 3]]
+        print("done")
 """
+METHODS = ["forkserver", "spawn"] if sys.platform == "linux" else ["spawn"]
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
-def test_a_file_in_the_current_folder_is_not_run_in_the_place_of_a_library(method: str, tmp_path: Path) -> None:
-    if method == "forkserver" and sys.platform != "linux":
-        pytest.skip("there is no fork server here")
+def test_a_file_in_the_current_folder_is_not_run_in_the_place_of_a_library(tmp_path: Path) -> None:
     here, script = tmp_path / "here", tmp_path / "elsewhere" / "script.py"
     here.mkdir()
     script.parent.mkdir()
@@ -52,7 +49,7 @@ def test_a_file_in_the_current_folder_is_not_run_in_the_place_of_a_library(metho
         )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     found = subprocess.run(
-        [sys.executable, str(script), method],
+        [sys.executable, str(script), *METHODS],
         cwd=here,
         env=environment | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -60,7 +57,7 @@ def test_a_file_in_the_current_folder_is_not_run_in_the_place_of_a_library(metho
     )
     imported = tmp_path / "imported"
     assert not imported.exists(), imported.read_text()
-    assert found.stdout == "done\n", found.stderr
+    assert found.stdout == "done\n" * len(METHODS), found.stderr
 
 
 def test_the_command_itself_does_not_import_from_the_current_folder(tmp_path: Path) -> None:

@@ -30,10 +30,8 @@ def test_chunks_come_back_in_order(count: int) -> None:
 
 
 def test_what_is_raised_there_is_raised_here_and_ends_them() -> None:
-    began = time.perf_counter()
     with pytest.raises(TypeError, match="interpreted as an integer"), Pool(2, "os", os.getpid) as pool:
         list(pool.map(time.sleep, [1] * CHUNK))  # type: ignore[arg-type]
-    assert time.perf_counter() - began < 60
 
 
 def test_a_process_that_ends_is_an_error() -> None:
