@@ -24,7 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.score.paired import POWER, Difference
+from rbench.score.paired import Difference
+from rbench.score.power import POWER
 from rbench.score.statistics import wilson
 
 Values = NDArray[np.float64]

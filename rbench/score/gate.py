@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from rbench.score.paired import POWER, holm
+from rbench.score.paired import holm
+from rbench.score.power import POWER
 from rbench.score.retraining import Pool, Spread, against_mean
 from rbench.score.rises import Rise, against_each
 

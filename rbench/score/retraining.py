@@ -23,7 +23,7 @@ from functools import cache
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from rbench.score.paired import POWER
+from rbench.score.power import POWER
 from rbench.score.rises import Rise, Values, limit_of_none
 
 FEWEST = 3

@@ -16,7 +16,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rbench.score.paired import POWER, Difference
+from rbench.score.paired import Difference
+from rbench.score.power import POWER
 
 
 class Term(NamedTuple):
