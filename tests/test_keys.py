@@ -48,8 +48,8 @@ RENEWED = {
     "*/adversarial*": "candidates are capped after the filter, and only texts that the search changed are added",
     "attack/*/geometry/*": "candidates are capped after the filter; the key says the variant",
 }
-"""Patterns of names of jobs that issue 17 renewed in the RUNs made before it, each with the reason: today's plan has them
-under new keys. What these RUNs have under these names is of the code before."""
+"""Patterns of names of jobs that issue 17 renewed in the RUNs made before it, each with the reason. Today's plan has
+them under new keys. What these RUNs have under these names is of the code before."""
 EARLIER = {
     *("adcl-table1-local", "adcl-table1-local-imdb", "adcl-table7-local"),
     *("cline-table4-local", "minilm-zoo", "table1-local"),
