@@ -22,7 +22,8 @@ def of_run(run: Path, wanted: TableSpec, fmt: str, look: TableLook, include: Seq
 
     Where `wanted` sets no options, a measure has those of the first table of the RUN's suite that shows it.
 
-    Raises SuiteError for an unknown metric, wrong options, or what cannot be honoured, and StoreError where the RUN has nothing to show.
+    Raises SuiteError for an unknown metric, wrong options, or what cannot be honoured, and StoreError where the RUN has
+    nothing to show.
     """
     check(wanted)
     look.check(fmt, wanted)
@@ -102,7 +103,9 @@ class TableLook:
         asked = (("notes", self.notes), ("names", self.names), ("bold", wanted.bold))
         people = [name for name, value in asked if value]
         if latex and fmt != "latex":
-            raise SuiteError(f"{' and '.join(latex)} are for LaTeX: ask for the format latex, or leave them out")
+            raise SuiteError(
+                f"only LaTeX has {' and '.join(latex)}: ask for the format latex, or leave {' and '.join(latex)} out"
+            )
         if people and fmt in ("csv", "json"):
             said = "has all numbers and names as they are, without bold"
             raise SuiteError(f"{fmt} {said}: leave {' and '.join(people)} out, or ask for markdown or latex")

@@ -240,7 +240,7 @@ class TableSpec(Strict):
             )
         if self.layout == "by-task" and self.metric != "asr":
             shown = "clean accuracy, ASR and words perturbed"
-            return "metric", f"the layout by-task shows {shown}, so it has no {self.metric}; leave it out, {paper}"
+            return "metric", f"the layout by-task shows {shown} whatever the metric; leave {self.metric} out, {paper}"
         if self.bold is not None and (self.layout == "full" or self.metric == "positives"):
             return "bold", "this table has no bold entries; leave bold out"
         if self.bold == "significant" and self.metric not in {*get_args(AttackMetric), "advsts"} - {"seconds"}:

@@ -1,7 +1,7 @@
 """Show encoders, tasks, attacks and contrast sets by their titles instead of their file names.
 
-The plan holds `title` and `short` of every entry as they were when it was made. A table has room for `short`, or for a
-title of at most 40 characters; otherwise the name stays. Options stay visible: `SimCSE on mini-bert [temperature=0.1]`.
+The plan holds `title` and `short` of every entry as they were when it was made. A table shows `short`, or a title
+that has room (`ROOM`); otherwise the name stays. Options stay visible: `SimCSE on mini-bert [temperature=0.1]`.
 Where two entries of a table would read alike, both keep their names. Fine-tuning strategies have no titles.
 """
 
@@ -11,12 +11,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from rbench.spec import AdversarialJob, AttackJob, ContrastJob, EvaluateJob, FinetuneJob, Plan, PretrainJob
+from rbench.spec import (
+    AdversarialJob,
+    AttackJob,
+    AttackSpec,
+    ContrastJob,
+    EncoderSpec,
+    EvaluateJob,
+    FinetuneJob,
+    Plan,
+    PretrainJob,
+)
 from rbench.spec.entries import Named
 from rbench.tables.table import Entry, Table
 
-LONGEST = 40
-"""The most characters of a title that stands for a name."""
+ROOM: Mapping[type[Named], int] = {EncoderSpec: 40, AttackSpec: 25}
+"""The most characters of a title that stands for a name, by kind of entry."""
+COLUMN = 20
+"""The same for entries that head columns."""
 
 
 def titles(plan: Plan) -> dict[str, str]:
@@ -74,7 +86,7 @@ def _entries(plan: Plan) -> Iterator[tuple[str, Named]]:
 
 
 def _title(name: str, entry: Named) -> str | None:
-    title = entry.short or (entry.title if len(entry.title) <= LONGEST else "")
+    title = entry.short or (entry.title if len(entry.title) <= ROOM.get(type(entry), COLUMN) else "")
     _, bracket, options = name.partition("[")
     return f"{title} {bracket}{options}" if title and bracket else title or None
 
