@@ -14,8 +14,8 @@ from rbench.errors import SuiteError
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"metric": "aua", "layout": "full"}, "leave aua out, or ask for the layout paper"),
-        ({"metric": "seconds", "layout": "full"}, "has no seconds; ask for the layout paper"),
+        ({"metric": "aua", "layout": "full"}, "leave the metric out, or ask for the layout paper"),
+        ({"metric": "seconds", "layout": "full"}, "every metric of attacks but seconds"),
         ({"metric": "queries", "layout": "by-task"}, "leave queries out"),
         ({"metric": "sts", "layout": "by-task"}, "sts has the layouts paper and full"),
         ({"metric": "sts", "bold": "significant"}, "entries of sts are not tested"),
