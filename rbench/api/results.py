@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
 
 from rbench.api.figures import figure
-from rbench.api.runs import Runs, reader_of, results_of
+from rbench.api.runs import Runs, reader_of
 from rbench.errors import SuiteError
-from rbench.load.measures import METRICS
-from rbench.spec import Metric, Pick, TableSpec
+from rbench.spec import Bold, FontSize, Notes, Pick, TableSpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +28,11 @@ def table(
     fmt: str = "markdown",
     intervals: bool = False,
     pick: Pick | None = None,
+    bold: Bold | None = None,
+    notes: Notes | None = None,
+    names: bool = False,
+    wide: bool = False,
+    size: FontSize | None = None,
     include: Sequence[Path] = (),
     **options: Any,
 ) -> str:
@@ -37,24 +41,33 @@ def table(
     Args:
         run: the folder of a RUN, or those of several that are read as one.
         metric: a metric, or the name of a measure, which may lie in one of the folders `include`.
+        bold: `significant` (the best entries and all that are not significantly worse), `best` or `none`. None:
+            `significant` where entries can be tested, otherwise `best`.
+        notes: what stands below: `none`, `short` (one paragraph; None means this) or `full`.
+        names: whether encoders, tasks and attacks have the names that they have in commands, instead of titles.
+        wide: LaTeX: whether the table spans both columns of an article.
+        size: LaTeX: the size of its letters, such as `small`.
         options: options of the measure; without any, those of the suite's table of this measure, or its defaults.
 
     Raises:
-        SuiteError: the metric is unknown, or the measure has no such layout or option.
+        SuiteError: the metric is unknown, the measure has no such layout or option, or the table or its format cannot
+            honour what is asked.
         StoreError: a folder is not a RUN or is damaged, several do not fit together, or there is nothing to show.
     """
     from rbench.api import tables
-    from rbench.tables import build
-    from rbench.tables.formats import render
+    from rbench.tables.formats import unknown
+    from rbench.tables.table import Layout
 
-    if metric in METRICS and not options:
-        return render(build(results_of(run), cast(Metric, metric), layout, pick), fmt, intervals=intervals)
+    asked = {"metric": metric, "layout": layout, "pick": pick, "bold": bold, "options": options}
+    if layout not in get_args(Layout):
+        raise unknown("layout", layout, get_args(Layout))
     try:
-        wanted = TableSpec.model_validate({"metric": metric, "layout": layout, "pick": pick, "options": options})
+        wanted = TableSpec.model_validate(asked)
     except ValidationError as error:
         said = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors(include_url=False))
         raise SuiteError(said) from error
-    return render(tables.of_run(run, wanted, include), fmt, intervals=intervals)
+    look = tables.TableLook(intervals, notes, names, wide, size)
+    return tables.of_run(run, wanted, fmt, look, include)
 
 
 def load_results(run: Runs) -> pd.DataFrame:

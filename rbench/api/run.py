@@ -175,8 +175,7 @@ def _write_tables(prepared: Prepared, store: Store, found: Standing, progress: P
         wanted_tables = [wanted for wanted in wanted_tables if not texts.shown_by(wanted)]
     if not wanted_tables:
         return []
-    from rbench.api.tables import made
-    from rbench.tables.formats import render
+    from rbench.api.tables import TableLook, made, rendered
 
     results, shown = Results(store, prepared.plan, found), []
     for wanted in wanted_tables:
@@ -189,7 +188,8 @@ def _write_tables(prepared: Prepared, store: Store, found: Standing, progress: P
             continue
         name = texts.table_name(wanted.label, quotes=table.texts)
         for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
-            text = render(table, fmt)
+            how = wanted if fmt in ("markdown", "latex") else wanted.model_copy(update={"bold": None})
+            text = rendered(table, results, how, fmt, TableLook())
             store.write_table(f"{name}.{ending}", text)
             if fmt == "markdown":
                 shown.append(text)

@@ -12,7 +12,9 @@ from rbench.cli.verbs import MEASURE, app, verb
 from rbench.load.search_path import search_path
 
 if TYPE_CHECKING:
-    from rbench.spec import Pick
+    from rbench.spec import Bold, FontSize, Notes, Pick
+
+LOOK = "How it looks"
 
 
 @app.command(
@@ -64,6 +66,49 @@ def table(
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show 95% intervals (CSV and JSON always have them).")
     ] = False,
+    bold: Annotated[
+        str | None,
+        typer.Option(
+            "--bold",
+            callback=a.one_of("bold", a.BOLDS),
+            metavar="WHAT",
+            help="significant: the best entries and all that are not significantly worse (the default where entries "
+            "can be tested); best: the best entries alone; none.",
+            rich_help_panel=LOOK,
+        ),
+    ] = None,
+    notes: Annotated[
+        str | None,
+        typer.Option(
+            "--notes",
+            callback=a.one_of("notes", a.NOTES),
+            metavar="HOW",
+            help="short: one paragraph with n, seeds, resources and flags (the default); full: all notes; none.",
+            rich_help_panel=LOOK,
+        ),
+    ] = None,
+    names: Annotated[
+        bool,
+        typer.Option(
+            "--names",
+            help="Show the names that commands take instead of titles (CSV and JSON do).",
+            rich_help_panel=LOOK,
+        ),
+    ] = False,
+    wide: Annotated[
+        bool,
+        typer.Option("--wide", help="LaTeX: span both columns of an article (table*).", rich_help_panel=LOOK),
+    ] = False,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size",
+            callback=a.one_of("size", a.SIZES),
+            metavar="NAME",
+            help=f"LaTeX: size of the letters: {', '.join(a.SIZES)}.",
+            rich_help_panel=LOOK,
+        ),
+    ] = None,
     include: a.IncludeOption = None,
 ) -> None:
     """Print a table of a finished or half-finished run.
@@ -80,6 +125,11 @@ def table(
         fmt=fmt,
         intervals=intervals,
         pick=cast("Pick | None", pick),
+        bold=cast("Bold | None", bold),
+        notes=cast("Notes | None", notes),
+        names=names,
+        wide=wide,
+        size=cast("FontSize | None", size),
         include=search_path(include or (), "RBENCH_INCLUDE"),
     )
     say(text.rstrip("\n"))

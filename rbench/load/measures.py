@@ -39,6 +39,7 @@ def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> No
     names = modules.registry.names("measures")
     for table in items(merged, "tables"):
         metric = table.data.get("metric") if isinstance(table.data, dict) else None
+        _check_honoured(table, problems)
         if not isinstance(metric, str) or metric in METRICS:
             continue
         place = table.at(("metric",))
@@ -49,6 +50,17 @@ def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> No
             modules.check("measures", metric, place, table.sub("options"))
         else:
             modules.check("measures", metric, place, table.only({*table.data} - {*TableSpec.model_fields}))
+
+
+def _check_honoured(table: Positioned, problems: Problems) -> None:
+    """Add a problem for an entry that the table cannot honour, such as a metric beside the layout full."""
+    try:
+        wanted = TableSpec.model_validate(table.data)
+    except ValueError:
+        return  # the suite's own check says what is wrong
+    if (refused := wanted.refused) is not None:
+        what, why = refused
+        problems.add(table.at((what,)), why)
 
 
 def name_measured(merged: Positioned, registry: Registry, problems: Problems) -> Positioned:

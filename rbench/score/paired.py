@@ -22,6 +22,7 @@ weights and says nothing about another training. `benchmarks/coverage.py` simula
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +116,7 @@ def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95) -> 
         common |= {"only_one": only[0], "only_other": only[1]}
     if shares and ((*trainings, seeds) == (1, 1, 1) or not any(only)):
         return _one_victim_each(sample, only, confidence, common)
-    return _by_t(sample, confidence, common)
+    return _by_t(float(sample.differences.mean()), variance_of_mean(sample), confidence, common)
 
 
 def _one_victim_each(
@@ -171,12 +172,29 @@ def _wilson(count: int, n: int, confidence: float) -> tuple[float, float]:
     return limits
 
 
-def _by_t(sample: PairedSample, confidence: float, common: dict[str, Any]) -> Difference:
+def compare_averages(samples: Sequence[PairedSample], confidence: float = 0.95) -> Difference:
+    """Compare the averages of two encoders over several tasks, each task counting the same.
+
+    Args:
+        samples: of each task. Examples of different tasks are independent. The same number of a training or of a seed
+            means the same one in all tasks, so that what a training adds to every task counts once.
+        confidence: of the interval, in 0..1.
+
+    The interval is Student's t, or Welch's with several trainings, as in `compare`. n is the number of pairs.
+    """
+    trainings = (max(sample.trainings[0] for sample in samples), max(sample.trainings[1] for sample in samples))
+    common: dict[str, Any] = {"n": sum(len(sample.one) for sample in samples), "trainings": trainings}
+    common["seeds"] = max(sample.seeds for sample in samples)
+    if any(not len(sample.one) for sample in samples):
+        return Difference(None, **common)
+    value = math.fsum(float(sample.differences.mean()) for sample in samples) / len(samples)
+    return _by_t(value, variance_of_average(samples), confidence, common)
+
+
+def _by_t(value: float, spread: tuple[float, float], confidence: float, common: dict[str, Any]) -> Difference:
     from scipy import stats
 
-    differences = sample.differences
-    value = float(differences.mean())
-    variance, freedom = variance_of_mean(sample)
+    variance, freedom = spread
     error = math.sqrt(variance)
     if not error or not freedom:
         same = None if not freedom else value
@@ -194,20 +212,42 @@ def _by_t(sample: PairedSample, confidence: float, common: dict[str, Any]) -> Di
 
 def variance_of_mean(sample: PairedSample) -> tuple[float, float]:
     """Return the variance of the mean difference, and its degrees of freedom (0 where it cannot be estimated)."""
-    if max(sample.trainings) > 1:
-        parts = [_of_means(sample.one, sample.training), _of_means(sample.other, sample.other_training)]
-        parts.append(_of_examples(sample))
+    return variance_of_average([sample])
+
+
+def variance_of_average(samples: Sequence[PairedSample]) -> tuple[float, float]:
+    """Return the variance of the average over tasks of their mean differences, and its degrees of freedom as above."""
+    if any(max(sample.trainings) > 1 for sample in samples):
+        parts = [
+            _of_means([(sample.one, sample.training) for sample in samples]),
+            _of_means([(sample.other, sample.other_training) for sample in samples]),
+            *_shared_out([_of_examples(sample) for sample in samples]),
+        ]
+    elif any(sample.seeds > 1 for sample in samples):
+        parts = [_of_means([(sample.differences, sample.seed) for sample in samples])]
     else:
-        parts = [_of_means(sample.differences, sample.seed if sample.seeds > 1 else sample.example)]
+        parts = _shared_out([_of_means([(sample.differences, sample.example)]) for sample in samples])
     variance = sum(part for part, _ in parts)
     spread = sum(part**2 / freedom for part, freedom in parts if freedom)
     return variance, variance**2 / spread if spread else max(freedom for _, freedom in parts)
 
 
-def _of_means(values: Values, groups: Groups) -> tuple[float, int]:
-    """Return the variance of the mean of the groups' means, and its degrees of freedom; zeros for one group."""
-    _, index = np.unique(groups, return_inverse=True)
-    means = np.bincount(index, weights=values) / np.bincount(index)
+def _shared_out(parts: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Return what the tasks' own variances add to that of their average."""
+    return [(variance / len(parts) ** 2, freedom) for variance, freedom in parts]
+
+
+def _of_means(tasks: Sequence[tuple[Values, Groups]]) -> tuple[float, int]:
+    """Return the variance of the mean of groups' means, and its degrees of freedom; zeros for one group.
+
+    A group's mean is its average over tasks. A group that a task lacks is left out.
+    """
+    found = []
+    for values, groups in tasks:
+        names, index = np.unique(groups, return_inverse=True)
+        found.append(dict(zip(names, np.bincount(index, weights=values) / np.bincount(index), strict=True)))
+    shared = [name for name in found[0] if all(name in task for task in found)]
+    means = np.array([math.fsum(task[name] for task in found) / len(found) for name in shared])
     return (float(means.var(ddof=1)) / len(means), len(means) - 1) if len(means) > 1 else (0.0, 0)
 
 
@@ -235,14 +275,15 @@ def _smallest(error: float, freedom: float, confidence: float) -> float:
     return float((stats.t.ppf(0.5 + confidence / 2, freedom) + stats.t.ppf(POWER, freedom)) * error)
 
 
-def holm(values: list[float | None]) -> list[float | None]:
-    """Return p values corrected by Holm (1979). None stays None and does not count as a comparison."""
-    from statsmodels.stats.multitest import multipletests
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Return p values corrected by Holm (1979). None stays None and does not count as a comparison.
 
-    there = [i for i, p in enumerate(values) if p is not None]
+    It equals `statsmodels.stats.multitest.multipletests`, which takes a hundred times as long, and a table has many.
+    """
+    ordered = sorted((p, i) for i, p in enumerate(values) if p is not None)
     corrected: list[float | None] = [None] * len(values)
-    if there:
-        found = multipletests([values[i] for i in there], method="holm")[1]
-        for i, p in zip(there, found, strict=True):
-            corrected[i] = float(p)
+    largest = 0.0
+    for rank, (p, i) in enumerate(ordered):
+        largest = max(largest, min(1.0, (len(ordered) - rank) * p))
+        corrected[i] = largest
     return corrected

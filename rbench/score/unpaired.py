@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from rbench.score.attack import Tally
 from rbench.score.paired import Difference
 from rbench.score.statistics import Sample
@@ -41,6 +44,35 @@ def compare_means(one: Sample, other: Sample, confidence: float = 0.95) -> Diffe
     reach = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * error
     p = float(2 * stats.t.sf(abs(value) / error, freedom))
     return Difference(value, n, value - reach, value + reach, p)
+
+
+def average_differences(
+    shares: Sequence[tuple[tuple[int, int], tuple[int, int]]], confidence: float = 0.95
+) -> Difference:
+    """Compare the averages of two encoders over several tasks by the counts of each task, each counting the same.
+
+    Args:
+        shares: for each task the count and denominator of one encoder, then of the other.
+
+    The interval is Agresti and Caffo's (2000), which adds a success and a failure to each sample, and p is that of the
+    same normal statistic. n is the sum of the smaller denominators.
+    """
+    from scipy import stats
+
+    if any(not n or not m for (_, n), (_, m) in shares):
+        return Difference(None, 0)
+    value = math.fsum(y / m - x / n for (x, n), (y, m) in shares) / len(shares)
+    moved = math.fsum((y + 1) / (m + 2) - (x + 1) / (n + 2) for (x, n), (y, m) in shares) / len(shares)
+    parts = [_smoothed_variance(*one) + _smoothed_variance(*other) for one, other in shares]
+    error = math.sqrt(math.fsum(parts)) / len(shares)
+    reach = float(stats.norm.ppf(0.5 + confidence / 2)) * error
+    p = float(2 * stats.norm.sf(abs(moved) / error))
+    return Difference(value, sum(min(n, m) for (_, n), (_, m) in shares), moved - reach, moved + reach, p)
+
+
+def _smoothed_variance(count: int, n: int) -> float:
+    share = (count + 1) / (n + 2)
+    return share * (1 - share) / (n + 2)
 
 
 def compare_tallies(one: Tally, other: Tally, metric: str, confidence: float = 0.95) -> Difference:

@@ -46,7 +46,7 @@ def worst_case(attacks: Sequence[Verdicts], *, oracle: bool = False, truncated: 
     Raises:
         ValueError: the attacks have different examples.
     """
-    found = Counter(_together(attacks))
+    found = Counter(together(attacks).values())
     return Tally(
         succeeded=found["valid"] + found["succeeded"],
         failed=found["failed"],
@@ -76,7 +76,9 @@ class Fallen:
     @classmethod
     def of(cls, attacks: Sequence[Verdicts]) -> Fallen:
         """Count. Raises ValueError where the attacks have different examples."""
-        attacked = [ours for ours, one in zip(_rows(attacks), _together(attacks), strict=True) if one in _ATTACKED]
+        attacked = [
+            ours for ours, one in zip(_rows(attacks), together(attacks).values(), strict=True) if one in _ATTACKED
+        ]
         fell = [[verdict in _FELL for verdict in ours] for ours in attacked]
         return cls(
             n=len(fell),
@@ -108,6 +110,11 @@ def _rows(attacks: Sequence[Verdicts]) -> list[list[Verdict]]:
     return [[attack[example] for attack in attacks] for example in attacks[0]]
 
 
-def _together(attacks: Sequence[Verdicts]) -> list[Verdict]:
+def together(attacks: Sequence[Verdicts]) -> dict[str, Verdict]:
+    """Return the verdict of all attacks together on each example.
+
+    Raises ValueError where the attacks have different examples.
+    """
     rank = {verdict: place for place, verdict in enumerate(_ORDER)}
-    return [min(verdicts, key=rank.__getitem__) for verdicts in _rows(attacks)]
+    worst = (min(verdicts, key=rank.__getitem__) for verdicts in _rows(attacks))
+    return dict(zip(attacks[0], worst, strict=True))

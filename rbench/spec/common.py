@@ -22,6 +22,12 @@ Metric = Literal[AttackMetric, EvaluationMetric, SimilarityMetric]
 Serves = Literal["classification", "similarity"]
 """What a strategy or an attack is for: tasks with classes, or tasks with similarity scores (kind `sts`)."""
 Pick = Literal["validation", "contrast"]
+Bold = Literal["significant", "best", "none"]
+"""What is bold in a table: the best entries and all that are not significantly worse, the best alone, or nothing."""
+Notes = Literal["none", "short", "full"]
+"""How much stands below a table."""
+FontSize = Literal["normalsize", "small", "footnotesize", "scriptsize", "tiny"]
+"""Sizes of letters in LaTeX."""
 NumExamples = Annotated[int, Field(ge=1)] | Literal["all"]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]

@@ -15,11 +15,13 @@ class Named(Strict):
     """Keys that every registry file has. Those in COSMETIC do not enter a job's key: a new title makes no new job."""
 
     COSMETIC: ClassVar[frozenset[str]] = frozenset(
-        {"title", "reference", "licence", "notes", "control", "variant_source"}
+        {"title", "short", "reference", "licence", "notes", "control", "variant_source"}
     )
 
     name: str
     title: str = ""
+    short: str = ""
+    """What stands for the entry in tables, where the title is longer than there is room for. Empty: the title."""
     reference: str = ""
     licence: str = ""
     notes: tuple[str, ...] = ()

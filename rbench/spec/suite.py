@@ -8,7 +8,18 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, ValidationError, model_validator
 
 from rbench.spec.claims import Claim
-from rbench.spec.common import Count, EvaluationMetric, Metric, NumExamples, Pick, ResourceKind, Split, Strict
+from rbench.spec.common import (
+    AttackMetric,
+    Bold,
+    Count,
+    EvaluationMetric,
+    Metric,
+    NumExamples,
+    Pick,
+    ResourceKind,
+    Split,
+    Strict,
+)
 
 ADVERSARIAL: Literal["adversarial"] = "adversarial"
 """Entry under `evaluate` that means adversarial sets, not an STS task."""
@@ -186,6 +197,9 @@ class TableSpec(Strict):
     pick: Pick | None = None
     """For tables of contrast sets: of strategies that differ only in their learning rate, show the best by this score.
     None: show all."""
+    bold: Bold | None = None
+    """What is bold. None: all that is not significantly worse than the best, where the table has examples to test it
+    on; otherwise the best."""
     options: dict[str, Any] = {}
     """Options of the measure."""
 
@@ -207,7 +221,32 @@ class TableSpec(Strict):
         """A name for the table: `asr`, `aua-full`, `budget[bins=4]`."""
         name = self.metric if self.layout == "paper" else f"{self.metric}-{self.layout}"
         name += f"-picked-by-{self.pick}" if self.pick is not None else ""
+        name += f"-bold-{self.bold}" if self.bold is not None else ""
         return Choice(name=name, options=self.options).label
+
+    @property
+    def refused(self) -> tuple[str, str] | None:
+        """Return what the table cannot honour, and why with the remedy; None where it can honour everything.
+
+        Loading a suite and the API refuse these. Plans that were stored before this was checked can still be read.
+        """
+        attacks, paper = self.metric in get_args(AttackMetric), "or ask for the layout paper"
+        if self.layout == "by-task" and not attacks:
+            return "layout", f"the layout by-task shows attacks; {self.metric} has the layouts paper and full"
+        if attacks and self.layout == "full" and self.metric != "asr":
+            all_of = "every metric of attacks but seconds" if self.metric == "seconds" else "every metric of attacks"
+            return (
+                "metric",
+                f"the layout full shows {all_of}, so it has no {self.metric}; leave the metric out, {paper}",
+            )
+        if self.layout == "by-task" and self.metric != "asr":
+            shown = "clean accuracy, ASR and words perturbed"
+            return "metric", f"the layout by-task shows {shown} whatever the metric; leave {self.metric} out, {paper}"
+        if self.bold is not None and (self.layout == "full" or self.metric == "positives"):
+            return "bold", "this table has no bold entries; leave bold out"
+        if self.bold == "significant" and self.metric not in {*get_args(AttackMetric), "advsts"} - {"seconds"}:
+            return "bold", f"entries of {self.metric} are not tested; leave bold out, or ask for best or none"
+        return None
 
     @model_validator(mode="after")
     def _layout_and_options_fit(self) -> TableSpec:

@@ -22,7 +22,7 @@ from rbench.tables.columns import best_of
 from rbench.tables.draws import COVERED, means, training_seed, within
 from rbench.tables.layouts import described, hiding
 from rbench.tables.notes import notes, sizes
-from rbench.tables.table import Draws, Entry, Number, Table
+from rbench.tables.table import Contest, Draws, Entry, Number, Table
 
 Name = Literal[
     "asr",
@@ -127,6 +127,9 @@ def paper(grid: Grid) -> Table:
         notes=_notes(grid, found),
         interval=_interval(grid),
         flags=grid.flags.listed(job for row in ordered for job in row.cell.jobs),
+        contests=tuple(
+            Contest("asr", 4 + several, tuple((i, (ordered[i].cell.key,)) for i in own)) for own in _among(ordered)
+        ),
     )
 
 
@@ -177,15 +180,20 @@ def _rows(grid: Grid) -> tuple[list[_Row], bool]:
 def _marked(rows: Sequence[_Row]) -> list[list[Number | None]]:
     """Return the entries of the rows. Among the rows of each attack and task, the best are marked."""
     entries = [[row.number(name) for name in _PAPER] for row in rows]
-    among: dict[tuple[str, str], list[int]] = {}
-    for i, row in enumerate(rows):
-        among.setdefault((row.cell.attack, row.cell.task), []).append(i)
-    for own in among.values():
+    for own in _among(rows):
         for column, name in enumerate(_PAPER):
             if name in _BEST:
                 for i, number in zip(own, best_of([entries[i][column] for i in own], _BEST[name]), strict=True):
                     entries[i][column] = number
     return entries
+
+
+def _among(rows: Sequence[_Row]) -> list[list[int]]:
+    """Return the indices of the rows of each attack and task."""
+    among: dict[tuple[str, str], list[int]] = {}
+    for i, row in enumerate(rows):
+        among.setdefault((row.cell.attack, row.cell.task), []).append(i)
+    return list(among.values())
 
 
 def _titles(names: Sequence[Name]) -> list[str]:

@@ -8,11 +8,11 @@ Cells are made of records alone. What looks at single examples asks `Results.ver
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from rbench.errors import StoreError
 from rbench.score import Tally, Verdicts, verdict
@@ -21,7 +21,7 @@ from rbench.storage.runs import Reader, read_fields
 from rbench.storage.standing import Standing, standing
 from rbench.tables.draws import means, within
 from rbench.tables.flags import Flags
-from rbench.tables.table import Draws, Number
+from rbench.tables.table import CellKey, Draws, Number
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,14 @@ class Results:
         """
         if job.key not in self._verdicts:
             names = ("example_id", "status", "skip_reason", "label", "oracle_label")
-            rows = read_fields(self.store, job, self.standing.records[job.key], names)
+            rows = self.fields(job, names)
             # Attacks share their examples, so all of them share the strings.
             self._verdicts[job.key] = {sys.intern(example): verdict(*values) for example, *values in rows}
         return self._verdicts[job.key]
+
+    def fields(self, job: Job, names: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return fields of each outcome of a complete attack job. Raises StoreError as `verdicts` does."""
+        return read_fields(self.store, job, self.standing.records[job.key], names)
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,10 @@ class Cell:
     runs: tuple[Run, ...]
     drawn: bool = False
     """Whether the suite has `train_seeds`."""
+
+    @property
+    def key(self) -> CellKey:
+        return self.attack, self.encoder, self.finetune, self.task
 
     @property
     def jobs(self) -> list[Job]:
@@ -172,12 +180,12 @@ class Grid:
         """The flags of all jobs of the plan."""
         return Flags(self.plan, self.standing.records)
 
-    @property
+    @cached_property
     def wordless(self) -> bool:
         """Whether any example had no words to attack. Tables mention such examples only if there are any."""
         return any(cell.pooled.wordless for cell in self.cells.values())
 
-    @property
+    @cached_property
     def unusable(self) -> bool:
         """Whether any pair has an empty sentence or a gold score outside the scale."""
         return any(cell.pooled.unusable for cell in self.cells.values())

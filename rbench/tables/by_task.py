@@ -13,7 +13,7 @@ from rbench.tables.any_attack import NONE, AnyAttack
 from rbench.tables.columns import mark_best
 from rbench.tables.layouts import definitions, described, hiding
 from rbench.tables.notes import interval_note, notes, sizes
-from rbench.tables.table import Entry, Number, Table
+from rbench.tables.table import Contest, Entry, Number, Table
 
 SHOWN: tuple[AttackMetric, ...] = ("clean", "asr", "perturbed")
 
@@ -26,6 +26,7 @@ def by_task(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Tab
     several = len(grid.finetunes) > 1
     rows: list[tuple[Entry, ...]] = []
     groups: list[int] = []
+    contests: list[Contest] = []
     for task in grid.tasks:
         names = [
             (encoder, finetune)
@@ -36,6 +37,10 @@ def by_task(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Tab
         numbers = [[_number(whole, attack, *name, task, kind) for attack, kind in columns] for name in names]
         marked = mark_best(numbers, [kind for _, kind in columns]) if numbers else []
         groups += [len(rows)] if names else []
+        for column, (attack, kind) in enumerate(columns, 2 + several):
+            found = (_cell(whole, attack, *name, task) for name in names)
+            keys = ((cell.key,) if cell is not None else () for cell in found)
+            contests.append(Contest(kind, column, tuple(enumerate(keys, len(rows)))))
         for (encoder, finetune), entries in zip(names, marked, strict=True):
             rows.append((task, encoder, *([finetune] if several else []), *entries))
     titles = {"asr": "ASR", "perturbed": "words"}
@@ -52,18 +57,22 @@ def by_task(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Tab
         notes=notes(grid, grid.tasks, first),
         interval=interval_note(grid, "asr"),
         flags=grid.flags.listed(run.job for run in grid.runs),
+        contests=tuple(contests),
     )
 
 
-def _number(grid: Grid, attack: str, encoder: str, finetune: str, task: str, kind: AttackMetric) -> Number | None:
-    """Return an entry. Clean accuracy is taken from the first attack there is, since all attack the same examples.
+def _cell(grid: Grid, attack: str, encoder: str, finetune: str, task: str) -> Cell | None:
+    """Return the cell of an entry that is done.
 
-    So only flags of encoder and victim withhold it, not those of that attack.
+    Clean accuracy, which names no attack, is taken from the first there is, since all attack the same examples.
     """
     attacks = (attack,) if attack else grid.attacks
-    cells: list[Cell] = [grid.cells[key] for one in attacks if (key := (one, encoder, finetune, task)) in grid.cells]
-    there = next((cell for cell in cells if cell.present), None)
-    if there is None:
-        return None
-    number = there.number(kind)
-    return number.hidden(hiding(grid, there.jobs, kind)) if number is not None else None
+    cells = [grid.cells[key] for one in attacks if (key := (one, encoder, finetune, task)) in grid.cells]
+    return next((cell for cell in cells if cell.present), None)
+
+
+def _number(grid: Grid, attack: str, encoder: str, finetune: str, task: str, kind: AttackMetric) -> Number | None:
+    """Return an entry. Only flags of encoder and victim withhold clean accuracy, not those of an attack."""
+    there = _cell(grid, attack, encoder, finetune, task)
+    number = there.number(kind) if there is not None else None
+    return number.hidden(hiding(grid, there.jobs, kind)) if there is not None and number is not None else None

@@ -10,14 +10,14 @@ import csv
 import difflib
 import io
 import json
-import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
-from tabulate import tabulate
-
 from rbench.errors import StoreError
+from rbench.spec import Notes
+from rbench.tables import latex, markdown
+from rbench.tables.latex import latex_escape
+from rbench.tables.markdown import markdown_escape
 from rbench.tables.table import Draws, Entry, Marked, Number, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
@@ -26,16 +26,23 @@ NAMED = 8
 _ABSENT, _PARTIAL, _UNDEFINED, _WITHHELD = "–", "†", "n/a", "—"
 
 
-def render(table: Table, fmt: str, intervals: bool = False) -> str:
+def render(
+    table: Table, fmt: str, intervals: bool = False, notes: Notes = "full", look: latex.Look | None = None
+) -> str:
     """Render the table in one of the four formats, without a final newline.
 
-    `intervals` shows intervals in markdown and latex. The formats csv and json always have them. Raises StoreError for
-    an unknown format.
+    Args:
+        fmt: `markdown`, `latex`, `csv` or `json`.
+        intervals: whether markdown and latex show intervals. The formats csv and json always have them.
+        notes: what stands below in markdown and latex: all notes, one paragraph with the most important, or nothing.
+        look: how LaTeX sets the table.
+
+    Raises StoreError for an unknown format.
     """
     if fmt == "markdown":
-        return _markdown(table, intervals)
+        return _markdown(table, intervals, notes)
     if fmt == "latex":
-        return _latex(table, intervals)
+        return _latex(table, intervals, notes, look or latex.Look())
     if fmt == "csv":
         return _csv(table)
     if fmt == "json":
@@ -128,21 +135,33 @@ def _caption(table: Table) -> str:
     meaning = table.meaning
     if table.metric == "positives":
         return f"{meaning.title}: {meaning.definition}"
-    if table.metric == "advsts" and table.layout == "paper":
-        bold = f"; bold: the most robust {meaning.among}" if any(number.best for number in _numbers(table)) else ""
-        return f"{meaning.title}: {meaning.definition}{bold}"
+    if table.layout == "full":
+        return _WHOLE.get(table.metric, "Every metric of every attack job; shares in %")
+    bold = any(number.best for number in _numbers(table))
+    if table.metric == "advsts":
+        return f"{meaning.title}: {meaning.definition}" + (f"; {_bold(table, 'the most robust')}" if bold else "")
     if table.about is not None:
         unit = f", {meaning.unit}" if meaning.percent else ""
         arrow = f" {meaning.arrow}" if meaning.best else ""
-        return f"{meaning.title}{unit}{arrow}: {meaning.definition}"
-    if table.layout == "full":
-        return _WHOLE.get(table.metric, "Every metric of every attack job; shares in %")
+        said = f"; {_bold(table, f'the {meaning.best}')}" if bold and meaning.best else ""
+        return f"{meaning.title}{unit}{arrow}: {meaning.definition}{said}"
+    if table.layout == "by-task":
+        said = f" ({_bold(table, BEST_BY_TASK)})" if bold else ""
+        return f"Clean accuracy, attack success rate (ASR) and words perturbed, by task, %{said}"
     unit = f", {meaning.unit}" if meaning.percent else ""
     better = "lower" if meaning.best == "lowest" else "higher"
-    bold = f"; bold: the {meaning.best} {meaning.among}" if any(number.best for number in _numbers(table)) else ""
-    return f"{meaning.title}{unit} {meaning.arrow} ({better} is {meaning.good}{bold})"
+    said = f"; {_bold(table, f'the {meaning.best}')}" if bold else ""
+    return f"{meaning.title}{unit} {meaning.arrow} ({better} is {meaning.good}{said})"
 
 
+def _bold(table: Table, best: str) -> str:
+    """Say what is bold in this very table."""
+    among = "of each task and column" if table.layout == "by-task" else table.meaning.among
+    return f"bold: {best} {among}{table.bold}"
+
+
+BEST_BY_TASK = "the most robust, that is the highest accuracy, the lowest ASR and the most words,"
+"""What is the best entry in columns of the layout by-task, which differ in what is good."""
 _WHOLE: dict[str, str] = {
     "sts": "Every evaluation; correlations ×100",
     "contrast": "Every evaluation on a contrast set; shares in %",
@@ -155,8 +174,13 @@ def _numbers(table: Table) -> list[Number]:
     return [entry for row in table.rows for entry in row if isinstance(entry, Number)]
 
 
-def _footnotes(table: Table, intervals: bool) -> list[str]:
-    """Return the table's notes, and the meaning of each sign that it uses."""
+def _footnotes(table: Table, intervals: bool, notes: Notes) -> list[str]:
+    """Return what stands below the table: its notes, and the meaning of each sign that it uses.
+
+    In short it is one paragraph. A table without short notes has the full ones.
+    """
+    if notes == "none":
+        return []
     numbers = _numbers(table)
     signs = {
         f"{_ABSENT}: not done.": any(entry is None for row in table.rows for entry in row),
@@ -171,7 +195,11 @@ def _footnotes(table: Table, intervals: bool) -> list[str]:
         ),
     }
     shown = [sign for sign, there in signs.items() if there]
-    return [*table.notes, *shown, *([table.interval] if intervals and table.interval else [])]
+    shown += [table.interval] if intervals and table.interval else []
+    if notes == "short" and table.brief:
+        *said, more = table.brief
+        return [" ".join([*said, *shown, more])]
+    return [*table.notes, *shown]
 
 
 def _texts(table: Table) -> bool:
@@ -185,103 +213,30 @@ def _left(table: Table) -> int:
     return sum(isinstance(entry, str) for entry in first)
 
 
-# --------------------------------------------------------------------------------------------------------- markdown
-
-
-def _markdown(table: Table, intervals: bool) -> str:
+def _markdown(table: Table, intervals: bool, notes: Notes) -> str:
     left = _left(table)
-    body = tabulate(
-        _grid(table, intervals, markdown_escape, lambda text: f"**{text}**"),
-        headers=[markdown_escape(name) for name in table.header],
-        tablefmt="pipe",
-        disable_numparse=True,
-        colalign=["left"] * left + ["left" if _texts(table) else "right"] * (len(table.header) - left),
+    text = markdown.layout(
+        _caption(table),
+        [markdown_escape(name) for name in table.header],
+        _grid(table, intervals, markdown_escape, markdown.bold),
+        ["left"] * left + ["left" if _texts(table) else "right"] * (len(table.header) - left),
     )
-    notes = "\n".join(f"- {markdown_escape(note)}" for note in _footnotes(table, intervals))
-    return f"**{markdown_escape(_caption(table))}**\n\n{body}\n\n{notes}"
+    below = [markdown_escape(note) for note in _footnotes(table, intervals, notes)]
+    bullet = "" if notes == "short" and table.brief else "- "
+    return "\n\n".join([text, *(["\n".join(f"{bullet}{note}" for note in below)] if below else [])])
 
 
-def markdown_escape(text: str) -> str:
-    """Escape text for a cell of a pipe table: it makes no new cells, emphasis, links, code or HTML."""
-    text = re.sub(r"\s+", " ", text)
-    text = re.sub(r"([\\|*`]|(?<!\w)_|_(?!\w)|^\[|\](?=[(\[]))", r"\\\1", text)
-    return re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;").replace(">", "&gt;")
-
-
-# ------------------------------------------------------------------------------------------------------------ LaTeX
-
-_BREAK = "\u200b"
-"""Placed between two hyphens so that LaTeX does not make them a dash."""
-_LATEX = {
-    _BREAK: "{}",
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-    ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "*": "{*}", '"': "''",
-    "†": r"$^{\dagger}$", "±": r"$\pm$", "–": "--", "—": "---", "↓": r"$\downarrow$", "↑": r"$\uparrow$",
-    "×": r"$\times$", "≤": r"$\le$", "≥": r"$\ge$", "“": "``", "”": "''", "‘": "`", "’": "'", "…": r"\ldots{}",
-    "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}", "ł": r"\l{}",
-    "Ł": r"\L{}", "ı": r"\i{}", **{char: "\\" + char for char in "{}$&#_%"},
-}  # fmt: skip
-_ACCENTS = {
-    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
-    "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c",
-}  # fmt: skip
-
-
-def latex_escape(text: str) -> str:
-    """Escape text as ASCII LaTeX that compiles with any engine. Unsupported characters become, e.g., `[U+4E2D]`."""
-    text = re.sub(r"\s+", " ", unicodedata.normalize("NFC", text))
-    return "".join(map(_latex_character, re.sub("-(?=-)", f"-{_BREAK}", text)))
-
-
-def _latex_character(char: str) -> str:
-    if char in _LATEX:
-        return _LATEX[char]
-    if " " <= char <= "~":
-        return char
-    decomposed = unicodedata.normalize("NFD", char)
-    if len(decomposed) == 2 and decomposed[0].isascii() and decomposed[1] in _ACCENTS:
-        return f"\\{_ACCENTS[decomposed[1]]}{{{decomposed[0]}}}"
-    return f"{{[}}U+{ord(char):04X}{{]}}"
-
-
-def _latex(table: Table, intervals: bool) -> str:
-    left = _left(table)
-    rows = _grid(
-        table,
-        intervals,
-        latex_escape,
-        lambda text: rf"\textbf{{{text}}}",
-        lambda text, colour: rf"\textcolor{{{colour}}}{{{text}}}",
+def _latex(table: Table, intervals: bool, notes: Notes, look: latex.Look) -> str:
+    body = latex.Body(
+        caption=_caption(table),
+        header=[latex_escape(name) for name in table.header],
+        rows=_grid(table, intervals, latex_escape, latex.bold, latex.coloured),
+        groups=sorted(table.groups),
+        left=_left(table),
+        notes=_footnotes(table, intervals, notes),
+        texts=_texts(table),
     )
-    coloured = _texts(table)
-    column = r"p{0.6\linewidth}" if coloured else "r"
-    lines = [" & ".join(row) + r" \\" for row in rows]
-    for start in sorted(table.groups, reverse=True):
-        lines.insert(start, r"\midrule")
-    notes = [rf"{latex_escape(note)}\par" for note in _footnotes(table, intervals)]
-    return "\n".join(
-        [
-            r"% Needs \usepackage{booktabs}" + (r" and \usepackage{xcolor}" if coloured else ""),
-            r"\begin{table}[t]",
-            r"\centering",
-            rf"\caption{{{latex_escape(_caption(table))}}}",
-            rf"\begin{{tabular}}{{{'l' * left}{column * (len(table.header) - left)}}}",
-            r"\toprule",
-            " & ".join(map(latex_escape, table.header)) + r" \\",
-            r"\midrule",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\par\medskip",
-            r"\begin{minipage}{\linewidth}\footnotesize\raggedright",
-            *notes,
-            r"\end{minipage}",
-            r"\end{table}",
-        ]
-    )
-
-
-# ------------------------------------------------------------------------------------------------------- for programs
+    return latex.layout(body, look)
 
 
 def _csv(table: Table) -> str:

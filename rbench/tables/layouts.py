@@ -12,7 +12,7 @@ After the attacks come the rows of all attacks together (`any_attack`), where th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rbench.errors import StoreError
@@ -23,7 +23,7 @@ from rbench.tables.any_attack import ANY, NONE, AnyAttack
 from rbench.tables.columns import average, mark_best
 from rbench.tables.draws import plain, training_seed
 from rbench.tables.notes import interval_note, notes, sizes
-from rbench.tables.table import MEANING, Entry, Number, Table
+from rbench.tables.table import MEANING, CellKey, Contest, Entry, Number, Table
 
 _FULL: tuple[AttackMetric, ...] = ("clean", "asr", "oracle_asr", "aua", "queries", "perturbed")
 _SHORT: dict[AttackMetric, str] = {
@@ -44,10 +44,12 @@ def paper(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table
     several = grid.several
     whole = together.beside(grid)
     rows: list[tuple[Entry, ...]] = []
-    groups = []
+    groups, contests = [], []
     for attack in whole.attacks:
         group = _group(whole, attack, columns, metric)
         groups += [len(rows)] if group else []
+        victims = {len(rows) + i: victim for i, (victim, _) in enumerate(group)}
+        contests += _contests(whole, attack, victims, columns, (metric, 2 + several))
         rows += [(attack, name, *([finetune] if several else []), *numbers) for (name, finetune), numbers in group]
     header = ["Attack", "Encoder", *(["Fine-tuning"] if several else [])]
     header += [task if kind == metric else "oracle-valid" for task, kind in columns]
@@ -66,6 +68,7 @@ def paper(grid: Grid, metric: AttackMetric, together: AnyAttack = NONE) -> Table
         ),
         interval=interval_note(grid, metric),
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
+        contests=tuple(contests),
     )
 
 
@@ -162,6 +165,34 @@ def _group(
         rows.append(numbers + average(of_metric, metric))
     marked = mark_best(rows, [*(kind for _, kind in columns), metric])
     return list(zip(victims, marked, strict=True))
+
+
+def _contests(
+    grid: Grid,
+    attack: str,
+    victims: Mapping[int, tuple[str, str | None]],
+    columns: Sequence[tuple[str, AttackMetric]],
+    of: tuple[AttackMetric, int],
+) -> list[Contest]:
+    """Return what is compared in each column of one attack, and in the column of averages.
+
+    Args:
+        victims: encoder and strategy by the index of their row.
+        of: the metric of the table, and the index of the first column of numbers.
+    """
+    metric, first = of
+
+    def cells(victim: tuple[str, str | None], tasks: Iterable[str]) -> tuple[CellKey, ...]:
+        found = (grid.cell(attack, *victim, task) for task in tasks)
+        return tuple(cell.key for cell in found if cell is not None)
+
+    among: list[tuple[AttackMetric, list[str]]] = [(kind, [task]) for task, kind in columns]
+    own = [task for task, kind in columns if kind == metric]
+    among += [(metric, own)] if len(own) > 1 else []
+    return [
+        Contest(kind, first + i, tuple((row, cells(victim, tasks)) for row, victim in victims.items()))
+        for i, (kind, tasks) in enumerate(among)
+    ]
 
 
 def _numbers(

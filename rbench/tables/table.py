@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from rbench.score import spread
-from rbench.spec import Flag, Metric, Score
+from rbench.spec import AttackMetric, Flag, Metric, Score
 
 Layout = Literal["paper", "by-task", "full"]
 
@@ -34,7 +34,7 @@ class Meaning:
     undefined: str = "no example in the denominator"
     """Reason why an entry may have no value."""
     good: str = "more robust"
-    among: str = "of each attack"
+    among: str = "of each attack and column"
     """Entries among which the best is bold."""
 
     @property
@@ -159,6 +159,18 @@ class Marked:
 
 
 Entry = str | int | Number | Marked | None
+CellKey = tuple[str, str, str, str]
+"""Attack, encoder, strategy and task of a cell of attacks."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Entries of one column among which the best is bold, and the cells that they are computed from."""
+
+    metric: AttackMetric
+    column: int
+    entries: tuple[tuple[int, tuple[CellKey, ...]], ...]
+    """For each entry the index of its row, and its cells: one, or several of which it is the average."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +192,12 @@ class Table:
     """Every flag behind the table, for programs: its name, its job, and why it was raised."""
     about: Meaning | None = None
     """Title and definition of a measure's table. None: those of the metric in `MEANING`."""
+    contests: tuple[Contest, ...] = ()
+    """What may be tested to tell which entries are bold. Empty for tables without examples that all entries share."""
+    bold: str = ""
+    """Who shares the bold with the best entries, for the caption: begins with a comma."""
+    brief: tuple[str, ...] = ()
+    """The notes in short, as sentences of one paragraph."""
     texts: bool = False
     """Whether a measure's table quotes texts, which must not leave a RUN whose texts may not be passed on."""
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from rbench.tables import Table
-from rbench.tables.formats import markdown_escape, render
+from rbench.tables.formats import render
+from rbench.tables.markdown import markdown_escape
 from rbench.tables.table import MEANING, Entry, Meaning, Number
 from rbench.verdicts.gate import Checked, CheckedCell, Gated
 

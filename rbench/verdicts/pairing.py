@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 import numpy as np
 
@@ -14,11 +14,24 @@ from rbench.load.registry import nearest
 from rbench.score.paired import PairedSample
 from rbench.spec import AttackJob, Job, Outcome
 from rbench.tables import Results
+from rbench.tables.aggregate import Run
 from rbench.tables.attacked import AttackedSample, attacked
 
 Compared = Literal["asr", "aua", "queries"]
 """The metrics that are compared example by example."""
 METRICS: tuple[str, ...] = get_args(Compared)
+Row = tuple[float, float, str, int, int, int]
+"""A pair: both values, the example, its fine-tuning seed, and the training seeds of both encoders."""
+
+
+class HasRun(Protocol):
+    """What is known of one attack job, whatever else."""
+
+    @property
+    def run(self) -> Run: ...
+
+
+Sampled = TypeVar("Sampled", bound=HasRun)
 
 
 class CellName(NamedTuple):
@@ -89,22 +102,24 @@ def pair(
     """
     if not {sample.run.job.seed for sample in one} & {sample.run.job.seed for sample in other}:
         raise StoreError(f"no fine-tuning seed in common: {_seeds(one)} and {_seeds(other)}")
-    missing, rows, fell = 0, [], []
-    for first, second in _matched(one, other):
+    missing = 0
+    rows: list[Row] = []
+    fell = []
+    for first, second in matched(one, other):
         mine, theirs = ({outcome.example_id: outcome for outcome in sample.outcomes} for sample in (first, second))
         missing += len(mine.keys() ^ theirs.keys())
         for example in sorted(mine.keys() & theirs.keys()):
-            values = value_of(mine[example], metric), value_of(theirs[example], metric)
-            if None in values:
+            a, b = value_of(mine[example], metric), value_of(theirs[example], metric)
+            if a is None or b is None:
                 continue
             seed = first.run.job.seed
-            rows.append((*values, f"{seed}/{example}", seed, _training(first), _training(second)))
-            if metric == "asr" and values[0] != values[1]:
+            rows.append((a, b, f"{seed}/{example}", seed, training(first), training(second)))
+            if metric == "asr" and a != b:
                 fell.append((mine[example], theirs[example]))
     if missing and not common:
         raise StoreError(f"{missing} examples were attacked with one of the two only; compare the others with --common")
     notes = [f"{missing} examples that only one side has are left out"] if missing else []
-    return Pairing(_sample(rows), tuple(fell), (*notes, *_unmatched(one, other)))
+    return Pairing(sample_of(rows), tuple(fell), (*notes, *_unmatched(one, other)))
 
 
 def value_of(outcome: Outcome, metric: Compared) -> float | None:
@@ -137,20 +152,18 @@ def differing(one: AttackedSample, other: AttackedSample) -> list[str]:
     return [what for what in ours if ours[what] != theirs[what]]
 
 
-def _matched(
-    one: Sequence[AttackedSample], other: Sequence[AttackedSample]
-) -> Iterator[tuple[AttackedSample, AttackedSample]]:
+def matched(one: Sequence[Sampled], other: Sequence[Sampled]) -> Iterator[tuple[Sampled, Sampled]]:
     """Yield the samples of the same fine-tuning seed, training by training.
 
     The first training of one encoder is paired with the first of the other, and so on. A single training is paired with
     each of the other encoder's.
     """
-    theirs = {(_training(sample), sample.run.job.seed): sample for sample in other}
+    theirs = {(training(sample), sample.run.job.seed): sample for sample in other}
     mine, others = _trainings(one), _trainings(other)
     pairs = list(zip(mine, others, strict=False)) if min(len(mine), len(others)) > 1 else list(product(mine, others))
     for first, second in pairs:
         for sample in one:
-            if _training(sample) == first and (second, sample.run.job.seed) in theirs:
+            if training(sample) == first and (second, sample.run.job.seed) in theirs:
                 yield sample, theirs[second, sample.run.job.seed]
 
 
@@ -160,22 +173,22 @@ def _unmatched(one: Sequence[AttackedSample], other: Sequence[AttackedSample]) -
     return [f"{counts[1] - counts[0]} trainings have no partner and are left out"] if 1 < counts[0] < counts[1] else []
 
 
-def _training(sample: AttackedSample) -> int:
+def training(sample: HasRun) -> int:
+    """Return the training seed of the attacked encoder; 0 where it has none."""
     return sample.run.train_seed or 0
 
 
-def _trainings(samples: Sequence[AttackedSample]) -> list[int]:
-    return sorted({_training(sample) for sample in samples})
+def _trainings(samples: Sequence[HasRun]) -> list[int]:
+    return sorted({training(sample) for sample in samples})
 
 
-def _sample(rows: Sequence[tuple[object, ...]]) -> PairedSample:
+def sample_of(rows: Sequence[Row]) -> PairedSample:
+    """Make a sample of rows: both values, the example's name, fine-tuning seed, and both training seeds."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * 6
-    values = [np.array(column, dtype=np.float64) for column in columns[:2]]
-    groups = [
-        np.unique(np.array(column), return_inverse=True)[1].astype(np.int64) if rows else np.empty(0, np.int64)
-        for column in columns[2:]
-    ]
-    return PairedSample(values[0], values[1], *groups)
+    one, other = (np.array(column, dtype=np.float64) for column in columns[:2])
+    numbers: dict[Any, int] = {}
+    examples = np.array([numbers.setdefault(name, len(numbers)) for name in columns[2]], dtype=np.int64)
+    return PairedSample(one, other, examples, *(np.array(column, dtype=np.int64) for column in columns[3:]))
 
 
 def _seeds(samples: Sequence[AttackedSample]) -> str:

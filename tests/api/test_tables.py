@@ -22,7 +22,7 @@ resources: mini
 tables:
   - metric: asr
   - metric: queries
-  - {metric: aua, layout: full}
+  - {metric: asr, layout: full}
 """
 
 
@@ -49,10 +49,10 @@ def test_a_finished_run_is_read_once_before_and_once_for_all_tables(
     assert calls["look"] == 2 * len(plan.jobs)
 
     assert result.complete == len(plan.jobs)
-    names = ["asr", "queries", "aua-full"]
+    names = ["asr", "queries", "asr-full"]
     kept = {path.name for path in (tmp_path / "run" / "tables").iterdir()}
     assert kept == {f"{name}.{ending}" for name in names for ending in ("md", "tex", "csv", "json")}
     for text, (metric, layout) in zip(
-        result.tables, [("asr", "paper"), ("queries", "paper"), ("aua", "full")], strict=True
+        result.tables, [("asr", "paper"), ("queries", "paper"), ("asr", "full")], strict=True
     ):
         assert text == api.table(tmp_path / "run", metric=metric, layout=layout)  # type: ignore[arg-type]

@@ -79,7 +79,9 @@ def test_markdown_is_the_papers_table(make_run: MakeRun) -> None:
             assert isinstance(entry, Number)
             assert entry.value is not None
             assert shown == (f"**{100 * entry.value:.1f}**" if entry.best else f"{100 * entry.value:.1f}")
-    assert text.startswith("**Attack success rate, % ↓ (lower is more robust; bold: the lowest of each attack)**\n\n|")
+    assert text.startswith(
+        "**Attack success rate, % ↓ (lower is more robust; bold: the lowest of each attack and column)**\n\n|"
+    )
     for note in table.notes:
         assert f"\n- {note}" in text
     assert table.interval not in text
@@ -149,7 +151,7 @@ def test_latex_characters(text: str, latex: str) -> None:
 
 def test_latex_names_its_package_and_separates_attacks(make_run: MakeRun) -> None:
     text = render(attack_table(make_run()), "latex")
-    assert text.startswith("% Needs \\usepackage{booktabs}\n")
+    assert text.startswith("% Needs \\usepackage{booktabs} \\usepackage{graphicx}\n")
     assert text.count("\\midrule") == 2
     rows = re.findall(r"^.* \\\\$", text, flags=re.M)
     assert len(rows) == 5

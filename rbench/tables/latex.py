@@ -1,0 +1,136 @@
+"""Writes a table as LaTeX that compiles with any engine and fits its column.
+
+A table that is wider than its column is scaled down to it, and no other. In an article of two columns `wide` makes it
+as wide as the page. Texts are escaped to ASCII.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from rbench.errors import StoreError
+from rbench.spec import FontSize
+
+SIZES: tuple[str, ...] = get_args(FontSize)
+_BREAK = "\u200b"
+"""Placed between two hyphens so that LaTeX does not make them a dash."""
+_LATEX = {
+    _BREAK: "{}",
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "*": "{*}", '"': "''",
+    "†": r"$^{\dagger}$", "±": r"$\pm$", "–": "--", "—": "---", "↓": r"$\downarrow$", "↑": r"$\uparrow$",
+    "×": r"$\times$", "≤": r"$\le$", "≥": r"$\ge$", "“": "``", "”": "''", "‘": "`", "’": "'", "…": r"\ldots{}",
+    "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}", "ł": r"\l{}",
+    "Ł": r"\L{}", "ı": r"\i{}", **{char: "\\" + char for char in "{}$&#_%"},
+}  # fmt: skip
+_ACCENTS = {
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
+    "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c",
+}  # fmt: skip
+
+
+def latex_escape(text: str) -> str:
+    """Escape text as ASCII LaTeX that compiles with any engine. Unsupported characters become, e.g., `[U+4E2D]`."""
+    text = re.sub(r"\s+", " ", unicodedata.normalize("NFC", text))
+    return "".join(map(_latex_character, re.sub("-(?=-)", f"-{_BREAK}", text)))
+
+
+def _latex_character(char: str) -> str:
+    if char in _LATEX:
+        return _LATEX[char]
+    if " " <= char <= "~":
+        return char
+    decomposed = unicodedata.normalize("NFD", char)
+    if len(decomposed) == 2 and decomposed[0].isascii() and decomposed[1] in _ACCENTS:
+        return f"\\{_ACCENTS[decomposed[1]]}{{{decomposed[0]}}}"
+    return f"{{[}}U+{ord(char):04X}{{]}}"
+
+
+def bold(text: str) -> str:
+    """Set escaped text in bold."""
+    return rf"\textbf{{{text}}}"
+
+
+def coloured(text: str, colour: str) -> str:
+    """Set escaped text in a colour of the package xcolor."""
+    return rf"\textcolor{{{colour}}}{{{text}}}"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a table is set."""
+
+    wide: bool = False
+    """Whether it spans both columns of an article that has two (`table*`)."""
+    size: FontSize | None = None
+    """Of the table's body; None: that of the article."""
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size not in SIZES:
+            raise StoreError(f"unknown size {self.size!r}; LaTeX has {', '.join(SIZES)}")
+
+
+@dataclass(frozen=True)
+class Body:
+    """A table as text. Header and rows are escaped, caption and notes are not."""
+
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    groups: Sequence[int]
+    """The rows before which there is a line."""
+    left: int
+    """Number of leading columns that are set flush left."""
+    notes: Sequence[str]
+    """Paragraphs below the table."""
+    texts: bool = False
+    """Whether the other columns hold texts of several lines."""
+
+
+def layout(body: Body, look: Look) -> str:
+    """Write a table environment."""
+    environment = "table*" if look.wide else "table"
+    column = r"p{0.6\linewidth}" if body.texts else "r"
+    lines = [" & ".join(row) + r" \\" for row in body.rows]
+    for start in sorted(body.groups, reverse=True):
+        lines.insert(start, r"\midrule")
+    packages = ["booktabs", "graphicx", *(["xcolor"] if body.texts else [])]
+    return "\n".join(
+        [
+            "% Needs " + " ".join(rf"\usepackage{{{name}}}" for name in packages),
+            rf"\begin{{{environment}}}[t]",
+            # Words that cannot be broken may leave a line short, and never run over its end.
+            r"\centering\sloppy",
+            rf"\caption{{{_breakable(latex_escape(body.caption))}}}",
+            *([rf"\{look.size}"] if look.size is not None else []),
+            # The width of the box itself is `\width`: a narrower table keeps its size.
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+            rf"\begin{{tabular}}{{{'l' * body.left}{column * (len(body.header) - body.left)}}}",
+            r"\toprule",
+            " & ".join(body.header) + r" \\",
+            r"\midrule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}%",
+            "}",
+            *_below(body.notes),
+            rf"\end{{{environment}}}",
+        ]
+    )
+
+
+def _below(notes: Sequence[str]) -> list[str]:
+    if not notes:
+        return []
+    paragraphs = [rf"{_breakable(latex_escape(note))}\par" for note in notes]
+    start = r"\begin{minipage}{\linewidth}\footnotesize\raggedright"
+    return [r"\par\medskip", start, *paragraphs, r"\end{minipage}"]
+
+
+def _breakable(text: str) -> str:
+    """Allow a break of the line inside names such as `simcse-mini[variant=released]/mr` after their signs."""
+    return re.sub(r"(\\_|[/=,])(?=[^\s\\{}])", r"\1\\allowbreak{}", text)
