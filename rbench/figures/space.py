@@ -67,7 +67,7 @@ def draw(options: Options, results: Results) -> Figure:
     for axes, (encoder, finetune) in zip(panels, shown, strict=False):
         points = spaces[encoder, finetune][: options.pairs]
         _panel(axes, points)
-        axes.set_title(f"{encoder}, {finetune} (n={len(points)})", fontsize=7)
+        style.panel_title(axes, f"{encoder}, {finetune} (n={len(points)})", fontsize=7)
     figure.suptitle(f"{one.spec.task.name}, {one.spec.attack}, seed {one.job.seed}", fontsize=8)
     return figure
 

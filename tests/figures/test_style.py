@@ -7,6 +7,7 @@ import io
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import matplotlib
@@ -144,3 +145,14 @@ def test_numbers_of_a_logarithmic_axis_are_plain() -> None:
         figure.draw_without_rendering()
         said = [label.get_text() for label in axes.get_yticklabels()]
     assert "100" in said and "1000" in said and not any("$" in text for text in said)
+
+
+def test_titles_of_panels_do_not_run_into_each_other() -> None:
+    with style.applied():
+        figure, panels = style.panels(
+            ["short", "adcl-minilm[batch_size=32,steps=25], adversarial[candidates=10] (n=43)"] * 2, columns=4
+        )
+        figure.draw_without_rendering()
+        boxes = [axes.title.get_window_extent() for axes in panels]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+    assert panels[0].get_title() == "short" and "".join(panels[1].get_title().split("\n")).endswith("(n=43)")

@@ -126,7 +126,7 @@ def panels(
     for axes in made[len(titles) :]:
         axes.remove()
     for axes, title in zip(made, titles, strict=False):
-        axes.set_title(title)
+        panel_title(axes, title)
     return figure, made[: len(titles)]
 
 
@@ -194,6 +194,16 @@ def log(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     axis = axes.yaxis if which == "y" else axes.xaxis
     axis.set_major_formatter(LogFormatter())
     axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.6)))
+
+
+def panel_title(axes: Axes, text: str, fontsize: float | None = None) -> None:
+    """Write a title above a panel, in as many lines as keep it from running into its neighbours."""
+    title = axes.set_title("", fontsize=fontsize)
+    subplot, figure = axes.get_subplotspec(), axes.get_figure()
+    assert subplot is not None and figure is not None
+    inches = figure.get_figwidth() / subplot.get_gridspec().ncols  # type: ignore[union-attr]
+    letters = int(inches / (0.6 * float(title.get_fontsize()) / 72))  # a letter is some 0.6 of its size wide
+    title.set_text("\n".join(textwrap.wrap(text, letters)))
 
 
 def row_title(axes: Axes, text: str) -> None:
