@@ -1,6 +1,6 @@
 """Simulate how often the gate gives a false alarm, and how often it sees a true rise.
 
-    python benchmarks/calibration.py --out benchmarks/results/calibration.json
+    python benchmarks/calibration.py --out benchmarks/results/calibration.json --page docs/gate.md
 
 A simulated check has baseline runs and a new run on the same examples, and goes through `rbench.score.gate.judge` with
 a tolerance of 2 points and alpha 0.05. A *false alarm* is a check in which a cell fails although nothing is worse;
@@ -26,6 +26,7 @@ import argparse
 import gc
 import json
 import platform
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -86,6 +87,7 @@ def main() -> None:
         "--runs", type=int, default=1000, help="simulated checks of a row without a rise, or of one cell"
     )
     parser.add_argument("--power-runs", type=int, default=100, help="of a row with 36 cells and a true rise")
+    parser.add_argument("--page", type=Path, help="a page with a part `calibration`, whose table is written anew")
     args = parser.parse_args()
     simulate(Setting("equal weights", 1, 1, 50), 1)
     gc.freeze()  # statsmodels collects garbage in each call of Holm's method: not among the modules, imported by now
@@ -108,6 +110,26 @@ def main() -> None:
             f"{setting} fires {row['fires']} cells {row['cells failed']} ({time.process_time() - started:.1f} s)",
             flush=True,
         )
+    if args.page is not None:
+        said = args.page.read_text(encoding="utf-8")
+        part = re.compile("(?<=<!-- calibration -->\n).*?(?=<!-- end -->)", re.DOTALL)
+        args.page.write_text(part.sub(lambda _: table(found["rows"]), said, count=1), encoding="utf-8")
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as markdown: one line for all rises of a setting."""
+    lines = [
+        "| world | baseline runs | deviation | cells | n | false alarms | power at 5 | at 10 | at 20 |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    settings: dict[tuple[Any, ...], dict[float, float]] = {}
+    for row in rows[1:]:  # the first is the textbook case, which the page has as a sentence
+        place = tuple(row[key] for key in ("world", "baseline runs", "deviation", "cells", "n"))
+        settings.setdefault(place, {})[row["rise"]] = 100 * row["fires"]
+    for place, fires in settings.items():
+        power = [f"{fires[rise]:.0f}%" if rise in fires else "" for rise in RISES]
+        lines.append("| " + " | ".join(map(str, [*place, f"{fires[0]:.1f}%", *power])) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def runs_of(setting: Setting, runs: int, power_runs: int) -> int:
