@@ -14,6 +14,7 @@ from hypothesis import settings
 # The networks are tiny: a second thread would only wait for the first, and take the core of the other test process.
 # torch and numpy read this when they are imported, in this process and in those that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.pop("NLTK_DATA", None)  # NLTK reads it when it is imported, which some tests do as they are collected
 
 settings.register_profile("rbench", deadline=None)  # machines are busy; speed is measured in benchmarks/
 settings.load_profile("rbench")

@@ -193,7 +193,7 @@ def check(store: Store, job: Job) -> None:
 
 def test_the_table_says_which_victim_was_attacked(ran: Path) -> None:
     printed = rbench("table", "results/runs/suite", "--metric", "adversarial", "--intervals", "--quiet")
-    text = api.table(Path("results/runs/suite"), metric="adversarial", intervals=True)
+    text = api.table(Path("results/runs/suite"), metric="adversarial", intervals=True, notes="full", names=True)
     assert printed.exit_code in (0, 2) and "films Clean" in text and "films Adv" in text and "films Changed" in text
     changed = sum(row["status"] == "succeeded" for row in rows_of())
     assert f"films (flip-on-toy-probe): 24 rows, {changed} of them changed; made by flip against toy with probe" in text

@@ -220,7 +220,7 @@ def test_an_edit_that_is_cut_off_is_counted(place: Path) -> None:
     ).plan.jobs[-1]
     counts = record_of(Store(result.run), job).counts
     assert (counts["texts_cut"], counts["edits_read_as_original"]) == (2, 1)
-    assert "1 edits that it reads as their original" in result.tables[0]
+    assert "1 edits that it reads as their original" in api.table(result.run, metric="contrast", notes="full")
 
 
 # ------------------------------------------------------------------------------------------------------------ leakage
@@ -244,7 +244,9 @@ def test_what_is_in_the_set_is_not_trained_on_and_counted(place: Path) -> None:
     counts = record_of(store, job_of(plan, "evaluate/toy/films/probe/films-edited/seed0")).counts
     assert counts["train_kept_out"] >= 1 and "validation_kept_out" in counts
     assert any("also in films-edited" in note for note in prepare("suite.yaml", options(place)).notes)
-    assert f"rows kept out of training for it: {counts['train_kept_out']} of train" in result.tables[0]
+    assert f"rows kept out of training for it: {counts['train_kept_out']} of train" in api.table(
+        result.run, metric="contrast", notes="full"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- job keys

@@ -226,7 +226,7 @@ def test_several_tasks_select_and_all_their_pairs_are_in_the_key(place: Path) ->
     record = Store(result.run).record(job_of(plan, "pretrain/toy-cse/seed0"))
     assert record is not None
     (score,) = [score for score in record.scores if score.name == "mean_test_spearman"]
-    assert score.n == 50 + 60 and "one, two (test split): toy-cse" in result.tables[0]
+    assert score.n == 50 + 60 and "one, two (test split): toy-cse" in api.table(result.run, metric="sts", notes="full")
 
 
 def test_the_key_of_training_has_the_further_models(place: Path) -> None:

@@ -144,6 +144,7 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
         training=training,
         strategies=loaded.strategies,
         building=loaded.building,
+        measures=loaded.measures,
         contrast={
             task: tuple((spec, contrast[spec.name]) for spec in sets if spec.name in contrast)
             for task, sets in loaded.contrast.items()

@@ -38,8 +38,15 @@ SUITES: dict[str, tuple[str, ...]] = {
         "attacks=[textfooler]",
         ADVERSARIAL,
         FEWER,
+        "num_examples=12",  # of which some must fall: the figure needs texts
     ),
-    "adcl-figure3": (f"encoders={PACKAGED}", "evaluate=[{space: {fooled: mini-bert-packaged}}]", ADVERSARIAL, FEWER),
+    "adcl-figure3": (
+        f"encoders={PACKAGED}",
+        "evaluate=[{space: {fooled: mini-bert-packaged}}]",
+        ADVERSARIAL,
+        FEWER,
+        "num_examples=12",
+    ),
 }
 
 

@@ -71,7 +71,7 @@ def spec(name: str, place: Path) -> Any:
 
 def test_it_is_fine_tuned_attacked_and_scored_and_each_seed_has_its_own_draw(place: Path) -> None:
     result = api.run("suite.yaml", options(place))
-    assert not result.failed and "drawn" in result.tables[0]
+    assert not result.failed and "drawn" in api.table(result.run, notes="full")
     store = Store(result.run)
     plan = api.plan("suite.yaml", options(place)).plan
     assert [job.stage for job in plan.jobs] == ["evaluate", *["finetune", "attack"] * 2], "no job trains it"

@@ -5,8 +5,8 @@ fastest back-end depends on the processor, so "auto" measures each on the networ
 
 All back-ends compute in float32. Their outputs differ by rounding, by about 1e-6. With each of them a row's output has
 the same bits in any batch and for any number of threads. For that, matrix products are padded to multiples of eight
-rows, because a few last rows would be computed by other code: a single row in oneDNN, and the rows of a thread beyond a
-multiple of four in MKL.
+rows and to sixteen at least, because few rows would be computed by other code: a single row in oneDNN, the rows of a
+thread beyond a multiple of four in MKL, and fewer than sixteen in MKL with AVX-512.
 """
 
 from __future__ import annotations
@@ -80,10 +80,12 @@ def usable(device: torch.device) -> list[str]:
 
 ROWS = 8
 """Products have a multiple of this number of rows. MKL gives threads rows in fours and has other code for the rest."""
+LEAST = 16
+"""Products have at least this number of rows. With AVX-512, MKL has other code for fewer."""
 
 
 class _Linear(nn.Module):
-    """A linear layer that computes multiples of ROWS rows. It shares the weights of the given layer."""
+    """A linear layer that computes multiples of ROWS rows, at least LEAST. It shares the weights of the given layer."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -91,10 +93,11 @@ class _Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.numel() // x.shape[-1]
-        if rows % ROWS == 0:
+        computed = max(rows + -rows % ROWS, LEAST)
+        if rows in (0, computed):
             return self.product(x)
         flat = x.reshape(rows, -1)
-        filled = torch.cat([flat, flat[:1].expand(-rows % ROWS, -1)])
+        filled = torch.cat([flat, flat[:1].expand(computed - rows, -1)])
         return self.product(filled)[:rows].reshape(*x.shape[:-1], -1)
 
     def product(self, x: Tensor) -> Tensor:

@@ -173,6 +173,11 @@ class Contest:
     """For each entry the index of its row, and its cells: one, or several of which it is the average."""
 
 
+def p_value(p: float | None) -> str:
+    """Write a p value: `0.012`; `<0.001`, since none is 0; nothing where there is none."""
+    return "" if p is None else "<0.001" if p < 0.0005 else f"{p:.3f}"
+
+
 @dataclass(frozen=True)
 class Table:
     """A table: `rows` for people, `cells` with the same numbers and more for programs."""

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from rbench.tables import Table
 from rbench.tables.formats import render
 from rbench.tables.markdown import markdown_escape
-from rbench.tables.table import MEANING, Entry, Meaning, Number
+from rbench.tables.table import MEANING, Entry, Meaning, Number, p_value
 from rbench.verdicts.gate import Checked, CheckedCell, Gated
 
 LEVELS = {"failed": "error", "warned": "warning", "undecided": "notice"}
@@ -51,7 +51,7 @@ def _row(cell: CheckedCell, several: bool) -> tuple[Entry, ...]:
         Number(cell.before, percent=True),
         Number(cell.after, percent=True),
         Number(judged.rise, True, judged.n, judged.low, judged.high),
-        Number(judged.p_holm, percent=False, digits=3),
+        p_value(judged.p_holm),
         Number(judged.smallest, percent=True),
         verdict,
     )

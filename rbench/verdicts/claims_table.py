@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rbench.tables import Table
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import Entry, Meaning, Number, p_value
 from rbench.verdicts.claims import ALPHA, VERDICTS, Judged, JudgedClaim
 
 ABOUT = Meaning("Claims", "what the RUN says of each", percent=False)
@@ -61,7 +61,7 @@ def _brief(found: JudgedClaim) -> str:
     if d is None or one.why:
         return one.why
     said = f"{_difference(found, one)}, 95% interval {_interval(found, one)}"
-    return f"{said}, p {one.p:.3f}, n {d.n}" if one.p is not None else f"{said}, n {d.n}"
+    return f"{said}, p {p_value(one.p)}, n {d.n}" if one.p is not None else f"{said}, n {d.n}"
 
 
 def _row(found: JudgedClaim, one: Judged) -> tuple[Entry, ...]:
@@ -75,7 +75,7 @@ def _row(found: JudgedClaim, one: Judged) -> tuple[Entry, ...]:
         _number(found, one.found.other) if one.comparison.other else "",
         _difference(found, one),
         _interval(found, one),
-        "" if one.p is None else f"{one.p:.3f}",
+        p_value(one.p),
         one.verdict + (f": {one.why}" if one.why else ""),
     )
 

@@ -14,7 +14,7 @@ from rbench.spec import Outcome
 from rbench.tables import Results, Table
 from rbench.tables.attacked import AttackedSample
 from rbench.tables.flags import Flags
-from rbench.tables.table import MEANING, Entry, Meaning, Number
+from rbench.tables.table import MEANING, Entry, Meaning, Number, p_value
 from rbench.verdicts.pairing import CellName, Compared, Side, differing, pair
 
 ALPHA = 0.05
@@ -158,7 +158,7 @@ def _row(cell: ComparedCell, metric: Compared, several: bool) -> tuple[Entry, ..
         *(Number(value, percent) for value in cell.unpaired),
         Number(d.value, percent, d.n, d.low, d.high),
         *((d.only_one, d.only_other) if metric == "asr" else ()),
-        Number(cell.p, percent=False, digits=3),
+        p_value(cell.p),
         cell.verdict + (f" ({', '.join(cell.flags)})" if cell.flags else ""),
         Number(d.smallest, percent),
     )

@@ -337,7 +337,8 @@ def test_table_prints_what_the_api_renders(shell: Shell, mock: Api) -> None:
     assert result.stdout == '{"cells": ["[bold]", "100%"]}\n'
     _, arguments, options = mock.calls[0]
     assert arguments == ([Path("results/runs/x")],)
-    more = {"include": ()}
+    look = {"bold": None, "notes": None, "names": False, "wide": False, "size": None}
+    more = {"include": (), **look}
     assert options == {"metric": "aua", "layout": "full", "fmt": "json", "intervals": True, "pick": None} | more
     shell("table", "results/runs/x", "--metric", "contrast", "--pick", "validation")
     assert mock.calls[1][2]["pick"] == "validation"
@@ -393,7 +394,7 @@ def test_list_without_a_kind_says_which_there_are(shell: Shell) -> None:
     assert result.exit_code == 0
     rows = {row[0]: row[1:] for row in (re.split(r"  +", line.strip()) for line in result.stdout.splitlines()[1:])}
     assert list(rows) == list(KINDS)
-    assert rows["finetune"][:2] == ["finetune strategy", "7"] and rows["build"][2] == "positives"
+    assert rows["finetune"][:2] == ["finetune strategy", "8"] and rows["build"][2] == "positives"
 
 
 def test_list_says_where_a_module_comes_from_and_what_is_wrong_with_one(shell: Shell, tmp_path: Path) -> None:

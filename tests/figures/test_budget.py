@@ -6,6 +6,7 @@ from collections.abc import Callable
 from io import BytesIO
 
 import pytest
+from matplotlib.axes import Axes
 
 from rbench.errors import StoreError
 from rbench.figures.budget import Options, draw
@@ -24,16 +25,20 @@ def attacked(store: Store, attack: str, encoder: str, task: str) -> list[Outcome
     return [o for o in outcomes if o.status in ("succeeded", "failed")]
 
 
+def title(axes: Axes) -> str:
+    return axes.get_title().replace("\n", " ")
+
+
 def test_a_panel_for_each_attack_and_task_with_a_curve_for_each_encoder(make_run: MakeRun) -> None:
     store = make_run(sealed=True)
     figure = draw(Options(), Results.of(store))
     panels = figure.axes
-    assert [axes.get_title() for axes in panels] == [
+    assert [title(axes) for axes in panels] == [
         *("pwws, mr", "pwws, mini_nli"),
         *("bertattack[max_words=10], mr", "bertattack[max_words=10], mini_nli"),
     ]
     for axes in panels:
-        attack, _, task = axes.get_title().rpartition(", ")
+        attack, _, task = title(axes).rpartition(", ")
         assert axes.get_xscale() == "log" and len(axes.collections) == 2, "a band for each"
         assert [line.get_label() for line in axes.get_lines()] == ["minilm", "bert_b"]
         for line in axes.get_lines():

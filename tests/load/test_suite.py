@@ -289,7 +289,7 @@ def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) ->
         (
             "\nseeds:",
             "\nzzzzzzz:",
-            'my.yaml:11:1: unknown key "zzzzzzz"; valid are: attacks, build, encoders, ',
+            'my.yaml:11:1: unknown key "zzzzzzz"; valid are: attacks, build, claims, encoders, ',
         ),
         ("seeds: [0, 1]", "seeds: [0, 1.5]", "my.yaml:11:12: `seeds[1]`: expected a whole number, found 1.5"),
         ("seeds: [0, 1]", "seeds: [0, -1]", "my.yaml:11:12: `seeds[1]`: expected a number of at least 0, found -1"),

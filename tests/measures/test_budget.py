@@ -69,7 +69,7 @@ def test_words_and_shares(make_run: MakeRun) -> None:
 
 def test_options_choose_what_is_shown(make_run: MakeRun) -> None:
     store = make_run(make_suite(finetune=("probe", "clean")), sealed=True)
-    found = api.table(store.root, metric="budget", attack="pwws", task="mr", most=500)
+    found = api.table(store.root, metric="budget", attack="pwws", task="mr", most=500, notes="full", names=True)
     assert "| pwws" in found and "bertattack[max" not in found.partition("\n\n- ")[0]
     assert "Ends: pwws on mr 500." in found and "Fine-tuning" in found
     for wrong in ({"attack": "pws"}, {"task": "mrr"}):

@@ -85,7 +85,7 @@ class World:
         return api.run(self.suite, replace(self.options, **changes), progress=told), told
 
     def table(self, **options: Any) -> str:
-        return api.table(self.root, **options)
+        return api.table(self.root, **{"notes": "full", "names": True, **options})
 
 
 @pytest.fixture(scope="package")

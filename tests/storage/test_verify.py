@@ -22,6 +22,7 @@ from rbench.storage.verify import verify
 from tests.storage.conftest import World
 from tests.storage.test_runs import CONTRAST, PWWS, RANDOM, alter_line, drop_line
 from tests.tables.conftest import make_outcomes, make_plan, make_record, make_suite
+from tests.test_keys import EARLIER
 
 RUNS = Path(__file__).resolve().parents[2] / "results" / "reference"
 
@@ -240,7 +241,10 @@ def test_nothing_committed_is_damaged(run: Path) -> None:
     found = verify(run)
     assert not found.damaged, found.findings
     attacks = sum(isinstance(job.spec, AttackJob) for job in Store(run).plan().jobs)  # type: ignore[union-attr]
-    assert found.counts["cannot be verified"] >= attacks > 0 or not attacks
+    if attacks and run.name in EARLIER:  # made before records had digests
+        assert found.counts["cannot be verified"] >= attacks
+    elif run.name not in EARLIER:
+        assert found.counts["cannot be verified"] == 0
 
 
 def test_texts_without_words_are_among_what_a_record_is_of(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_people_see_percent_and_programs_fractions(tmp_path: Path) -> None:
     assert f"**{100 * value:.1f} ± " in text and "Seeds see the same bundles" in text
     content = json.loads(render(table, "json"))
     assert content["cells"] == list(table.cells) and content["notes"][-1] == "Shares are fractions of 1."
-    assert r"mr\_c" in render(table, "latex")
+    assert r"mr\_\allowbreak{}c" in render(table, "latex")
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
