@@ -85,7 +85,8 @@ class World:
         return api.run(self.suite, replace(self.options, **changes), progress=told), told
 
     def table(self, **options: Any) -> str:
-        return api.table(self.root, **{"notes": "full", "names": True, **options})
+        whole: dict[str, Any] = {} if options.get("fmt") in ("csv", "json") else {"notes": "full", "names": True}
+        return api.table(self.root, **whole, **options)
 
 
 @pytest.fixture(scope="package")
