@@ -78,7 +78,7 @@ def marked(table: Table, results: Results, how: Bold = "significant") -> Table:
     care = judge.care(
         [key for one in contests for row, keys in one.entries if (row, one.column) in shared for key in keys]
     )
-    care = [*_undecided(decided), *care]
+    care = (*_undecided(decided), *care)
     return replace(table, rows=rows, bold=said, notes=(*table.notes, *care), brief=(*table.brief, *care))
 
 
