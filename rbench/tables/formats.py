@@ -135,7 +135,7 @@ def _caption(table: Table) -> str:
     meaning = table.meaning
     if table.metric == "positives":
         return f"{meaning.title}: {meaning.definition}"
-    if table.layout == "full":
+    if table.layout == "full" and table.about is None:
         return _WHOLE.get(table.metric, "Every metric of every attack job; shares in %")
     bold = any(number.best for number in _numbers(table))
     if table.metric == "advsts":

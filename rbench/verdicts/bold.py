@@ -116,8 +116,10 @@ def _caption(table: Table, contests: Sequence[Contest], decided: Sequence[_Decid
 def _undecided(decided: Sequence[_Decided]) -> list[str]:
     """Say what it means where all entries of a contest are bold."""
     even = sum(not found.worse for found in decided)
-    said = "Where all entries that are compared are bold, these examples show no difference between them"
-    return [f"{said} ({even} of {len(decided)} comparisons)."] if even else []
+    said = (
+        f"In {even} of {len(decided)} comparisons all entries are bold: these examples show no difference between them."
+    )
+    return [said] if even else []
 
 
 @dataclass(frozen=True)

@@ -133,5 +133,5 @@ def test_seeds_are_drawn_with_the_examples(tmp_path: Path, seeds: tuple[int, ...
 def test_a_note_names_what_is_bold_and_says_when_nothing_differs(tmp_path: Path) -> None:
     results = store_of(tmp_path, {"a": first(20), "b": first(21)})
     shown = marked(build(results), results)
-    (note,) = (note for note in shown.notes if "show no difference between them (1 of 1 comparisons)." in note)
+    (note,) = (note for note in shown.notes if "In 1 of 1 comparisons all entries are bold" in note)
     assert note in shown.brief

@@ -182,3 +182,10 @@ def test_the_table_counts_and_its_cells_have_every_combination() -> None:
     assert "Sentences: 1. They hold in full: 0, in part: 1, not at all: 0." in text and "one: A note." in text
     for fmt in ("latex", "csv", "json"):
         assert "small-table1" in render(made, fmt)
+
+
+def test_the_caption_says_what_the_table_shows() -> None:
+    from rbench import api
+
+    text = api.paper_claims_table(api.paper_claims("adcl-table6"), "markdown")
+    assert text.startswith("**Claims on the papers' own printed tables")
