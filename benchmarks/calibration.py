@@ -23,7 +23,6 @@ of the hard ones, and not the same by victim. 36 cells are 6 victims under 6 att
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import platform
 import re
@@ -89,8 +88,6 @@ def main() -> None:
     parser.add_argument("--power-runs", type=int, default=100, help="of a row with 36 cells and a true rise")
     parser.add_argument("--page", type=Path, help="a page with a part `calibration`, whose table is written anew")
     args = parser.parse_args()
-    simulate(Setting("equal weights", 1, 1, 50), 1)
-    gc.freeze()  # statsmodels collects garbage in each call of Holm's method: not among the modules, imported by now
     found: dict[str, Any] = {
         "what": "false alarms and power of the gate; see benchmarks/calibration.py",
         "command": f"python benchmarks/calibration.py --runs {args.runs} --power-runs {args.power_runs} --out FILE",
@@ -98,7 +95,7 @@ def main() -> None:
         "alpha": ALPHA,
         "seeds": "of a row: its numbers, as Setting.key has them",
         "machine": {"processor": processor(), "platform": platform.platform()},
-        "versions": {name: version(name) for name in ("rbench", "numpy", "scipy", "statsmodels")},
+        "versions": {name: version(name) for name in ("rbench", "numpy", "scipy")},
         "rows": [discordant(2 * args.runs)],
     }
     for setting in settings():

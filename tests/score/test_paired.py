@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as peer_mcnemar
+from statsmodels.stats.multitest import multipletests
 
 from rbench.score.paired import Difference, PairedSample, compare, holm, mcnemar, newcombe, variance_of_mean
 
@@ -179,6 +180,15 @@ def test_no_common_example_gives_no_difference() -> None:
 def test_one_number_alone_has_no_interval() -> None:
     found = compare(sample([3], [5]), shares=False)
     assert (found.value, found.low, found.p) == (2.0, None, None)
+
+
+@given(st.lists(st.floats(0, 1) | st.none(), max_size=12))
+def test_holm_is_that_of_statsmodels(values: list[float | None]) -> None:
+    there = [p for p in values if p is not None]
+    expected = multipletests(there, method="holm")[1].tolist() if there else []
+    found = holm(values)
+    assert [p for p in found if p is not None] == pytest.approx(expected)
+    assert [p is None for p in found] == [p is None for p in values]
 
 
 def test_holm_by_hand() -> None:
