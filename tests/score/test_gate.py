@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,15 +21,6 @@ from rbench.score.retraining import Pool, Spread, against_mean
 from rbench.score.rises import Rise, over_one, sign_flip
 
 Values = NDArray[np.float64]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick() -> Iterator[None]:
-    """Holm's method of statsmodels collects garbage in each call, which takes long where much is imported."""
-    check(of(table(1, 1, 1, 1)))
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def column(*values: float) -> Values:
