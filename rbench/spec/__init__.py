@@ -98,6 +98,7 @@ from rbench.spec.suite import (
     TableSpec,
 )
 from rbench.spec.variants import Variant, VariantName, Variants
+from rbench.spec.victims import Endpoint, VictimSpec
 
 __all__ = [
     "ADVERSARIAL",
@@ -128,6 +129,7 @@ __all__ = [
     "Digest",
     "Draw",
     "EncoderSpec",
+    "Endpoint",
     "EvaluateJob",
     "Evaluation",
     "EvaluationMetric",
@@ -187,6 +189,7 @@ __all__ = [
     "Variant",
     "VariantName",
     "Variants",
+    "VictimSpec",
     "base_of",
     "bases",
     "content_key",

@@ -1,0 +1,88 @@
+"""Classifiers that exist: they are attacked as they are, and nothing is fine-tuned."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from rbench.spec.common import Positive, Strict
+from rbench.spec.entries import Named
+
+Origin = Literal["model", "function", "endpoint"]
+
+
+class Endpoint(Strict):
+    """A classifier behind HTTP. `body` and `path` decide what is asked and read; the rest says how."""
+
+    url: str
+    body: Any = Field(default_factory=lambda: {"inputs": "{texts}"})
+    """JSON that is sent. A string in it that is `{texts}` becomes the list of texts of a request, one that is `{text}`
+    the only text of a request. Of tasks with two texts, each becomes a list of its columns, and `{premise}` or any
+    other column of the task in braces becomes that column's text, or list of texts."""
+    path: str = ""
+    """Where the answer has the scores of one text, or the list of those of several, as keys and numbers with dots:
+    `predictions`, `data.0.scores`. Empty: the answer itself. Scores are a list of numbers in the order of the
+    classifier's labels, a mapping from label to number, or a list of `{label: ..., score: ...}`."""
+    headers: dict[str, str] = {}
+    """Sent with each request. `${NAME}` stands for an environment variable, so that no secret is in a suite."""
+    batch_size: Positive = 1
+    """Most texts of one request."""
+    concurrency: Positive = 1
+    """Most requests under way at once."""
+    timeout: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds that a request may take."""
+    retries: Annotated[int, Field(ge=0)] = 3
+    """How often a request is sent again that failed by the connection, by time, or with status 429 or 5xx."""
+    rate: Annotated[float, Field(gt=0)] | None = None
+    """Most requests a second; None: no limit."""
+
+    def without_effect(self) -> frozenset[str]:
+        # Where the classifier runs and how fast it may be asked does not decide what it answers.
+        return frozenset({"url", "headers", "batch_size", "concurrency", "timeout", "retries", "rate"})
+
+
+class VictimSpec(Named):
+    """A classifier that exists. It has exactly one of three origins.
+
+    `model` is a folder or a hub id of a transformers model for sequence classification. `function` is
+    `module:function`, which takes a list of texts (of tuples of columns, for tasks with two) and returns a row of
+    probabilities for each. `endpoint` is a server.
+    """
+
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"model", "function", "revision", "batch_size"}
+    # A job's key holds the fingerprint of the weights, or of the answers to a fixed probe and `version`.
+
+    model: str | None = None
+    revision: str | None = None
+    function: str | None = None
+    endpoint: Endpoint | None = None
+    labels: dict[str, str] = {}
+    """Maps the classifier's labels to the task's. The former are names, as `id2label` or the server gives them, or
+    numbers from 0. Empty: they are matched by name (without regard to case), and a function's are in the task's
+    order."""
+    max_length: Positive | None = None
+    """Longest input of a `model` in tokens; None: the longest that it can read."""
+    batch_size: Positive = 64
+    """Most texts that a `function` gets at once."""
+    version: str = ""
+    """Names what stands behind a `function` or an `endpoint`: another version has other keys. They must have one."""
+
+    @property
+    def origin(self) -> Origin:
+        """Which of the three it has."""
+        return "model" if self.model is not None else "function" if self.function is not None else "endpoint"
+
+    @model_validator(mode="after")
+    def _has_an_origin(self) -> VictimSpec:
+        if sum(one is not None for one in (self.model, self.function, self.endpoint)) != 1:
+            raise ValueError("a victim has exactly one of `model`, `function` and `endpoint`")
+        if self.origin != "model" and not self.version:
+            raise ValueError(
+                "write a `version` (any text): rbench cannot see the weights behind it, and takes stored answers for "
+                "those of the same version"
+            )
+        return self
+
+    def without_effect(self) -> frozenset[str]:
+        return frozenset(name for name in ("endpoint", "labels", "max_length", "version") if not getattr(self, name))
