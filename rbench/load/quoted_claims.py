@@ -25,9 +25,7 @@ def with_quoted(located: Positioned, problems: Problems) -> Positioned:
         if not isinstance(one.data, dict) or KEY not in one.data:
             entries.append(one)
         elif set(one.data) != {KEY} or not isinstance(one.data[KEY], str):
-            problems.add(
-                one.at(), f"expected {{{KEY}: TABLE}} alone, for instance {{{KEY}: adcl-table1}}"
-            )
+            problems.add(one.at(), f"expected {{{KEY}: TABLE}} alone, for instance {{{KEY}: adcl-table1}}")
         else:
             entries += _of_table(one.data[KEY], one.at((KEY,)), problems)
     if not any(is_quoted(one) for one in entries) and len(entries) == len([*items(located, "claims")]):
