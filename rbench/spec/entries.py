@@ -126,9 +126,32 @@ class LocalData(Strict):
     splits: dict[str, tuple[str, ...]] = {}
     unsplit: Unsplit | None = None
     file: str | None = None
-    """The single file of a corpus, `.txt` (one text a line) or `.jsonl`: a path, or a name below a data folder."""
+    """The single file of a corpus, `.txt` (one text a line) or `.jsonl`. For tasks of other kinds a table (`.csv`,
+    `.tsv`, `.json`, `.jsonl`, `.parquet`), a folder with one for each split, or a folder of `datasets.save_to_disk`. A
+    path, or a name below a data folder."""
+    split: Literal["test"] | None = None
+    """`test`: all rows of the `file` are test rows. None: a file is divided by the rule of `Unsplit`."""
     columns: dict[str, str] = {}
     """Maps a column of rbench to a column of the file, where the names differ."""
+
+    @model_validator(mode="after")
+    def _tables_are_files(self) -> LocalData:
+        named = [name for names in self.splits.values() for name in names]
+        named += [self.unsplit.source] if self.unsplit is not None else []
+        table = next((name for name in named if name.lower().removesuffix(".gz").endswith(_TABLES)), None)
+        if table is not None:
+            raise ValueError(
+                f"{table}: `splits` and `unsplit` name JSON Lines. Write `file: {table.rpartition('/')[0] or table}`, a "
+                "folder with one table for each split, or `file` with a single table"
+            )
+        if self.file is not None and (self.splits or self.unsplit is not None):
+            raise ValueError("`file` stands alone; leave `splits` and `unsplit` out")
+        if self.split is not None and self.file is None:
+            raise ValueError("`split` goes with `file`")
+        return self
+
+
+_TABLES = (".csv", ".tsv", ".json", ".parquet")
 
 
 class TaskSpec(Named):
