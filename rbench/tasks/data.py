@@ -51,6 +51,17 @@ class TaskData:
         published = {name: size for name, size in self.spec.sizes.items() if name in self.read}
         return {name: (self.read[name], size) for name, size in published.items() if self.read[name] != size}
 
+    @property
+    def left_out(self) -> list[str]:
+        """The rows that were left out, as phrases. Of a user's own table, with the first places."""
+        local = self.spec.local
+        own = local is not None and local.file is not None
+        return [
+            f"{count} rows left out: {reason}" + (f" ({', '.join(self.where[reason])})" if own else "")
+            for reason, count in self.dropped.items()
+            if count
+        ]
+
     def split(self, name: str) -> list[Example]:
         """Return the examples of a split, in the order of their source.
 
