@@ -15,7 +15,7 @@ import rbench
 from rbench.cli import arguments as a
 from rbench.cli import table_task
 from rbench.cli.console import log_to_stderr, say, tell
-from rbench.errors import RbenchError
+from rbench.errors import RbenchError, SuiteError
 from rbench.load.registry import KINDS
 from rbench.load.search_path import search_path
 
@@ -224,7 +224,7 @@ def attack(
         str, typer.Option("--task", "-t", metavar="NAME", help="rbench list tasks; or a table: my.csv, ./folder")
     ],
     attack: Annotated[str, typer.Option("--attack", "-a", metavar="NAME", help="rbench list attacks")],
-    n: Annotated[int, typer.Option("-n", "--limit", min=1, metavar="N", help="How many examples to attack.")] = 5,
+    n: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many examples to attack.")] = 5,
     seed: Annotated[
         int, typer.Option("--seed", min=0, metavar="N", help="Decides fine-tuning, attack and which examples.")
     ] = 0,
@@ -311,21 +311,36 @@ def list_(
         say(f"\nTextAttack's recipes work by class name too: {', '.join(recipes())}")
 
 
-@app.command(rich_help_panel=EXPLORE, epilog="Example: [bold]rbench doctor --data ~/data --models ~/models[/bold]")
+@app.command(
+    rich_help_panel=EXPLORE,
+    epilog="Example: [bold]rbench doctor table1 --profile local --data ~/data --models ~/models[/bold]",
+)
 @verb("Looking for resources, data and encoders")
 def doctor(
+    suite: Annotated[
+        str | None,
+        typer.Argument(metavar="SUITE", help="Check what this suite needs alone: a name (rbench list suites) or a file."),
+    ] = None,
+    profile: a.ProfileOption = None,
+    overrides: a.SetOption = None,
     data: a.DataOption = None,
     models: a.ModelsOption = None,
     include: a.IncludeOption = None,
 ) -> None:
     """Check which resources, data sets and encoders are found, and which are missing.
 
-    For each, prints where it was found, or exactly how to get it.
+    For each, prints where it was found, or exactly how to get it. With a SUITE, checks what that suite names and
+    nothing else, and exits with 1 if anything is missing.
     """
     from rbench import api
     from rbench.cli import show
 
-    show.doctor(api.doctor(options_of(None, None, data, models, include, a.Device.auto)))
+    if suite is None and (profile is not None or overrides):
+        raise SuiteError("--profile and --set change a suite: name it, for instance rbench doctor table1 --profile local")
+    checks = api.doctor(options_of(profile, overrides, data, models, include, a.Device.auto), suite)
+    show.doctor(checks)
+    if suite is not None and any(check.ok is False for check in checks):
+        raise typer.Exit(FAILED)
 
 
 def options_of(
