@@ -89,7 +89,13 @@ def attack(
     if not options.texts:
         raise PlanError("rbench attack shows texts, so --no-texts does not apply; use rbench run --no-texts for scores")
     registry = Registry(options.include)
-    suite: dict[str, Any] = {"name": "attack", "encoders": [encoder], "tasks": [task], "attacks": [attack], "num_examples": n}
+    suite: dict[str, Any] = {
+        "name": "attack",
+        "encoders": [encoder],
+        "tasks": [task],
+        "attacks": [attack],
+        "num_examples": n,
+    }
     if isinstance(task, str) and task.startswith("mini-"):
         suite["resources"] = "mini"
     loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")

@@ -22,7 +22,10 @@ TextOption = Annotated[
 LabelOption = Annotated[
     str | None,
     typer.Option(
-        "--label", metavar="COLUMN", help="The column of the labels. (default: guessed, and shown)", rich_help_panel=PANEL
+        "--label",
+        metavar="COLUMN",
+        help="The column of the labels. (default: guessed, and shown)",
+        rich_help_panel=PANEL,
     ),
 ]
 LabelsOption = Annotated[

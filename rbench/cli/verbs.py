@@ -319,7 +319,9 @@ def list_(
 def doctor(
     suite: Annotated[
         str | None,
-        typer.Argument(metavar="SUITE", help="Check what this suite needs alone: a name (rbench list suites) or a file."),
+        typer.Argument(
+            metavar="SUITE", help="Check what this suite needs alone: a name (rbench list suites) or a file."
+        ),
     ] = None,
     profile: a.ProfileOption = None,
     overrides: a.SetOption = None,
@@ -336,7 +338,9 @@ def doctor(
     from rbench.cli import show
 
     if suite is None and (profile is not None or overrides):
-        raise SuiteError("--profile and --set change a suite: name it, for instance rbench doctor table1 --profile local")
+        raise SuiteError(
+            "--profile and --set change a suite: name it, for instance rbench doctor table1 --profile local"
+        )
     checks = api.doctor(options_of(profile, overrides, data, models, include, a.Device.auto), suite)
     show.doctor(checks)
     if suite is not None and any(check.ok is False for check in checks):

@@ -44,7 +44,9 @@ KINDS: dict[Kind, Sort] = {
     "attacks": Sort("attack", (YAML, PYTHON), about="changes texts until a classifier errs"),
     "tasks": Sort("task", bundled="tasks", about="texts with labels, to fine-tune on and to attack"),
     "encoders": Sort("encoder", bundled="encoders", about="turns a text into a vector"),
-    "resources": Sort("resource profile", bundled="resources", about="word vectors, synonyms and models behind attacks"),
+    "resources": Sort(
+        "resource profile", bundled="resources", about="word vectors, synonyms and models behind attacks"
+    ),
     "contrast": Sort("contrast set", bundled="contrast", about="test texts with small edits that change the label"),
     "objectives": Sort("objective", (PYTHON,), "train/objectives", about="a way to train an encoder (rbench train)"),
     "finetune": Sort("finetune strategy", (PYTHON,), "finetune", about="makes a victim of an encoder and a task"),

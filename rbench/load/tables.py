@@ -130,7 +130,9 @@ class Tables:
             name += "-table"
         there = self.named.setdefault(name, Named(path, options, item.at()))
         if there.path != path:
-            message = f"two tables are named {name}: {there.path} and {path}; give one a name: {{{written}: {{name: ...}}}}"
+            message = (
+                f"two tables are named {name}: {there.path} and {path}; give one a name: {{{written}: {{name: ...}}}}"
+            )
             self.problems.add(item.at(), message)
         return name
 
@@ -171,7 +173,9 @@ def _existing(path: Path) -> Path:
     folder = path.parent
     there = folder.iterdir() if folder.is_dir() else ()
     close = nearest(path.name, [one.name for one in there if one.is_dir() or is_table(one.name)])
-    hint = f"; did you mean {' or '.join(close)}?" if close else f", and no folder {folder}" if not folder.is_dir() else ""
+    hint = (
+        f"; did you mean {' or '.join(close)}?" if close else f", and no folder {folder}" if not folder.is_dir() else ""
+    )
     hub = "" if is_table(path.name) else ". A data set of the hub needs a task file (docs/guide-add-a-task.md)"
     raise ResourceError(f"{path}: there is no such file or folder{hint}{hub}")
 
@@ -280,4 +284,3 @@ def _order(label: str) -> tuple[bool, float, str]:
         return False, float(label), label
     except ValueError:
         return True, 0.0, label
-

@@ -1,8 +1,8 @@
 """Reads CSV and TSV. The first row has the names of the columns, and every other row has as many fields.
 
-A field in double quotes may hold separators, quotes (doubled) and line ends. In CSV quotes always mean this. Files in
-TSV are written with and without it. So they are read with it, unless that fails or joins fields or lines of a file
-whose lines have all fields without it: then quotes are characters like others.
+A field in double quotes may hold separators, quotes (doubled) and line ends. In CSV quotes always mean this. TSV is
+written with and without it. So it is read with it, and where that fails quotes are characters like others. TSV in which
+both ways give whole rows, but not the same ones, is refused.
 """
 
 from __future__ import annotations
@@ -57,8 +57,13 @@ def _of_tsv(text: str, path: Path) -> list[_Record]:
         if not even:
             raise
         return plain
-    joined = any(set(field) & {*"\t\r\n"} for record in quoted for field in record.fields)
-    return plain if joined and even else quoted
+    joined = next((one for one in quoted if any(set(field) & {*"\t\r\n"} for field in one.fields)), None)
+    if joined is not None and even:
+        raise ResourceError(
+            f"{path}:{joined.line}: the quotes of this row may enclose a text, or be part of it. Write the table as CSV "
+            "or JSON Lines"
+        )
+    return quoted
 
 
 def _records(text: str, delimiter: str, path: Path, *, quotes: bool = True) -> list[_Record]:

@@ -137,7 +137,9 @@ def _with_known_labels(spec: TaskSpec, rows: Mapping[str, list[Row]]) -> dict[st
     if of.label is None:
         return dict(rows)
     written = {name: [_written(spec, of, row) for row in part] for name, part in rows.items()}
-    unknown = [row for name in rows for old, row in zip(rows[name], written[name], strict=True) if row.where != old.where]
+    unknown = [
+        row for name in rows for old, row in zip(rows[name], written[name], strict=True) if row.where != old.where
+    ]
     total = sum(map(len, rows.values()))
     if len(unknown) > MOST_UNKNOWN * total:
         what = "a number" if spec.kind == "sts" else f"one of the labels {', '.join(spec.labels)}"
@@ -163,4 +165,3 @@ def _is_number(name: str) -> bool:
     except ValueError:
         return False
     return True
-

@@ -36,7 +36,8 @@ def write(path: Path, frame: pd.DataFrame = FRAME) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["t.csv", "t.tsv", "t.parquet", "t.json", "t.jsonl", "t.csv.gz", "t.tsv.gz", "t.json.gz", "t.jsonl.gz", "T.CSV"]
+    "name",
+    ["t.csv", "t.tsv", "t.parquet", "t.json", "t.jsonl", "t.csv.gz", "t.tsv.gz", "t.json.gz", "t.jsonl.gz", "T.CSV"],
 )
 def test_each_format_that_pandas_writes_is_read(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name.lower()).rename(tmp_path / name)
@@ -56,7 +57,17 @@ def test_a_missing_value_of_pandas_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1, "1"), (1.0, "1"), ("1.0", "1"), (" 1 ", "1"), (-2.0, "-2"), (1.5, "1.5"), ("v1.0", "v1.0"), (True, "True"), (None, "")],
+    [
+        (1, "1"),
+        (1.0, "1"),
+        ("1.0", "1"),
+        (" 1 ", "1"),
+        (-2.0, "-2"),
+        (1.5, "1.5"),
+        ("v1.0", "v1.0"),
+        (True, "True"),
+        (None, ""),
+    ],
 )
 def test_a_label_is_written_in_one_way(value: Any, text: str) -> None:
     assert text_of_label(value) == text
@@ -106,7 +117,9 @@ def test_damaged_parquet_is_refused(tmp_path: Path) -> None:
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what `save_to_disk` and `to_parquet` write of two rows with named labels."""
     root = tmp_path_factory.mktemp("saved")
-    rows = Dataset.from_dict({"text": ["a", "b"], "label": [0, 1]}).cast_column("label", ClassLabel(names=["no", "yes"]))
+    rows = Dataset.from_dict({"text": ["a", "b"], "label": [0, 1]}).cast_column(
+        "label", ClassLabel(names=["no", "yes"])
+    )
     rows.save_to_disk(str(root / "one"))
     DatasetDict({"train": rows}).save_to_disk(str(root / "only"))
     DatasetDict({"train": rows, "dev": rows, "test": rows, "extra": rows}).save_to_disk(str(root / "dict"))
@@ -127,7 +140,9 @@ def test_folders_of_the_datasets_library_are_read_with_their_label_names(saved: 
     assert {file.suffix for file in files_of(saved / "dict")} == {".arrow", ".json"}
 
 
-@pytest.mark.parametrize(("name", "message"), [("others", "its splits are left, right"), ("twice", "validation split twice")])
+@pytest.mark.parametrize(
+    ("name", "message"), [("others", "its splits are left, right"), ("twice", "validation split twice")]
+)
 def test_data_sets_with_other_splits_are_refused(saved: Path, name: str, message: str) -> None:
     with pytest.raises(ResourceError, match=message):
         open_place(saved / name)
@@ -140,7 +155,13 @@ def test_a_damaged_data_set_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_has_a_file_for_each_split_or_several_pieces(tmp_path: Path) -> None:
-    for name in ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet", "valid.csv", "test.jsonl", "notes.txt"):
+    for name in (
+        "train-00000-of-00002.parquet",
+        "train-00001-of-00002.parquet",
+        "valid.csv",
+        "test.jsonl",
+        "notes.txt",
+    ):
         if name.endswith("txt"):
             (tmp_path / name).write_text("x")
         else:
