@@ -94,8 +94,8 @@ def _other_profile(
     own = [name for name, part in loaded.suite.profiles.items() if part.get("resources") in able]
     how = "".join(f"--profile {name}, or " for name in own[:1])
     return (
-        f" All resources that this suite needs are there in the profile {' and in '.join(able)}: {how}--set resources={able[0]} "
-        f"(of rbench attack: --resources {able[0]})."
+        f" All resources that this suite needs are there in the profile {' and in '.join(able)}: {how}--set "
+        f"resources={able[0]} (of rbench attack: --resources {able[0]})."
     )
 
 

@@ -42,7 +42,7 @@ KindOption = Annotated[
     typer.Option(
         "--kind",
         metavar="NAME",
-        help="single, nli, pair or paraphrase. (default: single for one text; nli for premise and hypothesis, else pair)",
+        help="single, nli, pair or paraphrase. (default: single; of two texts nli for premise and hypothesis, else pair)",
         rich_help_panel=PANEL,
     ),
 ]

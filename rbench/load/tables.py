@@ -1,7 +1,7 @@
 """Makes tasks of tables that a suite names by their path: `tasks: [./my.csv, {./other.csv: {text: review}}]`.
 
-What the suite does not say is guessed from the table: columns by their names, the labels from the label column, the kind
-from the number of texts. Each guess is a note, which the user reads before any work. What cannot be guessed is an error
+What the suite does not say is guessed from the table: columns by their names, the labels from the label column, the
+kind from the number of texts. Each guess is a note, which the user reads before any work. What cannot be guessed is an error
 that names the columns.
 
 Labels that are not given are the different values of the label column: numbers by size, other texts by alphabet. If the
@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -57,7 +57,7 @@ class TableOptions(Strict):
     """The task's name in tables and keys; None: the file's, without its suffix."""
     scale: tuple[float, float] | None = None
     """The lowest and the highest score (kind `sts`)."""
-    split: str | None = None
+    split: Literal["test"] | None = None
     """`test`: all rows of the file are test rows."""
 
     @field_validator("text", "labels", mode="before")
@@ -264,9 +264,9 @@ class _Guesses:
             most = min(MOST_LABELS, counts.total() // 2)
             if not 2 <= len(counts) <= most:
                 raise ResourceError(
-                    f"{self.place.path}: the column `{label}` has {len(counts)} different values in {counts.total()} rows, "
-                    f"which are no labels (expected 2 to {most}). There are {', '.join(self.columns)}. {_NAME_LABEL}, or "
-                    "give the labels: --labels A,B or `labels: [A, B]`"
+                    f"{self.place.path}: the column `{label}` has {len(counts)} different values in {counts.total()} "
+                    f"rows, which are no labels (expected 2 to {most}). There are {', '.join(self.columns)}. "
+                    f"{_NAME_LABEL}, or give the labels: --labels A,B or `labels: [A, B]`"
                 )
         found = list(stated or sorted(counts, key=_order))
         shown = ", ".join(name if stated else f"{name} ({counts[name]:,} rows)" for name in found[:20])

@@ -141,8 +141,8 @@ class LocalData(Strict):
         table = next((name for name in named if name.lower().removesuffix(".gz").endswith(_TABLES)), None)
         if table is not None:
             raise ValueError(
-                f"{table}: `splits` and `unsplit` name JSON Lines. Write `file: {table.rpartition('/')[0] or table}`, a "
-                "folder with one table for each split, or `file` with a single table"
+                f"{table}: `splits` and `unsplit` name JSON Lines. Write `file: {table.rpartition('/')[0] or table}`, "
+                "a folder with one table for each split, or `file` with a single table"
             )
         if self.file is not None and (self.splits or self.unsplit is not None):
             raise ValueError("`file` stands alone; leave `splits` and `unsplit` out")

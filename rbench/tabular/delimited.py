@@ -60,8 +60,8 @@ def _of_tsv(text: str, path: Path) -> list[_Record]:
     joined = next((one for one in quoted if any(set(field) & {*"\t\r\n"} for field in one.fields)), None)
     if joined is not None and even:
         raise ResourceError(
-            f"{path}:{joined.line}: the quotes of this row may enclose a text, or be part of it. Write the table as CSV "
-            "or JSON Lines"
+            f"{path}:{joined.line}: the quotes of this row may enclose a text, or be part of it. Write the table as "
+            "CSV or JSON Lines"
         )
     return quoted
 

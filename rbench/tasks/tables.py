@@ -3,8 +3,8 @@
 - A folder with splits is taken as it is. If it has training rows and no validation split, a seeded tenth of the former
   is the latter (`split.holdout`). A single table is divided by `split.three_way` with the shares of `spec.Unsplit`,
   unless the task says `split: test`: then all its rows are test rows.
-- Ids are `<split>:<row>`, and `row:<row>` where one table is divided. They hold no name of a file. So the same rows have
-  the same ids, and their jobs the same keys, in whatever format they are.
+- Ids are `<split>:<row>`, and `row:<row>` where one table is divided. They hold no name of a file. So the same rows
+  have the same ids, and their jobs the same keys, in whatever format they are.
 - A label is a label's name. If no name is a number, it may be an id too. 1, 1.0 and "1.0" are the label `1`.
 - More than `MOST_UNKNOWN` of all rows with other labels are an error. Fewer are left out and counted.
 """
@@ -108,8 +108,8 @@ def _divided(spec: TaskSpec, table: Table) -> tuple[str, dict[str, list[Row]]]:
     rows, rule = _numbered("row", table), Unsplit(source="")
     if len(rows) < FEWEST:
         raise ResourceError(
-            f"{table.path}: it has {len(rows)} rows, and at least {FEWEST} are divided into train, validation and test. "
-            "To attack a classifier that exists on all of them, say `split: test`"
+            f"{table.path}: it has {len(rows)} rows, and at least {FEWEST} are divided into train, validation and test."
+            " To attack a classifier that exists on all of them, say `split: test`"
         )
     parts = split.three_way(len(rows), seed=rule.seed, validation=rule.validation, test=rule.test)
     how = f"divided by seed {rule.seed}; test: {rule.test:.0%}, then {rule.validation:.0%} validation"
@@ -127,7 +127,8 @@ def _check_columns(spec: TaskSpec, table: Table) -> None:
         if table.rows and column not in table.columns:
             hint = f" (did you mean `{close[0]}`?)" if (close := nearest(column, table.columns, n=1)) else ""
             raise ResourceError(
-                f"{table.path}: task `{spec.name}` needs a column `{column}`; there are {', '.join(table.columns)}{hint}"
+                f"{table.path}: task `{spec.name}` needs a column `{column}`; there are "
+                f"{', '.join(table.columns)}{hint}"
             )
 
 

@@ -169,7 +169,10 @@ def test_what_cannot_be_guessed_is_asked_for_by_naming_the_columns() -> None:
     ("options", "said"),
     [
         ({"text": "rewiev"}, 'my.csv: unknown column "rewiev"; did you mean review?'),
-        ({"label": "review"}, "the column `review` has 10 different values in 10 rows, which are no labels"),
+        (
+            {"text": "same", "label": "review"},
+            "the column `review` has 10 different values in 10 rows, which are no labels",
+        ),
         ({"label": "same"}, "the column `same` has 1 different values"),
         ({"text": "review", "label": "review"}, "`review` is the label and a text"),
         ({"text": ["review", "same"], "kind": "single"}, "the kind single does not fit 2 texts"),

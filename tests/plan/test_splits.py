@@ -36,8 +36,8 @@ def test_an_encoder_is_not_fine_tuned_on_test_rows(tmp_path: Path) -> None:
     ROWS.to_csv(tmp_path / "test.csv", index=False)
     whole = {str(tmp_path / "test.csv"): {"split": "test"}}
     with pytest.raises(
-        ResourceError, match="fine-tuned on the task test, and it has no train split .*leave `split: test`"
+        ResourceError, match=r"fine-tuned on the task test, and it has no train split .*leave `split: test`"
     ):
         prepared(whole)
-    with pytest.raises(ResourceError, match="no train split .*add a train file beside the others"):
+    with pytest.raises(ResourceError, match=r"no train split .*add a train file beside the others"):
         prepared(str(tmp_path))
