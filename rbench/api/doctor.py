@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rbench import load as loading
 from rbench.errors import ResourceError
+from rbench.load.positions import Problems, read
 from rbench.load.registry import Registry
 from rbench.plan.lineage import trained_root, weights_source
 from rbench.plan.prepare import Options
@@ -32,7 +33,7 @@ def doctor(options: Options | None = None, suite: str | Path | None = None) -> l
     registry = Registry(options.include)
     if suite is not None:
         found = loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
-        return _of_suite(found, registry, options)
+        return _of_suite(found, loading.find_suite(suite, registry), registry, options)
     profiles = [loading.load_resources(name, registry) for name in registry.names("resources")]
     return [
         *(check for profile in profiles for check in _resources(profile, None, registry, options)),
@@ -42,13 +43,13 @@ def doctor(options: Options | None = None, suite: str | Path | None = None) -> l
     ]
 
 
-def _of_suite(loaded: loading.Loaded, registry: Registry, options: Options) -> list[Check]:
-    """Check what a suite names, with the profile and the overrides of `options`."""
+def _of_suite(loaded: loading.Loaded, path: Path, registry: Registry, options: Options) -> list[Check]:
+    """Check what the suite in the file `path` names, with the profile and the overrides of `options`."""
     needs = {kind for spec in loaded.attacks.values() for kind in spec.needs}
     needs |= {kind for strategy in loaded.strategies.values() for kind in strategy.resources}
     resources = _resources(loaded.resources, needs, registry, options)
     if any(check.ok is False for check in resources):
-        hint = _other_profile(loaded, needs, registry, options)
+        hint = _other_profile(loaded, path, needs, registry, options)
         resources = [_with_hint(check, hint) for check in resources]
     for profile, kinds in loaded.training_resources.values():
         resources += _resources(profile, kinds, registry, options)
@@ -79,7 +80,7 @@ def _resources(
 
 
 def _other_profile(
-    loaded: loading.Loaded, needs: Collection[ResourceKind], registry: Registry, options: Options
+    loaded: loading.Loaded, path: Path, needs: Collection[ResourceKind], registry: Registry, options: Options
 ) -> str:
     """Name the resource profiles that have all that a suite needs, and how to choose them. The embedded world's
     resources do not fit other tasks, so it is not among them."""
@@ -91,7 +92,8 @@ def _other_profile(
             able.append(name)
     if not able:
         return ""
-    own = [name for name, part in loaded.suite.profiles.items() if part.get("resources") in able]
+    profiles = read(path, Problems()).data.get("profiles") or {}
+    own = [name for name, part in profiles.items() if part.get("resources") in able]
     how = "".join(f"--profile {name}, or " for name in own[:1])
     return (
         f" All resources that this suite needs are there in the profile {' and in '.join(able)}: {how}--set "

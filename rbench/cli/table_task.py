@@ -42,16 +42,23 @@ KindOption = Annotated[
     typer.Option(
         "--kind",
         metavar="NAME",
-        help="single, nli, pair or paraphrase. (default: single; of two texts nli for premise and hypothesis, else pair)",
+        help="single, nli, pair or paraphrase. (default: by the texts: single, nli or pair)",
         rich_help_panel=PANEL,
     ),
 ]
 
 
 def task_of(
-    task: str, text: list[str] | None, label: str | None, labels: str | None, kind: str | None
+    task: str,
+    text: list[str] | None,
+    label: str | None,
+    labels: str | None,
+    kind: str | None,
+    *,
+    test_only: bool = False,
 ) -> str | dict[str, Any]:
-    """Return the task as a suite names it.
+    """Return the task as a suite names it. With `test_only` all rows of a single table are test rows: a classifier
+    that exists needs no others.
 
     Raises typer.BadParameter where the options of a table go with a task that is none.
     """
@@ -64,4 +71,6 @@ def task_of(
             f"{flags} describe a table, and {task} is the name of a task. Give a path: my.csv, ./folder",
             param_hint="--task",
         )
+    if test_only and is_path(task):
+        options["split"] = "test"
     return {task: options} if options else task

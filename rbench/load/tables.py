@@ -1,8 +1,8 @@
 """Makes tasks of tables that a suite names by their path: `tasks: [./my.csv, {./other.csv: {text: review}}]`.
 
 What the suite does not say is guessed from the table: columns by their names, the labels from the label column, the
-kind from the number of texts. Each guess is a note, which the user reads before any work. What cannot be guessed is an error
-that names the columns.
+kind from the number of texts. Each guess is a note, which the user reads before any work. What cannot be guessed is an
+error that names the columns.
 
 Labels that are not given are the different values of the label column: numbers by size, other texts by alphabet. If the
 file states names for numbers (a ClassLabel of the datasets library), these are the labels.
@@ -24,7 +24,7 @@ from rbench.errors import ResourceError
 from rbench.load.check import check
 from rbench.load.choices import items
 from rbench.load.overlay import profiles_of
-from rbench.load.positions import Positioned, Problems
+from rbench.load.positions import Positioned, Problems, Where
 from rbench.load.registry import NAME, Registry, nearest, unknown
 from rbench.spec import LocalData, Strict, TaskKind, TaskSpec
 from rbench.tabular import Place, is_table, open_place, text_of_label
@@ -112,7 +112,8 @@ class Tables:
         found = list(items(located, "tasks"))
         if not any(_path_in(item.data) for item in found):
             return located
-        names, places = [], {(): located.at(("tasks",))}
+        names: list[Any] = []
+        places: dict[Where, str] = {(): located.at(("tasks",))}
         for i, item in enumerate(found):
             path = _path_in(item.data)
             names.append(self._name(path, item, base) if path is not None else item.data)

@@ -68,8 +68,11 @@ def _of_tsv(text: str, path: Path) -> list[_Record]:
 
 def _records(text: str, delimiter: str, path: Path, *, quotes: bool = True) -> list[_Record]:
     """Return all rows but blank lines. Raises ResourceError where a quoted field does not end as it should."""
-    quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=True)
+    file = io.StringIO(text, newline="")
+    if quotes:
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+    else:
+        reader = csv.reader(file, delimiter=delimiter, quoting=csv.QUOTE_NONE)
     found: list[_Record] = []
     line = 1
     try:

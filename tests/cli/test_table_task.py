@@ -10,6 +10,7 @@ import pytest
 
 from rbench.api import Check
 from rbench.cli.console import log_to_stderr
+from rbench.cli.table_task import task_of
 from tests.cli.conftest import Api, Shell
 
 ATTACK = ("attack", "-e", "mini-bert", "-a", "pwws")
@@ -39,6 +40,11 @@ def test_two_texts_are_two_columns(shell: Shell, mock: Api, table: Path) -> None
     mock.answers["attack"] = []
     assert shell(*ATTACK, "-t", "my.csv", "--text", "review", "--text", "id", "--label", "stars").exit_code == 0
     assert mock.calls[-1][1][1] == {"my.csv": {"text": ["review", "id"], "label": "stars"}}
+
+
+def test_for_a_classifier_that_exists_all_rows_are_test_rows() -> None:
+    assert task_of("my.csv", None, "y", None, None, test_only=True) == {"my.csv": {"label": "y", "split": "test"}}
+    assert task_of("mr", None, None, None, None, test_only=True) == "mr"
 
 
 def test_wrong_columns_are_told_before_any_work(shell: Shell, mock: Api, table: Path) -> None:
