@@ -23,6 +23,7 @@ from rbench.load.ground import of_suite
 from rbench.load.measures import check_asked, check_tables, measured, name_measured
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of
 from rbench.load.positions import Positioned, Problems, read, shown
+from rbench.load.quoted_claims import with_quoted
 from rbench.load.registry import Kind, Registry, unknown
 from rbench.load.serving import check_table, check_tasks, match
 from rbench.spec import (
@@ -154,7 +155,8 @@ def _load(
 ) -> Loaded:
     entries = Entries(registry, problems, own)
     located = entries.tasks.tables.renamed(located, path.parent if path is not None else Path())
-    merged = apply_profile(located, profile, problems)
+    located = with_quoted(located, problems)
+    merged = with_quoted(apply_profile(located, profile, problems), problems)
     for override in overrides:
         merged = apply_override(merged, override, problems)
     merged = entries.tasks.tables.renamed(merged, Path())
