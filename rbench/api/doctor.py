@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from rbench import load as loading
@@ -108,18 +109,16 @@ def _with_hint(check: Check, hint: str) -> Check:
 def _tasks(specs: Iterable[TaskSpec], data: Sequence[Path]) -> list[Check]:
     from rbench.tasks import locate_task
 
-    return [_checked("task", spec.name, lambda spec=spec: locate_task(spec, data)) for spec in specs]
+    return [_checked("task", spec.name, partial(locate_task, spec, data)) for spec in specs]
 
 
 def _contrast(specs: Iterable[ContrastSpec], data: Sequence[Path]) -> list[Check]:
     from rbench.tasks import locate_contrast
 
-    return [_checked("contrast set", spec.name, lambda spec=spec: locate_contrast(spec, data)) for spec in specs]
+    return [_checked("contrast set", spec.name, partial(locate_contrast, spec, data)) for spec in specs]
 
 
 def _encoders(encoders: Mapping[str, EncoderSpec], models: Sequence[Path]) -> list[Check]:
-    from rbench.encoders.locate import locate
-
     checks = []
     for name in encoders:
         source = weights_source(name, encoders)
@@ -127,10 +126,16 @@ def _encoders(encoders: Mapping[str, EncoderSpec], models: Sequence[Path]) -> li
             where = f"trained by rbench ({trained_root(name, encoders)})"
             checks.append(Check(kind="encoder", name=name, ok=True, where=where))
             continue
-        check = _checked("encoder", name, lambda source=source: str(locate(source, models).where))
+        check = _checked("encoder", name, partial(_where, source, models))
         base = source.base or source.tokenizer or source.name
         checks.append(_with_hint(check, renaming(source.name, base, models)))
     return checks
+
+
+def _where(source: EncoderSpec, models: Sequence[Path]) -> str:
+    from rbench.encoders.locate import locate
+
+    return locate(source, models).where
 
 
 def _checked(kind: str, name: str, find: Callable[[], str]) -> Check:

@@ -57,9 +57,9 @@ def test_wrong_columns_are_told_before_any_work(shell: Shell, mock: Api, table: 
 
 def test_seeds_stand_in_place_of_the_suites(shell: Shell, mock: Api) -> None:
     shell("plan", "quickstart", "--seed", "3", "--seed", "5", "--set", "num_examples=2")
-    assert mock.options.overrides == ("num_examples=2", "seeds=[3, 5]")
+    assert list(mock.options.overrides) == ["num_examples=2", "seeds=[3, 5]"]
     shell("plan", "quickstart")
-    assert mock.options.overrides == ()
+    assert not mock.options.overrides
 
 
 # ---------------------------------------------------------------------------------------------------------------- logs

@@ -170,7 +170,7 @@ def test_a_text_that_is_a_number_is_refused(tmp_path: Path) -> None:
 )
 def test_a_task_file_that_means_two_things_is_refused(local: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as raised:
-        TaskSpec(name="t", kind="single", columns=("text",), labels=("a", "b"), local=local)  # type: ignore[arg-type]
+        TaskSpec(name="t", kind="single", columns=("text",), labels=("a", "b"), local=local)
     assert message in str(raised.value)
 
 
