@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
 from rbench import load as loading
 from rbench.errors import ResourceError
+from rbench.load.positions import Problems, read
 from rbench.load.registry import Registry
 from rbench.plan.lineage import trained_root, weights_source
 from rbench.plan.prepare import Options
-from rbench.spec import Strict
+from rbench.spec import ContrastSpec, EncoderSpec, ResourceKind, ResourceProfile, Strict, TaskSpec
 
 
 class Check(Strict):
@@ -20,41 +25,136 @@ class Check(Strict):
     remedy: str = ""
 
 
-def doctor(options: Options | None = None) -> list[Check]:
-    """Check every resource profile, data set and encoder: whether and where it is, or exactly how to get it."""
-    from rbench import resources
-    from rbench.encoders.locate import locate
-    from rbench.tasks import locate_contrast, locate_task
+def doctor(options: Options | None = None, suite: str | Path | None = None) -> list[Check]:
+    """Check what a suite names; without a suite, every resource profile, data set and encoder.
 
+    Raises SuiteError where the suite is wrong.
+    """
     options = options or Options()
     registry = Registry(options.include)
-    checks = [
-        Check(kind=f"resources {name}", name=kind, ok=ok, where=where, remedy=remedy)
-        for name in registry.names("resources")
-        for kind, what, ok, where, remedy in resources.checks(loading.load_resources(name, registry), options.models)
+    if suite is not None:
+        found = loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
+        return _of_suite(found, loading.find_suite(suite, registry), registry, options)
+    profiles = [loading.load_resources(name, registry) for name in registry.names("resources")]
+    return [
+        *(check for profile in profiles for check in _resources(profile, None, registry, options)),
+        *_tasks([loading.load_task(name, registry) for name in registry.names("tasks")], options.data),
+        *_contrast([loading.load_contrast(name, registry) for name in registry.names("contrast")], options.data),
+        *_encoders({name: loading.load_encoder(name, registry) for name in registry.names("encoders")}, options.models),
     ]
-    for name in registry.names("tasks"):
-        try:
-            where = locate_task(loading.load_task(name, registry), options.data)
-            checks.append(Check(kind="task", name=name, ok=True, where=where))
-        except ResourceError as error:
-            checks.append(Check(kind="task", name=name, ok=False, remedy=str(error)))
-    for name in registry.names("contrast"):
-        try:
-            where = locate_contrast(loading.load_contrast(name, registry), options.data)
-            checks.append(Check(kind="contrast set", name=name, ok=True, where=where))
-        except ResourceError as error:
-            checks.append(Check(kind="contrast set", name=name, ok=False, remedy=str(error)))
-    encoders = {name: loading.load_encoder(name, registry) for name in registry.names("encoders")}
+
+
+def _of_suite(loaded: loading.Loaded, path: Path, registry: Registry, options: Options) -> list[Check]:
+    """Check what the suite in the file `path` names, with the profile and the overrides of `options`."""
+    needs = {kind for spec in loaded.attacks.values() for kind in spec.needs}
+    needs |= {kind for strategy in loaded.strategies.values() for kind in strategy.resources}
+    resources = _resources(loaded.resources, needs, registry, options)
+    if any(check.ok is False for check in resources):
+        hint = _other_profile(loaded, path, needs, registry, options)
+        resources = [_with_hint(check, hint) for check in resources]
+    for profile, kinds in loaded.training_resources.values():
+        resources += _resources(profile, kinds, registry, options)
+    models = {name: EncoderSpec(name=name, base=name) for named in loaded.models.values() for name in named.values()}
+    checks = [
+        *resources,
+        *_tasks(loaded.tasks.values(), options.data),
+        *_contrast([spec for sets in loaded.contrast.values() for spec in sets], options.data),
+        *_encoders(models | loaded.encoders, options.models),
+    ]
+    return list(dict.fromkeys(checks))
+
+
+def _resources(
+    profile: ResourceProfile, kinds: Collection[ResourceKind] | None, registry: Registry, options: Options
+) -> list[Check]:
+    """Check the resources of a profile: all, or those of some kinds."""
+    from rbench import resources
+
+    checks = []
+    for kind, name, ok, where, remedy in resources.checks(profile, options.models):
+        if kinds is None or kind in kinds:
+            check = Check(kind=f"resources {profile.name}", name=kind, ok=ok, where=where, remedy=remedy)
+            known = not ok and name in registry.names("encoders")
+            base = loading.load_encoder(name, registry).base if known else name
+            checks.append(_with_hint(check, renaming(name, base or name, options.models)))
+    return checks
+
+
+def _other_profile(
+    loaded: loading.Loaded, path: Path, needs: Collection[ResourceKind], registry: Registry, options: Options
+) -> str:
+    """Name the resource profiles that have all that a suite needs, and how to choose them. The embedded world's
+    resources do not fit other tasks, so it is not among them."""
+    able = []
+    for name in registry.names("resources"):
+        profile = loading.load_resources(name, registry)
+        checks = _resources(profile, needs, registry, options)
+        if name not in ("mini", loaded.resources.name) and len(checks) == len(needs) and all(c.ok for c in checks):
+            able.append(name)
+    if not able:
+        return ""
+    profiles = read(path, Problems()).data.get("profiles") or {}
+    own = [name for name, part in profiles.items() if part.get("resources") in able]
+    how = "".join(f"--profile {name}, or " for name in own[:1])
+    return (
+        f" All resources that this suite needs are there in the profile {' and in '.join(able)}: {how}--set "
+        f"resources={able[0]} (of rbench attack: --resources {able[0]})."
+    )
+
+
+def _with_hint(check: Check, hint: str) -> Check:
+    return check if check.ok is not False else check.model_copy(update={"remedy": check.remedy + hint})
+
+
+def _tasks(specs: Iterable[TaskSpec], data: Sequence[Path]) -> list[Check]:
+    from rbench.tasks import locate_task
+
+    return [_checked("task", spec.name, partial(locate_task, spec, data)) for spec in specs]
+
+
+def _contrast(specs: Iterable[ContrastSpec], data: Sequence[Path]) -> list[Check]:
+    from rbench.tasks import locate_contrast
+
+    return [_checked("contrast set", spec.name, partial(locate_contrast, spec, data)) for spec in specs]
+
+
+def _encoders(encoders: Mapping[str, EncoderSpec], models: Sequence[Path]) -> list[Check]:
+    checks = []
     for name in encoders:
         source = weights_source(name, encoders)
         if source is None:
-            checks.append(
-                Check(kind="encoder", name=name, ok=True, where=f"trained by rbench ({trained_root(name, encoders)})")
-            )
+            where = f"trained by rbench ({trained_root(name, encoders)})"
+            checks.append(Check(kind="encoder", name=name, ok=True, where=where))
             continue
-        try:
-            checks.append(Check(kind="encoder", name=name, ok=True, where=str(locate(source, options.models).where)))
-        except ResourceError as error:
-            checks.append(Check(kind="encoder", name=name, ok=False, remedy=str(error)))
+        check = _checked("encoder", name, partial(_where, source, models))
+        base = source.base or source.tokenizer or source.name
+        checks.append(_with_hint(check, renaming(source.name, base, models)))
     return checks
+
+
+def _where(source: EncoderSpec, models: Sequence[Path]) -> str:
+    from rbench.encoders.locate import locate
+
+    return locate(source, models).where
+
+
+def _checked(kind: str, name: str, find: Callable[[], str]) -> Check:
+    try:
+        return Check(kind=kind, name=name, ok=True, where=find())
+    except ResourceError as error:
+        return Check(kind=kind, name=name, ok=False, remedy=str(error))
+
+
+def renaming(name: str, base: str, models: Sequence[Path]) -> str:
+    """Say which folder to rename, where a model lies on the search path under its name on the hub. Else return "".
+
+    Args:
+        name: the folder that rbench looks for.
+        base: the model's hub id, `owner/model`.
+    """
+    _, _, short = base.rpartition("/")
+    for root in models:
+        for folder in (root / short, root / base.replace("/", "--"), root / base.replace("/", "_")):
+            if folder != root / name and (folder / "config.json").is_file():
+                return f" In {root} there is {folder.name}, which seems to be this model: rename it to {name}."
+    return ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rbench.api import logs
 from rbench.api.claims import summary
 from rbench.api.figures import write_figures
 from rbench.errors import ResourceError, StoreError
@@ -65,6 +66,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
 
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
+    logs.inputs(prepared)
     with store.lock():
         prepared, found = _as_it_stands(store, prepared, options)
         cache = WeightCache(default_cache())
@@ -76,6 +78,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
         _check_attacks(todo)
         reports.check(options.report_to)
         device = _device(options.device) if todo else "cpu"
+        logs.jobs(todo, jobs, cache, device)
         if options.fresh and (moved := store.set_aside()) is not None:
             progress.note(f"the old results are in {moved}")
         store.write_plan(prepared.plan)

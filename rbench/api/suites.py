@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rbench import load as loading
 from rbench.api.run import RunResult, run_prepared
@@ -71,7 +72,7 @@ def run(suite: str | Path, options: Options | None = None, *, progress: Progress
 
 def attack(
     encoder: str,
-    task: str,
+    task: str | Mapping[str, Any],
     attack: str,
     n: int = 5,
     options: Options | None = None,
@@ -80,6 +81,7 @@ def attack(
 ) -> Iterator[Outcome]:
     """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
 
+    `task` is written as in a suite: a name, the path of a table, or `{"my.csv": {"text": "review", "label": "stars"}}`.
     The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError if
     `options.texts` is false, because the texts are what it shows.
     """
@@ -87,8 +89,14 @@ def attack(
     if not options.texts:
         raise PlanError("rbench attack shows texts, so --no-texts does not apply; use rbench run --no-texts for scores")
     registry = Registry(options.include)
-    suite = {"name": "attack", "encoders": [encoder], "tasks": [task], "attacks": [attack], "num_examples": n}
-    if task.startswith("mini-"):
+    suite: dict[str, Any] = {
+        "name": "attack",
+        "encoders": [encoder],
+        "tasks": [task],
+        "attacks": [attack],
+        "num_examples": n,
+    }
+    if isinstance(task, str) and task.startswith("mini-"):
         suite["resources"] = "mini"
     loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")
     with scratch.folder("attack") as folder:

@@ -92,6 +92,16 @@ LimitOption = Annotated[
     int | None,
     typer.Option("--limit", metavar="N", min=1, help="Attack at most N examples a cell.", rich_help_panel=WHAT),
 ]
+SeedOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        help="Seed of fine-tuning, attacks and the sample of examples, in place of the suite's. May be repeated.",
+        rich_help_panel=WHAT,
+    ),
+]
 OutOption = Annotated[
     Path | None,
     typer.Option(
@@ -182,3 +192,14 @@ FailIfOption = Annotated[
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print results and errors, nothing else.", rich_help_panel=HOW)
 ]
+VerboseOption = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="Log what is read, found and taken from the cache, with times.", rich_help_panel=HOW
+    ),
+]
+
+
+def seeded(seeds: list[int] | None) -> list[str]:
+    """Return the override that --seed stands for; none where it was not given."""
+    return [f"seeds=[{', '.join(map(str, seeds))}]"] if seeds else []

@@ -81,6 +81,7 @@ def adversarial(
     workers: a.WorkersOption = None,
     backend: a.BackendOption = a.Backend.auto,
     quiet: a.QuietOption = False,
+    verbose: a.VerboseOption = False,
 ) -> None:
     """Write the texts that an attack made against one victim as a data set.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import logging
 import os
 import sys
@@ -85,14 +86,21 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) ->
 class _ToStderr(logging.Handler):
     """Logs to the current `sys.stderr`, which a progress display replaces while it is shown."""
 
+    timed = False
+    """Whether lines begin with the time of day."""
+
     def emit(self, record: logging.LogRecord) -> None:
-        tell(f"{record.levelname.lower()}: {record.getMessage()}")
+        time = datetime.datetime.fromtimestamp(record.created).strftime("%H:%M:%S ") if self.timed else ""
+        tell(f"{time}{record.levelname.lower()}: {record.getMessage()}")
 
 
-def log_to_stderr(quiet: bool) -> None:
-    """Show rbench's own log: warnings and worse, or only errors."""
+def log_to_stderr(quiet: bool, verbose: bool = False) -> None:
+    """Show rbench's own log: warnings and worse. Only errors where `quiet`; everything, with times, where `verbose`."""
     log = logging.getLogger("rbench")
-    log.setLevel(logging.ERROR if quiet else logging.WARNING)
+    log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.WARNING)
     if not any(isinstance(handler, _ToStderr) for handler in log.handlers):
         log.addHandler(_ToStderr())
         log.propagate = False
+    for handler in log.handlers:
+        if isinstance(handler, _ToStderr):
+            handler.timed = verbose

@@ -147,12 +147,16 @@ def listed(entries: Sequence[Listed]) -> None:
 
 
 def kinds(names: Mapping[str, Sequence[str]]) -> None:
-    """Print the kinds of things that have names, the number of each, and the first names."""
+    """Print the kinds of things that have names, what they are, the number of each, and the first names."""
     rows: list[list[str | Text]] = [
-        [Text(kind, style="bold"), KINDS[kind].one, str(len(found)), ", ".join(found[:4]) + ", ..." * (len(found) > 4)]
+        [Text(kind, style="bold"), str(len(found)), _said(kind), ", ".join(found[:3]) + ", ..." * (len(found) > 3)]
         for kind, found in names.items()
     ]
-    print_table(["rbench list", "one is", "there are", "for instance"], rows)
+    print_table(["rbench list", "there are", "one is", "for instance"], rows)
+
+
+def _said(kind: str) -> str:
+    return f"{KINDS[kind].one}: {KINDS[kind].about}" if KINDS[kind].about else KINDS[kind].one
 
 
 def objectives(found: Sequence[ListedObjective]) -> None:

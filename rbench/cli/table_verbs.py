@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from rbench.cli import arguments as a
-from rbench.cli.console import say
+from rbench.cli.console import say, tell
 from rbench.cli.verbs import MEASURE, app, verb
+from rbench.errors import SuiteError
 from rbench.load.search_path import search_path
 
 if TYPE_CHECKING:
     from rbench.spec import Bold, FontSize, Notes, Pick
 
 LOOK = "How it looks"
+SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
+"""The formats by the ending of a file's name."""
 
 
 @app.command(
@@ -38,11 +42,20 @@ def table(
         ),
     ] = "asr",
     fmt: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--format", callback=a.one_of("format", a.FORMATS), metavar="NAME", help=f"{', '.join(a.FORMATS)}."
+            "--format",
+            callback=a.one_of("format", a.FORMATS),
+            metavar="NAME",
+            help=f"{', '.join(a.FORMATS)}. (default: as --out ends, else markdown)",
         ),
-    ] = "markdown",
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", dir_okay=False, help=f"Write the table to a file: {', '.join(SUFFIXES)}."
+        ),
+    ] = None,
     layout: Annotated[
         str,
         typer.Option(
@@ -122,7 +135,7 @@ def table(
         run,
         metric=metric,
         layout=layout,
-        fmt=fmt,
+        fmt=format_of(fmt, out),
         intervals=intervals,
         pick=cast("Pick | None", pick),
         bold=cast("Bold | None", bold),
@@ -132,4 +145,23 @@ def table(
         size=cast("FontSize | None", size),
         include=search_path(include or (), "RBENCH_INCLUDE"),
     )
-    say(text.rstrip("\n"))
+    if out is None:
+        say(text.rstrip("\n"))
+        return
+    out.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+    tell(f"the table is in {out}")
+
+
+def format_of(fmt: str | None, out: Path | None) -> str:
+    """Return the format of a table: as asked, else as the file's name ends, else markdown.
+
+    Raises SuiteError where the file's name ends in none that is known, or in that of another format.
+    """
+    by_name = SUFFIXES.get(out.suffix.lower()) if out is not None else None
+    if out is not None and by_name is None and fmt is None:
+        raise SuiteError(f"--out {out}: the name says no format; end it in {', '.join(SUFFIXES)}, or give --format")
+    if fmt is not None and by_name not in (None, fmt):
+        raise SuiteError(f"--out {out} ends as {by_name} does, and --format says {fmt}; leave --format out")
+    if out is not None and not out.parent.is_dir():
+        raise SuiteError(f"--out {out}: there is no folder {out.parent}")
+    return fmt or by_name or "markdown"

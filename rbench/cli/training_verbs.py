@@ -95,6 +95,7 @@ def train(
     device: a.DeviceOption = a.Device.auto,
     report_to: a.ReportOption = None,
     quiet: a.QuietOption = False,
+    verbose: a.VerboseOption = False,
 ) -> None:
     """Train an encoder: one from the registry, or one that the options describe.
 
@@ -153,6 +154,7 @@ def export(
     include: a.IncludeOption = None,
     device: a.DeviceOption = a.Device.auto,
     quiet: a.QuietOption = False,
+    verbose: a.VerboseOption = False,
 ) -> None:
     """Write an encoder as a folder for sentence-transformers.
 

@@ -13,8 +13,9 @@ import typer
 
 import rbench
 from rbench.cli import arguments as a
+from rbench.cli import table_task
 from rbench.cli.console import log_to_stderr, say, tell
-from rbench.errors import RbenchError
+from rbench.errors import RbenchError, SuiteError
 from rbench.load.registry import KINDS
 from rbench.load.search_path import search_path
 
@@ -85,7 +86,9 @@ def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable
     def decorate(function: Callable[P, None]) -> Callable[P, None]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> None:
-            log_to_stderr(bool(kwargs.get("quiet")))
+            if kwargs.get("quiet") and kwargs.get("verbose"):
+                raise typer.BadParameter("--quiet and --verbose exclude each other")
+            log_to_stderr(bool(kwargs.get("quiet")), bool(kwargs.get("verbose")))
             if not kwargs.get("quiet"):
                 tell(doing.format_map({name: _spoken(value) for name, value in kwargs.items()}))
             # Keep transformers from printing minor warnings, unless the user has set these variables.
@@ -124,6 +127,7 @@ def run(
     overrides: a.SetOption = None,
     only: a.OnlyOption = None,
     limit: a.LimitOption = None,
+    seeds: a.SeedOption = None,
     out: a.OutOption = None,
     data: a.DataOption = None,
     models: a.ModelsOption = None,
@@ -147,6 +151,7 @@ def run(
     ] = False,
     fail_if: a.FailIfOption = None,
     quiet: a.QuietOption = False,
+    verbose: a.VerboseOption = False,
 ) -> None:
     """Run a suite and print its tables.
 
@@ -158,6 +163,7 @@ def run(
     from rbench.cli.bars import watching
 
     limits = api.conditions(fail_if or ())
+    overrides = [*(overrides or ()), *a.seeded(seeds)]
     options = options_of(
         profile, overrides, data, models, include, device, only=only, limit=limit, out=out, fresh=fresh
     )
@@ -185,6 +191,7 @@ def plan(
     overrides: a.SetOption = None,
     only: a.OnlyOption = None,
     limit: a.LimitOption = None,
+    seeds: a.SeedOption = None,
     out: a.OutOption = None,
     data: a.DataOption = None,
     models: a.ModelsOption = None,
@@ -198,6 +205,7 @@ def plan(
     from rbench import api
     from rbench.cli import show
 
+    overrides = [*(overrides or ()), *a.seeded(seeds)]
     options = options_of(profile, overrides, data, models, include, a.Device.auto, only=only, limit=limit, out=out)
     show.plan(api.plan(suite, options))
 
@@ -212,9 +220,14 @@ def plan(
 )
 def attack(
     encoder: Annotated[str, typer.Option("--encoder", "-e", metavar="NAME", help="rbench list encoders")],
-    task: Annotated[str, typer.Option("--task", "-t", metavar="NAME", help="rbench list tasks")],
+    task: Annotated[
+        str, typer.Option("--task", "-t", metavar="NAME", help="rbench list tasks; or a table: my.csv, ./folder")
+    ],
     attack: Annotated[str, typer.Option("--attack", "-a", metavar="NAME", help="rbench list attacks")],
-    n: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many examples to attack.")] = 5,
+    n: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many examples to attack.")] = 5,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, metavar="N", help="Decides fine-tuning, attack and which examples.")
+    ] = 0,
     resources: Annotated[
         str | None,
         typer.Option(
@@ -223,6 +236,10 @@ def attack(
             help="Which word vectors, synonyms and models the attack uses: rbench list resources.",
         ),
     ] = None,
+    text: table_task.TextOption = None,
+    label: table_task.LabelOption = None,
+    labels: table_task.LabelsOption = None,
+    kind: table_task.KindOption = None,
     overrides: a.SetOption = None,
     data: a.DataOption = None,
     models: a.ModelsOption = None,
@@ -231,6 +248,7 @@ def attack(
     workers: a.WorkersOption = None,
     backend: a.BackendOption = a.Backend.auto,
     quiet: a.QuietOption = False,
+    verbose: a.VerboseOption = False,
 ) -> None:
     """Attack a few examples and show what changed.
 
@@ -243,12 +261,13 @@ def attack(
     from rbench.load import load_task
     from rbench.load.registry import Registry
 
-    chosen = [f"resources={resources}"] if resources is not None else []
+    chosen = [f"seeds={seed}", *([f"resources={resources}"] if resources is not None else [])]
     options = options_of(None, [*chosen, *(overrides or ())], data, models, include, device)
     options = dataclasses.replace(options, workers=workers, backend=backend.value)
-    spec = load_task(task, Registry(options.include), place="--task")
+    chosen_task = table_task.task_of(task, text, label, labels, kind)
+    spec = load_task(chosen_task, Registry(options.include), place="--task")
     with watching(quiet) as progress:
-        outcomes = list(api.attack(encoder, task, attack, n, options, progress=progress))
+        outcomes = list(api.attack(encoder, chosen_task, attack, n, options, progress=progress))
     for i, outcome in enumerate(outcomes, 1):
         diffs.show(outcome, spec.columns, spec.labels, f"[{i}/{len(outcomes)}]")
 
@@ -292,21 +311,40 @@ def list_(
         say(f"\nTextAttack's recipes work by class name too: {', '.join(recipes())}")
 
 
-@app.command(rich_help_panel=EXPLORE, epilog="Example: [bold]rbench doctor --data ~/data --models ~/models[/bold]")
+@app.command(
+    rich_help_panel=EXPLORE,
+    epilog="Example: [bold]rbench doctor table1 --profile local --data ~/data --models ~/models[/bold]",
+)
 @verb("Looking for resources, data and encoders")
 def doctor(
+    suite: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SUITE", help="Check what this suite needs alone: a name (rbench list suites) or a file."
+        ),
+    ] = None,
+    profile: a.ProfileOption = None,
+    overrides: a.SetOption = None,
     data: a.DataOption = None,
     models: a.ModelsOption = None,
     include: a.IncludeOption = None,
 ) -> None:
     """Check which resources, data sets and encoders are found, and which are missing.
 
-    For each, prints where it was found, or exactly how to get it.
+    For each, prints where it was found, or exactly how to get it. With a SUITE, checks what that suite names and
+    nothing else, and exits with 1 if anything is missing.
     """
     from rbench import api
     from rbench.cli import show
 
-    show.doctor(api.doctor(options_of(None, None, data, models, include, a.Device.auto)))
+    if suite is None and (profile is not None or overrides):
+        raise SuiteError(
+            "--profile and --set change a suite: name it, for instance rbench doctor table1 --profile local"
+        )
+    checks = api.doctor(options_of(profile, overrides, data, models, include, a.Device.auto), suite)
+    show.doctor(checks)
+    if suite is not None and any(check.ok is False for check in checks):
+        raise typer.Exit(FAILED)
 
 
 def options_of(

@@ -6,6 +6,10 @@ and `load_attack` each return one entry.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from rbench.load.catalogue import Listed, as_yaml, catalogue, content
 from rbench.load.choices import in_suite, of_label
 from rbench.load.entries import Entries
@@ -37,12 +41,14 @@ __all__ = [
 ]
 
 
-def load_task(name: str, registry: Registry, *, place: str = "task") -> TaskSpec:
-    """Return the task with this name. `place` is where the name stands, for error messages.
+def load_task(task: str | Mapping[str, Any], registry: Registry, *, place: str = "task") -> TaskSpec:
+    """Return the task with this name, or of this table, as a suite names it. `place` is where it stands, for messages.
 
-    Raises SuiteError where the name is unknown or its file is wrong.
+    Raises SuiteError where the name is unknown, its file is wrong, or a table's columns cannot be told.
     """
     entries = Entries(registry, Problems())
+    written = Positioned({"tasks": [dict(task) if isinstance(task, Mapping) else task]}, {(): place})
+    (name,) = entries.tasks.tables.renamed(written, Path()).data["tasks"]
     entries.tasks.load(name, place)
     entries.problems.raise_any()
     return entries.tasks.found[name]

@@ -34,21 +34,25 @@ class Sort(NamedTuple):
     """The folder of rbench's own files, below its package. Empty: the top of a checkout, or `bundled` in a wheel."""
     includes: bool = True
     """Whether YAML files of this kind may include fragments."""
+    about: str = ""
+    """What they are for, in a few words."""
 
 
 YAML, PYTHON = ".yaml", ".py"
 KINDS: dict[Kind, Sort] = {
-    "suites": Sort("suite", includes=False),
-    "attacks": Sort("attack", (YAML, PYTHON)),
-    "tasks": Sort("task", bundled="tasks"),
-    "encoders": Sort("encoder", bundled="encoders"),
-    "resources": Sort("resource profile", bundled="resources"),
-    "contrast": Sort("contrast set", bundled="contrast"),
-    "objectives": Sort("objective", (PYTHON,), "train/objectives"),
-    "finetune": Sort("finetune strategy", (PYTHON,), "finetune"),
-    "build": Sort("thing to build", (PYTHON,), "build"),
-    "measures": Sort("measure", (PYTHON,), "measures"),
-    "figures": Sort("figure", (PYTHON,), "figures"),
+    "suites": Sort("suite", includes=False, about="what to run: encoders x tasks x attacks x seeds"),
+    "attacks": Sort("attack", (YAML, PYTHON), about="changes texts until a classifier errs"),
+    "tasks": Sort("task", bundled="tasks", about="texts with labels, to fine-tune on and to attack"),
+    "encoders": Sort("encoder", bundled="encoders", about="turns a text into a vector"),
+    "resources": Sort(
+        "resource profile", bundled="resources", about="word vectors, synonyms and models behind attacks"
+    ),
+    "contrast": Sort("contrast set", bundled="contrast", about="test texts with small edits that change the label"),
+    "objectives": Sort("objective", (PYTHON,), "train/objectives", about="a way to train an encoder (rbench train)"),
+    "finetune": Sort("finetune strategy", (PYTHON,), "finetune", about="makes a victim of an encoder and a task"),
+    "build": Sort("thing to build", (PYTHON,), "build", about="examples to look at, made of an encoder"),
+    "measures": Sort("measure", (PYTHON,), "measures", about="a number or table of what attacks found"),
+    "figures": Sort("figure", (PYTHON,), "figures", about="a drawing of a run (rbench figure)"),
 }
 """All kinds, by the name of the sub-folder that holds their files. A new kind needs one new line here."""
 

@@ -87,7 +87,7 @@ class Loaded:
     measures: dict[str, MeasureNeeds] = field(default_factory=dict)
     """The measures under `evaluate`, by label."""
     notes: tuple[str, ...] = ()
-    """What was left out of the suite, for the user to read."""
+    """What was guessed of tables, and what was left out of the suite, for the user to read."""
 
     @property
     def in_domain(self) -> list[str]:
@@ -153,16 +153,18 @@ def _load(
     problems: Problems,
     own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
+    entries = Entries(registry, problems, own)
+    located = entries.tasks.tables.renamed(located, path.parent if path is not None else Path())
     located = with_quoted(located, problems)
     merged = with_quoted(apply_profile(located, profile, problems), problems)
     for override in overrides:
         merged = apply_override(merged, override, problems)
+    merged = entries.tasks.tables.renamed(merged, Path())
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
     check_profiles(located, profile, problems)
     merged = merged.put(("profiles",), Positioned({}))
     merged = name_measured(merged, registry, problems)
     suite = check(Suite, merged, problems)
-    entries = Entries(registry, problems, own)
     _load_axes(merged, entries, problems)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
     if "finetune" not in merged.data:
@@ -200,7 +202,7 @@ def _load(
         draws=draws,
         measures=measures,
         tuning=tuning,
-        notes=notes,
+        notes=(*entries.tasks.tables.notes, *notes),
     )
 
 

@@ -10,6 +10,7 @@ from rbench.load.check import check
 from rbench.load.files import Files
 from rbench.load.positions import Problems
 from rbench.load.registry import unknown
+from rbench.load.tables import Tables
 from rbench.spec import ADVERSARIAL, CONTRAST, LocalData, TaskSpec, is_text_file
 
 
@@ -19,10 +20,15 @@ class Tasks:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.found: dict[str, TaskSpec] = {}
+        self.tables = Tables(files.registry, files.problems)
 
     def load(self, name: str, place: str) -> TaskSpec | None:
         """Return the task with this name, or None where something is wrong."""
-        if self.files.path("tasks", name, place) is not None and self.files.first("tasks", name):
+        if name in self.tables.named:
+            spec = self.tables.load(name) if self.files.first("tasks", name) else None
+            if spec is not None:
+                self.found[name] = spec
+        elif self.files.path("tasks", name, place) is not None and self.files.first("tasks", name):
             located = self.files.named("tasks", name)
             spec = check(TaskSpec, located, self.files.problems) if located else None
             if spec is not None:

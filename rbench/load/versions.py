@@ -40,7 +40,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 """The files that jobs use besides the modules that they name: by stage, by feature, and by resource that they need."""
 
-_ELSEWHERE = ("errors", "hub", "load", "mini", "progress", "spec", "storage", "system", "tasks")
+_ELSEWHERE = ("errors", "hub", "load", "mini", "progress", "spec", "storage", "system", "tabular", "tasks")
 """Code that has no part in a job's result, or whose output (rows, words) is in keys as hashes."""
 _AS_ASKED = ("resources", "resources.runtime", "resources.locate", "encoders", "encoders.load", "encoders.locate")
 """Code that opens the resources and encoders of a job. PARTS says which code these use."""

@@ -16,6 +16,7 @@ from rbench.plan.inputs import Code, PlanInputs, SetInput
 from rbench.plan.lineage import weights_source
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
+from rbench.plan.splits import without_training
 from rbench.score.sts import FEWEST
 from rbench.spec import COSINE, EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
 from rbench.system.located import Located, Places
@@ -96,7 +97,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     adversarial = _open_sets(loaded, rows, problems)
     data = _open_tasks(tasks, contrast, adversarial, rows, problems)
     problems += _too_small(loaded, data)
-    problems += _without_pairs(loaded, data)
+    problems += [*_without_pairs(loaded, data), *without_training(loaded, data)]
     splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
     _check_packages(loaded, problems)
@@ -386,7 +387,7 @@ def _data_notes(data: TaskData) -> list[str]:
         f"{data.spec.name}: its {split} split has {rows:,} rows here; the published one has {published:,}"
         for split, (rows, published) in data.unlike_published.items()
     ]
-    notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items() if rows)
+    notes.extend(f"{data.spec.name}: {said}" for said in data.left_out)
     return notes
 
 

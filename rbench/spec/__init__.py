@@ -41,9 +41,6 @@ from rbench.spec.entries import (
     AttackSpec,
     ContrastSpec,
     EncoderSpec,
-    HubData,
-    HubSplit,
-    LocalData,
     Named,
     ResourceProfile,
     SimilarityGoalSpec,
@@ -51,7 +48,6 @@ from rbench.spec.entries import (
     TaskSpec,
     Training,
     TrainSpec,
-    Unsplit,
 )
 from rbench.spec.health import FLAGS, Flag, Health, Measured, Raised
 from rbench.spec.jobs import (
@@ -80,6 +76,7 @@ from rbench.spec.results import (
     SkipReason,
     error_kind,
 )
+from rbench.spec.sources import HubData, HubSplit, LocalData, Unsplit
 from rbench.spec.suite import (
     ADVERSARIAL,
     CLEAN,

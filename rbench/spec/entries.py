@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from rbench.spec.common import Count, Pooling, Positive, Rate, ResourceKind, Share, Split, Strict, TaskKind
+from rbench.spec.sources import HubData, LocalData
 
 
 class Named(Strict):
@@ -55,80 +56,6 @@ class Training(Strict):
         """Return how many of a task's `rows` training rows are used."""
         wanted = rows if self.train_share is None else max(1, round(self.train_share * rows))
         return min(wanted, self.max_train or wanted)
-
-
-class HubSource(Strict):
-    """A data set on the Hugging Face Hub. `columns` maps a column of rbench to a column of the data set."""
-
-    id: str
-    revision: str
-    config: str | None = None
-    columns: dict[str, str]
-    label_map: dict[str, int] | None = None
-    """Maps a hub label (as text) to rbench's label id; None: they are equal. Rows with other labels are dropped and
-    counted."""
-
-
-class HubSplit(HubSource):
-    """One split of a task, from a data set of its own."""
-
-    split: str
-    """The split of that data set, or a file of its repository."""
-
-
-class HubData(HubSource):
-    """A task's data on the Hugging Face Hub.
-
-    `splits` maps a split of rbench to a split of the data set, or to a file of the repository: `.txt` (one text a
-    line) or `.jsonl`.
-    """
-
-    splits: dict[str, str]
-    elsewhere: dict[Split, HubSplit] = {}
-    """The splits of rbench that another data set has, for example because this one hides the labels of its test
-    split."""
-
-    @model_validator(mode="after")
-    def _has_each_split_once(self) -> HubData:
-        twice = [part for part in self.elsewhere if part in self.splits]
-        if twice:
-            raise ValueError(f"{', '.join(twice)} is under `splits` and under `elsewhere`; name it once")
-        return self
-
-    @property
-    def sources(self) -> tuple[HubData, ...]:
-        """The data sets that hold the splits, this one first. None of them names an `elsewhere`."""
-        others = [
-            HubData(splits={part: one.split}, **one.model_dump(exclude={"split"}))
-            for part, one in self.elsewhere.items()
-        ]
-        return (self.model_copy(update={"elsewhere": {}}), *others)
-
-
-class Unsplit(Strict):
-    """The seeded rule that divides a task published without splits.
-
-    Row numbers are permuted by numpy's PCG64 with `seed`. If the file `test_rows` exists (a JSON list of zero-based
-    row numbers, beside the task's folder), the test split is the rows that it lists; otherwise it is the first `test`
-    share of the permutation. Of the remaining rows, the first `validation` share is validation and the rest is train.
-    """
-
-    source: str
-    seed: Count = 0
-    validation: Share = 0.1
-    test: Share = 0.1
-    test_rows: str | None = None
-
-
-class LocalData(Strict):
-    """The layout of a local copy under a data folder. Each split is a list of sources, `<folder>/<file stem>`."""
-
-    splits: dict[str, tuple[str, ...]] = {}
-    unsplit: Unsplit | None = None
-    file: str | None = None
-    """The single file of a corpus, `.txt` (one text a line) or `.jsonl`: a path, or a name below a data folder."""
-    columns: dict[str, str] = {}
-    """Maps a column of rbench to a column of the file, where the names differ."""
 
 
 class TaskSpec(Named):

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from rbench.errors import ResourceError
 from rbench.spec import HubData, TaskSpec
-from rbench.tasks import lines, local, online
+from rbench.tasks import lines, local, online, tables
 from rbench.tasks.clean import Columns, Example, Reserved, Row, SplitColumns, clean
 
 logger = logging.getLogger("rbench")
@@ -50,6 +50,17 @@ class TaskData:
         """The rows read and the rows published, by split, where the two differ."""
         published = {name: size for name, size in self.spec.sizes.items() if name in self.read}
         return {name: (self.read[name], size) for name, size in published.items() if self.read[name] != size}
+
+    @property
+    def left_out(self) -> list[str]:
+        """The rows that were left out, as phrases. Of a user's own table, with the first places."""
+        local = self.spec.local
+        own = local is not None and local.file is not None
+        return [
+            f"{count} rows left out: {reason}" + (f" ({', '.join(self.where[reason])})" if own else "")
+            for reason, count in self.dropped.items()
+            if count
+        ]
 
     def split(self, name: str) -> list[Example]:
         """Return the examples of a split, in the order of their source.
@@ -101,6 +112,9 @@ def _rows(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, SplitColumns,
     if spec.generator is not None:
         return f"generated ({spec.generator})", Columns.of(spec, {}), _generated(spec)
     if spec.local is not None and spec.local.file is not None:
+        if not tables.is_corpus(spec):
+            origin, rows = tables.read(spec, data_path)
+            return origin, tables.columns(spec), rows
         path = lines.find(spec.local.file, data_path)
         return f"file {path.name}", Columns.of(spec, spec.local.columns), {"train": lines.corpus(path)}
     found = local.find(spec, data_path)
@@ -125,7 +139,8 @@ def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
     if spec.generator is not None:
         return f"generated ({spec.generator})"
     if spec.local is not None and spec.local.file is not None:
-        return f"file {lines.find(spec.local.file, data_path)}"
+        corpus = tables.is_corpus(spec)
+        return f"file {lines.find(spec.local.file, data_path)}" if corpus else f"table {tables.find(spec, data_path)}"
     found = local.find(spec, data_path)
     return local.describe(*found) if found is not None else _told(_from_hub(spec, data_path, online.locate))
 

@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rbench.spec import ContrastSpec, TaskSpec
-from rbench.tasks import lines, local
+from rbench.tasks import lines, local, tables
 
 
 def of_task(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
     """Return the files of a task's rows. The list is empty where rows are generated or come from the hub.
 
     Raises:
-        ResourceError: the task is a corpus file, and it is not there.
+        ResourceError: the task is a corpus file or a table, and it is not there.
     """
     if spec.generator is not None:
         return []
     if spec.local is not None and spec.local.file is not None:
-        return [lines.find(spec.local.file, data_path)]
+        corpus = tables.is_corpus(spec)
+        return [lines.find(spec.local.file, data_path)] if corpus else tables.files(spec, data_path)
     found = local.find(spec, data_path)
     if found is None:
         return []

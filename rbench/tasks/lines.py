@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from rbench.errors import ResourceError
 from rbench.load.registry import nearest
 from rbench.spec import TEXT_FILES
+from rbench.tabular.json_rows import lines_of, object_of
 from rbench.tasks.clean import Row
 
 
@@ -21,26 +21,8 @@ def read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         ResourceError: a line is not UTF-8, or a line of a `.jsonl` file is not a JSON object; names `file:line`.
     """
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-            except UnicodeDecodeError as error:
-                raise ResourceError(f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start})") from error
-            if text:
-                yield number, {"text": text} if path.suffix == ".txt" else _object(text, f"{path}:{number}")
-
-
-def _object(text: str, place: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ResourceError(f"{place}: not JSON ({error})") from error
-    except ValueError as error:  # Python refuses integers of more than a few thousand digits
-        raise ResourceError(f"{place}: not JSON (a number has too many digits: {error})") from error
-    if not isinstance(value, dict):
-        raise ResourceError(f'{place}: expected a JSON object, like {{"text": ..., "label": ...}}')
-    return value
+    for number, text in lines_of(path):
+        yield number, {"text": text} if path.suffix == ".txt" else object_of(text, f"{path}:{number}")
 
 
 def corpus(path: Path) -> list[Row]:

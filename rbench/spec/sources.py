@@ -1,0 +1,105 @@
+"""Where a task's rows come from: the hub, a data folder, or a table; and how what is not divided is divided."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from rbench.spec.common import Count, Share, Split, Strict
+
+_TABLES = (".csv", ".tsv", ".json", ".parquet")
+
+
+class HubSource(Strict):
+    """A data set on the Hugging Face Hub. `columns` maps a column of rbench to a column of the data set."""
+
+    id: str
+    revision: str
+    config: str | None = None
+    columns: dict[str, str]
+    label_map: dict[str, int] | None = None
+    """Maps a hub label (as text) to rbench's label id; None: they are equal. Rows with other labels are dropped and
+    counted."""
+
+
+class HubSplit(HubSource):
+    """One split of a task, from a data set of its own."""
+
+    split: str
+    """The split of that data set, or a file of its repository."""
+
+
+class HubData(HubSource):
+    """A task's data on the Hugging Face Hub.
+
+    `splits` maps a split of rbench to a split of the data set, or to a file of the repository: `.txt` (one text a
+    line) or `.jsonl`.
+    """
+
+    splits: dict[str, str]
+    elsewhere: dict[Split, HubSplit] = {}
+    """The splits of rbench that another data set has, for example because this one hides the labels of its test
+    split."""
+
+    @model_validator(mode="after")
+    def _has_each_split_once(self) -> HubData:
+        twice = [part for part in self.elsewhere if part in self.splits]
+        if twice:
+            raise ValueError(f"{', '.join(twice)} is under `splits` and under `elsewhere`; name it once")
+        return self
+
+    @property
+    def sources(self) -> tuple[HubData, ...]:
+        """The data sets that hold the splits, this one first. None of them names an `elsewhere`."""
+        others = [
+            HubData(splits={part: one.split}, **one.model_dump(exclude={"split"}))
+            for part, one in self.elsewhere.items()
+        ]
+        return (self.model_copy(update={"elsewhere": {}}), *others)
+
+
+class Unsplit(Strict):
+    """The seeded rule that divides a task published without splits.
+
+    Row numbers are permuted by numpy's PCG64 with `seed`. If the file `test_rows` exists (a JSON list of zero-based
+    row numbers, beside the task's folder), the test split is the rows that it lists; otherwise it is the first `test`
+    share of the permutation. Of the remaining rows, the first `validation` share is validation and the rest is train.
+    """
+
+    source: str
+    seed: Count = 0
+    validation: Share = 0.1
+    test: Share = 0.1
+    test_rows: str | None = None
+
+
+class LocalData(Strict):
+    """The layout of a local copy under a data folder. Each split is a list of sources, `<folder>/<file stem>`."""
+
+    splits: dict[str, tuple[str, ...]] = {}
+    unsplit: Unsplit | None = None
+    file: str | None = None
+    """The single file of a corpus, `.txt` (one text a line) or `.jsonl`. For tasks of other kinds a table (`.csv`,
+    `.tsv`, `.json`, `.jsonl`, `.parquet`), a folder with one for each split, or a folder of `datasets.save_to_disk`. A
+    path, or a name below a data folder."""
+    split: Literal["test"] | None = None
+    """`test`: all rows of the `file` are test rows. None: a file is divided by the rule of `Unsplit`."""
+    columns: dict[str, str] = {}
+    """Maps a column of rbench to a column of the file, where the names differ."""
+
+    @model_validator(mode="after")
+    def _tables_are_files(self) -> LocalData:
+        named = [name for names in self.splits.values() for name in names]
+        named += [self.unsplit.source] if self.unsplit is not None else []
+        table = next((name for name in named if name.lower().removesuffix(".gz").endswith(_TABLES)), None)
+        if table is not None:
+            raise ValueError(
+                f"{table}: `splits` and `unsplit` name JSON Lines. Write `file: {table.rpartition('/')[0] or table}`, "
+                "a folder with one table for each split, or `file` with a single table"
+            )
+        if self.file is not None and (self.splits or self.unsplit is not None):
+            raise ValueError("`file` stands alone; leave `splits` and `unsplit` out")
+        if self.split is not None and self.file is None:
+            raise ValueError("`split` goes with `file`")
+        return self

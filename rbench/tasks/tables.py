@@ -1,0 +1,168 @@
+"""Reads a task's rows from a table: the `file` of its `local`, which may be a folder with a table for each split.
+
+- A folder with splits is taken as it is. If it has training rows and no validation split, a seeded tenth of the former
+  is the latter (`split.holdout`). A single table is divided by `split.three_way` with the shares of `spec.Unsplit`,
+  unless the task says `split: test`: then all its rows are test rows.
+- Ids are `<split>:<row>`, and `row:<row>` where one table is divided. They hold no name of a file. So the same rows
+  have the same ids, and their jobs the same keys, in whatever format they are.
+- A label is a label's name. If no name is a number, it may be an id too. 1, 1.0 and "1.0" are the label `1`.
+- More than `MOST_UNKNOWN` of all rows with other labels are an error. Fewer are left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from rbench.errors import ResourceError
+from rbench.load.registry import nearest
+from rbench.spec import TaskSpec, Unsplit, is_text_file
+from rbench.tabular import Place, Table, files_of, open_place, text_of_label
+from rbench.tasks import split
+from rbench.tasks.clean import Columns, Row, label_id
+
+MOST_UNKNOWN = 0.01
+"""The largest share of rows whose label is none of the task's."""
+FEWEST = 11
+"""The fewest rows that the rule divides into three splits, none of them empty."""
+
+
+def is_corpus(spec: TaskSpec) -> bool:
+    """Whether the task's `file` is a corpus, which `lines.corpus` reads: unlabelled texts in .txt or .jsonl."""
+    assert spec.local is not None and spec.local.file is not None
+    return spec.kind == "unlabelled" and is_text_file(spec.local.file)
+
+
+def find(spec: TaskSpec, data_path: Sequence[Path]) -> Path:
+    """Find the task's table: a path, or a path below a data folder.
+
+    Raises:
+        ResourceError: there is no such file or folder; names files in its folder with similar names.
+    """
+    assert spec.local is not None and spec.local.file is not None
+    name = spec.local.file
+    path = Path(name).expanduser()
+    inside = not path.is_absolute() and ".." not in PurePosixPath(name).parts
+    for place in (path, *(root / path for root in data_path if inside)):
+        if place.exists():
+            return place
+    folders = [path.parent, *(root / path.parent for root in data_path if inside)]
+    there = [one.name for folder in folders if folder.is_dir() for one in folder.iterdir()]
+    hint = f"; did you mean {' or '.join(close)}?" if (close := nearest(path.name, there)) else ""
+    raise ResourceError(
+        f"task `{spec.name}`: there is no {path.name} in {', '.join(str(folder) for folder in folders)}{hint}"
+    )
+
+
+def files(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
+    """Return the files of the task's table. Raises ResourceError as `read` does."""
+    return files_of(find(spec, data_path))
+
+
+def columns(spec: TaskSpec) -> Columns:
+    """Return the columns of the task's table, and the label ids of the names that stand there."""
+    assert spec.local is not None
+    made = Columns.of(spec, spec.local.columns)
+    if spec.kind in ("sts", "unlabelled"):
+        return made
+    ids = {} if any(_is_number(name) for name in spec.labels) else {str(i): i for i in range(len(spec.labels))}
+    return made._replace(label_map=ids | {name: i for i, name in enumerate(spec.labels)})
+
+
+def read(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, dict[str, list[Row]]]:
+    """Return where the rows come from, for people, and the rows by split.
+
+    Raises:
+        ResourceError: the table cannot be read, lacks a column or a test split, has too few rows to be divided, or too
+            many of them have labels that the task does not have.
+    """
+    assert spec.local is not None
+    place = open_place(find(spec, data_path))
+    for table in place.tables:
+        _check_columns(spec, table)
+    if place.whole is None:
+        origin, rows = f"table {place.path}", _splits(spec, place)
+    elif spec.kind == "unlabelled" or spec.local.split is not None:
+        name = spec.local.split or "train"
+        origin, rows = f"table {place.path} (all rows: {name})", {name: _numbered(name, place.whole)}
+    else:
+        origin, rows = _divided(spec, place.whole)
+    return origin, _with_known_labels(spec, rows)
+
+
+def _splits(spec: TaskSpec, place: Place) -> dict[str, list[Row]]:
+    rows = {name: _numbered(name, table) for name, table in place.splits.items()}
+    if spec.kind != "unlabelled" and "test" not in rows:
+        raise ResourceError(
+            f"{place.path}: it has {' and '.join(rows)} but no test split, which is attacked. Add a test file, or name "
+            "the single table that rbench shall divide"
+        )
+    if "train" in rows and "validation" not in rows and spec.kind != "unlabelled":
+        held = set(split.holdout(len(rows["train"])))
+        rows["validation"] = [row for i, row in enumerate(rows["train"]) if i in held]
+        rows["train"] = [row for i, row in enumerate(rows["train"]) if i not in held]
+    return rows
+
+
+def _divided(spec: TaskSpec, table: Table) -> tuple[str, dict[str, list[Row]]]:
+    rows, rule = _numbered("row", table), Unsplit(source="")
+    if len(rows) < FEWEST:
+        raise ResourceError(
+            f"{table.path}: it has {len(rows)} rows, and at least {FEWEST} are divided into train, validation and test."
+            " To attack a classifier that exists on all of them, say `split: test`"
+        )
+    parts = split.three_way(len(rows), seed=rule.seed, validation=rule.validation, test=rule.test)
+    how = f"divided by seed {rule.seed}; test: {rule.test:.0%}, then {rule.validation:.0%} validation"
+    return f"table {table.path} ({how})", {name: [rows[i] for i in numbers] for name, numbers in parts.items()}
+
+
+def _numbered(name: str, table: Table) -> list[Row]:
+    return [Row(f"{name}:{i}", line.where, line.values) for i, line in enumerate(table.rows)]
+
+
+def _check_columns(spec: TaskSpec, table: Table) -> None:
+    """Raise ResourceError where the table lacks a column that the task needs."""
+    needed = columns(spec)
+    for column in (*needed.texts, *((needed.label,) if needed.label is not None else ())):
+        if table.rows and column not in table.columns:
+            hint = f" (did you mean `{close[0]}`?)" if (close := nearest(column, table.columns, n=1)) else ""
+            raise ResourceError(
+                f"{table.path}: task `{spec.name}` needs a column `{column}`; there are "
+                f"{', '.join(table.columns)}{hint}"
+            )
+
+
+def _with_known_labels(spec: TaskSpec, rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
+    """Return the rows with labels as text. The places of rows with unknown labels say which label it is."""
+    of = columns(spec)
+    if of.label is None:
+        return dict(rows)
+    written = {name: [_written(spec, of, row) for row in part] for name, part in rows.items()}
+    unknown = [
+        row for name in rows for old, row in zip(rows[name], written[name], strict=True) if row.where != old.where
+    ]
+    total = sum(map(len, rows.values()))
+    if len(unknown) > MOST_UNKNOWN * total:
+        what = "a number" if spec.kind == "sts" else f"one of the labels {', '.join(spec.labels)}"
+        raise ResourceError(
+            f"{unknown[0].where} in the column `{of.label}` is not {what}. {len(unknown)} of {total} rows have no such "
+            f"label, and more than {MOST_UNKNOWN:.0%} are refused. Name all labels, or take these rows out"
+        )
+    return written
+
+
+def _written(spec: TaskSpec, of: Columns, row: Row) -> Row:
+    """Return the row with its label as text, and with the label in its place if it is unknown."""
+    assert of.label is not None
+    value = row.values.get(of.label)
+    text = value if spec.kind == "sts" else text_of_label(value)
+    where = row.where if label_id(spec, of, text) is not None else f'{row.where}: "{"" if value is None else value}"'
+    return row._replace(where=where, values={**row.values, of.label: text})
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True

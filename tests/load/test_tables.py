@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from datasets import ClassLabel, Dataset
+
+from rbench.errors import SuiteError
+from rbench.load import Loaded, load, load_mapping, load_task
+from rbench.load.registry import Registry
+from rbench.spec import TaskSpec
+
+REGISTRY = Registry()
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(name: str, **columns: list[Any]) -> Path:
+    """Write a table of ten rows; a column of two values is repeated."""
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame({column: (values * 10)[:10] for column, values in columns.items()}).to_csv(path, index=False)
+    return path
+
+
+def suite(*tasks: Any, **more: Any) -> Loaded:
+    data = {
+        "name": "s",
+        "encoders": ["mini-bert-packaged"],
+        "tasks": [*tasks],
+        "attacks": ["pwws"],
+        "resources": "mini",
+    }
+    return load_mapping(data | more, registry=REGISTRY)
+
+
+def one(task: Any) -> TaskSpec:
+    loaded = suite(task)
+    return loaded.tasks[loaded.suite.tasks[0]]
+
+
+def wrong(*tasks: Any, **more: Any) -> str:
+    with pytest.raises(SuiteError) as raised:
+        suite(*tasks, **more)
+    return str(raised.value)
+
+
+def test_what_a_suite_does_not_say_is_guessed_and_noted() -> None:
+    write("my.csv", id=[1, 2, 3], review=["good", "bad"], stars=[10, 9])
+    loaded = suite("./my.csv")
+    assert loaded.suite.tasks == ("my",)
+    spec = loaded.tasks["my"]
+    assert (spec.kind, spec.columns, spec.labels) == ("single", ("text",), ("9", "10"))
+    assert spec.local is not None and spec.local.columns == {"text": "review", "label": "stars"}
+    assert loaded.notes == (
+        "my: the label is the column `stars` (guessed; say `label` to choose)",
+        "my: the text is `review` (guessed; say `text` to choose)",
+        "my: the labels are 9 (5 rows), 10 (5 rows) (as the file has them; say `labels` to choose)",
+    )
+
+
+def test_what_a_suite_says_is_not_guessed() -> None:
+    write("my.csv", review=["good", "bad"], text=["x", "y"], mood=["sad", "glad"], label=[0, 1])
+    options = {"text": "review", "label": "mood", "labels": ["glad", "sad"], "name": "moods", "split": "test"}
+    loaded = suite({"./my.csv": options}, num_examples={"moods": 3})
+    spec = loaded.tasks["moods"]
+    assert spec.labels == ("glad", "sad") and loaded.notes == ()
+    assert spec.local is not None and spec.local.columns == {"text": "review", "label": "mood"}
+    assert spec.local.split == "test"
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "kind", "names"),
+    [
+        ({"Premise": ["a"], "hypothesis": ["b"]}, {}, "nli", ("premise", "hypothesis")),
+        ({"sentence1": ["a"], "sentence2": ["b"], "text": ["c"]}, {}, "pair", ("sentence1", "sentence2")),
+        ({"q": ["a"], "p": ["b"]}, {"text": ["q", "p"]}, "pair", ("q", "p")),
+        ({"q": ["a"], "p": ["b"]}, {"text": ["q", "p"], "kind": "nli"}, "nli", ("premise", "hypothesis")),
+        ({"anything": ["a"]}, {}, "single", ("text",)),
+        ({"text": ["a"], "review": ["b"]}, {}, "single", ("text",)),
+    ],
+)
+def test_the_kind_follows_from_the_texts(
+    columns: dict[str, list[Any]], options: dict[str, Any], kind: str, names: tuple[str, ...]
+) -> None:
+    write("my.csv", **columns, label=[0, 1])
+    spec = one({"my.csv": options} if options else "my.csv")
+    assert (spec.kind, spec.columns) == (kind, names)
+    renamed = spec.local.columns if spec.local is not None else {}
+    chosen = options.get("text", [name for name in columns if name.lower() in names])
+    if kind == "nli":
+        assert renamed == {ours: theirs for ours, theirs in zip(names, chosen, strict=True) if ours != theirs}
+
+
+def test_a_score_makes_a_similarity_task() -> None:
+    write("my.csv", a=["x"], b=["y"], score=[0.5, 4])
+    spec = load_task({"my.csv": {"text": ["a", "b"], "kind": "sts", "scale": [0, 5]}}, REGISTRY)
+    assert (spec.kind, spec.labels, spec.scale, spec.metric) == ("sts", (), (0, 5), "spearman")
+
+
+def test_names_of_labels_that_the_file_states_are_taken() -> None:
+    rows = Dataset.from_dict({"text": ["a", "b"], "label": [1, 1]}).cast_column(
+        "label", ClassLabel(names=["yes", "no"])
+    )
+    rows.save_to_disk("saved")
+    assert one("./saved").labels == ("yes", "no")
+
+
+# ----------------------------------------------------------------------------------------------------- names and paths
+
+
+def test_paths_lead_from_the_suites_file_and_those_of_overrides_from_the_current_folder(here: Path) -> None:
+    write("below/my.csv", text=["a", "b"], label=[0, 1])
+    write("other.csv", text=["a", "b"], label=[2, 3])
+    (here / "below/s.yaml").write_text(
+        "encoders: [mini-bert-packaged]\ntasks: [my.csv]\nattacks: [pwws]\nresources: mini\n"
+        "profiles: {other: {tasks: ['./none.csv']}}\n"
+    )
+    assert load("below/s.yaml", registry=REGISTRY).tasks["my"].labels == ("0", "1")
+    changed = load("below/s.yaml", registry=REGISTRY, overrides=["tasks=[./other.csv]"])
+    assert changed.suite.tasks == ("other",) and changed.tasks["other"].labels == ("2", "3")
+    with pytest.raises(SuiteError, match=r"s\.yaml:5:\d+: below/none\.csv: there is no such file"):
+        load("below/s.yaml", registry=REGISTRY, profile="other")
+
+
+def test_a_table_named_like_a_task_of_the_registry_gets_another_name() -> None:
+    write("mini-nli.csv", text=["a", "b"], label=[0, 1])
+    assert suite("mini-nli.csv", "mini-nli").suite.tasks == ("mini-nli-table", "mini-nli")
+
+
+def test_names_are_made_of_the_files_and_two_of_one_name_are_refused() -> None:
+    write("a b.csv", text=["a", "b"], label=[0, 1])
+    write("sub/a-b.csv", text=["a", "b"], label=[0, 1])
+    assert suite("a b.csv").suite.tasks == ("a-b",)
+    assert "two tables are named a-b: a b.csv and sub/a-b.csv; give one a name" in wrong("a b.csv", "sub/a-b.csv")
+    assert suite("a b.csv", {"sub/a-b.csv": {"name": "second"}}).suite.tasks == ("a-b", "second")
+
+
+def test_a_bare_name_is_never_a_folder() -> None:
+    write("mine/test.csv", text=["a", "b"], label=[0, 1])
+    assert 'unknown task "mine"' in wrong("mine")
+    assert suite("./mine").suite.tasks == ("mine",)
+
+
+# -------------------------------------------------------------------------------------------------------------- errors
+
+
+def test_what_cannot_be_guessed_is_asked_for_by_naming_the_columns() -> None:
+    write("my.csv", a=["x", "y"], b=["x", "y"], c=["x", "y"])
+    said = wrong("my.csv")
+    assert said.startswith(
+        "suite: my.csv: cannot tell which column is the label; there are a, b, c. Name it: --label NAME"
+    )
+    assert "cannot tell which column is the text; there are a, b, c. Name it: --text" in wrong(
+        {"my.csv": {"label": "a"}}
+    )
+    write("my.csv", review=["x", "y"], comment=["x", "y"], label=[0, 1])
+    assert "cannot tell which column is the text; there are review, comment, label" in wrong("my.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"text": "rewiev"}, 'my.csv: unknown column "rewiev"; did you mean review?'),
+        (
+            {"text": "same", "label": "review"},
+            "the column `review` has 10 different values in 10 rows, which are no labels",
+        ),
+        ({"label": "same"}, "the column `same` has 1 different values"),
+        ({"text": "review", "label": "review"}, "`review` is the label and a text"),
+        ({"text": ["review", "same"], "kind": "single"}, "the kind single does not fit 2 texts"),
+        ({"text": "review", "kind": "nli"}, "the kind nli does not fit 1 texts"),
+        ({"text": ["review", "same", "label"]}, "`text` names one column or two different ones"),
+        ({"txt": "review"}, 'unknown key "txt"; did you mean text?'),
+        ({"split": "train"}, "split"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], said: str) -> None:
+    pd.DataFrame({"review": [f"t{i}" for i in range(10)], "same": 1, "label": [0, 1] * 5}).to_csv("my.csv", index=False)
+    assert said in wrong({"my.csv": options})
+
+
+def test_a_missing_file_is_told_with_files_of_similar_names() -> None:
+    write("reviews.csv", text=["a", "b"], label=[0, 1])
+    assert "review.csv: there is no such file or folder; did you mean reviews.csv?" in wrong("review.csv")
+    assert "A data set of the hub needs a task file" in wrong("stanfordnlp/imdb")
+    Path("broken.json").write_text(json.dumps({"a": 1})[:-1])
+    assert "broken.json:1: not JSON" in wrong("broken.json")
