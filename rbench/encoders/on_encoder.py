@@ -53,6 +53,7 @@ class OnEncoder(nn.Module):
             "pooling": self.encoder.pooling,
             "max_length": self.max_length,
             "encoder_max_length": self.encoder.max_length,
+            **({"settings": stated} if (stated := self.encoder.settings.stated()) else {}),
             **about,
         }
         (folder / ABOUT).write_text(

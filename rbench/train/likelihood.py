@@ -78,7 +78,7 @@ class LikelihoodObjective(Encoding):
             raise JobError(f"Encoder {spec.name}: {error}") from error
         self.model = Likelihood(network, flow)
         self.encoder = SentenceEncoder(
-            network.model, network.tokenizer, network.pooling, network.max_length, spec.name, flow
+            network.model, network.tokenizer, network.pooling, network.max_length, spec.name, flow, network.settings
         )
         self.kept: nn.Module = flow
         super().__init__(network.tokenizer, min(spec.train.max_length, network.max_length))

@@ -81,7 +81,7 @@ class Whitening:
 
         self.encoder.to(device)
         longest, self.encoder.max_length = self.encoder.max_length, min(self._train.max_length, self.encoder.max_length)
-        vectors = self.encoder.encode(texts, batch_size=self._train.batch_size, progress=tell)
+        vectors = self.encoder.encode(texts, progress=tell)
         self.encoder.max_length = longest
         try:
             mean, W, share = whiten(vectors, self._options.dim)
