@@ -91,8 +91,8 @@ class SentenceEncoder(nn.Module):
         self.max_length = longest_input(self.model, tokenizer, max_length)
         if self.max_length <= (prompt := prompt_tokens(self.tokenizer)):
             raise ResourceError(
-                f"encoder `{name}`: its prompt has {prompt} tokens, and it reads {self.max_length}; raise `max_length`, "
-                "or shorten the prompt"
+                f"encoder `{name}`: its prompt has {prompt} tokens, and it reads {self.max_length}; raise "
+                "`max_length`, or shorten the prompt"
             )
         if not self.settings.include_prompt:
             self._uncounted = max(self._uncounted, prompt)
