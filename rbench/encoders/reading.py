@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rbench.encoders.settings import Settings
@@ -58,6 +59,13 @@ class Prompted:
 def prompt_tokens(tokenizer: Any) -> int:
     """Return the number of tokens at the start of each input that are the prompt's; 0 where there is no prompt."""
     return tokenizer.prompt_tokens if isinstance(tokenizer, Prompted) else 0
+
+
+def tokens_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Return the tokens of an input. Those of a prompt are shown as padding, so that no word of a text matches them."""
+    hidden = prompt_tokens(tokenizer)
+    tokens: list[str] = tokenizer.convert_ids_to_tokens(list(ids))
+    return [str(tokenizer.pad_token)] * min(hidden, len(tokens)) + tokens[hidden:]
 
 
 def prepared(tokenizer: Any, settings: Settings) -> Any:

@@ -144,11 +144,14 @@ class SentenceEncoder(nn.Module):
             raise ResourceError(f"encoder `{name}`: the tokenizer in {root} cannot be read: {error}") from error
         return cls(model, tokenizer, pooling, max_length, name, after, settings).eval()
 
-    def save(self, folder: Path) -> None:
-        """Write what `open` reads: config, safetensors weights, tokenizer, and the transform in its own subfolder."""
+    def save(self, folder: Path, *, transform: bool = True) -> None:
+        """Write what `open` reads: config, safetensors weights, tokenizer, and the transform in its own subfolder.
+
+        With `transform` False, the transform is left to the caller.
+        """
         self.model.save_pretrained(folder, safe_serialization=True)
         self.tokenizer.save_pretrained(folder)
-        if self.transform is not None:
+        if self.transform is not None and transform:
             self.transform.save(folder / TRANSFORM, self.pooling)
 
     @property

@@ -30,7 +30,7 @@ class Settings(Strict):
         return cls(prompt=spec.prompt_for(kind), **same)
 
     def before_transform(self) -> Self:
-        """Return the settings for the vectors on which a transform is fitted: what follows the transform is left out."""
+        """Return the settings of the vectors on which a transform is fitted: without what follows a transform."""
         return self.model_copy(update={"normalize": False, "truncate_dim": None})
 
     def stated(self) -> dict[str, Any]:

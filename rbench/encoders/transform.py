@@ -39,12 +39,24 @@ class Transform(nn.Module):
         """Return the constructor's arguments except the weights, as JSON values."""
         return {}
 
+    def module_config(self) -> dict[str, Any]:
+        """Return the config.json of the module of sentence-transformers that computes the same; empty: there is none,
+        or it needs no file."""
+        return {}
+
     def save(self, folder: Path, pooling: Pooling) -> None:
         """Write weights and `rbench.json` to `folder`. `pooling` made the vectors on which the transform was fitted."""
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / WEIGHTS)
+        self.save_module(folder)
         about = {"kind": self.KIND, "pooling": pooling, **self.about()}
         (folder / TRANSFORM_ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+    def save_module(self, folder: Path) -> None:
+        """Write weights and `module_config` to `folder`, each if there are any."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if weights := {name: tensor.contiguous() for name, tensor in self.state_dict().items()}:
+            save_file(weights, folder / WEIGHTS)
+        if config := self.module_config():
+            (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 class Chain(Transform):
@@ -109,6 +121,9 @@ class Dense(Transform):
     def about(self) -> dict[str, Any]:
         return {"activation": self.name}
 
+    def module_config(self) -> dict[str, Any]:
+        return _dense_config(self.linear, self.name)
+
     def forward(self, vectors: Tensor) -> Tensor:
         mapped: Tensor = self.activation(self.linear(vectors))
         return mapped
@@ -126,6 +141,9 @@ class LayerNorm(Transform):
         with torch.no_grad():
             self.norm.weight.copy_(weight)
             self.norm.bias.copy_(bias)
+
+    def module_config(self) -> dict[str, Any]:
+        return {"dimension": self.width}
 
     def forward(self, vectors: Tensor) -> Tensor:
         normed: Tensor = self.norm(vectors)
@@ -172,12 +190,15 @@ class Linear(Transform):
         mapped: Tensor = self.linear(vectors)
         return mapped
 
-    def save(self, folder: Path, pooling: Pooling) -> None:
-        super().save(folder, pooling)
-        config = {
-            "in_features": self.width,
-            "out_features": self.dim,
-            "bias": True,
-            "activation_function": "torch.nn.modules.linear.Identity",
-        }
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    def module_config(self) -> dict[str, Any]:
+        return _dense_config(self.linear, "Identity")
+
+
+def _dense_config(layer: nn.Linear, activation: str) -> dict[str, Any]:
+    """Return the config.json of a Dense module."""
+    return {
+        "in_features": layer.in_features,
+        "out_features": layer.out_features,
+        "bias": layer.bias is not None,
+        "activation_function": next(full for full, name in reversed(ACTIVATIONS.items()) if name == activation),
+    }

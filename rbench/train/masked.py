@@ -78,6 +78,7 @@ class MaskedEncoding(Encoding):
     def save(self, folder: Path) -> None:
         """Write the encoder with its masked-LM head, and as a SentenceTransformer too if that has the pooling."""
         from rbench.encoders.sentence import longest_input
+        from rbench.encoders.settings import Settings
         from rbench.train import layout
 
         self.masked_lm.save_pretrained(folder, safe_serialization=True)
@@ -89,4 +90,5 @@ class MaskedEncoding(Encoding):
                 pooling=self._spec.pooling,
                 dim=self.masked_lm.config.hidden_size,
                 max_length=min(self._spec.max_length or longest, longest),
+                settings=Settings.of(self._spec),
             )
