@@ -68,18 +68,18 @@ def test_norms_of_words_are_those_of_the_texts_own_pieces(victim: Victim) -> Non
         label = predicted(victim, text)
         inputs = victim.tokenizer.plain(PROMPT + text, return_tensors="pt", return_offsets_mapping=True)
         offsets = inputs.pop("offset_mapping")[0].tolist()
-        embeddings: list[torch.Tensor] = []
+        ids = inputs["input_ids"]
         table = victim.classifier.get_input_embeddings()
-        handle = table.register_forward_hook(lambda m, a, out: embeddings.append(out) or out.retain_grad())
-        logits = victim.classifier(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[0]
-        handle.remove()
+        embedded = torch.nn.functional.embedding(ids, table.weight).detach()
+        embedded = (embedded * getattr(table, "embed_scale", 1.0)).requires_grad_()  # Gemma scales its table
+        logits = victim.classifier(inputs_embeds=embedded, attention_mask=inputs["attention_mask"]).logits[0]
         (logits[1 - label] - logits[label]).backward()
         expected, end = [], len(PROMPT)
         for word in AttackedText(text).words:
             start = (PROMPT + text).index(word, end)
             end = start + len(word)
             pieces = [k for k, (a, b) in enumerate(offsets) if a < end and b > start]
-            expected.append(embeddings[0].grad[0, pieces].mean(dim=0).norm())
+            expected.append(embedded.grad[0, pieces].mean(dim=0).norm())
         found = VictimGradients(victim)([AttackedText(text)], [label]).norms[0]
         torch.testing.assert_close(found, torch.stack(expected), atol=1e-4, rtol=1e-3)
 
