@@ -81,7 +81,7 @@ class SentenceEncoder(nn.Module):
         takes = inspect.signature(model.forward).parameters
         self._typed = "token_type_ids" in takes
         self._options = {"use_cache": False} if "use_cache" in takes else {}
-        self.width = int(self.model.config.hidden_size)
+        self.width = _width(model)
         if transform is not None and transform.width != self.width:
             raise ResourceError(
                 f"encoder `{name}`: its transform takes vectors of {transform.width} numbers and its network gives "
@@ -123,7 +123,7 @@ class SentenceEncoder(nn.Module):
         """
         root = transformer_folder(folder)
         model, missing = _read(root, trust_remote_code, name, settings or Settings())
-        after = transform_of(folder, pooling, int(model.config.hidden_size), name)
+        after = transform_of(folder, pooling, _width(model), name)
         poolers = [key for key in missing if "pooler" in key]
         if pooling == "cls+mlp" and poolers:
             raise ResourceError(f"encoder `{name}`: pooling cls+mlp needs a pooler, and {root} has no weights for one")
@@ -219,6 +219,10 @@ class SentenceEncoder(nn.Module):
         finally:
             self.train(was_training)
         return vectors
+
+
+def _width(model: Any) -> int:
+    return int(model.config.hidden_size)
 
 
 def _vectors(encoder: nn.Module, **inputs: Tensor) -> Tensor:

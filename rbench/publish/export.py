@@ -97,7 +97,11 @@ def write(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".rbench-export-", dir=folder.parent) as name:
         staged = Path(name)
-        _save(encoder, staged, spec.prompt if not isinstance(spec.prompt, str) else {})
+        _save(
+            encoder,
+            staged,
+            {} if isinstance(spec.prompt, str) else {str(kind): text for kind, text in spec.prompt.items()},
+        )
         card(staged)
         _compare(encoder, staged)
         if folder.is_dir():

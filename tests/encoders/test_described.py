@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.described import described, prompts
