@@ -101,9 +101,9 @@ def read_transform(folder: Path, pooling: Pooling, name: str = "encoder") -> Tra
     """
     file = folder / TRANSFORM_ABOUT
     try:
-        about: dict[str, Any] = (
-            json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"kind": Linear.KIND}
-        )
+        about: dict[str, Any] = {"kind": Linear.KIND}
+        if file.is_file():
+            about = json.loads(file.read_text(encoding="utf-8"))
         kind, fitted = about.pop("kind"), about.pop("pooling", pooling)
         weights = load_file(folder / WEIGHTS)
         if kind == Linear.KIND:

@@ -97,11 +97,8 @@ def write(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".rbench-export-", dir=folder.parent) as name:
         staged = Path(name)
-        _save(
-            encoder,
-            staged,
-            {} if isinstance(spec.prompt, str) else {str(kind): text for kind, text in spec.prompt.items()},
-        )
+        by_kind = {} if isinstance(spec.prompt, str) else spec.prompt
+        _save(encoder, staged, {str(kind): prompt for kind, prompt in by_kind.items()})
         card(staged)
         _compare(encoder, staged)
         if folder.is_dir():
