@@ -8,8 +8,8 @@ import torch
 import transformers
 
 WIDTH = 32
-"""All widths are multiples of 32, as in published networks: PyTorch computes what is left over of an activation by other
-code, so that its last bits would depend on the batch."""
+"""All widths are multiples of 32, as in published networks: PyTorch computes what is left over of an activation by
+other code, so that its last bits would depend on the batch."""
 SIZES = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 CAUSAL = {**SIZES, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 64, "pad_token_id": 0}
 
