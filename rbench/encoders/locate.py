@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -12,6 +13,7 @@ from rbench.encoders.modules import modules
 from rbench.encoders.vectors import vector_files
 from rbench.errors import ResourceError
 from rbench.spec import EncoderSpec
+from rbench.spec.unlisted import is_path
 from rbench.system import digests
 from rbench.system.located import Located
 
@@ -75,6 +77,9 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
     folder = _folder(spec.name, base, models_path)
     if folder is not None:
         return Located(str(folder), mark(str(folder)), mark)
+    if is_path(base):
+        there = "it has no config.json" if os.path.isdir(os.path.expanduser(base)) else "there is no such folder"
+        raise ResourceError(f"encoder `{spec.name}`: its {what} {base}: {there}.")
     if not hub.REPO_ID.fullmatch(base) or ".." in base:
         raise ResourceError(
             f"encoder `{spec.name}`: its {what} {base!r} is neither a folder with a config.json nor a hub id."
@@ -190,8 +195,8 @@ def _folder(name: str, base: str, models_path: Sequence[Path]) -> Path | None:
         for part in (name, base):
             if _stays_inside(part) and _is_model(root / part):
                 return root / part
-    path = Path(base).expanduser()
-    explicit = path.is_absolute() or len(path.parts) > 1
+    path = Path(os.path.expanduser(base))
+    explicit = is_path(base) or len(path.parts) > 1
     return path if explicit and _is_model(path) else None
 
 
@@ -217,6 +222,12 @@ def _content(root: Path) -> Iterator[Path]:
 
 
 def _not_found(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason: str) -> str:
+    if spec.unlisted:
+        at = f" --revision {spec.revision}" if spec.revision else ""
+        return (
+            f"encoder `{base}`: {reason}. Check the id. Where there is a network, `hf download {base}{at}` puts it into "
+            f"the hub's cache, and `hf download {base}{at} --local-dir DIR` into a folder that may be named instead."
+        )
     names = f"{spec.name}" if base == spec.name else f"{spec.name} or {base}"
     looked = ", ".join(str(path) for path in models_path) or "the model search path, which is empty"
     at = f" --revision {spec.revision}" if spec.revision else ""

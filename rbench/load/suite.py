@@ -25,6 +25,7 @@ from rbench.load.overlay import apply_override, apply_profile, check_profiles, p
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.registry import Kind, Registry, unknown
 from rbench.load.serving import check_table, check_tasks, match
+from rbench.load.unlisted import Unlisted
 from rbench.spec import (
     ADVERSARIAL,
     CLEAN,
@@ -86,7 +87,7 @@ class Loaded:
     measures: dict[str, MeasureNeeds] = field(default_factory=dict)
     """The measures under `evaluate`, by label."""
     notes: tuple[str, ...] = ()
-    """What was left out of the suite, for the user to read."""
+    """What was left out of the suite, and which names could mean two things, for the user to read."""
 
     @property
     def in_domain(self) -> list[str]:
@@ -152,15 +153,18 @@ def _load(
     problems: Problems,
     own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
+    unlisted = Unlisted(registry, problems)
+    located = unlisted.spell_out(located, Path.cwd() if path is None else path.parent)
     merged = apply_profile(located, profile, problems)
     for override in overrides:
-        merged = apply_override(merged, override, problems)
+        merged = _overridden(merged, override, unlisted, problems)
+    merged, located = unlisted.label(merged, located)
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
     check_profiles(located, profile, problems)
     merged = merged.put(("profiles",), Positioned({}))
     merged = name_measured(merged, registry, problems)
     suite = check(Suite, merged, problems)
-    entries = Entries(registry, problems, own)
+    entries = Entries(registry, problems, {**(own or {}), **unlisted.own})
     _load_axes(merged, entries, problems)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
     if "finetune" not in merged.data:
@@ -198,8 +202,17 @@ def _load(
         draws=draws,
         measures=measures,
         tuning=tuning,
-        notes=notes,
+        notes=(*unlisted.notes, *notes),
     )
+
+
+def _overridden(merged: Positioned, override: str, unlisted: Unlisted, problems: Problems) -> Positioned:
+    """Return the suite with one `KEY=VALUE` applied, whose relative paths are relative to the current folder."""
+    key = override.partition("=")[0].partition(".")[0].strip()
+    merged = apply_override(merged, override, problems)
+    if key not in merged.data:
+        return merged  # the problem was added
+    return merged.put((key,), unlisted.spell_out(merged.only([key]), Path.cwd()).sub(key))
 
 
 # --------------------------------------------------------------------------------------------------- parts of a suite
