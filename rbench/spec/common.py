@@ -10,7 +10,12 @@ SCHEMA_VERSION = 1
 
 Stage = Literal["pretrain", "finetune", "attack", "evaluate", "build"]
 TaskKind = Literal["single", "nli", "pair", "paraphrase", "sts", "unlabelled"]
-Pooling = Literal["cls", "cls+mlp", "mean", "first-last-mean"]
+Pooling = Literal["cls", "cls+mlp", "mean", "first-last-mean", "last", "weighted-mean", "max", "sqrt-mean"]
+"""How a text's vector is made of its tokens' (`rbench.encoders.pooled`)."""
+Dtype = Literal["float32", "bfloat16", "float16", "auto"]
+"""The type of a network's weights; auto: as its folder has them."""
+Attention = Literal["sdpa", "eager", "flash_attention_2"]
+"""Transformers' implementations of attention."""
 Status = Literal["succeeded", "failed", "skipped", "errored"]
 ResourceKind = Literal["word_vectors", "synonyms", "masked_lm", "sentence_encoder", "pos_tagger", "stopwords"]
 RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)

@@ -8,7 +8,19 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from rbench.spec.common import Count, Pooling, Positive, Rate, ResourceKind, Share, Split, Strict, TaskKind
+from rbench.spec.common import (
+    Attention,
+    Count,
+    Dtype,
+    Pooling,
+    Positive,
+    Rate,
+    ResourceKind,
+    Share,
+    Split,
+    Strict,
+    TaskKind,
+)
 
 
 class Named(Strict):
@@ -288,6 +300,22 @@ class EncoderSpec(Named):
     layers: Positive | None = None
     """Number of transformer layers to keep, counted from the first; None: all."""
     pooling: Pooling = "cls"
+    normalize: bool = False
+    """Whether vectors have unit length, after pooling and all that follows it."""
+    truncate_dim: Positive | None = None
+    """Keep only the first numbers of a vector, after normalisation, as sentence-transformers does; None: all."""
+    prompt: str | dict[TaskKind, str] = ""
+    """What the encoder reads before every text, such as "query: ". A mapping has a prompt for each kind of task, and
+    none for the kinds that it leaves out. Attacks do not see it, so they never change it."""
+    include_prompt: bool = True
+    """Whether the tokens of the prompt are pooled."""
+    lowercase: bool = False
+    """Whether texts are lowercased before they are tokenised, though the tokenizer itself does not."""
+    dtype: Dtype = "float32"
+    """The type of the network's weights. Vectors are always float32. Half precision is for encoders that are not
+    fine-tuned: evaluations, and probes on frozen vectors."""
+    attention: Attention | None = None
+    """The implementation of attention; None: the one that transformers takes."""
     train: TrainSpec | None = None
     max_length: Positive | None = None
     trust_remote_code: bool = False
@@ -312,7 +340,17 @@ class EncoderSpec(Named):
             raise ValueError(
                 "`word_vectors` are not trained; to fit a transform on them, train an encoder whose `base` is this one"
             )
+        if self.base is None and (self.dtype != "float32" or self.attention is not None):
+            raise ValueError("`dtype` and `attention` say how a `base` is loaded; this encoder has none")
+        if self.train is not None and self.dtype != "float32":
+            raise ValueError(f"an encoder is trained in float32: leave out `dtype: {self.dtype}`")
         return self
+
+    def prompt_for(self, kind: TaskKind | None) -> str:
+        """Return the prompt before texts of a kind of task; None: of no task. Empty: there is none."""
+        if isinstance(self.prompt, str):
+            return self.prompt
+        return "" if kind is None else self.prompt.get(kind, "")
 
     @property
     def random_weights(self) -> bool:
@@ -320,7 +358,12 @@ class EncoderSpec(Named):
         return self.architecture is not None and self.train is None
 
     def without_effect(self) -> frozenset[str]:
-        return frozenset(name for name in ("word_vectors", "tokenizer") if getattr(self, name) is None)
+        added = (
+            *("word_vectors", "tokenizer", "normalize", "truncate_dim"),
+            *("prompt", "include_prompt", "lowercase", "dtype", "attention"),
+        )
+        unused = {name for name in added if getattr(self, name) == type(self).model_fields[name].default}
+        return frozenset(unused if self.prompt else unused | {"include_prompt"})
 
 
 class SimilarityGoalSpec(Strict):

@@ -1,0 +1,142 @@
+"""Say what the files of a model's folder state about its encoder: what sentence-transformers would encode.
+
+Reads JSON files only, and imports no torch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+from rbench.encoders.locate import transformer_folder
+from rbench.encoders.modules import json_of, modules, normalizes
+from rbench.errors import ResourceError
+from rbench.spec import Attention, Dtype, Pooling
+
+MODES: dict[str, Pooling] = {
+    "cls": "cls",
+    "mean": "mean",
+    "max": "max",
+    "mean_sqrt_len_tokens": "sqrt-mean",
+    "weightedmean": "weighted-mean",
+    "lasttoken": "last",
+}
+"""Maps the pooling modes of sentence-transformers to rbench's."""
+FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""Maps the keys with which sentence-transformers before 5.4 says the modes to the modes."""
+OVERALL = "config_sentence_transformers.json"
+TASK = "feature-extraction"
+"""What a Transformer module does that gives hidden states."""
+SETTINGS = tuple(
+    f"sentence_{kind}config.json"
+    for kind in ("bert_", "roberta_", "distilbert_", "camembert_", "albert_", "xlm-roberta_", "xlnet_")
+)
+"""The names that sentence-transformers has had for the settings of its Transformer module."""
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """Return the fields of an EncoderSpec that the folder's own files state.
+
+    Of a SentenceTransformer these are `pooling`, and `normalize`, `max_length`, `prompt`, `include_prompt`,
+    `lowercase`, `truncate_dim`, `dtype` and `attention` where they are not the defaults. `prompt` is the default
+    prompt: sentence-transformers uses others only when asked to (`prompts` lists them all). Of a transformers folder it
+    is only `pooling`: `last` for a causal language model, else `mean`, as in sentence-transformers.
+
+    Raises:
+        ResourceError: a file is damaged, or asks for something that rbench does not do; names it and the remedy.
+    """
+    root = transformer_folder(folder)
+    if (root / "adapter_config.json").is_file():
+        raise ResourceError(
+            f"{root} holds an adapter (PEFT), not a whole network; merge it into its base (`merge_and_unload()` of the "
+            "package peft), save the result, and name that folder"
+        )
+    parts = {kind: folder / part for kind, part in modules(folder)}
+    if not parts:
+        return {"pooling": _usual_pooling(root)}
+    pooling = json_of(parts["Pooling"] / "config.json") if "Pooling" in parts else {}
+    found = {"pooling": _pooling(pooling, folder) if "Pooling" in parts else _usual_pooling(root)}
+    found |= _of_transformer(root) | _of_vectors(folder)
+    if "prompt" in found and pooling.get("include_prompt") is False:
+        found["include_prompt"] = False
+    return found
+
+
+def prompts(folder: Path) -> dict[str, str]:
+    """Return all prompts that the folder's files list, by name; empty ones are left out.
+
+    Raises ResourceError where the file is damaged.
+    """
+    listed = json_of(folder / OVERALL).get("prompts")
+    return {str(k): v for k, v in listed.items() if isinstance(v, str) and v} if isinstance(listed, dict) else {}
+
+
+def _usual_pooling(root: Path) -> Pooling:
+    """Return the pooling that sentence-transformers gives a network whose folder states none."""
+    config = json_of(root / "config.json")
+    named = config.get("architectures") or [""]
+    causal = isinstance(named, list) and str(named[0]).endswith("ForCausalLM") and config.get("is_causal", True)
+    return "last" if causal else "mean"
+
+
+def _pooling(config: dict[str, Any], folder: Path) -> Pooling:
+    """Return the pooling that the config.json of a Pooling module states."""
+    flagged = [mode for flag, mode in FLAGS.items() if config.get(flag)]
+    stated = config.get("pooling_mode", flagged or "mean")
+    modes = stated if isinstance(stated, list) else [stated]
+    if len(modes) != 1 or modes[0] not in MODES:
+        raise ResourceError(
+            f"{folder}: its vectors are made by {' and '.join(map(str, modes))} together, and rbench does one of "
+            f"{', '.join(MODES)}. Name one of these as the encoder's `pooling` in an encoder file with this folder as "
+            "`base`; its vectors are then others than those of sentence-transformers"
+        )
+    return MODES[modes[0]]
+
+
+def _of_transformer(root: Path) -> dict[str, Any]:
+    """Return what the settings of the Transformer module state."""
+    config = next((found for name in SETTINGS if (found := json_of(root / name))), {})
+    modalities = config.get("modality_config", {"text": {}})
+    beyond = [
+        *([] if config.get("transformer_task", TASK) == TASK else [f"the task {config['transformer_task']}"]),
+        *(["a chat template"] if "message" in modalities else []),
+        *([] if "text" in modalities else ["something other than text"]),
+        *(["settings for its tokenizer (processing_kwargs)"] if config.get("processing_kwargs") else []),
+    ]
+    if beyond:
+        raise ResourceError(
+            f"{root}: its Transformer module asks for {', '.join(beyond)}; rbench encodes plain texts with a network's "
+            "last hidden states. To measure such a model, give its answers as a callable or an endpoint"
+        )
+    loading = _mapping(config, "model_kwargs") or _mapping(config, "model_args")
+    dtype = str(loading.get("dtype", loading.get("torch_dtype", ""))).removeprefix("torch.")
+    attention = loading.get("attn_implementation")
+    found: dict[str, Any] = {"max_length": longest} if _counts(longest := config.get("max_seq_length")) else {}
+    found |= {"lowercase": True} if config.get("do_lower_case") is True else {}
+    found |= {"dtype": dtype} if dtype in get_args(Dtype) and dtype != "float32" else {}
+    return found | ({"attention": attention} if attention in get_args(Attention) else {})
+
+
+def _of_vectors(folder: Path) -> dict[str, Any]:
+    """Return what is done before the transformer and after pooling."""
+    config = json_of(folder / OVERALL)
+    found: dict[str, Any] = {"normalize": True} if normalizes(folder) else {}
+    prompt = prompts(folder).get(str(config.get("default_prompt_name")))
+    found |= {"prompt": prompt} if prompt else {}
+    return found | ({"truncate_dim": config["truncate_dim"]} if _counts(config.get("truncate_dim")) else {})
+
+
+def _mapping(config: dict[str, Any], key: str) -> dict[str, Any]:
+    found = config.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _counts(value: Any) -> bool:
+    return type(value) is int and value > 0
