@@ -80,6 +80,8 @@ def attack(
 ) -> Iterator[Outcome]:
     """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
 
+    `encoder` is a name of the registry, a folder (`./mine`, or its path), or a hub id (`OWNER/NAME`).
+
     The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError if
     `options.texts` is false, because the texts are what it shows.
     """

@@ -211,7 +211,7 @@ def plan(
     "Run the same command again. If the victim was fine-tuned already, it is kept.",
 )
 def attack(
-    encoder: Annotated[str, typer.Option("--encoder", "-e", metavar="NAME", help="rbench list encoders")],
+    encoder: a.EncoderOption,
     task: Annotated[str, typer.Option("--task", "-t", metavar="NAME", help="rbench list tasks")],
     attack: Annotated[str, typer.Option("--attack", "-a", metavar="NAME", help="rbench list attacks")],
     n: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many examples to attack.")] = 5,
@@ -288,6 +288,8 @@ def list_(
         show.objectives(api.objectives(registry))
     else:
         show.listed(catalogue(kind, registry))
+    if kind == "encoders":
+        say("\nA folder (./mine) or a hub id (OWNER/NAME) may stand wherever one of these names may.")
     if kind == "attacks" and recipes():
         say(f"\nTextAttack's recipes work by class name too: {', '.join(recipes())}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -78,7 +77,7 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
     if folder is not None:
         return Located(str(folder), mark(str(folder)), mark)
     if is_path(base):
-        there = "it has no config.json" if os.path.isdir(os.path.expanduser(base)) else "there is no such folder"
+        there = "it has no config.json" if Path(base).expanduser().is_dir() else "there is no such folder"
         raise ResourceError(f"encoder `{spec.name}`: its {what} {base}: {there}.")
     if not hub.REPO_ID.fullmatch(base) or ".." in base:
         raise ResourceError(
@@ -195,7 +194,7 @@ def _folder(name: str, base: str, models_path: Sequence[Path]) -> Path | None:
         for part in (name, base):
             if _stays_inside(part) and _is_model(root / part):
                 return root / part
-    path = Path(os.path.expanduser(base))
+    path = Path(base).expanduser()
     explicit = is_path(base) or len(path.parts) > 1
     return path if explicit and _is_model(path) else None
 
@@ -225,8 +224,8 @@ def _not_found(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason
     if spec.unlisted:
         at = f" --revision {spec.revision}" if spec.revision else ""
         return (
-            f"encoder `{base}`: {reason}. Check the id. Where there is a network, `hf download {base}{at}` puts it into "
-            f"the hub's cache, and `hf download {base}{at} --local-dir DIR` into a folder that may be named instead."
+            f"encoder `{base}`: {reason}. Check the id. Where there is a network, `hf download {base}{at}` puts it "
+            f"into the hub's cache, and `hf download {base}{at} --local-dir DIR` into a folder to name instead."
         )
     names = f"{spec.name}" if base == spec.name else f"{spec.name} or {base}"
     looked = ", ".join(str(path) for path in models_path) or "the model search path, which is empty"

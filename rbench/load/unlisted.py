@@ -6,6 +6,7 @@ hub id. What a folder's own files say of the encoder is read when the run is pla
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,7 +78,9 @@ class Unlisted:
         path = absolute(text, beside)
         if text in self.registry.names("encoders"):
             if is_model(path):
-                self._note(f"encoder {text} is that of `rbench list encoders`; for the folder {shown(path)} write ./{text}")
+                self._note(
+                    f"encoder {text} is that of `rbench list encoders`; for the folder {shown(path)} write ./{text}"
+                )
             return text
         if is_path(text):
             return str(path)
@@ -85,8 +88,7 @@ class Unlisted:
             if HUB_ID.fullmatch(text):
                 self._note(f"encoder {text} is the folder {shown(path)}, not the model of that id on the hub")
             return str(path)
-        in_part = "/" in text and os.path.isdir(path)
-        return str(path) if in_part or text.count("/") > 1 else text
+        return str(path) if text.count("/") > 1 or ("/" in text and _exists(path)) else text
 
     def _note(self, note: str) -> None:
         if note not in self.notes:
@@ -95,29 +97,39 @@ class Unlisted:
 
 def absolute(text: str, beside: Path) -> Path:
     """Return a path with `~` expanded, without `..`, and relative to `beside` where it is relative."""
-    return Path(os.path.abspath(os.path.join(beside, os.path.expanduser(text))))
+    path = Path(text)
+    with contextlib.suppress(RuntimeError):  # `~somebody` without such a user
+        path = path.expanduser()
+    return Path(os.path.abspath(beside / path))  # noqa: PTH100 (a link keeps its name, unlike with Path.resolve)
 
 
 def is_model(folder: Path) -> bool:
     """Return whether a folder holds a model: one of transformers or of sentence-transformers."""
-    return any(os.path.isfile(folder / name) for name in ("config.json", "modules.json"))
+    return any(_exists(folder / name) for name in ("config.json", "modules.json"))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long
+        return False
 
 
 def problem(place: str) -> str | None:
     """Say what is wrong with a place, and the remedy; None where it has the form of a hub id, or a model lies there."""
-    if not os.path.isabs(place):
+    path = Path(place)
+    if not path.is_absolute():
         expected = "expected a folder (./NAME, or its path), a hub id (OWNER/NAME), or a name of rbench list encoders"
         return None if HUB_ID.fullmatch(place) else f"{place}: {expected}"
-    path = Path(place)
     if is_model(path):
         return None
-    if not os.path.exists(path):
+    if not _exists(path):
         near = f"; {shown(path.parent)} has {', '.join(inside)}" if (inside := _models_in(path.parent)) else ""
         return f"{shown(path)}: there is no such folder{near}"
-    if not os.path.isdir(path):
+    if not path.is_dir():
         return f"{shown(path)} is a file; name the folder of the model, which has a config.json"
     start = f"{shown(path)} has no model: neither a config.json nor a modules.json"
-    if os.path.isfile(path / "adapter_config.json"):
+    if _exists(path / "adapter_config.json"):
         return f"{start}, but an adapter (PEFT); merge it into its base, save the result, and name that folder"
     if inside := _models_in(path):
         return f"{start}; these folders in it have one: {', '.join(inside)}"
@@ -127,7 +139,7 @@ def problem(place: str) -> str | None:
 def _models_in(folder: Path) -> list[str]:
     """Return up to three folders with a model directly in a folder, by name."""
     try:
-        names = sorted(name for name in os.listdir(folder) if is_model(folder / name))
+        names = sorted(inside.name for inside in folder.iterdir() if is_model(inside))
     except OSError:
         return []
     return names if len(names) <= 3 else [*names[:3], "..."]

@@ -36,14 +36,16 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
 
     encoders, notes = dict(loaded.encoders), []
     for name, spec in loaded.encoders.items():
-        if spec.unlisted and name in weights:
-            try:
-                said = stated(weights[name].where)
-                encoders[name] = EncoderSpec.model_validate({**said.fields, **spec.model_dump(exclude_unset=True)})
-                notes.append(_taken(encoders[name], weights[name], said))
-            except (ResourceError, ValidationError) as error:
-                why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-                problems.append(f"encoder `{spec.base}`: {why}")
+        if not spec.unlisted or name not in weights:
+            continue
+        try:
+            said = stated(weights[name].where)
+            encoders[name] = EncoderSpec.model_validate({**said.fields, **spec.model_dump(exclude_unset=True)})
+        except (ResourceError, ValidationError) as error:
+            why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+            problems.append(f"encoder `{spec.base}`: {why}")
+        else:
+            notes.append(_taken(encoders[name], weights[name], said))
     complete = dataclasses.replace(loaded, encoders=encoders)
     problems += _twins(complete, weights)
     return complete, [*notes, *_contradictions(complete, weights)]

@@ -5,11 +5,10 @@ Here a *place* is the absolute path of a folder, or a hub id (`OWNER/NAME`).
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 """The form of a hub id in place of a name. It has an owner, so that a name that is mistyped is not asked of the hub."""
@@ -61,15 +60,11 @@ def known_as(text: str, known: Collection[str]) -> str:
     """
     if text in known or "/" not in text:
         return text
-    head, bracket, options = text.partition("[")
-    parts = _parts(os.path.abspath(os.path.expanduser(head)) if is_path(head) else head)
+    head, _, options = text.partition("[")
+    parts = _parts(str(Path(head).resolve()) if head.startswith(".") else head)
     candidates = {_joined(parts, n).casefold() for n in range(1, len(parts) + 1)}
-    found = [
-        name
-        for name in known
-        for own, _, theirs in [name.partition("[")]
-        if own.casefold() in candidates and theirs == options
-    ]
+    split = {name: name.partition("[") for name in known}
+    found = [name for name, (own, _, theirs) in split.items() if own.casefold() in candidates and theirs == options]
     return found[0] if len(found) == 1 else text
 
 
