@@ -12,7 +12,7 @@ from rbench.errors import ResourceError, SuiteError
 from rbench.load import checked, load_encoder, of_label
 from rbench.load.code import find
 from rbench.load.files import Files
-from rbench.load.positions import Positioned, Problems, parse
+from rbench.load.positions import Positioned, Problems, Where, parse
 from rbench.load.registry import NAME, Registry, unknown
 from rbench.load.unlisted import absolute, is_model, problem
 from rbench.spec import IN_DOMAIN, EncoderSpec, TrainSpec, is_text_file
@@ -119,9 +119,9 @@ def _put_together(objective: str, args: AdHocArgs, registry: Registry, models: S
     base, data = _folder(args.base, registry, problems), _corpus(args.data, registry, problems)
     name = _name(objective, args, registry, problems)
     train: dict[str, Any] = {"objective": objective, "data": data}
-    content = {"name": name, "title": f"{objective} on {Path(base).name}", "base": base}
+    content: dict[str, Any] = {"name": name, "title": f"{objective} on {Path(base).name}", "base": base}
     content |= {"pooling": _pooling(base, registry, models), "train": train}
-    places = {(): "rbench train", ("base",): "--base", ("pooling",): "--base", ("train", "data"): "--data"}
+    places: dict[Where, str] = {(): "rbench train", ("base",): "--base", ("pooling",): "--base", ("train", "data"): "--data"}
     located = Positioned(content, places)
     for key in ("steps", "epochs", "seed"):
         if (value := getattr(args, key)) is not None:

@@ -150,13 +150,11 @@ def _names_encoder(where: Where, is_key: bool) -> bool:
     `victim` of an adversarial set. A choice is `NAME`, `{NAME: OPTIONS}` or `{name: NAME, options: OPTIONS}`."""
     steps = [step for step in where if isinstance(step, str)]
     steps = steps[2:] if steps[:1] == ["profiles"] else steps
-    last = None
-    if is_key:
-        steps, last = steps[:-1], steps[-1]
-    elif steps[-1:] == ["name"]:
+    if is_key and steps[-1:] in (["name"], ["options"]):
+        return False
+    if is_key or steps[-1:] == ["name"]:
         steps = steps[:-1]
-    named = steps == ["encoders"] or (steps[:1] == ["evaluate"] and steps[-1:] == ["victim"])
-    return named and last not in ("name", "options")
+    return steps == ["encoders"] or (steps[:1] == ["evaluate"] and steps[-1:] == ["victim"])
 
 
 def _named(suite: Positioned) -> Iterator[tuple[str, str]]:
