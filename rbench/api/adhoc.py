@@ -121,7 +121,12 @@ def _put_together(objective: str, args: AdHocArgs, registry: Registry, models: S
     train: dict[str, Any] = {"objective": objective, "data": data}
     content: dict[str, Any] = {"name": name, "title": f"{objective} on {Path(base).name}", "base": base}
     content |= {"pooling": _pooling(base, registry, models), "train": train}
-    places: dict[Where, str] = {(): "rbench train", ("base",): "--base", ("pooling",): "--base", ("train", "data"): "--data"}
+    places: dict[Where, str] = {
+        (): "rbench train",
+        ("base",): "--base",
+        ("pooling",): "--base",
+        ("train", "data"): "--data",
+    }
     located = Positioned(content, places)
     for key in ("steps", "epochs", "seed"):
         if (value := getattr(args, key)) is not None:

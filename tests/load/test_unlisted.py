@@ -141,7 +141,7 @@ def test_other_options_are_refused(world: World, elsewhere: Path, option: str) -
         ("/no/where", "/no/where: there is no such folder"),
         ("./empty", "empty has no model: neither a config.json nor a modules.json. A folder is what save_pretrained"),
         ("empty/", "empty has no model"),
-        ("runs/first", "runs/first has no model: neither a config.json nor a modules.json; these folders in it have one"),
+        ("runs/first", "a config.json nor a modules.json; these folders in it have one: checkpoint-500"),
         ("./adapter", "adapter has no model: neither a config.json nor a modules.json, but an adapter (PEFT); merge"),
         ("./my.yaml", "my.yaml is a file; name the folder of the model"),
         ("a/b/c", "a/b/c: there is no such folder"),
