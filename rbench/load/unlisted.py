@@ -88,7 +88,9 @@ class Unlisted:
             if HUB_ID.fullmatch(text):
                 self._note(f"encoder {text} is the folder {shown(path)}, not the model of that id on the hub")
             return str(path)
-        return str(path) if text.count("/") > 1 or ("/" in text and _exists(path)) else text
+        if "://" in text or "/" not in text:
+            return text
+        return str(path) if text.count("/") > 1 or _exists(path) else text
 
     def _note(self, note: str) -> None:
         if note not in self.notes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -135,7 +134,7 @@ def test_two_copies_of_one_model_are_refused(here: Path) -> None:
 
 def test_a_link_has_a_name_of_its_own(here: Path) -> None:
     model(here / "runs/checkpoint-500")
-    os.symlink(here / "runs/checkpoint-500", here / "runs/best")
+    (here / "runs/best").symlink_to(here / "runs/checkpoint-500")
     plan = planned(here, "[runs/checkpoint-500, runs/best]")
     assert plan.plan.suite.encoders == ("checkpoint-500", "best")
 
