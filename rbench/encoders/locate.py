@@ -73,7 +73,7 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
         return Located(EMBEDDED_TOKENIZER, tokenizer_fingerprint(EMBEDDED_TOKENIZER), tokenizer_fingerprint)
     base = spec.base or spec.tokenizer or spec.name
     what, mark = ("tokenizer", tokenizer_fingerprint) if spec.random_weights else ("base", fingerprint)
-    folder = _folder(spec.name, base, models_path)
+    folder = _folder(spec.name, base, models_path, relative=not spec.unlisted)
     if folder is not None:
         return Located(str(folder), mark(str(folder)), mark)
     if is_path(base):
@@ -189,13 +189,14 @@ def _has_vectors(folder: Path) -> bool:
         return False
 
 
-def _folder(name: str, base: str, models_path: Sequence[Path]) -> Path | None:
+def _folder(name: str, base: str, models_path: Sequence[Path], *, relative: bool = True) -> Path | None:
+    """Return the folder of a model. `relative`: whether `a/b` may be one below the current folder."""
     for root in (*models_path, PACKAGED):
         for part in (name, base):
             if _stays_inside(part) and _is_model(root / part):
                 return root / part
     path = Path(base).expanduser()
-    explicit = is_path(base) or len(path.parts) > 1
+    explicit = is_path(base) or (relative and len(path.parts) > 1)
     return path if explicit and _is_model(path) else None
 
 

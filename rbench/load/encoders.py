@@ -114,6 +114,8 @@ class Encoders:
         if name in self.own:
             return self.own[name]
         located = self.files.named("encoders", name)
+        if located is not None and "unlisted" in located.data:
+            self.files.problems.add(located.key_at(("unlisted",)), "`unlisted` is not for files; remove it")
         folder = self.files.registry.path("encoders", name).parent
 
         def spelled_out(where: Where, text: str, is_key: bool) -> str:

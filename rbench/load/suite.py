@@ -118,11 +118,11 @@ def load_mapping(
     origin: str = "suite",
     own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
-    """Load a suite from plain data (JSON types) instead of a file. Errors give `origin` as its place.
+    """Load a suite from plain data (JSON types and paths) instead of a file. Errors give `origin` as its place.
 
     `own` holds encoders by name that have no file either.
     """
-    located = Positioned(json.loads(json.dumps(data)), {(): origin})
+    located = Positioned(json.loads(json.dumps(data, default=os.fspath)), {(): origin})
     return _load(located, None, registry, None, overrides, Problems(), own)
 
 

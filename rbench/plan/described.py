@@ -35,6 +35,7 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
     from rbench.encoders.stated import stated
 
     encoders, notes = dict(loaded.encoders), []
+    used = {*loaded.suite.encoders, *(one.set.encoder for sets in loaded.adversarial.values() for one in sets)}
     for name, spec in loaded.encoders.items():
         if not spec.unlisted or name not in weights:
             continue
@@ -45,7 +46,7 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
             why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             problems.append(f"encoder `{spec.base}`: {why}")
         else:
-            notes.append(_taken(encoders[name], weights[name], said))
+            notes += [_taken(encoders[name], weights[name], said)] if name in used else []
     complete = dataclasses.replace(loaded, encoders=encoders)
     problems += _twins(complete, weights)
     return complete, [*notes, *_contradictions(complete, weights)]

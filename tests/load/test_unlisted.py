@@ -224,9 +224,14 @@ def test_the_base_of_a_file_is_relative_to_the_file(world: World, elsewhere: Pat
     assert loaded.encoders["untrained"].tokenizer == str(world.folder / "encoders/words")
 
 
+def test_a_file_cannot_pretend_to_be_none(world: World) -> None:
+    world.write("encoders/plain.yaml", "base: some/model\nunlisted: true\n")
+    assert world.error() == "encoders/plain.yaml:2:1: `unlisted` is not for files; remove it"
+
+
 def test_a_suite_without_a_file_is_relative_to_the_current_folder(world: World, elsewhere: Path) -> None:
     registry = Registry([world.folder])
-    data = {"name": "one", "encoders": ["./here", "owner/e5"], "tasks": ["reviews"], "resources": "world"}
+    data = {"name": "one", "encoders": [Path("here"), "owner/e5"], "tasks": ["reviews"], "resources": "world"}
     loaded = load_mapping(data, registry=registry)
     assert [loaded.encoders[name].base for name in loaded.suite.encoders] == [f"{elsewhere}/here", "owner/e5"]
     with pytest.raises(SuiteError, match=r"^rbench attack: there: there is no such folder; \. has here, plain$"):

@@ -88,6 +88,7 @@ def test_the_folders_own_files_say_how_it_is_encoded(here: Path) -> None:
     mine, set_here = encoder(plan, "mine"), encoder(plan, "mine[pooling=cls,prompt=]")
     assert (mine.pooling, mine.prompt, mine.max_length) == ("mean", "query: ", 48)
     assert (set_here.pooling, set_here.prompt, set_here.max_length) == ("cls", "", 48)
+    assert notes(planned(here, "[{./mine: {pooling: cls}}]"), "mine") == []
     (said,) = notes(plan, "mine")
     assert said == 'mine: mine (pooling mean, prompt "query: ", max_length 48)'
 
@@ -147,6 +148,13 @@ def test_a_folder_of_the_search_path_is_not_taken_for_a_path(here: Path) -> None
     plan = planned(here, "[./mine, owner/e5]", models=(here / "MODELS",))
     assert encoder(plan, "mine").pooling == "mean"
     assert notes(plan, "e5") == ["e5: MODELS/owner/e5 (pooling mean)"]
+
+
+def test_a_hub_id_of_a_suite_elsewhere_is_no_folder_of_the_current_one(here: Path) -> None:
+    model(here / "owner/e5")
+    (here / "elsewhere").mkdir()
+    with pytest.raises(ResourceError, match=r"encoder `owner/e5`: HF_HUB_OFFLINE is set .* `hf download owner/e5`"):
+        planned(here / "elsewhere", "[owner/e5]")
 
 
 # ------------------------------------------------------------------------------------------------ files beside folders
