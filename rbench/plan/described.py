@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rbench.encoders.stated import Stated
 
 _TOLD = ("pooling", "normalize", "truncate_dim", "prompt", "include_prompt", "lowercase", "max_length", "dtype")
-"""The fields that notes mention, in their order. Not all models of `EncoderSpec` have all of them."""
+"""The fields that notes mention, in their order."""
 _COMPARED = ("pooling", "normalize", "truncate_dim", "prompt", "lowercase")
 """The fields in which a file can contradict the model's own files: those that change what a vector is."""
 
@@ -54,10 +54,10 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
 
 def _taken(spec: EncoderSpec, place: Located, said: Stated) -> str:
     """Say which model an encoder is, how it encodes, and who says so."""
-    default = {name: field.default for name, field in EncoderSpec.model_fields.items() if name in _TOLD}
-    told = [_in_words(name, getattr(spec, name)) for name in default if name == "pooling"]
-    told += [_in_words(name, value) for name in default if (value := getattr(spec, name)) != default[name]]
-    told = list(dict.fromkeys(told))
+    default = {name: EncoderSpec.model_fields[name].default for name in _TOLD}
+    told = [
+        _in_words(name, value) for name in _TOLD if (value := getattr(spec, name)) != default[name] or name == "pooling"
+    ]
     unsaid = "" if said.by_sentence_transformers else "; a folder of transformers does not say how to pool"
     return f"{spec.name}: {_shown(place)} ({', '.join(told)}{unsaid})"
 
@@ -77,16 +77,21 @@ def _contradictions(loaded: Loaded, weights: Mapping[str, Located]) -> Iterator[
         except ResourceError:
             continue  # the file wins, so what the model's files say is not needed
         if said.by_sentence_transformers and (unlike := [*_unlike(effective(name, loaded.encoders), said.fields)]):
+            own, theirs = (", ".join(side) for side in zip(*unlike, strict=True))
             place = _shown(weights[name])
-            yield f"{name}: its file says {'; '.join(unlike)} ({place}). The file wins; name {place} to take its own"
+            other = place.partition("@")[0] if place == weights[name].where else place
+            yield (
+                f"{name}: its file says {own}, and the model's own files say {theirs} ({place}). The file wins; to take "
+                f"what they say, write {other} in place of {name}"
+            )
 
 
-def _unlike(spec: EncoderSpec, said: Mapping[str, Any]) -> Iterator[str]:
+def _unlike(spec: EncoderSpec, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each field that an encoder's file and its model's own files say differently, in words of both."""
     for name in _COMPARED:
-        if name in EncoderSpec.model_fields:
-            own, theirs = getattr(spec, name), said.get(name, EncoderSpec.model_fields[name].default)
-            if own != theirs:
-                yield f"{_in_words(name, own)}, and the model's own files say {_in_words(name, theirs)}"
+        own, theirs = getattr(spec, name), said.get(name, EncoderSpec.model_fields[name].default)
+        if own != theirs:
+            yield _in_words(name, own), _in_words(name, theirs)
 
 
 def _twins(loaded: Loaded, weights: Mapping[str, Located]) -> Iterator[str]:
@@ -108,8 +113,11 @@ def _twins(loaded: Loaded, weights: Mapping[str, Located]) -> Iterator[str]:
 
 
 def _shown(place: Located) -> str:
-    where = str(place.where)
-    return shown(Path(where)) if Path(where).is_dir() else where
+    """Write a place as a user would: `./mine`, a path, or `id@commit`."""
+    if not Path(place.where).is_dir():
+        return place.where
+    path = shown(Path(place.where))
+    return path if Path(path).is_absolute() else f"./{path}"
 
 
 def _in_words(name: str, value: Any) -> str:

@@ -90,7 +90,7 @@ def test_the_folders_own_files_say_how_it_is_encoded(here: Path) -> None:
     assert (set_here.pooling, set_here.prompt, set_here.max_length) == ("cls", "", 48)
     assert notes(planned(here, "[{./mine: {pooling: cls}}]"), "mine") == []
     (said,) = notes(plan, "mine")
-    assert said == 'mine: mine (pooling mean, prompt "query: ", max_length 48)'
+    assert said == 'mine: ./mine (pooling mean, prompt "query: ", max_length 48)'
 
 
 def test_a_folder_of_transformers_is_pooled_as_sentence_transformers_would(here: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_folder_of_the_search_path_is_not_taken_for_a_path(here: Path) -> None
     model(here / "MODELS/owner/e5", MEAN)
     plan = planned(here, "[./mine, owner/e5]", models=(here / "MODELS",))
     assert encoder(plan, "mine").pooling == "mean"
-    assert notes(plan, "e5") == ["e5: MODELS/owner/e5 (pooling mean)"]
+    assert notes(plan, "e5") == ["e5: ./MODELS/owner/e5 (pooling mean)"]
 
 
 def test_a_hub_id_of_a_suite_elsewhere_is_no_folder_of_the_current_one(here: Path) -> None:
@@ -167,8 +167,10 @@ def test_a_file_that_contradicts_the_folder_is_told_once_and_wins(here: Path) ->
     plan = planned(here, "[own, {own: {layers: 1}}]", include=(here / "DIR",))
     assert encoder(plan, "own").pooling == "cls" and encoder(plan, "own").prompt == ""
     (note,) = [note for note in plan.notes if note.startswith("own")]
-    assert "its file says pooling cls, and the model's own files say pooling mean" in note
-    assert 'no prompt, and the model\'s own files say prompt "query: "' in note and "The file wins" in note
+    assert note == (
+        'own: its file says pooling cls, no prompt, and the model\'s own files say pooling mean, prompt "query: " '
+        "(./DIR/encoders/mine). The file wins; to take what they say, write ./DIR/encoders/mine in place of own"
+    )
     file.write_text('base: ./mine\npooling: mean\nprompt: "query: "\n')
     assert [n for n in planned(here, "[own]", include=(here / "DIR",)).notes if n.startswith("own")] == []
 
