@@ -81,8 +81,8 @@ def _contradictions(loaded: Loaded, weights: Mapping[str, Located]) -> Iterator[
             place = _shown(weights[name])
             other = place.partition("@")[0] if place == weights[name].where else place
             yield (
-                f"{name}: its file says {own}, and the model's own files say {theirs} ({place}). The file wins; to take "
-                f"what they say, write {other} in place of {name}"
+                f"{name}: its file says {own}, and the model's own files say {theirs} ({place}). The file wins; to "
+                f"take what they say, write {other} in place of {name}"
             )
 
 
