@@ -23,7 +23,7 @@ from rbench.cli import app
 from rbench.encoders.locate import PACKAGED
 from rbench.errors import PlanError, StoreError, SuiteError
 from rbench.load.registry import Registry
-from rbench.spec import AttackJob, FinetuneJob
+from rbench.spec import AttackJob, FinetuneJob, Plan
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
 
@@ -74,6 +74,12 @@ def options() -> api.Options:
     return api.Options(overrides=(SHORT,), backend="torch", device="cpu")
 
 
+def plan() -> Plan:
+    found = Store(RUN).plan()
+    assert found is not None
+    return found
+
+
 def victims() -> set[str]:
     """The keys of the weights in the cache."""
     return {
@@ -90,7 +96,7 @@ def test_the_table_shows_the_folder_beside_the_other() -> None:
     table = rbench("table", RUN, "--names", "--format", "csv").stdout
     assert re.search(r"^mini-sentiment,.*\bmine\b", table, re.MULTILINE) or ",mine," in table or "mine" in table
     store = Store(RUN)
-    jobs = {job.name: job for job in store.plan().jobs}
+    jobs = {job.name: job for job in plan().jobs}
     assert set(jobs) == {
         f"{job}/seed0"
         for label in ("mine", "mini-bert-packaged")
@@ -135,7 +141,7 @@ def test_a_command_attacks_the_folder_with_the_victim_of_the_suite(place: Path, 
 def test_a_hub_id_is_attacked_from_python() -> None:
     (outcome,) = api.attack("someone/toy", "mini-sentiment", "pwws", 1, options())
     stored = Store(RUN)
-    (job,) = (j for j in stored.plan().jobs if isinstance(j.spec, AttackJob) and j.parts[0] == "mine")
+    (job,) = (j for j in plan().jobs if isinstance(j.spec, AttackJob) and j.parts[0] == "mine")
     same = next(one for one in stored.outcomes(job) if one.example_id == outcome.example_id)
     assert (outcome.status, outcome.num_queries) == (same.status, same.num_queries), "the same weights"
 
