@@ -23,6 +23,7 @@ from rbench.load.ground import of_suite
 from rbench.load.measures import check_asked, check_tables, measured, name_measured
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of
 from rbench.load.positions import Positioned, Problems, read, shown
+from rbench.load.quoted_claims import with_quoted
 from rbench.load.registry import Kind, Registry, unknown
 from rbench.load.serving import check_table, check_tasks, match
 from rbench.load.unlisted import Unlisted
@@ -154,8 +155,9 @@ def _load(
     own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
     unlisted = Unlisted(registry, problems)
+    located = with_quoted(located, problems)
     located = unlisted.spell_out(located, Path.cwd() if path is None else path.parent)
-    merged = apply_profile(located, profile, problems)
+    merged = with_quoted(apply_profile(located, profile, problems), problems)
     for override in overrides:
         merged = _overridden(merged, override, unlisted, problems)
     merged, located = unlisted.label(merged, located)
