@@ -155,11 +155,10 @@ def _load(
     own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
     unlisted = Unlisted(registry, problems)
-    located = with_quoted(located, problems)
-    located = unlisted.spell_out(located, Path.cwd() if path is None else path.parent)
+    beside = Path.cwd() if path is None else path.parent
+    located = unlisted.spell_out(with_quoted(located, problems), beside)
     merged = with_quoted(apply_profile(located, profile, problems), problems)
-    for override in overrides:
-        merged = _overridden(merged, override, unlisted, problems)
+    merged = _overridden(merged, overrides, unlisted, problems)
     merged, located = unlisted.label(merged, located)
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
     check_profiles(located, profile, problems)
@@ -208,13 +207,14 @@ def _load(
     )
 
 
-def _overridden(merged: Positioned, override: str, unlisted: Unlisted, problems: Problems) -> Positioned:
-    """Return the suite with one `KEY=VALUE` applied, whose relative paths are relative to the current folder."""
-    key = override.partition("=")[0].partition(".")[0].strip()
-    merged = apply_override(merged, override, problems)
-    if key not in merged.data:
-        return merged  # the problem was added
-    return merged.put((key,), unlisted.spell_out(merged.only([key]), Path.cwd()).sub(key))
+def _overridden(merged: Positioned, overrides: Sequence[str], unlisted: Unlisted, problems: Problems) -> Positioned:
+    """Return the suite with each `KEY=VALUE` applied, whose relative paths are relative to the current folder."""
+    for override in overrides:
+        key = override.partition("=")[0].partition(".")[0].strip()
+        merged = apply_override(merged, override, problems)
+        if key in merged.data:  # otherwise a problem was added
+            merged = merged.put((key,), unlisted.spell_out(merged.only([key]), Path.cwd()).sub(key))
+    return merged
 
 
 # --------------------------------------------------------------------------------------------------- parts of a suite
