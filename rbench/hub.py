@@ -71,7 +71,7 @@ def cached(model: str, revision: str | None) -> Path | None:
     return None
 
 
-def configs(model: str, commit: str) -> Path:
+def configs(model: str, commit: str, revision: str | None = None) -> Path:
     """Return the snapshot folder of a model, with the small JSON files that say how it encodes. Weights may be missing.
 
     What the hub cache lacks is downloaded. `modules.json` comes last, so that where the cache has it, or knows that
@@ -79,6 +79,7 @@ def configs(model: str, commit: str) -> Path:
 
     Args:
         commit: 40 hex digits.
+        revision: what stood for the commit (None: main), for `remember`.
 
     Raises:
         Unreachable: the hub cannot be asked, and the cache cannot tell what the model's files say.
@@ -103,6 +104,7 @@ def configs(model: str, commit: str) -> Path:
         folder = Path(snapshot_download(model, revision=commit, allow_patterns=small))
         with contextlib.suppress(EntryNotFoundError):  # the client remembers that there is none
             hf_hub_download(model, "modules.json", revision=commit)
+        remember(model, revision, commit)
     except failures() as error:
         raise ResourceError(f"{model} could not be read from {endpoint()}: {_first_line(error)}") from error
     return folder

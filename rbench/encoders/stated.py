@@ -22,15 +22,17 @@ class Stated(NamedTuple):
     that in `fields` is what sentence-transformers would take."""
 
 
-def stated(where: str, *, trust_remote_code: bool = False) -> Stated:
+def stated(where: str, *, revision: str | None = None, trust_remote_code: bool = False) -> Stated:
     """Return what the files of a model say; `where` is a folder, or `id@commit` on the hub.
+
+    `revision` is what stood for the commit; None: main.
 
     Raises:
         ResourceError: the files are damaged or ask for something that rbench does not do, the model needs Python code
             of its own without `trust_remote_code`, or neither the hub nor its cache has the files.
     """
     repo, _, commit = where.rpartition("@")
-    folder = Path(where) if Path(where).is_dir() else hub.configs(repo, commit)
+    folder = Path(where) if Path(where).is_dir() else hub.configs(repo, commit, revision)
     if not trust_remote_code and (code := _code_of(folder)):
         raise ResourceError(
             f"it needs Python code of its own ({code}), which rbench runs only where the file of an encoder says so. "

@@ -40,7 +40,7 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
         if not spec.unlisted or name not in weights:
             continue
         try:
-            said = stated(weights[name].where)
+            said = stated(weights[name].where, revision=spec.revision)
             encoders[name] = EncoderSpec.model_validate({**said.fields, **spec.model_dump(exclude_unset=True)})
         except (ResourceError, ValidationError) as error:
             why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
@@ -73,7 +73,8 @@ def _contradictions(loaded: Loaded, weights: Mapping[str, Located]) -> Iterator[
         if any(below.train is not None for below in chain(name, loaded.encoders)):
             continue  # the weights that it starts from are another encoder's
         try:
-            said = stated(weights[name].where, trust_remote_code=True)
+            revision = effective(name, loaded.encoders).revision
+            said = stated(weights[name].where, revision=revision, trust_remote_code=True)
         except ResourceError:
             continue  # the file wins, so what the model's files say is not needed
         if said.by_sentence_transformers and (unlike := [*_unlike(effective(name, loaded.encoders), said.fields)]):
