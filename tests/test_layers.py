@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "score": {"spec"},
     "executors": {"spec"},
     "tasks": {"spec", "load", "mini", "hub"},
-    "encoders": {"spec", "mini", "hub", "system"},
+    "encoders": {"spec", "mini", "hub", "system", "inference"},
     "resources": {"spec", "load", "mini", "encoders", "inference", "system"},
     "substitution": {"spec", "encoders", "inference", "resources"},
     "train": {"spec", "load", "mini", "encoders", "resources", "score", "substitution", "system"},

@@ -12,6 +12,7 @@ import torch
 from textattack.models.wrappers import ModelWrapper
 from torch import Tensor
 
+from rbench.encoders.reading import tokens_of
 from rbench.errors import JobError
 from rbench.inference import Batched, GradientNetwork, Memo, Network, Row, rows_of, steady
 
@@ -166,7 +167,7 @@ class ScorerVictim(ModelWrapper):  # type: ignore[misc]
 
     def _tokenize(self, inputs: Sequence[Pair]) -> list[list[str]]:
         ids = self.encoded(inputs)["input_ids"]
-        tokens = [self.tokenizer.convert_ids_to_tokens(one) for one in ids]
+        tokens = [tokens_of(self.tokenizer, one) for one in ids]
         return [first + second for first, second in zip(tokens[::2], tokens[1::2], strict=True)]
 
 

@@ -11,6 +11,7 @@ from textattack.models.wrappers import ModelWrapper
 from torch import Tensor
 
 from rbench.attack.gradients import Labelled, LogOddsGradients, log_odds_gradients
+from rbench.encoders.reading import tokens_of
 from rbench.errors import JobError
 from rbench.inference import Batched, Memo, Network, Row, rows_of, steady
 
@@ -141,7 +142,7 @@ class Victim(ModelWrapper):  # type: ignore[misc]
 
     def _tokenize(self, inputs: Sequence[Text]) -> list[list[str]]:
         encoded = self.tokenizer(list(inputs), truncation=True, max_length=self.max_length)
-        return [self.tokenizer.convert_ids_to_tokens(ids) for ids in encoded["input_ids"]]
+        return [tokens_of(self.tokenizer, ids) for ids in encoded["input_ids"]]
 
 
 def _logits(classifier: Any, **inputs: Tensor) -> Tensor:

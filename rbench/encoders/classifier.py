@@ -12,6 +12,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rbench.encoders.on_encoder import ABOUT, FORMAT, HEAD, OnEncoder
 from rbench.encoders.sentence import SentenceEncoder
+from rbench.encoders.settings import Settings
 from rbench.errors import ResourceError
 
 VERSION = 1
@@ -90,6 +91,7 @@ class EncoderClassifier(OnEncoder):
                 max_length=about["encoder_max_length"],
                 trust_remote_code=trust_remote_code,
                 name=folder.name,
+                settings=Settings(**about.get("settings", {})),
             )
             classifier = cls(encoder, about["num_labels"], about["dropout"], about["max_length"])
             classifier.head.load_state_dict(load_file(folder / HEAD))

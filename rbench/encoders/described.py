@@ -62,7 +62,7 @@ def described(folder: Path) -> dict[str, Any]:
     if not parts:
         return {"pooling": _usual_pooling(root)}
     pooling = json_of(parts["Pooling"] / "config.json") if "Pooling" in parts else {}
-    found = {"pooling": _pooling(pooling, folder) if "Pooling" in parts else _usual_pooling(root)}
+    found: dict[str, Any] = {"pooling": _pooling(pooling, folder) if "Pooling" in parts else _usual_pooling(root)}
     found |= _of_transformer(root) | _of_vectors(folder)
     if "prompt" in found and pooling.get("include_prompt") is False:
         found["include_prompt"] = False
@@ -118,7 +118,8 @@ def _of_transformer(root: Path) -> dict[str, Any]:
     loading = _mapping(config, "model_kwargs") or _mapping(config, "model_args")
     dtype = str(loading.get("dtype", loading.get("torch_dtype", ""))).removeprefix("torch.")
     attention = loading.get("attn_implementation")
-    found: dict[str, Any] = {"max_length": longest} if _counts(longest := config.get("max_seq_length")) else {}
+    longest = config.get("max_seq_length")
+    found: dict[str, Any] = {"max_length": longest} if _counts(longest) else {}
     found |= {"lowercase": True} if config.get("do_lower_case") is True else {}
     found |= {"dtype": dtype} if dtype in get_args(Dtype) and dtype != "float32" else {}
     return found | ({"attention": attention} if attention in get_args(Attention) else {})

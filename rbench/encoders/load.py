@@ -9,39 +9,47 @@ from rbench import hub
 from rbench.encoders import architecture
 from rbench.encoders.locate import EMBEDDED_TOKENIZER, TOKENIZER_FILES, is_vectors, transformer_folder
 from rbench.errors import ResourceError
-from rbench.spec import EncoderSpec
+from rbench.spec import EncoderSpec, TaskKind
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder as SentenceEncoder
 
 
-def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu", seed: int = 0) -> SentenceEncoder:
+def load(
+    spec: EncoderSpec, where: str | Path, *, device: str = "cpu", seed: int = 0, kind: TaskKind | None = None
+) -> SentenceEncoder:
     """Load the encoder `spec` with the weights at `where`: a folder, `id@commit` (or `id`) on the hub, or word vectors.
 
     An encoder that keeps random weights has them drawn with `seed`, and reads with the tokenizer at `where`. Any other
     encoder has the same weights for each seed.
 
-    Weights are converted to float32. If `spec.layers` is set, only that many transformer layers are kept, counted from
-    the first. Of a sentence-transformers model the transformer and a linear Dense module are used, with the pooling of
-    `spec`. Vectors are not normalised.
+    If `spec.layers` is set, only that many transformer layers are kept, counted from the first. Of a
+    sentence-transformers model the transformer and the modules after its pooling are used. Pooling, normalisation,
+    prompt and all else are those of `spec`, whatever the folder's files say (`rbench.encoders.described`).
+
+    Args:
+        kind: the kind of task whose texts are read, where `spec.prompt` has a prompt for each; None: of no task.
 
     Raises:
         ResourceError: there are no weights, they are damaged or incomplete, or the network has fewer layers or does not
             support the pooling.
     """
     from rbench.encoders.sentence import SentenceEncoder
+    from rbench.encoders.settings import Settings
 
+    settings = Settings.of(spec, kind)
     if spec.random_weights:
         from rbench.encoders import random_weights
 
-        return random_weights.draw(spec, _tokenizer(spec, str(where)), seed).to(device)
+        return random_weights.draw(spec, _tokenizer(spec, str(where)), seed, kind).to(device)
     if is_vectors(str(where)):
         from rbench.encoders import static
 
         if spec.layers is not None:
             raise ResourceError(f"encoder `{spec.name}`: word vectors have no layers; leave out `layers`")
         network, tokenizer = static.read(str(where))
-        return SentenceEncoder(network, tokenizer, spec.pooling, spec.max_length, spec.name).eval().to(device)
+        made = SentenceEncoder(network, tokenizer, spec.pooling, spec.max_length, spec.name, settings=settings)
+        return made.eval().to(device)
     try:
         folder = fetch(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision)
     except ResourceError as error:
@@ -53,6 +61,7 @@ def load(spec: EncoderSpec, where: str | Path, *, device: str = "cpu", seed: int
         max_length=spec.max_length,
         trust_remote_code=spec.trust_remote_code,
         name=spec.name,
+        settings=settings,
     ).to(device)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from rbench import hub
 from rbench.encoders import architecture
-from rbench.encoders.modules import modules
+from rbench.encoders.modules import after_pooling, modules
 from rbench.encoders.vectors import vector_files
 from rbench.errors import ResourceError
 from rbench.spec import EncoderSpec
@@ -94,9 +94,10 @@ def fingerprint(where: Path | str) -> str:
     The folder's path and dates do not enter.
     """
     folder = Path(where)
-    transform = transform_folder(folder)
-    more = [] if transform is None else sorted(path for path in transform.iterdir() if path.is_file())
-    return digests.of_files([*_content(transformer_folder(folder)), *more])
+    after = transform_folders(folder)
+    more = [path for one in after if one.is_dir() for path in sorted(one.iterdir()) if path.is_file()]
+    order = [folder / "modules.json"] if len(after) > 1 else []
+    return digests.of_files([*_content(transformer_folder(folder)), *more, *order])
 
 
 def tokenizer_fingerprint(where: str) -> str:
@@ -129,18 +130,17 @@ def transformer_folder(folder: Path) -> Path:
     return folder / next((path for kind, path in modules(folder) if kind == "Transformer"), "")
 
 
-def transform_folder(folder: Path) -> Path | None:
-    """Return the folder of the transform after pooling, or None if there is none.
+def transform_folders(folder: Path) -> tuple[Path, ...]:
+    """Return the folders of what follows the pooling, in order; empty where there is nothing.
 
-    It is that of a linear Dense module in modules.json, or `TRANSFORM`.
+    They are those of the modules after the pooling in modules.json (of a normalisation before another module there may
+    be none on disk), or `TRANSFORM`.
 
     Raises:
         ResourceError: as `transformer_folder`.
     """
-    dense = next((path for kind, path in modules(folder) if kind == "Dense"), None)
-    if dense is not None:
-        return folder / dense
-    return folder / TRANSFORM if (folder / TRANSFORM / TRANSFORM_ABOUT).is_file() else None
+    after = tuple(path for _, path in after_pooling(folder))
+    return after or ((folder / TRANSFORM,) if (folder / TRANSFORM / TRANSFORM_ABOUT).is_file() else ())
 
 
 def flow_missing() -> str:

@@ -10,7 +10,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from rbench.encoders.reading import prompt_tokens
 from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import JobError
 
 FORMAT = 1
 ABOUT, HEAD = "rbench.json", "head.safetensors"
@@ -22,12 +24,20 @@ class OnEncoder(nn.Module):
     Args:
         encoder: computes the vectors.
         max_length: longest input in tokens; None, or more than the encoder's: the encoder's.
+
+    Raises:
+        JobError: `max_length` leaves no room for a text after the prompt.
     """
 
     def __init__(self, encoder: SentenceEncoder, max_length: int | None) -> None:
         super().__init__()
         self.encoder = encoder
         self.max_length = min(max_length or encoder.max_length, encoder.max_length)
+        if self.max_length <= (prompt := prompt_tokens(encoder.tokenizer)):
+            raise JobError(
+                f"texts are cut at {self.max_length} tokens, and the encoder's prompt alone has {prompt}; raise "
+                "`max_length` of the fine-tuning, or shorten the prompt"
+            )
 
     @property
     def tokenizer(self) -> Any:
@@ -53,6 +63,7 @@ class OnEncoder(nn.Module):
             "pooling": self.encoder.pooling,
             "max_length": self.max_length,
             "encoder_max_length": self.encoder.max_length,
+            **({"settings": stated} if (stated := self.encoder.settings.stated()) else {}),
             **about,
         }
         (folder / ABOUT).write_text(

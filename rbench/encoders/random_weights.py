@@ -14,7 +14,7 @@ from transformers import BertModel
 
 from rbench.encoders import architecture
 from rbench.errors import ResourceError
-from rbench.spec import EncoderSpec
+from rbench.spec import EncoderSpec, TaskKind
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-def draw(spec: EncoderSpec, tokenizer: Any, seed: int) -> SentenceEncoder:
+def draw(spec: EncoderSpec, tokenizer: Any, seed: int, kind: TaskKind | None = None) -> SentenceEncoder:
     """Return the encoder with weights as transformers initialises a BERT, in eval mode, in float32, on the CPU.
 
     Weights are drawn on the CPU, so that they do not depend on the device. The global generators are left as they were.
@@ -31,12 +31,14 @@ def draw(spec: EncoderSpec, tokenizer: Any, seed: int) -> SentenceEncoder:
         spec: an encoder with `random_weights`.
         seed: the seed of the job that uses the encoder. Each seed has other weights, and no seed draws the numbers
             that a fine-tuning with that seed draws.
+        kind: as `rbench.encoders.load`.
 
     Raises:
         ResourceError: the architecture has keys that BertConfig does not know, values that it refuses, or fewer layers
             than `spec.layers`.
     """
     from rbench.encoders.sentence import SentenceEncoder, keep_layers
+    from rbench.encoders.settings import Settings
 
     if wrong := architecture.problem(spec):
         raise ResourceError(wrong)
@@ -48,7 +50,8 @@ def draw(spec: EncoderSpec, tokenizer: Any, seed: int) -> SentenceEncoder:
             raise ResourceError(f"encoder `{spec.name}`: its architecture makes no BERT: {error}") from error
     if spec.layers is not None:
         keep_layers(model, spec.layers, spec.name)
-    return SentenceEncoder(model, tokenizer, spec.pooling, spec.max_length, spec.name).eval()
+    settings = Settings.of(spec, kind)
+    return SentenceEncoder(model, tokenizer, spec.pooling, spec.max_length, spec.name, settings=settings).eval()
 
 
 def weights_hash(encoder: SentenceEncoder) -> str:

@@ -29,6 +29,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rbench.encoders.on_encoder import ABOUT, FORMAT, HEAD, OnEncoder
 from rbench.encoders.sentence import SentenceEncoder
+from rbench.encoders.settings import Settings
 from rbench.errors import ResourceError
 
 VERSION = 1
@@ -205,6 +206,7 @@ class EncoderScorer(OnEncoder):
                 max_length=about["encoder_max_length"],
                 trust_remote_code=trust_remote_code,
                 name=folder.name,
+                settings=Settings(**about.get("settings", {})),
             )
             head = _head(about["head"], load_file(folder / HEAD), encoder.dim)
             low, high = about["scale"]

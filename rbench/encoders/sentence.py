@@ -17,10 +17,15 @@ from transformers.utils import logging as transformers_logging
 
 from rbench.encoders import static as static  # registers its network with AutoModel
 from rbench.encoders.lengths import in_groups, linear_weights
-from rbench.encoders.locate import TRANSFORM, transform_folder, transformer_folder
-from rbench.encoders.saved_transform import read_transform
+from rbench.encoders.locate import TRANSFORM, transformer_folder
+from rbench.encoders.pooled import masked_mean as masked_mean
+from rbench.encoders.pooled import pool
+from rbench.encoders.reading import prepared, prompt_tokens
+from rbench.encoders.saved_transform import transform_of
+from rbench.encoders.settings import Settings
 from rbench.encoders.transform import Transform
 from rbench.errors import ResourceError
+from rbench.inference import Network, rows_of
 from rbench.spec import Pooling
 
 VERSION = 1
@@ -35,15 +40,17 @@ class SentenceEncoder(nn.Module):
     """A transformer network (`model`) with its `tokenizer`, `pooling` and, where it has one, `transform`.
 
     Args:
-        model: a bidirectional transformers model; its unused pooler is dropped.
-        tokenizer: the tokenizer that belongs to it.
-        pooling: `cls`: the last hidden state of the first token. `cls+mlp`: the output of BERT's pooler (dense layer
-            and tanh on that state), which SimCSE trains. `mean`: the mean of the last hidden states of all tokens but
-            padding. `first-last-mean`: the same mean over the average of hidden_states[0] (the embedding layer's
-            output) and hidden_states[-1], which is `avg_first_last` in SimCSE's code (Gao et al. 2021).
+        model: a transformers model, bidirectional or causal; its unused pooler is dropped.
+        tokenizer: the tokenizer that belongs to it. The encoder's own reads as `settings` say.
+        pooling: see `rbench.encoders.pooled.pool`.
         max_length: longest input in tokens; None, or more than the network can read: the longest that it can read.
         name: for error messages.
         transform: applied to the pooled vectors; frozen, see `rbench.encoders.transform`.
+        settings: what is done before the network and after pooling and transform.
+
+    Raises:
+        ResourceError: the network cannot have the pooling, the transform takes vectors of another length, or the prompt
+            leaves no room for a text.
     """
 
     def __init__(
@@ -54,8 +61,10 @@ class SentenceEncoder(nn.Module):
         max_length: int | None = None,
         name: str = "encoder",
         transform: Transform | None = None,
+        settings: Settings | None = None,
     ) -> None:
         super().__init__()
+        self.settings = settings or Settings()
         self._uncounted = int(getattr(model, "UNCOUNTED", 0))
         if self._uncounted and pooling != "mean":
             raise ResourceError(f"encoder `{name}`: static word vectors have pooling mean, not {pooling}")
@@ -67,18 +76,26 @@ class SentenceEncoder(nn.Module):
             model.pooler = None
         self.model = model
         self._weights = linear_weights(model)
-        self.tokenizer = tokenizer
+        self.tokenizer = prepared(tokenizer, self.settings)
         self.pooling: Pooling = pooling
-        self._typed = "token_type_ids" in inspect.signature(model.forward).parameters
-        self.width = int(self.model.config.hidden_size)
+        takes = inspect.signature(model.forward).parameters
+        self._typed = "token_type_ids" in takes
+        self._options = {"use_cache": False} if "use_cache" in takes else {}
+        self.width = _width(model)
         if transform is not None and transform.width != self.width:
             raise ResourceError(
                 f"encoder `{name}`: its transform takes vectors of {transform.width} numbers and its network gives "
                 f"{self.width}"
             )
         self.transform = transform
-        longest = longest_input(self.model, tokenizer)
-        self.max_length = min(max_length or longest, longest)
+        self.max_length = longest_input(self.model, tokenizer, max_length)
+        if self.max_length <= (prompt := prompt_tokens(self.tokenizer)):
+            raise ResourceError(
+                f"encoder `{name}`: its prompt has {prompt} tokens, and it reads {self.max_length}; raise "
+                "`max_length`, or shorten the prompt"
+            )
+        if not self.settings.include_prompt:
+            self._uncounted = max(self._uncounted, prompt)
 
     @classmethod
     def open(
@@ -90,21 +107,23 @@ class SentenceEncoder(nn.Module):
         max_length: int | None = None,
         trust_remote_code: bool = False,
         name: str = "encoder",
+        settings: Settings | None = None,
     ) -> Self:
-        """Read a transformers or sentence-transformers folder. The encoder is in eval mode, on the CPU, in float32.
+        """Read a transformers or sentence-transformers folder. The encoder is in eval mode, on the CPU.
+
+        Of a SentenceTransformer the modules after its pooling are used too, without a normalisation that ends them.
 
         Args:
             folder: has config, weights and tokenizer.
             layers: number of transformer layers to keep, counted from the first; None: all.
-            pooling, max_length, name: as for the class.
+            pooling, max_length, name, settings: as for the class.
 
         Raises:
             ResourceError: the folder cannot be read, lacks weights, has fewer layers, or does not support the pooling.
         """
         root = transformer_folder(folder)
-        placed = transform_folder(folder)
-        after = read_transform(placed, pooling, name) if placed is not None else None
-        model, missing = _read(root, trust_remote_code, name)
+        model, missing = _read(root, trust_remote_code, name, settings or Settings())
+        after = transform_of(folder, pooling, _width(model), name)
         poolers = [key for key in missing if "pooler" in key]
         if pooling == "cls+mlp" and poolers:
             raise ResourceError(f"encoder `{name}`: pooling cls+mlp needs a pooler, and {root} has no weights for one")
@@ -123,19 +142,24 @@ class SentenceEncoder(nn.Module):
             tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
         except (OSError, ValueError, KeyError, ImportError) as error:
             raise ResourceError(f"encoder `{name}`: the tokenizer in {root} cannot be read: {error}") from error
-        return cls(model, tokenizer, pooling, max_length, name, after).eval()
+        return cls(model, tokenizer, pooling, max_length, name, after, settings).eval()
 
-    def save(self, folder: Path) -> None:
-        """Write what `open` reads: config, safetensors weights, tokenizer, and the transform in its own subfolder."""
+    def save(self, folder: Path, *, transform: bool = True) -> None:
+        """Write what `open` reads: config, safetensors weights, tokenizer, and the transform in its own subfolder.
+
+        With `transform` False, the transform is left to the caller.
+        """
         self.model.save_pretrained(folder, safe_serialization=True)
         self.tokenizer.save_pretrained(folder)
-        if self.transform is not None:
+        if self.transform is not None and transform:
             self.transform.save(folder / TRANSFORM, self.pooling)
 
     @property
     def dim(self) -> int:
-        """Length of the vectors: the transform's `dim` if there is one, else the network's `width`."""
-        return self.width if self.transform is None else self.transform.dim
+        """Length of the vectors: the transform's `dim` if there is one, else the network's `width`; cut to
+        `truncate_dim`."""
+        whole = self.width if self.transform is None else self.transform.dim
+        return min(whole, self.settings.truncate_dim or whole)
 
     @property
     def device(self) -> torch.device:
@@ -151,63 +175,59 @@ class SentenceEncoder(nn.Module):
         if not self._typed:
             inputs.pop("token_type_ids", None)
         vectors = in_groups(self._pooled, inputs, self._weights) if self.training else self._pooled(inputs)
-        if self.transform is None:
-            return vectors
-        # In full precision even if the network is not: whitening magnifies small differences.
-        with torch.autocast(vectors.device.type, enabled=False):
-            transformed: Tensor = self.transform(vectors.to(torch.promote_types(vectors.dtype, torch.float32)))
-            return transformed
+        if self.settings.dtype != "float32":
+            vectors = vectors.float()
+        if self.transform is not None:
+            # In full precision even if the network is not: whitening magnifies small differences.
+            with torch.autocast(vectors.device.type, enabled=False):
+                vectors = self.transform(vectors.to(torch.promote_types(vectors.dtype, torch.float32)))
+        if self.settings.normalize:
+            vectors = nn.functional.normalize(vectors, dim=1)
+        return vectors[:, : self.settings.truncate_dim] if self.settings.truncate_dim else vectors
 
     def _pooled(self, inputs: dict[str, Tensor]) -> Tensor:
-        outputs = self.model(**inputs, output_hidden_states=self.pooling == "first-last-mean", return_dict=True)
-        last: Tensor = outputs.last_hidden_state
-        if self.pooling == "cls":
-            return last[:, 0]
-        if self.pooling == "cls+mlp":
-            return outputs.pooler_output  # type: ignore[no-any-return]
-        states = last if self.pooling == "mean" else (outputs.hidden_states[0] + outputs.hidden_states[-1]) / 2
-        mask = inputs.get("attention_mask")
-        if mask is None:
-            mask = torch.ones(states.shape[:2], device=states.device)
-        if self._uncounted:
-            mask = torch.cat([torch.zeros_like(mask[:, : self._uncounted]), mask[:, self._uncounted :]], dim=1)
-        return masked_mean(states, mask)
+        every = self.pooling == "first-last-mean"
+        outputs = self.model(**inputs, **self._options, output_hidden_states=every, return_dict=True)
+        return pool(self.pooling, outputs, inputs.get("attention_mask"), self._uncounted)
 
-    @torch.no_grad()
     def encode(
-        self, texts: Sequence[str], batch_size: int = 64, progress: Callable[[int], object] | None = None
+        self,
+        texts: Sequence[str],
+        backend: str = "torch",
+        progress: Callable[[int], object] | None = None,
     ) -> NDArray[np.float32]:
-        """Return vectors (len(texts), dim) in the order of `texts`, not normalised.
+        """Return vectors (len(texts), dim) in the order of `texts`.
 
-        Texts are cut at `max_length` tokens, encoded longest first, and padded to the longest of their batch.
-        `progress` is called after each batch with its number of texts.
+        Texts are cut at `max_length` tokens and computed in batches of equal length, so that a vector does not depend
+        on other texts. The mode is left as it was.
+
+        Args:
+            backend: what computes: one of `rbench.inference.BACKENDS`, or `fastest`, which measures those that use the
+                encoder's own weights. What is trained should not depend on a measurement, so trainings use `torch`.
+            progress: called after each batch with its number of texts.
         """
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
-        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+        if not len(texts):
+            return vectors
         was_training = self.training
         self.eval()
         try:
-            for start in range(0, len(order), batch_size):
-                rows = order[start : start + batch_size]
-                inputs = self.tokenizer(
-                    [texts[i] for i in rows],
-                    padding=True,
-                    truncation=True,
-                    max_length=self.max_length,
-                    return_tensors="pt",
-                )
-                vectors[rows] = self(**inputs.to(self.device)).float().cpu().numpy()
-                if progress is not None:
-                    progress(len(rows))
+            rows = rows_of(self.tokenizer(list(texts), truncation=True, max_length=self.max_length))
+            pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
+            network = Network(self, _vectors, pad=pad, name="the encoder", device=str(self.device), backend=backend)
+            vectors[:] = torch.stack(network(rows, progress)).cpu().numpy()
         finally:
             self.train(was_training)
         return vectors
 
 
-def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean (batch, dim) of `states` (batch, length, dim) where `mask` (batch, length) is 1."""
-    weights = mask.to(states.dtype).unsqueeze(-1)
-    return (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
+def _width(model: Any) -> int:
+    return int(model.config.hidden_size)
+
+
+def _vectors(encoder: nn.Module, **inputs: Tensor) -> Tensor:
+    vectors: Tensor = encoder(**inputs)
+    return vectors.float()
 
 
 def keep_layers(model: nn.Module, layers: int, name: str = "encoder") -> None:
@@ -233,15 +253,19 @@ def keep_layers(model: nn.Module, layers: int, name: str = "encoder") -> None:
     parent, _, attribute = path.rpartition(".")
     setattr(model.get_submodule(parent), attribute, nn.ModuleList(list(stack)[:layers]))
     config.num_hidden_layers = layers
+    if isinstance(kinds := getattr(config, "layer_types", None), list):
+        config.layer_types = kinds[:layers]
 
 
-def longest_input(model: nn.Module, tokenizer: Any) -> int:
-    """Return how many tokens the network can read: the smaller of the tokenizer's limit and that of the position table.
+def longest_input(model: nn.Module, tokenizer: Any, wanted: int | None = None) -> int:
+    """Return how many tokens the network reads: `wanted`, or else the tokenizer's limit, but at most what it can read.
 
-    It is 512 if neither has a limit. RoBERTa and MPNet number positions from padding_idx + 1, so the limit is that much
-    smaller than the number of rows of their position tables.
+    It is 512 if nothing limits it. RoBERTa and MPNet number positions from padding_idx + 1, so they can read that much
+    less than the number of rows of their position tables.
     """
-    limits = [tokenizer.model_max_length] if tokenizer.model_max_length < LARGEST_REAL_LENGTH else []
+    limits = [wanted] if wanted else []
+    if not wanted and tokenizer.model_max_length < LARGEST_REAL_LENGTH:
+        limits = [tokenizer.model_max_length]
     positions = getattr(model.config, "max_position_embeddings", None)
     if isinstance(positions, int) and positions > 0:
         table = next((m for p, m in model.named_modules() if p.endswith("position_embeddings")), None)
@@ -261,20 +285,29 @@ def _quiet() -> Iterator[None]:
         transformers_logging.set_verbosity(verbosity)
 
 
-def _read(root: Path, trust_remote_code: bool, name: str) -> tuple[nn.Module, list[str]]:
-    """Return the network in float32, and the names of the weights that its files lack."""
+def _read(root: Path, trust_remote_code: bool, name: str, settings: Settings) -> tuple[nn.Module, list[str]]:
+    """Return the network with weights of the settings' type, and the names of the weights that its files lack."""
+    attention = {"attn_implementation": settings.attention} if settings.attention else {}
     try:
         config = AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code)
         if getattr(config, "is_encoder_decoder", False):
             raise ResourceError(f"encoder `{name}`: {root} is an encoder-decoder model, which rbench does not read")
         with _quiet():
             model, info = AutoModel.from_pretrained(
-                root, config=config, trust_remote_code=trust_remote_code, output_loading_info=True
+                root,
+                config=config,
+                trust_remote_code=trust_remote_code,
+                output_loading_info=True,
+                torch_dtype=settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype),
+                **attention,
             )
     except ResourceError:
         raise
     except Exception as error:  # for unreadable files transformers, safetensors and json raise many types
-        raise ResourceError(f"encoder `{name}`: {root} cannot be read as a transformers model: {error}") from error
+        asked = f" with attention: {settings.attention}" if settings.attention else ""
+        raise ResourceError(
+            f"encoder `{name}`: {root} cannot be read as a transformers model{asked}: {error}"
+        ) from error
     if "attention_mask" not in inspect.signature(model.forward).parameters:
         raise ResourceError(f"encoder `{name}`: a {type(model).__name__} takes no attention_mask: not a text encoder")
-    return model.float().eval(), sorted(info["missing_keys"])
+    return (model.float() if settings.dtype == "float32" else model).eval(), sorted(info["missing_keys"])

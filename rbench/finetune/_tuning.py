@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import torch
 import transformers
 from accelerate.utils import patch_environment
 from torch import nn
@@ -73,6 +74,11 @@ def tune(
     Raises JobError where the loss is no longer finite.
     """
     goal, training = goal or CLASSIFY, context.training
+    if (dtype := next(context.encoder.model.parameters()).dtype) != torch.float32:
+        raise JobError(
+            f"the encoder's weights are {str(dtype).removeprefix('torch.')}, and fine-tuning changes float32 weights "
+            "only; leave out its `dtype`, or use `finetune: [probe]`, which leaves the encoder as it is"
+        )
     transformers.set_seed(context.seed)
     victim: Any = goal.victim(context)
     train, validation = goal.encoded(context, victim)

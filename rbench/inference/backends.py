@@ -18,7 +18,7 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ Read = Callable[..., Tensor]
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 BACKENDS = ("torch", "onednn", "openvino")
+SHARING = ("torch", "onednn")
+"""Those that compute with the module's own weights. They are ready at once, and follow a module that is trained."""
 ROUNDS = 3
 """Number of times that "auto" measures each back-end; the fastest time counts."""
 SAMPLE = (32, 24)
@@ -49,15 +51,15 @@ def ready(module: nn.Module, read: Read, *, device: torch.device, wanted: str = 
     Raises:
         ResourceError: the back-end is unknown, is not installed, or cannot compute this network.
     """
-    if wanted not in ("auto", *BACKENDS):
+    if wanted not in ("auto", "fastest", *BACKENDS):
         raise ResourceError(f"there is no back-end {wanted}; there are auto, {', '.join(BACKENDS)}")
+    if wanted == "fastest":
+        return _fastest(module, read, device, SHARING)
     if wanted != "auto":
         if wanted not in usable(device):
             raise ResourceError(f"the back-end {wanted} cannot be used on {device.type} here{REMEDY.get(wanted, '')}")
         return wanted, _build(wanted, module, read)
-    if usable(device) == ["torch"]:
-        return "torch", _build("torch", module, read)
-    return _fastest(module, read, device)
+    return _fastest(module, read, device, BACKENDS)
 
 
 REMEDY = {"openvino": "; `pip install openvino` installs it"}
@@ -208,22 +210,25 @@ def _openvino(module: nn.Module, read: Read) -> Call:
 # -------------------------------------------------------------------------------------------------------- measurement
 
 
-def _fastest(module: nn.Module, read: Read, device: torch.device) -> tuple[str, Call]:
-    about = _signature(module)
+def _fastest(module: nn.Module, read: Read, device: torch.device, among: Sequence[str]) -> tuple[str, Call]:
+    names = [name for name in usable(device) if name in among]
+    if names == ["torch"]:
+        return "torch", _build("torch", module, read)
+    about = "/".join([_signature(module), *(among if among != BACKENDS else ())])
     with _locked():  # one process measures; others wait and use its result
         known = _remembered().get(about)
-        if known not in usable(device):
-            known = _measure(module, read, device)
+        if known not in names:
+            known = _measure(module, read, names)
             _remember(about, known)
     return known, _build(known, module, read)
 
 
-def _measure(module: nn.Module, read: Read, device: torch.device) -> str:
-    """Return the name of the fastest back-end whose outputs agree with PyTorch's."""
+def _measure(module: nn.Module, read: Read, names: Sequence[str]) -> str:
+    """Return the name of the fastest of some back-ends whose outputs agree with PyTorch's."""
     inputs = _sample(module)
     calls: dict[str, Call] = {}
     reference = None
-    for name in usable(device):
+    for name in names:
         try:
             call = _build(name, module, read)
             answer = call(inputs)

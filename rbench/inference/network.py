@@ -50,7 +50,8 @@ class Network:
         name: the network's name in messages.
         shown: describes a row in a message. The default gives its number of tokens.
         device: a torch device.
-        backend: one of `backends.BACKENDS`, or "auto", which measures them and takes the fastest.
+        backend: one of `backends.BACKENDS`, or "auto", which measures them and takes the fastest; or "fastest", which
+            measures those that use the module's own weights, and need no time to prepare.
         step: lengths are padded to a multiple of this. None takes `STEP`. A step above 1 makes batches larger, but then
             outputs depend on the batch by rounding.
     """
@@ -74,8 +75,10 @@ class Network:
         """Number of rows computed so far."""
         self.backend, self._call = backends.ready(module, read, device=self.device, wanted=backend)
 
-    def __call__(self, rows: Sequence[Row]) -> list[Tensor]:
+    def __call__(self, rows: Sequence[Row], progress: Callable[[int], object] | None = None) -> list[Tensor]:
         """Return the output of `read` for each row, on the network's device.
+
+        `progress` is called after each batch with its number of rows.
 
         Raises:
             JobError: `read` did not return one entry for each row, or one row does not fit into the GPU's memory.
@@ -84,6 +87,8 @@ class Network:
         for places in batches(rows, self.max_rows, self.max_tokens, self.step):
             for place, answer in zip(places, self._whole([rows[i] for i in places]), strict=True):
                 answers[place] = answer
+            if progress is not None:
+                progress(len(places))
         return [answer for answer in answers if answer is not None]
 
     def _whole(self, rows: list[Row]) -> list[Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,7 +97,8 @@ def write(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".rbench-export-", dir=folder.parent) as name:
         staged = Path(name)
-        _save(encoder, staged)
+        by_kind = {} if isinstance(spec.prompt, str) else spec.prompt
+        _save(encoder, staged, {str(kind): prompt for kind, prompt in by_kind.items()})
         card(staged)
         _compare(encoder, staged)
         if folder.is_dir():
@@ -109,12 +110,12 @@ def write(
     return encoder.dim
 
 
-def _save(encoder: SentenceEncoder, folder: Path) -> None:
+def _save(encoder: SentenceEncoder, folder: Path, prompts: Mapping[str, str]) -> None:
     from rbench.train import layout
 
     # transformers would write the place of the weights, a path on this machine, into the config.
     encoder.model.config._name_or_path = ""
-    layout.save(folder, encoder)
+    layout.save(folder, encoder, prompts)
 
 
 def _compare(encoder: SentenceEncoder, folder: Path) -> None:

@@ -31,7 +31,7 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
     place = inputs.place("encoder", job.parts[0])
     how = f"{spec.encoder.model_dump_json()} {job.seed}"
     encoder = inputs.network(
-        place, how, lambda where: encoders.load(spec.encoder, where, device=context.device, seed=job.seed)
+        place, how, lambda where: encoders.load(spec.encoder, where, device=context.device, seed=job.seed, kind="sts")
     )
     done, total = 0, len(pairs.texts)
 
@@ -40,7 +40,7 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
         done += count
         context.progress.update(done, total)
 
-    scores = pairs.scores(lambda texts: encoder.encode(texts, progress=encoded))
+    scores = pairs.scores(lambda texts: encoder.encode(texts, "fastest", encoded))
     spearman = scores[0].value
     found = "Spearman is not defined" if spearman is None else f"Spearman {spearman:.4f}"
     context.progress.update(total, total, f"{found}, {len(pairs)} pairs")

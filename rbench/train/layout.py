@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rbench.encoders.described import FLAGS, MODES, OVERALL
 from rbench.encoders.locate import TRANSFORM
 from rbench.errors import JobError
 from rbench.spec import Pooling
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
+    from rbench.encoders.settings import Settings
+    from rbench.encoders.transform import Transform
 
-_MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
-_MODE: dict[Pooling, str] = {"cls": "cls_token", "mean": "mean_tokens"}
+_MODE: dict[Pooling, str] = {pooling: mode for mode, pooling in MODES.items()}
 EXPRESSIBLE = tuple(_MODE)
+"""The poolings that sentence-transformers has too."""
+KINDS = {"linear": "Dense", "dense": "Dense", "layer-norm": "LayerNorm", "normalize": "Normalize"}
+"""Maps a transform's kind to the module of sentence-transformers that computes the same."""
 
 
-def check(name: str, pooling: Pooling) -> None:
-    """Raise JobError if sentence-transformers lacks the pooling, so that the encoder could not be saved for it."""
-    if pooling not in _MODE:
+def check(name: str, pooling: Pooling, among: Collection[Pooling] = EXPRESSIBLE) -> None:
+    """Raise JobError if an encoder cannot be trained with the pooling, or not be saved for sentence-transformers."""
+    if pooling not in among:
         raise JobError(
-            f"Encoder {name} has pooling {pooling}; an encoder trained here needs {' or '.join(EXPRESSIBLE)}, which "
-            "sentence-transformers can read. A head for training is added to either."
+            f"Encoder {name} has pooling {pooling}; an encoder trained here needs {' or '.join(among)}, which "
+            "sentence-transformers can read. A head for training is added to it."
         )
 
 
@@ -32,40 +38,95 @@ def obstacle(encoder: SentenceEncoder) -> str:
     kind = encoder.transform.KIND if encoder.transform is not None else "linear"
     if encoder.model.config.model_type == "rbench-static":
         return "it averages static word vectors, whose tokenizer and network only rbench has"
-    if kind != "linear":
+    if kind not in ("linear", "chain"):
         return f"a {kind} follows its pooling, for which sentence-transformers has no module"
     if encoder.pooling not in _MODE:
-        return f"its pooling is {encoder.pooling}, and sentence-transformers has only {' and '.join(EXPRESSIBLE)}"
+        return f"its pooling is {encoder.pooling}, and sentence-transformers has only {', '.join(EXPRESSIBLE)}"
+    if encoder.settings.dtype != "float32":
+        return (
+            f"it computes in {encoder.settings.dtype}, and the folder would be computed in float32; leave out `dtype`"
+        )
     return ""
 
 
-def save(folder: Path, encoder: SentenceEncoder) -> None:
-    """Write `encoder` for rbench, and as a SentenceTransformer too unless there is an `obstacle`."""
-    encoder.save(folder)
-    if not obstacle(encoder):
-        linear = encoder.transform is not None
-        write(folder, pooling=encoder.pooling, dim=encoder.width, max_length=encoder.max_length, linear=linear)
+def save(folder: Path, encoder: SentenceEncoder, prompts: Mapping[str, str] | None = None) -> None:
+    """Write `encoder` for rbench, and as a SentenceTransformer too unless there is an `obstacle`.
+
+    Args:
+        prompts: further prompts by name, which a user of sentence-transformers may ask for.
+    """
+    if obstacle(encoder):
+        encoder.save(folder)
+        return
+    chain = encoder.transform is not None and encoder.transform.KIND == "chain"
+    encoder.save(folder, transform=not chain)
+    write(
+        folder,
+        pooling=encoder.pooling,
+        dim=encoder.width,
+        max_length=encoder.max_length,
+        transform=encoder.transform,
+        settings=encoder.settings,
+        prompts=prompts,
+    )
 
 
-def write(folder: Path, *, pooling: Pooling, dim: int, max_length: int, linear: bool = False) -> None:
+def write(
+    folder: Path,
+    *,
+    pooling: Pooling,
+    dim: int,
+    max_length: int,
+    transform: Transform | None = None,
+    settings: Settings | None = None,
+    prompts: Mapping[str, str] | None = None,
+) -> None:
     """Turn a transformers folder into a SentenceTransformer: add modules.json and the files that it names.
 
     Args:
         pooling: one of `EXPRESSIBLE`.
         dim: width of the pooled vectors.
         max_length: longest input in tokens.
-        linear: whether the subfolder `TRANSFORM` has a linear map to apply after pooling.
+        transform: what follows the pooling: a linear map, which is in the subfolder `TRANSFORM` already, or a chain.
+        settings: of the encoder; None: the defaults.
+        prompts: as for `save`.
     """
-    kinds = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Dense": TRANSFORM} if linear else {})
+    kept = settings.model_dump() if settings is not None else {}
+    parts: list[tuple[str, str]] = [("Transformer", ""), ("Pooling", "1_Pooling"), *_after(folder, transform)]
+    if kept.get("normalize"):
+        parts.append(("Normalize", f"{len(parts)}_Normalize"))
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (kind, path) in enumerate(kinds.items())
+        for i, (kind, path) in enumerate(parts)
     ]
-    modes = {f"pooling_mode_{mode}": mode == _MODE[pooling] for mode in _MODES}
-    (folder / "1_Pooling").mkdir(exist_ok=True)
-    for file, content in (
-        ("modules.json", modules),
-        ("sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False}),
-        ("1_Pooling/config.json", {"word_embedding_dimension": dim, **modes, "include_prompt": True}),
-    ):
-        (folder / file).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    modes = {flag: mode == _MODE[pooling] for flag, mode in FLAGS.items()}
+    _write(folder / "modules.json", modules)
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    include = {"include_prompt": kept.get("include_prompt", True)}
+    _write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": dim, **modes, **include})
+    own = {"default": kept["prompt"]} if kept.get("prompt") else {}
+    if own or prompts or kept.get("truncate_dim"):
+        overall: dict[str, Any] = {
+            "prompts": {**(prompts or {}), **own},
+            "default_prompt_name": "default" if own else None,
+        }
+        _write(folder / OVERALL, overall | {"truncate_dim": kept.get("truncate_dim")})
+
+
+def _after(folder: Path, transform: Transform | None) -> list[tuple[str, str]]:
+    """Write the modules that follow the pooling. Return kind and path of each."""
+    from rbench.encoders.transform import Chain
+
+    if not isinstance(transform, Chain):
+        return [] if transform is None else [("Dense", TRANSFORM)]
+    parts = []
+    for i, step in enumerate(transform.parts, start=2):
+        kind = KINDS[step.KIND]
+        parts.append((kind, f"{i}_{kind}"))
+        step.save_module(folder / f"{i}_{kind}")
+    return parts
+
+
+def _write(file: Path, content: Any) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

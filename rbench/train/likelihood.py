@@ -72,13 +72,14 @@ class LikelihoodObjective(Encoding):
                 "at least 2."
             )
         network = sentence_encoder(spec, base)
+        settings, network.settings = network.settings, network.settings.before_transform()
         try:
             flow = Flow(network.dim, levels, depth, hidden)
         except ResourceError as error:
             raise JobError(f"Encoder {spec.name}: {error}") from error
         self.model = Likelihood(network, flow)
         self.encoder = SentenceEncoder(
-            network.model, network.tokenizer, network.pooling, network.max_length, spec.name, flow
+            network.model, network.tokenizer, network.pooling, network.max_length, spec.name, flow, settings
         )
         self.kept: nn.Module = flow
         super().__init__(network.tokenizer, min(spec.train.max_length, network.max_length))

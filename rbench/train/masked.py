@@ -38,10 +38,13 @@ class MaskedEncoding(Encoding):
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors (len(texts), dim) with the encoder's pooling. ResourceError if the network cannot have it."""
         from rbench.encoders.sentence import SentenceEncoder
+        from rbench.encoders.settings import Settings
 
         network = self.masked_lm.base_model
         spec = self._spec
-        return SentenceEncoder(network, self.tokenizer, spec.pooling, spec.max_length, spec.name).encode(texts)
+        settings = Settings.of(spec, "sts")
+        made = SentenceEncoder(network, self.tokenizer, spec.pooling, spec.max_length, spec.name, settings=settings)
+        return made.encode(texts)
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """Return `masked_accuracy`, 0..1: the share of masked tokens whose most likely prediction is right.
@@ -75,6 +78,7 @@ class MaskedEncoding(Encoding):
     def save(self, folder: Path) -> None:
         """Write the encoder with its masked-LM head, and as a SentenceTransformer too if that has the pooling."""
         from rbench.encoders.sentence import longest_input
+        from rbench.encoders.settings import Settings
         from rbench.train import layout
 
         self.masked_lm.save_pretrained(folder, safe_serialization=True)
@@ -86,4 +90,5 @@ class MaskedEncoding(Encoding):
                 pooling=self._spec.pooling,
                 dim=self.masked_lm.config.hidden_size,
                 max_length=min(self._spec.max_length or longest, longest),
+                settings=Settings.of(self._spec),
             )

@@ -171,7 +171,9 @@ class MoCo(nn.Module):
             encoder.dim, options.dim, tanh=options.output == "tanh", hidden=options.head == "mlp", pooler=pooler
         )
         network = copy.deepcopy(encoder.model)
-        self.key_encoder = SentenceEncoder(network, encoder.tokenizer, encoder.pooling, encoder.max_length)
+        self.key_encoder = SentenceEncoder(
+            network, encoder.tokenizer, encoder.pooling, encoder.max_length, settings=encoder.settings
+        )
         self.key_head = copy.deepcopy(self.head)
         for part in (self.key_encoder, self.key_head):
             part.requires_grad_(False)

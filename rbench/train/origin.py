@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rbench.encoders import architecture
 from rbench.encoders.load import fetch
 from rbench.encoders.load import load as load_encoder
-from rbench.encoders.locate import is_vectors, transform_folder, transformer_folder
+from rbench.encoders.locate import is_vectors, transform_folders, transformer_folder
 from rbench.errors import JobError, ResourceError
 from rbench.spec import EncoderSpec
 
@@ -77,17 +77,19 @@ def sentence_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEnco
     the base has a transform after its pooling.
     """
     if base is not None:
-        encoder = load_encoder(spec, base)
+        encoder = load_encoder(spec, base, kind="unlabelled")
         if encoder.transform is not None:
             raise JobError(_TRANSFORMED.format(spec.name, encoder.transform.KIND))
         return encoder
     from transformers import BertModel
 
     from rbench.encoders.sentence import SentenceEncoder
+    from rbench.encoders.settings import Settings
 
     config, tokenizer = _architecture(spec)
     model = keep_layers(BertModel(config), spec.layers)
-    return SentenceEncoder(model, tokenizer, spec.pooling, spec.max_length, spec.name)
+    settings = Settings.of(spec, "unlabelled")
+    return SentenceEncoder(model, tokenizer, spec.pooling, spec.max_length, spec.name, settings=settings)
 
 
 def pooler(spec: EncoderSpec, base: str | Path | None, width: int) -> nn.Linear:
@@ -135,7 +137,7 @@ def dropout_of(config: Any) -> dict[str, float]:
 def _folder(spec: EncoderSpec, where: str | Path) -> Path:
     """Return the transformers folder of a folder, an `id@commit` or a hub id. JobError if it has a transform."""
     folder = fetch(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision)
-    if transform_folder(folder) is not None:
+    if transform_folders(folder):
         raise JobError(_TRANSFORMED.format(spec.name, "fitted"))
     return transformer_folder(folder)
 

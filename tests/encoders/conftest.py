@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.encoders.layouts import networks as networks
+from tests.encoders.layouts import saved as saved
 from tests.tiny import write_bert
 
 

@@ -111,7 +111,7 @@ def test_sentence_transformers_folders_are_read_where_their_transformer_is(tmp_p
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (modules("Transformer", "Pooling", "Dense"), "asks for a Dense with an activation"),
+        (modules("Transformer", "Pooling", "Dense"), "asks for a Dense without a config"),
         (modules("Transformer", path="../../x"), "leaves the model's folder"),
         ("{", "not a list"),
         ('[{"kind": 1}]', "not a list"),

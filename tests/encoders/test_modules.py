@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rbench import encoders
-from rbench.encoders.locate import locate, transform_folder, transformer_folder
+from rbench.encoders.locate import locate, transform_folders, transformer_folder
 from rbench.errors import ResourceError
 from rbench.resources.sentences import sentence_transformer
 from rbench.spec import EncoderSpec
@@ -86,7 +86,9 @@ def test_a_foreign_type_behind_known_ones_is_refused_too(bert: Path, tmp_path: P
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize("activation", ["evilmod.Identity", "torch.evil.Identity", "Identity", None, 3, ["x.Identity"]])
+@pytest.mark.parametrize(
+    "activation", ["evilmod.Identity", "torch.evil.Identity", "torch.nn.Linear", "Identity", None, 3, ["x.Identity"]]
+)
 def test_an_activation_that_is_not_known_is_refused(activation: Any, bert: Path, tmp_path: Path) -> None:
     folder = model(bert, tmp_path / "toy", SPELLINGS[0], "sentence_transformers.models.Dense")
     dense(folder, activation)
@@ -112,7 +114,7 @@ def test_every_spelling_of_the_known_types_is_read(kind: str, bert: Path, tmp_pa
     if kind.endswith("Dense"):
         dense(folder, "torch.nn.modules.linear.Identity")
     assert transformer_folder(folder) == folder
-    assert transform_folder(folder) == (folder / "1_x" if kind.endswith("Dense") else None)
+    assert transform_folders(folder) == ((folder / "1_x",) if kind.endswith("Dense") else ())
 
 
 def test_what_the_installed_version_writes_is_read_and_opened(bert: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from rbench.spec import EncoderSpec
 from tests.tiny import WORDS
 
 TEXTS = ["good", "the film was a good story and a fine plot", "bad plot", "the " * 80, "a poor film", "dull"]
-POOLINGS = ["cls", "cls+mlp", "mean", "first-last-mean"]
+POOLINGS = ["cls", "cls+mlp", "mean", "first-last-mean", "last", "weighted-mean", "max", "sqrt-mean"]
 
 
 def spec(**more: Any) -> EncoderSpec:
@@ -38,30 +38,46 @@ def slowly(folder: Path, pooling: str, text: str) -> np.ndarray:
         return last[0].numpy()
     if pooling == "cls+mlp":
         return torch.tanh(model.pooler.dense(last[0])).detach().numpy()
-    total = torch.zeros(last.shape[1])
+    if pooling == "last":
+        return last[len(last) - 1].numpy()
+    if pooling == "max":
+        return np.array([max(column) for column in last.T.tolist()])
+    total, weights = torch.zeros(last.shape[1]), 0
     for position in range(len(last)):
-        total += last[position] if pooling == "mean" else (first[position] + last[position]) / 2
-    return (total / len(last)).numpy()
+        weight = position + 1 if pooling == "weighted-mean" else 1
+        total += weight * ((first[position] + last[position]) / 2 if pooling == "first-last-mean" else last[position])
+        weights += weight
+    return (total / (weights**0.5 if pooling == "sqrt-mean" else weights)).numpy()
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_pooling_of_padded_batches_equals_one_text_at_a_time(pooling: str, bert: Path) -> None:
     encoder = encoders.load(spec(pooling=pooling), bert)
-    vectors = encoder.encode(TEXTS, batch_size=4)
+    vectors = encoder.encode(TEXTS)
     assert vectors.dtype == np.float32 and vectors.shape == (len(TEXTS), encoder.dim)
     for text, vector in zip(TEXTS, vectors, strict=True):
         np.testing.assert_allclose(vector, slowly(bert, pooling, text), atol=1e-5)
+    for side in ("right", "left"):
+        # BERT's positions count padding on the left, so positions are given here.
+        padded = encoder.tokenizer(
+            TEXTS, padding=True, truncation=True, max_length=64, padding_side=side, return_tensors="pt"
+        )
+        places = (padded["attention_mask"].cumsum(1) - 1).clamp(min=0)
+        with torch.no_grad():
+            together = encoder(**padded, position_ids=places).numpy()
+        if pooling != "cls+mlp" or side == "right":  # BERT's pooler takes the first position, padding or not
+            np.testing.assert_allclose(together, vectors, atol=1e-5)
 
 
-def test_encode_keeps_order_in_any_batch_size(bert: Path) -> None:
+def test_encode_keeps_order_whatever_the_texts_beside_one(bert: Path) -> None:
     encoder = encoders.load(spec(pooling="mean"), bert)
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, size=rng.integers(1, 30))) for _ in range(50)]
-    together = encoder.encode(texts, batch_size=50)
     heard: list[int] = []
-    np.testing.assert_allclose(encoder.encode(texts, batch_size=7, progress=heard.append), together, atol=1e-5)
-    assert heard == [7] * 7 + [1]
-    np.testing.assert_allclose(encoder.encode(texts[::-1]), together[::-1], atol=1e-5)
+    together = encoder.encode(texts, progress=heard.append)
+    assert sum(heard) == 50 and len(heard) > 1
+    np.testing.assert_array_equal(encoder.encode(texts[::-1]), together[::-1])
+    np.testing.assert_array_equal(encoder.encode(texts[:1]), together[:1])
     assert encoder.encode([]).shape == (0, encoder.dim)
 
 

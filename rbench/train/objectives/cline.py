@@ -124,7 +124,7 @@ class Cline(MaskedEncoding):
         from rbench.train.triples import Triples
 
         assert spec.train is not None
-        layout.check(spec.name, spec.pooling)
+        layout.check(spec.name, spec.pooling, ("cls", "mean"))
         places = {kind: resources.located(kind) for kind in edited.NEEDS}
         self._lexicon = edited.LexiconSource.of(resources.profile, places=places)
         model, tokenizer = masked_lm(spec, base)

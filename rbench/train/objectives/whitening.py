@@ -81,8 +81,9 @@ class Whitening:
 
         self.encoder.to(device)
         longest, self.encoder.max_length = self.encoder.max_length, min(self._train.max_length, self.encoder.max_length)
-        vectors = self.encoder.encode(texts, batch_size=self._train.batch_size, progress=tell)
-        self.encoder.max_length = longest
+        settings, self.encoder.settings = self.encoder.settings, self.encoder.settings.before_transform()
+        vectors = self.encoder.encode(texts, progress=tell)
+        self.encoder.max_length, self.encoder.settings = longest, settings
         try:
             mean, W, share = whiten(vectors, self._options.dim)
         except ValueError as error:

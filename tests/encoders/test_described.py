@@ -1,0 +1,128 @@
+"""Tests of what the files of a model's folder state, and of what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.described import described, prompts
+from rbench.errors import ResourceError
+from tests.encoders.layouts import TEXTS, Make, encoded, legacy, opened
+
+
+@pytest.mark.parametrize(
+    ("flags", "pooling"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_mean_sqrt_len_tokens": True}, "sqrt-mean"),
+        ({"pooling_mode_lasttoken": True}, "last"),
+        ({}, "mean"),
+    ],
+)
+def test_older_files_say_pooling_length_and_lower_case(flags: Any, pooling: str, saved: Any, tmp_path: Path) -> None:
+    folder = legacy(saved("BERT, first token")[0], tmp_path / "old", **flags)
+    assert described(folder) == {"pooling": pooling, "max_length": 7, "lowercase": True}
+    encoder = opened(folder)
+    np.testing.assert_allclose(encoder.encode(TEXTS), encoded(folder), atol=1e-5, rtol=1e-5)
+    both = encoder.encode(["bad Plot", "bad plot"])
+    np.testing.assert_array_equal(both[0], both[1])
+    EncoderClassifier(encoder, 2).save(tmp_path / "victim", {})
+    victim, _ = EncoderClassifier.load(tmp_path / "victim")
+    np.testing.assert_array_equal(victim.encoder.encode(["bad Plot"]), both[:1])
+
+
+def test_a_length_that_the_files_state_goes_before_the_tokenizers(saved: Any, tmp_path: Path) -> None:
+    folder = legacy(saved("BERT, mean, maximum length")[0], tmp_path / "old")
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 40}')
+    assert described(folder)["max_length"] == 40 == opened(folder).max_length
+    np.testing.assert_allclose(opened(folder).encode(TEXTS), encoded(folder), atol=1e-5, rtol=1e-5)
+
+
+def test_a_transformers_folder_is_pooled_as_sentence_transformers_does(networks: Make, tmp_path: Path) -> None:
+    causal = tmp_path / "causal"
+    shutil.copytree(networks("qwen3", start=False), causal)
+    config = json.loads((causal / "config.json").read_text())
+    for folder, pooling in ((networks("bert"), "mean"), (networks("qwen3", start=False), "mean"), (causal, "last")):
+        if folder == causal:
+            (causal / "config.json").write_text(json.dumps(config | {"architectures": ["Qwen3ForCausalLM"]}))
+        assert described(folder) == {"pooling": pooling}
+        np.testing.assert_allclose(opened(folder).encode(TEXTS), encoded(folder), atol=1e-5, rtol=1e-5)
+
+
+def test_a_tokenizer_without_a_token_for_padding_pads(networks: Make) -> None:
+    encoder = opened(networks("llama", pad_token=None))
+    assert encoder.tokenizer.pad_token == "</s>"
+    with torch.no_grad():
+        together = encoder(**encoder.tokenizer(TEXTS[:4], padding=True, return_tensors="pt"))
+    np.testing.assert_allclose(together, encoder.encode(TEXTS[:4]), atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------- what rbench does not do
+
+
+def change(folder: Path, name: str, **more: Any) -> None:
+    path = folder / name
+    now = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps({key: value for key, value in (now | more).items() if value is not None}))
+
+
+@pytest.mark.parametrize(
+    ("file", "more", "said"),
+    [
+        ("1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}, "made by cls and mean together"),
+        ("1_Pooling/config.json", {"pooling_mode": "median"}, "made by median"),
+        ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "the task fill-mask"),
+        ("sentence_bert_config.json", {"modality_config": {"text": {}, "message": {}}}, "a chat template"),
+        ("sentence_bert_config.json", {"modality_config": {"image": {}}}, "other than text"),
+        ("sentence_bert_config.json", {"processing_kwargs": {"text": {"add_special_tokens": False}}}, "tokenizer"),
+        ("adapter_config.json", {"peft_type": "LORA"}, "merge_and_unload"),
+    ],
+)
+def test_what_rbench_does_not_do_is_refused_by_name(
+    file: str, more: Any, said: str, saved: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "toy"
+    shutil.copytree(saved("BERT, first token")[0], folder)
+    change(folder, file, **more)
+    with pytest.raises(ResourceError, match=said):
+        described(folder)
+
+
+@pytest.mark.parametrize(
+    "kind", ["CLIPModel", "Router", "Asym", "CNN", "LSTM", "BoW", "WordEmbeddings", "StaticEmbedding"]
+)
+def test_a_module_that_rbench_does_not_do_is_refused_by_name(kind: str, saved: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "toy"
+    shutil.copytree(saved("BERT, first token")[0], folder)
+    listed = json.loads((folder / "modules.json").read_text())
+    listed.append({"idx": 2, "name": "2", "path": "2_x", "type": f"sentence_transformers.models.{kind}"})
+    (folder / "modules.json").write_text(json.dumps(listed))
+    with pytest.raises(ResourceError, match=rf"asks for sentence_transformers\.models\.{kind};.*endpoint"):
+        described(folder)
+
+
+@pytest.mark.parametrize(
+    "file", ["1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json"]
+)
+@pytest.mark.parametrize("content", ["{", "[]", "3", "\x00"])
+def test_a_damaged_file_is_named(file: str, content: str, saved: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "toy"
+    shutil.copytree(saved("BERT, first token")[0], folder)
+    (folder / file).write_text(content)
+    with pytest.raises(ResourceError, match=file.rpartition("/")[2]):
+        described(folder)
+
+
+def test_all_prompts_are_listed_and_only_the_default_one_is_the_encoders(saved: Any, tmp_path: Path) -> None:
+    folder = saved("prompt that is not pooled")[0]
+    assert prompts(folder) == {"query": "query: ", "nli": "the plot "}
+    shutil.copytree(folder, tmp_path / "toy")
+    change(tmp_path / "toy", "config_sentence_transformers.json", default_prompt_name=None)
+    assert described(tmp_path / "toy") == {"pooling": "mean"}

@@ -1,0 +1,43 @@
+"""Tests that rbench measures what sentence-transformers would encode, on folders that sentence-transformers writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.described import described
+from rbench.train import layout
+from tests.encoders.layouts import LAYOUTS, TEXTS, encoded, opened
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_vectors_are_those_of_sentence_transformers(name: str, saved: Any) -> None:
+    folder, theirs = saved(name)
+    ours = opened(folder).encode(TEXTS)
+    assert ours.shape == theirs.shape
+    np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=1e-5)
+    assert np.abs(theirs[0] - theirs[1]).max() > 1e-2  # weights so small that all texts are alike would show nothing
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_folders_files_state_the_encoder(name: str, saved: Any) -> None:
+    assert described(saved(name)[0]) == LAYOUTS[name][1]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_victim_and_an_export_encode_the_same(name: str, saved: Any, tmp_path: Path) -> None:
+    folder, theirs = saved(name)
+    encoder = opened(folder)
+    EncoderClassifier(encoder, 2).save(tmp_path / "victim", {})
+    victim, _ = EncoderClassifier.load(tmp_path / "victim")
+    np.testing.assert_array_equal(victim.encoder.encode(TEXTS), encoder.encode(TEXTS))
+    assert layout.obstacle(encoder) == ""
+    layout.save(tmp_path / "export", victim.encoder)
+    np.testing.assert_allclose(encoded(tmp_path / "export"), theirs, atol=1e-5, rtol=1e-5)
+    np.testing.assert_array_equal(opened(tmp_path / "export").encode(TEXTS), encoder.encode(TEXTS))
+    names = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert not any(name.endswith((".bin", ".pt", ".pkl")) for name in names)

@@ -1,0 +1,70 @@
+"""Tests of victims on today's networks: prompts and poolings survive fine-tuning, and back-ends give their logits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from rbench.attack import Victim
+from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.finetune import clean
+from rbench.inference import backends
+from rbench.spec import Training
+from tests import tiny
+from tests.encoders.layouts import TEXTS, Make, opened
+
+
+@pytest.mark.parametrize("name", ["Qwen3, last token, padding on the left", "prompt that is not pooled"])
+def test_fine_tuning_keeps_pooling_and_prompt(name: str, saved: Any, tmp_path: Path) -> None:
+    encoder = opened(saved(name)[0])
+    training = Training(epochs=4, batch_size=16, learning_rate=3e-3)
+    made = clean.run(clean.Options(), tiny.context(encoder, tiny.data(160, 30, 30), training))
+    assert made.scores["validation_accuracy"] > 0.8
+    made.victim.save(tmp_path / "victim", {})
+    again, _ = EncoderClassifier.load(tmp_path / "victim")
+    assert again.encoder.settings == encoder.settings and again.tokenizer.prompt == "query: "
+    inputs = made.victim.tokenizer(TEXTS[:3], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        torch.testing.assert_close(again(**inputs).logits, made.victim(**inputs).logits, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("backend", ["torch", "onednn", "openvino"])
+@pytest.mark.parametrize("kind", ["qwen3", "gemma", "modernbert", "llama"])
+def test_back_ends_and_equal_lengths_give_the_networks_logits(kind: str, backend: str, networks: Make) -> None:
+    words = {"start": False, "padding_side": "left"} if kind in ("qwen3", "llama") else {}
+    pooling = "last" if words else "mean"
+    encoder = opened(networks(kind, **words), pooling=pooling, prompt="query: ")
+    torch.manual_seed(0)
+    classifier = EncoderClassifier(encoder, 3).eval()
+    torch.nn.init.normal_(classifier.head.weight)
+    if backend not in backends.usable(torch.device("cpu")):
+        pytest.skip(f"this machine has no {backend}")
+    victim = Victim(classifier, "toy", backend=backend)
+    texts = [*(text for text in TEXTS if text), "the plot was bad", "a story was fine", "the film seemed poor"]
+    answers = victim(texts)
+    for text, answer in zip(texts, answers, strict=True):
+        with torch.no_grad():
+            plain = classifier(**encoder.tokenizer(text, truncation=True, max_length=64, return_tensors="pt")).logits[0]
+        torch.testing.assert_close(answer, plain, atol=1e-4, rtol=1e-4)
+    alone = Victim(classifier, "toy", backend=backend)([texts[0]])[0]
+    torch.testing.assert_close(alone, answers[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "modernbert", "gemma"])
+def test_the_first_layers_of_todays_networks_are_kept(kind: str, networks: Make, tmp_path: Path) -> None:
+    encoder = opened(networks(kind), layers=1)
+    encoder.save(tmp_path / "cut")
+    again = SentenceEncoder.open(tmp_path / "cut", pooling="mean")
+    np.testing.assert_array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
+    whole = transformers.AutoModel.from_pretrained(networks(kind))
+    ids = encoder.tokenizer("the film", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        first = whole(input_ids=ids, output_hidden_states=True).hidden_states[1]
+        norm = next(getattr(encoder.model, name) for name in ("norm", "final_norm") if hasattr(encoder.model, name))
+        torch.testing.assert_close(encoder.model(input_ids=ids).last_hidden_state, norm(first), atol=1e-5, rtol=1e-5)

@@ -1,0 +1,54 @@
+"""Tiny networks of several kinds, with random weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers
+
+WIDTH = 32
+SIZES = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+CAUSAL = {**SIZES, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 64, "pad_token_id": 0}
+
+
+def network(kind: str, words: int) -> Any:
+    """A network of a kind with a vocabulary of `words`; token 0 is padding.
+
+    Its weights are so far from each other that no pooling or position looks like another.
+    """
+    torch.manual_seed(0)
+    shape = {"vocab_size": words, "pad_token_id": 0, **SIZES}
+    match kind:
+        case "bert":
+            config: Any = transformers.BertConfig(**shape, max_position_embeddings=64)
+        case "roberta":
+            config = transformers.RobertaConfig(**shape, max_position_embeddings=50)
+        case "mpnet":
+            config = transformers.MPNetConfig(vocab_size=words, **SIZES, max_position_embeddings=50)
+        case "distilbert":
+            sizes = {"dim": WIDTH, "n_layers": 2, "n_heads": 2, "hidden_dim": 48}
+            config = transformers.DistilBertConfig(vocab_size=words, pad_token_id=0, **sizes)
+        case "modernbert":
+            config = transformers.ModernBertConfig(
+                **shape, max_position_embeddings=64, global_attn_every_n_layers=2, local_attention=8
+            )
+        case "qwen3":
+            config = transformers.Qwen3Config(vocab_size=words, **CAUSAL)
+        case "llama":
+            config = transformers.LlamaConfig(vocab_size=words, **CAUSAL)
+        case "gemma":
+            config = transformers.Gemma3TextConfig(
+                vocab_size=words,
+                **CAUSAL,
+                layer_types=["sliding_attention", "full_attention"],
+                sliding_window=8,
+                query_pre_attn_scalar=16,
+                use_bidirectional_attention=True,
+            )
+    model = transformers.AutoModel.from_config(config)
+    with torch.no_grad():
+        for name, weight in sorted(model.named_parameters()):
+            if weight.ndim > 1:
+                weight.mul_(6 if "embed" in name else 3)
+    return model
