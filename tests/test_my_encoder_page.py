@@ -105,7 +105,8 @@ def test_the_table_shows_the_folder_beside_the_other() -> None:
     victim = jobs["finetune/mine/mini-sentiment/clean/seed0"].spec
     assert isinstance(victim, FinetuneJob) and victim.encoder.pooling == "cls"
     attacked = store.record(jobs["attack/mine/mini-sentiment/clean/pwws/seed0"])
-    assert attacked is not None and attacked.status == "complete" and attacked.counts["total"] == 3
+    assert attacked is not None and attacked.status == "complete"
+    assert sum(attacked.counts[status] for status in ("succeeded", "failed", "skipped", "errored")) == 3
 
 
 def test_the_comparison_takes_the_folder_too(place: Path) -> None:
