@@ -126,7 +126,7 @@ def problem(place: str) -> str | None:
     if is_model(path):
         return None
     if not _exists(path):
-        near = f"; {shown(path.parent)} has {', '.join(inside)}" if (inside := _models_in(path.parent)) else ""
+        near = f"; beside it there is {', '.join(inside)}" if (inside := _models_in(path.parent)) else ""
         return f"{shown(path)}: there is no such folder{near}"
     if not path.is_dir():
         return f"{shown(path)} is a file; name the folder of the model, which has a config.json"

@@ -122,7 +122,10 @@ def _shown(place: Located) -> str:
 
 
 def _in_words(name: str, value: Any) -> str:
-    """Write a field as a note has it: `pooling mean`, `no normalize`, `prompt "query: "`."""
+    """Write a field as a note has it: `pooling mean`, `no normalisation`, `prompt "query: "`."""
+    if name == "include_prompt":
+        return "prompt pooled too" if value else "prompt not pooled"
+    name = {"normalize": "normalisation", "lowercase": "lowercasing"}.get(name, name)
     if value is None or value is False or value == "":
         return f"no {name}"
     if value is True:

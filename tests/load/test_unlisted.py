@@ -138,7 +138,7 @@ def test_other_options_are_refused(world: World, elsewhere: Path, option: str) -
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("./mien", "mien: there is no such folder; . has mine"),
+        ("./mien", "mien: there is no such folder; beside it there is mine"),
         ("/no/where", "/no/where: there is no such folder"),
         ("./empty", "empty has no model: neither a config.json nor a modules.json. A folder is what save_pretrained"),
         ("empty/", "empty has no model"),
@@ -235,5 +235,7 @@ def test_a_suite_without_a_file_is_relative_to_the_current_folder(world: World, 
     data = {"name": "one", "encoders": [Path("here"), "owner/e5"], "tasks": ["reviews"], "resources": "world"}
     loaded = load_mapping(data, registry=registry)
     assert [loaded.encoders[name].base for name in loaded.suite.encoders] == [f"{elsewhere}/here", "owner/e5"]
-    with pytest.raises(SuiteError, match=r"^rbench attack: there: there is no such folder; \. has here, plain$"):
+    with pytest.raises(
+        SuiteError, match=r"^rbench attack: there: there is no such folder; beside it there is here, plain$"
+    ):
         load_mapping({**data, "encoders": ["./there"]}, registry=registry, origin="rbench attack")

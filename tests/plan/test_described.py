@@ -175,6 +175,21 @@ def test_a_file_that_contradicts_the_folder_is_told_once_and_wins(here: Path) ->
     assert [n for n in planned(here, "[own]", include=(here / "DIR",)).notes if n.startswith("own")] == []
 
 
+def test_a_note_says_all_that_differs_in_words(here: Path) -> None:
+    modules = json.loads((WEIGHTS / "modules.json").read_text())
+    normalize = {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
+    overall = {**PROMPT, "truncate_dim": 32}
+    model(here / "mine", modules=[*modules, normalize], config_sentence_transformers=overall)
+    (here / "DIR/encoders").mkdir(parents=True)
+    (here / "DIR/encoders/own.yaml").write_text("base: ../../mine\npooling: cls\n")
+    plan = planned(here, "[./mine, own]", include=(here / "DIR",))
+    theirs = 'normalisation, truncate_dim 32, prompt "query: "'
+    assert notes(plan, "mine") == [f"mine: ./mine (pooling cls, {theirs}, max_length 128)"]
+    own = "no normalisation, no truncate_dim, no prompt"
+    (note,) = notes(plan, "own")
+    assert note.startswith(f"own: its file says {own}, and the model's own files say {theirs} (./mine). ")
+
+
 def test_a_file_cannot_contradict_what_a_folder_does_not_say(here: Path) -> None:
     plain(here / "DIR/encoders/mine")
     (here / "DIR/encoders/own.yaml").write_text("base: ./mine\npooling: cls\n")
