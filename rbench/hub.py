@@ -7,6 +7,7 @@ environment.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Literal
@@ -68,6 +69,61 @@ def cached(model: str, revision: str | None) -> Path | None:
         if isinstance(found, str):
             return Path(found).parent
     return None
+
+
+def configs(model: str, commit: str, revision: str | None = None) -> Path:
+    """Return the snapshot folder of a model, with the small JSON files that say how it encodes. Weights may be missing.
+
+    What the hub cache lacks is downloaded. `modules.json` comes last, so that where the cache has it, or knows that
+    there is none, it has the others.
+
+    Args:
+        commit: 40 hex digits.
+        revision: what stood for the commit (None: main), for `remember`.
+
+    Raises:
+        Unreachable: the hub cannot be asked, and the cache cannot tell what the model's files say.
+        ResourceError: the download failed, or the repository has no model of transformers.
+    """
+    from huggingface_hub import HfApi, hf_hub_download, snapshot_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    snapshot = cached(model, commit)
+    if snapshot is not None and _known_by_cache(model, commit, snapshot):
+        return snapshot
+    if offline() or endpoint() in _unreachable:
+        raise Unreachable(
+            f"{_unreachable.get(endpoint(), 'HF_HUB_OFFLINE is set')}, and the hub cache lacks the files that say how "
+            f"{model} encodes. Get them with `hf download {model} --revision {commit}` where there is a network"
+        )
+    try:
+        names = [file.rfilename for file in HfApi().model_info(model, revision=commit, timeout=TIMEOUT).siblings or ()]
+        if not {"config.json", "modules.json"} & {*names}:
+            raise ResourceError(f"{model} has no config.json on {endpoint()}: it is no model of transformers")
+        small = [name for name in names if name.endswith("config.json") or name in _SMALL]
+        folder = Path(snapshot_download(model, revision=commit, allow_patterns=small))
+        with contextlib.suppress(EntryNotFoundError):  # the client remembers that there is none
+            hf_hub_download(model, "modules.json", revision=commit)
+        remember(model, revision, commit)
+    except failures() as error:
+        raise ResourceError(f"{model} could not be read from {endpoint()}: {_first_line(error)}") from error
+    return folder
+
+
+_SMALL = ("config_sentence_transformers.json",)
+"""JSON files besides those that are called `config.json` or `*_config.json`."""
+
+
+def _known_by_cache(model: str, commit: str, snapshot: Path) -> bool:
+    """Return whether the cache has all that sentence-transformers' files say of a model, or knows that it has none.
+
+    A snapshot that transformers alone has downloaded lacks modules.json whether or not the hub has it. One that
+    `hf download` made has all there is, .gitattributes too.
+    """
+    from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
+
+    found = try_to_load_from_cache(model, "modules.json", revision=commit)
+    return isinstance(found, str) or found is _CACHED_NO_EXIST or (snapshot / ".gitattributes").is_file()
 
 
 def remember(model: str, revision: str | None, commit: str) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rbench.errors import SuiteError
+from rbench.errors import ResourceError, SuiteError
 from rbench.load import checked, load_encoder, of_label
 from rbench.load.code import find
 from rbench.load.files import Files
-from rbench.load.positions import Positioned, Problems, parse
+from rbench.load.positions import Positioned, Problems, Where, parse
 from rbench.load.registry import NAME, Registry, unknown
-from rbench.spec import IN_DOMAIN, TrainSpec, is_text_file
+from rbench.load.unlisted import absolute, is_model, problem
+from rbench.spec import IN_DOMAIN, EncoderSpec, TrainSpec, is_text_file
+from rbench.spec.unlisted import is_path
 
 OF_ENCODER = ("pooling", "layers", "revision")
 """Keys of an encoder file that --set accepts besides those of its `train`."""
@@ -41,15 +42,19 @@ class AdHocArgs:
         return [f"--{flag}" for flag in named if getattr(self, flag) is not None] + ["--set"] * bool(self.settings)
 
 
-def entry(what: str, args: AdHocArgs, registry: Registry) -> Positioned | None:
+def entry(what: str, args: AdHocArgs, registry: Registry, models: Sequence[Path] = ()) -> Positioned | None:
     """Return the content of an encoder file for objective `what`; None if `what` is an encoder of the registry.
 
     Each value has the option that it comes from as its position in error messages. For an encoder that suites train on
     the texts of each task (`data: in-domain`), `--data` alone returns its file with that corpus.
 
+    Args:
+        models: the model search path, on which a base may lie.
+
     Raises:
         SuiteError: `what` is neither an encoder nor an objective; an encoder has options that would change it; an
-            objective has no base or corpus; a corpus or --set key is unknown; the name is taken.
+            objective has no base or corpus; a corpus or --set key is unknown; the base is a path without a model; the
+            name is taken.
     """
     encoders, known = registry.names("encoders"), registry.names("objectives")
     ad_hoc = args.base is not None or args.data is not None
@@ -60,6 +65,11 @@ def entry(what: str, args: AdHocArgs, registry: Registry) -> Positioned | None:
         if args.flags:
             raise SuiteError(_another(name, args, registry))
         return None
+    if what not in known and ("/" in what or is_model(absolute(what, Path.cwd()))):
+        raise SuiteError(
+            f"{what} is a model, which suites take as it is. To train it further, name an objective: "
+            f"rbench train simcse --base {what} --data CORPUS; see rbench list objectives."
+        )
     if what not in known:
         raise SuiteError(unknown("encoder or objective", what, [*encoders, *known]))
     missing = [flag for flag, value in (("--base", args.base), ("--data", args.data)) if value is None]
@@ -70,7 +80,7 @@ def entry(what: str, args: AdHocArgs, registry: Registry) -> Positioned | None:
         )
     if args.steps is not None and args.epochs is not None:
         raise SuiteError("--steps and --epochs exclude each other")
-    return _put_together(what, args, registry)
+    return _put_together(what, args, registry, models)
 
 
 def _in_domain(what: str, args: AdHocArgs, registry: Registry) -> Positioned | None:
@@ -103,19 +113,21 @@ def _another(what: str, args: AdHocArgs, registry: Registry) -> str:
     return f"{start}. Instead: rbench train {spec.train.objective} --base {spec.base} --data {spec.train.data} ..."
 
 
-def _put_together(objective: str, args: AdHocArgs, registry: Registry) -> Positioned:
+def _put_together(objective: str, args: AdHocArgs, registry: Registry, models: Sequence[Path]) -> Positioned:
     assert args.base is not None and args.data is not None
     problems = Problems()
-    base, data = _folder(args.base), _corpus(args.data, registry, problems)
+    base, data = _folder(args.base, registry, problems), _corpus(args.data, registry, problems)
     name = _name(objective, args, registry, problems)
     train: dict[str, Any] = {"objective": objective, "data": data}
-    content = {"name": name, "title": f"{objective} on {Path(base).name}", "base": base, "pooling": "cls"}
-    located = Positioned(
-        {**content, "train": train}, {(): "rbench train", ("base",): "--base", ("train", "data"): "--data"}
-    )
-    if base in registry.names("encoders"):
-        pooling = load_encoder(base, registry, place="--base").pooling
-        located = located.put(("pooling",), Positioned("cls" if pooling == "cls+mlp" else pooling, {(): "--base"}))
+    content: dict[str, Any] = {"name": name, "title": f"{objective} on {Path(base).name}", "base": base}
+    content |= {"pooling": _pooling(base, registry, models), "train": train}
+    places: dict[Where, str] = {
+        (): "rbench train",
+        ("base",): "--base",
+        ("pooling",): "--base",
+        ("train", "data"): "--data",
+    }
+    located = Positioned(content, places)
     for key in ("steps", "epochs", "seed"):
         if (value := getattr(args, key)) is not None:
             located = located.put(("train", key), Positioned(value, {(): f"--{key}"}))
@@ -126,10 +138,31 @@ def _put_together(objective: str, args: AdHocArgs, registry: Registry) -> Positi
     return located
 
 
-def _folder(base: str) -> str:
-    """Make a folder's path absolute, so that the entry is valid wherever it is read. Other values stay as given."""
-    path = Path(base).expanduser()
-    return str(path.resolve()) if (os.sep in base or base == ".") and path.is_dir() else base
+def _folder(base: str, registry: Registry, problems: Problems) -> str:
+    """Make a folder's path absolute, so that the entry is valid wherever it is read. Other values stay as given.
+
+    Add a problem where the base is written as a path, and no model lies there.
+    """
+    path = absolute(base, Path.cwd())
+    if is_path(base) and (wrong := problem(str(path))) is not None:
+        problems.add("--base", wrong)
+    there = is_path(base) or (is_model(path) and base not in registry.names("encoders"))
+    return str(path.resolve()) if there else base
+
+
+def _pooling(base: str, registry: Registry, models: Sequence[Path]) -> str:
+    """Return the pooling of a base: as its encoder's file or sentence-transformers' files say; else `cls`."""
+    from rbench.encoders.locate import locate
+    from rbench.encoders.stated import stated
+
+    if base in registry.names("encoders"):
+        pooling: str = load_encoder(base, registry, place="--base").pooling
+        return "cls" if pooling == "cls+mlp" else pooling
+    try:
+        said = stated(locate(EncoderSpec(name=base, base=base), models).where)
+    except ResourceError:
+        return "cls"  # planning says what is missing or wrong
+    return str(said.fields["pooling"]) if said.by_sentence_transformers else "cls"
 
 
 def _corpus(data: str, registry: Registry, problems: Problems) -> str:

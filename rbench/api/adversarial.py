@@ -16,6 +16,7 @@ from rbench.load.registry import Registry
 from rbench.plan.prepare import Options, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.spec import AttackJob, Job, NumExamples, Plan, SetFile
+from rbench.spec.unlisted import known_as, short_name
 from rbench.storage.runs import Store
 from rbench.tasks.adversarial import Only
 
@@ -28,6 +29,7 @@ class Cell:
     """What names one attack of a RUN. None: whatever there is, if it is one."""
 
     encoder: str | None = None
+    """A name or label; or a folder or hub id, for an encoder without a file."""
     task: str | None = None
     attack: str | None = None
     finetune: str | None = None
@@ -113,7 +115,8 @@ def build_adversarial_from(
 
 
 def _suite(cell: Cell, num_examples: NumExamples, resources: str | None) -> dict[str, Any]:
-    named = (cell.encoder, cell.task, cell.attack)
+    encoder = str(cell.encoder)
+    named = (short_name(encoder) if "/" in encoder else encoder, cell.task, cell.attack)
     suite: dict[str, Any] = {
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(("adversarial", *map(str, named)))),
         "encoders": [cell.encoder],
@@ -134,7 +137,8 @@ def _suite(cell: Cell, num_examples: NumExamples, resources: str | None) -> dict
 def _chosen(plan: Plan, cell: Cell, run: Path) -> Job:
     """Return the one attack on test texts that `cell` names."""
     attacks = [job for job in plan.jobs if isinstance(job.spec, AttackJob) and job.spec.split == "test"]
-    wanted = (cell.encoder, cell.task, cell.finetune, cell.attack, cell.seed)
+    encoder = cell.encoder and known_as(cell.encoder, {job.parts[0] for job in attacks})
+    wanted = (encoder, cell.task, cell.finetune, cell.attack, cell.seed)
     found = [
         job for job in attacks if all(w in (None, own) for w, own in zip(wanted, (*job.parts, job.seed), strict=True))
     ]

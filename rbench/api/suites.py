@@ -82,6 +82,8 @@ def attack(
     """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
 
     `task` is written as in a suite: a name, the path of a table, or `{"my.csv": {"text": "review", "label": "stars"}}`.
+    `encoder` is a name of the registry, a folder (`./mine`, or its path), or a hub id (`OWNER/NAME`).
+
     The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError if
     `options.texts` is false, because the texts are what it shows.
     """

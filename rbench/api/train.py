@@ -19,13 +19,13 @@ from rbench.api.run import run_prepared
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.load.code import find
 from rbench.load.positions import Positioned
-from rbench.load.registry import Registry, nearest, unknown
+from rbench.load.registry import Registry, nearest
 from rbench.plan.lineage import chain, effective, trained_root, weights_source
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.publish import cards
 from rbench.publish import export as exporting
-from rbench.spec import IN_DOMAIN, Choice, Job, PretrainJob, Record
+from rbench.spec import IN_DOMAIN, Job, PretrainJob, Record
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.system import scratch
@@ -83,7 +83,7 @@ def train(
     options = options or Options()
     registry = Registry(options.include)
     args = adhoc.AdHocArgs(base, data, tuple(settings), steps, epochs, seed, name)
-    own = adhoc.entry(what, args, registry)
+    own = adhoc.entry(what, args, registry, options.models)
     if out is not None:
         exporting.check_place(Path(out))
     chosen, prepared = _prepared(own.data["name"] if own is not None else what, registry, options, own)
@@ -130,12 +130,12 @@ def export(
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Write an encoder of the registry to `folder` for plain `SentenceTransformer(folder)`; return its dimension.
+    """Write an encoder to `folder` for plain `SentenceTransformer(folder)`; return its dimension.
 
     An encoder that rbench trains comes from the cache, and is trained first if it is not there.
 
     Args:
-        encoder: a name, or a label as tables and jobs have it, `simcse-mini[seed=1]`.
+        encoder: a name, a folder or hub id, or a label as tables and jobs have it, `simcse-mini[seed=1]`.
         force: replace the encoder that `folder` holds.
 
     Raises:
@@ -146,6 +146,7 @@ def export(
     options = options or Options()
     exporting.check_place(Path(folder), force=force)
     encoder, prepared = _prepared(encoder, Registry(options.include), options, None)
+    # A folder is planned first: its own files say how it pools.
     exporting.check_spec(effective(encoder, prepared.loaded.encoders))
     root = trained_root(encoder, prepared.loaded.encoders)
     if root is None:
@@ -162,8 +163,6 @@ def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned
     `train_seeds`, so each draw in a table is found under its label. Returns the encoder's label too.
     """
     choice = loading.of_label(wanted)
-    if own is None and choice.name not in registry.names("encoders"):
-        raise SuiteError(unknown("encoder", choice.name, registry.names("encoders")))
     others = {name: value for name, value in choice.options.items() if name != "seed"}
     suite = {
         "name": "train",
@@ -173,8 +172,8 @@ def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned
         "train_seeds": [choice.options["seed"]] if "seed" in choice.options else [],
     }
     made: Mapping[str, Positioned] = {choice.name: own} if own is not None else {}
-    loaded = loading.load_mapping(suite, registry=registry, origin="rbench train", own=made)
-    base = Choice(name=choice.name, options=others).label
+    loaded = loading.load_mapping(suite, registry=registry, origin="rbench train" if own else "encoder", own=made)
+    (base,) = loaded.suite.encoders
     encoder = next((label for label, draw in loaded.draws.items() if draw.encoder == base), base)
     if (root := trained_root(encoder, loaded.encoders)) in loaded.in_domain:
         raise PlanError(

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 from rbench.errors import StoreError
-from rbench.spec import Outcome
+from rbench.spec import AttackJob, Outcome, Plan
+from rbench.spec.unlisted import known_as
 
 if TYPE_CHECKING:
     from rbench.verdicts.compare import Comparison
@@ -38,7 +39,8 @@ def compare(
     Args:
         run: the RUN of the first encoder, and of the second where `other_run` is None.
         other_run: the RUN of the second encoder.
-        between: the two encoders, as the suites name them; the same name twice compares two RUNs of one encoder.
+        between: the two encoders, as the suites or tables name them (by name, folder, hub id or label); the same
+            encoder twice compares two RUNs of it.
         metric: `asr`, `aua` or `queries`.
         common: whether to compare the examples that both have where the RUNs attacked others too.
 
@@ -53,11 +55,18 @@ def compare(
 
     if metric not in get_args(Compared):
         raise StoreError(f"unknown metric {metric!r}; encoders are compared by {', '.join(METRICS)}")
-    if between[0] == between[1] and other_run is None:
-        raise StoreError(f"{between[0]} cannot be compared with itself in one RUN; name a second RUN or encoder")
     first = Results.of(Store(Path(run)))
     second = first if other_run is None else Results.of(Store(Path(other_run)))
-    return compare_encoders((first, between[0]), (second, between[1]), cast(Compared, metric), common=common)
+    one, other = _label(between[0], first.plan), _label(between[1], second.plan)
+    if one == other and other_run is None:
+        raise StoreError(f"{one} cannot be compared with itself in one RUN; name a second RUN or encoder")
+    return compare_encoders((first, one), (second, other), cast(Compared, metric), common=common)
+
+
+def _label(encoder: str, plan: Plan) -> str:
+    """Return the label that an encoder has in a plan; a text that means none of them stays as it is."""
+    attacked = {plan.draw(job.parts[0]).encoder for job in plan.jobs if isinstance(job.spec, AttackJob)}
+    return known_as(encoder, {*plan.suite.encoders, *attacked})
 
 
 def comparison_table(found: Comparison, fmt: str = "markdown") -> str:

@@ -51,6 +51,8 @@ def one_of(what: str, valid: tuple[str, ...]) -> Callable[[str | None], str | No
     return check
 
 
+ENCODERS = "A name (rbench list encoders), a folder (./mine), or a hub id (OWNER/NAME)."
+EncoderOption = Annotated[str, typer.Option("--encoder", "-e", metavar="NAME|DIR|ID", help=ENCODERS)]
 SuiteArgument = Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name (rbench list suites) or a file.")]
 RunArgument = Annotated[
     Path,

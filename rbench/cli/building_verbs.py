@@ -47,7 +47,7 @@ def adversarial(
         Path | None,
         typer.Option("--run", metavar="RUN", file_okay=False, help="Take the outcomes of this finished run."),
     ] = None,
-    encoder: Annotated[str | None, typer.Option("--encoder", "-e", metavar="NAME", help="rbench list encoders")] = None,
+    encoder: Annotated[str | None, typer.Option("--encoder", "-e", metavar="NAME|DIR|ID", help=a.ENCODERS)] = None,
     task: Annotated[str | None, typer.Option("--task", "-t", metavar="NAME", help="rbench list tasks")] = None,
     attack: Annotated[str | None, typer.Option("--attack", "-a", metavar="NAME", help="rbench list attacks")] = None,
     finetune: Annotated[

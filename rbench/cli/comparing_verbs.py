@@ -26,7 +26,9 @@ def compare(
     ] = None,
     between: Annotated[
         tuple[str, str],
-        typer.Option("--between", metavar="A B", help="Two encoders, as the suite names them. B is compared with A."),
+        typer.Option(
+            "--between", metavar="A B", help="Two encoders, as the suite or tables name them. B is compared with A."
+        ),
     ] = ...,  # type: ignore[assignment]
     metric: Annotated[
         str,

@@ -38,8 +38,8 @@ def train(
         str | None,
         typer.Option(
             "--base",
-            metavar="NAME",
-            help="The model to train: an encoder's name, a folder (in --models, or a path), or a hub id.",
+            metavar="NAME|DIR|ID",
+            help="The model to train: an encoder's name, a folder (./mine, or in --models), or a hub id (OWNER/NAME).",
             rich_help_panel=ADHOC,
         ),
     ] = None,
@@ -143,7 +143,10 @@ def train(
 def export(
     encoder: Annotated[
         str,
-        typer.Argument(metavar="ENCODER", help="An encoder (rbench list encoders), or 'NAME[seed=1]'."),
+        typer.Argument(
+            metavar="ENCODER",
+            help="A name (rbench list encoders), 'NAME[seed=1]', a folder (./mine), or a hub id (OWNER/NAME).",
+        ),
     ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     force: Annotated[

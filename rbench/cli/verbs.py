@@ -219,7 +219,7 @@ def plan(
     "Run the same command again. If the victim was fine-tuned already, it is kept.",
 )
 def attack(
-    encoder: Annotated[str, typer.Option("--encoder", "-e", metavar="NAME", help="rbench list encoders")],
+    encoder: a.EncoderOption,
     task: Annotated[
         str, typer.Option("--task", "-t", metavar="NAME", help="rbench list tasks; or a table: my.csv, ./folder")
     ],
@@ -307,6 +307,8 @@ def list_(
         show.objectives(api.objectives(registry))
     else:
         show.listed(catalogue(kind, registry))
+    if kind == "encoders":
+        say("\nA folder (./mine) or a hub id (OWNER/NAME) may stand wherever one of these names may.")
     if kind == "attacks" and recipes():
         say(f"\nTextAttack's recipes work by class name too: {', '.join(recipes())}")
 

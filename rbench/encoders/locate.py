@@ -12,6 +12,7 @@ from rbench.encoders.modules import after_pooling, modules
 from rbench.encoders.vectors import vector_files
 from rbench.errors import ResourceError
 from rbench.spec import EncoderSpec
+from rbench.spec.unlisted import is_path
 from rbench.system import digests
 from rbench.system.located import Located
 
@@ -72,12 +73,13 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
         return Located(EMBEDDED_TOKENIZER, tokenizer_fingerprint(EMBEDDED_TOKENIZER), tokenizer_fingerprint)
     base = spec.base or spec.tokenizer or spec.name
     what, mark = ("tokenizer", tokenizer_fingerprint) if spec.random_weights else ("base", fingerprint)
-    folder = _folder(spec.name, base, models_path)
+    folder = _folder(spec.name, base, models_path, relative=not spec.unlisted)
     if folder is not None:
         return Located(str(folder), mark(str(folder)), mark)
-    if not hub.REPO_ID.fullmatch(base) or ".." in base:
+    if is_path(base) or not hub.REPO_ID.fullmatch(base) or ".." in base:
+        there = "" if Path(base).expanduser().exists() else ": there is no such folder"
         raise ResourceError(
-            f"encoder `{spec.name}`: its {what} {base!r} is neither a folder with a config.json nor a hub id."
+            f"encoder `{spec.name}`: its {what} {base!r} is neither a folder with a config.json nor a hub id{there}."
         )
     try:
         commit = hub.commit(base, spec.revision)
@@ -185,13 +187,14 @@ def _has_vectors(folder: Path) -> bool:
         return False
 
 
-def _folder(name: str, base: str, models_path: Sequence[Path]) -> Path | None:
+def _folder(name: str, base: str, models_path: Sequence[Path], *, relative: bool = True) -> Path | None:
+    """Return the folder of a model. `relative`: whether `a/b` may be one below the current folder."""
     for root in (*models_path, PACKAGED):
         for part in (name, base):
             if _stays_inside(part) and _is_model(root / part):
                 return root / part
     path = Path(base).expanduser()
-    explicit = path.is_absolute() or len(path.parts) > 1
+    explicit = is_path(base) or (relative and len(path.parts) > 1)
     return path if explicit and _is_model(path) else None
 
 
@@ -217,6 +220,12 @@ def _content(root: Path) -> Iterator[Path]:
 
 
 def _not_found(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason: str) -> str:
+    if spec.unlisted:
+        at = f" --revision {spec.revision}" if spec.revision else ""
+        return (
+            f"encoder `{base}`: {reason}. Check the id. Where there is a network, `hf download {base}{at}` puts it "
+            f"into the hub's cache, and `hf download {base}{at} --local-dir DIR` into a folder to name instead."
+        )
     names = f"{spec.name}" if base == spec.name else f"{spec.name} or {base}"
     looked = ", ".join(str(path) for path in models_path) or "the model search path, which is empty"
     at = f" --revision {spec.revision}" if spec.revision else ""

@@ -15,6 +15,7 @@ from rbench.load.registry import unknown
 from rbench.spec import CLEAN, COSINE
 from rbench.spec.claimed import AXES, METRICS, SCORES, Ground, chains, comparisons
 from rbench.spec.claims import Axis, Claim, Subject
+from rbench.spec.unlisted import known_as
 
 _LISTS: dict[Axis, str] = {"encoder": "encoders", "task": "tasks", "attack": "attacks", "finetune": "finetune"}
 """The key of a suite that lists the names of an axis."""
@@ -75,6 +76,8 @@ def read_claims(path: Path, ground: Ground) -> tuple[Claim, ...]:
     located = with_quoted(read(path, problems), problems)
     if "claims" not in located.data:
         raise SuiteError(f"{shown(path)}:1:1: `claims` is missing; expected `claims:` and a list below it")
+    known = {name for metric in ground.cells for name in ground.names("encoder", metric)}
+    located = located.mapped(lambda where, text, is_key: text if is_key else known_as(text, known))
     found = [(one, check(Claim, one, problems)) for one in items(located, "claims")]
     problems.raise_any()
     claims = [claim for _, claim in found if claim is not None]

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.files import Files
 from rbench.load.modules import Modules
@@ -14,6 +15,7 @@ from rbench.load.positions import Positioned, Where
 from rbench.load.registry import unknown
 from rbench.load.resources import Resources
 from rbench.load.tasks import Tasks
+from rbench.load.unlisted import absolute, is_model
 from rbench.spec import (
     IN_DOMAIN,
     RESOURCE_KINDS,
@@ -25,9 +27,15 @@ from rbench.spec import (
     Variants,
     bases,
 )
+from rbench.spec.unlisted import is_path
 
 _CHANGEABLE = ("pooling", "layers", "max_length")
 """The fields that a suite may change of an encoder without `train`."""
+_FIXED = frozenset(
+    {"name", "base", "architecture", "tokenizer", "word_vectors", "train", "trust_remote_code", "unlisted"}
+)
+"""The fields of an encoder without a file that a suite may not set, besides those that change nothing."""
+_OTHERWISE = "A folder is written ./NAME or with its path, a model of the hub OWNER/NAME."
 _STEPS_AND_EPOCHS = "steps and epochs exclude each other; take out one of them"
 
 
@@ -51,13 +59,12 @@ class Encoders:
 
         `above` are the encoders that depend on it.
         """
-        located = self.own.get(name)
-        if located is None and self.files.path("encoders", name, place) is None:
+        if not self._there(name, place):
             return
         if name in above:
             self.files.problems.add(place, f"the bases go round in a circle: {' -> '.join([*above, name])}")
         elif self.files.first("encoders", name):
-            located = located or self.files.named("encoders", name)
+            located = self._content(name)
             spec = check(EncoderSpec, located, self.files.problems) if located else None
             if spec is None or located is None:
                 return
@@ -69,10 +76,10 @@ class Encoders:
         """Load the encoder `name` under `label`, with a suite's options in place of its own.
 
         For an encoder with `train`, options are those of its objective and the other keys of `train`. For any other
-        encoder, they are `pooling`, `layers` and `max_length`.
+        encoder, they are `pooling`, `layers` and `max_length`; for one without a file, whatever its file could say.
         """
         own = self.found.get(name)
-        located = self.files.named("encoders", name) if name in self.files.registry.names("encoders") else None
+        located = self._content(name) if own is not None else None
         ways = self._ways(own) if own is not None else None
         if located is None or ways is None:
             return  # the problem was added when `name` was loaded
@@ -90,6 +97,35 @@ class Encoders:
         spec = check(EncoderSpec, located, self.files.problems)
         if spec is not None:
             self._keep(label, spec, located, ())
+
+    def _there(self, name: str, place: str) -> bool:
+        """Return whether there is an encoder of this name. If not, add a problem."""
+        try:
+            return name in self.own or bool(self.files.registry.path("encoders", name))
+        except SuiteError as error:
+            self.files.problems.add(place, f"{error}{'' if str(error).endswith('?') else '.'} {_OTHERWISE}")
+            return False
+
+    def _content(self, name: str) -> Positioned | None:
+        """Return what the file of an encoder says, or what stands for it where it has none; None where it is wrong.
+
+        A path such as `./mine` is relative to the folder of the file.
+        """
+        if name in self.own:
+            return self.own[name]
+        located = self.files.named("encoders", name)
+        if located is not None and "unlisted" in located.data:
+            self.files.problems.add(located.key_at(("unlisted",)), "`unlisted` is not for files; remove it")
+        folder = self.files.registry.path("encoders", name).parent
+
+        def spelled_out(where: Where, text: str, is_key: bool) -> str:
+            if is_key or not is_path(text):
+                return text
+            path = absolute(text, folder)
+            option = where[:2] == ("train", "options") and is_model(path)
+            return str(path) if option or where in (("base",), ("tokenizer",)) else text
+
+        return located.mapped(spelled_out) if located is not None else None
 
     def drawn(self, spec: EncoderSpec) -> bool:
         """Return whether the seed of this encoder's training decides its weights. That of whitening decides nothing."""
@@ -127,6 +163,8 @@ class Encoders:
 
     def _ways(self, spec: EncoderSpec) -> dict[str, Where] | None:
         """Map each option of a variant to its place in an encoder's file; None where its objective cannot be opened."""
+        if spec.unlisted:
+            return {key: (key,) for key in EncoderSpec.model_fields if key not in _FIXED | EncoderSpec.COSMETIC}
         if spec.train is None:
             return {key: (key,) for key in _CHANGEABLE}
         known = self.modules.options_of("objectives", spec.train.objective)

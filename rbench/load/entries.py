@@ -26,5 +26,5 @@ class Entries:
         self.modules = Modules(registry, problems)
         self.tasks = Tasks(files)
         self.contrast = ContrastSets(files, self.tasks)
-        self.encoders = Encoders(files, self.modules, self.tasks, own or {})
+        self.encoders = Encoders(files, self.modules, self.tasks, {} if own is None else own)
         self.attacks = Attacks(files, self.modules)

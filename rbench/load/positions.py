@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -103,6 +103,32 @@ class Positioned:
         keys |= {(first, *w): place for w, place in inner.keys.items()}
         keys[(first,)] = self.keys.get((first,)) or key or other.at()
         return Positioned({**self.data, first: inner.data}, values, keys)
+
+    def mapped(self, change: Callable[[Where, str, bool], str]) -> Positioned:
+        """Return a copy in which each text and each key is what `change` makes of it.
+
+        `change` gets the way to it in these data, the text, and whether it is a key.
+        """
+        values: dict[Where, str] = {}
+        keys: dict[Where, str] = {}
+
+        def visit(data: Any, old: Where, new: Where) -> Any:
+            if old in self.values:
+                values[new] = self.values[old]
+            if isinstance(data, list):
+                return [visit(item, (*old, i), (*new, i)) for i, item in enumerate(data)]
+            if not isinstance(data, dict):
+                return change(old, data, False) if isinstance(data, str) else data
+            made = {}
+            for key, inner in data.items():
+                there = (*old, key)
+                renamed = change(there, key, True)
+                if there in self.keys:
+                    keys[*new, renamed] = self.keys[there]
+                made[renamed] = visit(inner, there, (*new, renamed))
+            return made
+
+        return Positioned(visit(self.data, (), ()), values, keys)
 
 
 def read(path: Path, problems: Problems) -> Positioned:

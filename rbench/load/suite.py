@@ -26,6 +26,7 @@ from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.quoted_claims import with_quoted
 from rbench.load.registry import Kind, Registry, unknown
 from rbench.load.serving import check_table, check_tasks, match
+from rbench.load.unlisted import Unlisted
 from rbench.spec import (
     ADVERSARIAL,
     CLEAN,
@@ -87,7 +88,7 @@ class Loaded:
     measures: dict[str, MeasureNeeds] = field(default_factory=dict)
     """The measures under `evaluate`, by label."""
     notes: tuple[str, ...] = ()
-    """What was guessed of tables, and what was left out of the suite, for the user to read."""
+    """What was guessed of tables, what was left out, and which names could mean two things, for the user to read."""
 
     @property
     def in_domain(self) -> list[str]:
@@ -118,11 +119,11 @@ def load_mapping(
     origin: str = "suite",
     own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
-    """Load a suite from plain data (JSON types) instead of a file. Errors give `origin` as its place.
+    """Load a suite from plain data (JSON types and paths) instead of a file. Errors give `origin` as its place.
 
     `own` holds encoders by name that have no file either.
     """
-    located = Positioned(json.loads(json.dumps(data)), {(): origin})
+    located = Positioned(json.loads(json.dumps(data, default=os.fspath)), {(): origin})
     return _load(located, None, registry, None, overrides, Problems(), own)
 
 
@@ -153,13 +154,14 @@ def _load(
     problems: Problems,
     own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
-    entries = Entries(registry, problems, own)
-    located = entries.tasks.tables.renamed(located, path.parent if path is not None else Path())
-    located = with_quoted(located, problems)
+    unlisted, named = Unlisted(registry, problems), dict(own or {})
+    entries = Entries(registry, problems, named)
+    beside = Path.cwd() if path is None else path.parent
+    located = entries.tasks.tables.renamed(unlisted.spell_out(with_quoted(located, problems), beside), beside)
     merged = with_quoted(apply_profile(located, profile, problems), problems)
-    for override in overrides:
-        merged = apply_override(merged, override, problems)
-    merged = entries.tasks.tables.renamed(merged, Path())
+    merged = entries.tasks.tables.renamed(_overridden(merged, overrides, unlisted, problems), Path.cwd())
+    merged, located = unlisted.label(merged, located)
+    named.update(unlisted.own)
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
     check_profiles(located, profile, problems)
     merged = merged.put(("profiles",), Positioned({}))
@@ -202,8 +204,18 @@ def _load(
         draws=draws,
         measures=measures,
         tuning=tuning,
-        notes=(*entries.tasks.tables.notes, *notes),
+        notes=(*unlisted.notes, *entries.tasks.tables.notes, *notes),
     )
+
+
+def _overridden(merged: Positioned, overrides: Sequence[str], unlisted: Unlisted, problems: Problems) -> Positioned:
+    """Return the suite with each `KEY=VALUE` applied, whose relative paths are relative to the current folder."""
+    for override in overrides:
+        key = override.partition("=")[0].partition(".")[0].strip()
+        merged = apply_override(merged, override, problems)
+        if key in merged.data:  # otherwise a problem was added
+            merged = merged.put((key,), unlisted.spell_out(merged.only([key]), Path.cwd()).sub(key))
+    return merged
 
 
 # --------------------------------------------------------------------------------------------------- parts of a suite

@@ -7,6 +7,7 @@ from typing import Any
 
 from rbench.errors import PlanError
 from rbench.spec import IN_DOMAIN, EncoderSpec, base_of, bases, is_text_file
+from rbench.spec.unlisted import short_name
 
 
 def chain(name: str, encoders: Mapping[str, EncoderSpec]) -> list[EncoderSpec]:
@@ -50,9 +51,11 @@ def portable(spec: EncoderSpec) -> EncoderSpec:
     """Return the spec as jobs hold it: each path to a base, corpus or further model becomes its last part.
 
     The job holds the content behind the path as a hash. A full path would give the same work a different key on another
-    machine.
+    machine. So would the label of an encoder without a file, since it may need more of the path to be unambiguous.
     """
     changes: dict[str, Any] = {}
+    if spec.unlisted and spec.base is not None:
+        changes["name"] = "".join((short_name(spec.base), *spec.name.partition("[")[1:]))
     if spec.base is not None and _is_path(spec.base):
         changes["base"] = _last(spec.base)
     if spec.word_vectors is not None and _is_path(spec.word_vectors):
@@ -107,7 +110,8 @@ def weights_source(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpe
     if last.random_weights:
         return _with_tokenizer(last, encoders)
     if last.train is None:
-        return last
+        # The label of an encoder without a file is not the name of a folder on the search path.
+        return last.model_copy(update={"name": last.base}) if last.unlisted else last
     if last.base is None:
         return None
     if (base := registered_base(last, encoders)) is not None:

@@ -108,6 +108,10 @@ class _Planner:
         versions = {name: version for one in found for name, version in one.versions.items() if version > 1}
         return Code("".join(one.source for one in found), versions)
 
+    def _keyed(self, encoder: str) -> str:
+        """Return the name of an encoder that enters keys. Of one without a file it is not the label: see `portable`."""
+        return portable(self.inputs.encoders[encoder]).name
+
     def _opened(self, encoder: str) -> str | None:
         """Return the name in `versions.PARTS` of the code that makes the encoder's weights: a table of word vectors, or
         random numbers. Return None for weights that are read."""
@@ -241,7 +245,7 @@ class _Planner:
         n = inputs.sizes[task]["test"] if wanted == "all" else wanted
         code = self._code("attack", *ways(spec), *spec.needs, "oracle" if inputs.tasks[task].has_oracle else None)
         job = AttackJob(
-            encoder=encoder,
+            encoder=self._keyed(encoder),
             strategy=strategy,
             task=inputs.tasks[task],
             data_fingerprint=inputs.data[task],
@@ -260,7 +264,7 @@ class _Planner:
         made = []
         for spec, fingerprint in self.inputs.contrast.get(task, ()):
             job = ContrastJob(
-                encoder=encoder,
+                encoder=self._keyed(encoder),
                 strategy=strategy,
                 task=self.inputs.tasks[task],
                 contrast=spec,
@@ -283,7 +287,7 @@ class _Planner:
                 theirs = self.finetune(asked.encoder, task, how, asked.seed)
                 needed["attack"] = self.attack(theirs, asked.encoder, task, how, asked.attack, asked.seed)
             job = AdversarialJob(
-                encoder=encoder,
+                encoder=self._keyed(encoder),
                 strategy=strategy,
                 task=self.inputs.tasks[task],
                 set=asked,

@@ -12,6 +12,7 @@ from rbench import load as loading
 from rbench.errors import ResourceError
 from rbench.load import versions
 from rbench.load.registry import Registry
+from rbench.plan.described import complete
 from rbench.plan.inputs import Code, PlanInputs, SetInput
 from rbench.plan.lineage import weights_source
 from rbench.plan.planner import make_plan
@@ -90,24 +91,24 @@ def prepare(suite: str | Path, options: Options) -> Prepared:
 
 def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     """Prepare a suite that is already loaded. Raises PlanError and ResourceError as `prepare` does."""
-    encoders, tasks = loaded.encoders, loaded.tasks
     problems: list[str] = []
     rows = Rows(options.data)
     contrast = _open_contrast(loaded, rows, problems)
     adversarial = _open_sets(loaded, rows, problems)
-    data = _open_tasks(tasks, contrast, adversarial, rows, problems)
+    data = _open_tasks(loaded.tasks, contrast, adversarial, rows, problems)
     problems += _too_small(loaded, data)
     problems += [*_without_pairs(loaded, data), *without_training(loaded, data)]
     splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
-    weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
+    weights = _locate_weights(loaded.encoders, options, problems) | _locate_models(loaded, options, problems)
+    loaded, encoder_notes = complete(loaded, weights, problems)
     _check_packages(loaded, problems)
     resources = _locate_resources(loaded, options, problems)
     training = _locate_training(loaded, options, problems)
     if problems:
         raise ResourceError("\n".join(dict.fromkeys(problems)))
     inputs = PlanInputs(
-        encoders=encoders,
-        tasks=tasks,
+        encoders=loaded.encoders,
+        tasks=loaded.tasks,
         attacks=loaded.attacks,
         resources=loaded.resources,
         data={name: found.fingerprint for name, found in data.items()},
@@ -138,6 +139,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         places=Places(weights, resources, {name: found for name, (_, found) in training.items()}),
         notes=[
             *loaded.notes,
+            *encoder_notes,
             *(note for name in dict.fromkeys(noted) for note in _data_notes(data[name])),
             *(note for sets in contrast.values() for one in sets for note in _contrast_notes(one)),
             *(f"{one.folder.name}: set of {len(one.rows)} rows in {one.folder}" for one in adversarial.values()),
@@ -318,7 +320,8 @@ def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, probl
         try:
             weights[name] = locate(source, options.models)
         except ResourceError as error:
-            missing.setdefault(str(error), []).extend([name] if name != source.name else [])
+            its_base = name != source.name and not source.unlisted
+            missing.setdefault(str(error), []).extend([name] if its_base else [])
     for problem, users in missing.items():
         problems.append(f"{problem} (It is the base of {', '.join(users)}.)" if users else problem)
     return weights

@@ -213,6 +213,8 @@ class EncoderSpec(Named):
     makes an encoder that averages static word vectors.
     """
 
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"unlisted"}
+
     base: str | None = None
     revision: str | None = None
     architecture: dict[str, int | float | str] | None = None
@@ -246,6 +248,9 @@ class EncoderSpec(Named):
     trust_remote_code: bool = False
     variant_source: str | None = None
     """Where the values of its `variant` come from, for notes of tables. Loading sets it; None: it has no variant."""
+    unlisted: bool = False
+    """Whether the encoder has no file: `base` stood in place of its name. Loading sets it. Then the name is a label
+    made of `base`, the model lies at `base` alone, and planning takes what is not set from the model's own files."""
 
     @model_validator(mode="after")
     def _has_an_origin(self) -> EncoderSpec:

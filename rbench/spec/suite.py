@@ -141,7 +141,8 @@ class AdversarialOptions(Strict):
     set: str | None = None
     """The folder that `rbench build adversarial` wrote, absolute or below the current folder."""
     victim: str | None = None
-    """The encoder, by name or label, that is attacked on each task of the suite. It need not be one of the suite's."""
+    """The encoder, by name or label, that is attacked on each task of the suite. It need not be one of the suite's. A
+    file may name a folder or a hub id."""
     attack: Choice | None = None
     """The attack, with its options, that is run against the victim."""
     finetune: Choice | None = None
@@ -275,7 +276,8 @@ class Suite(Strict):
     title: str = ""
     notes: tuple[str, ...] = ()
     encoders: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Registry names, or labels such as `simcse-mini[temperature=0.1]`, written `{simcse-mini: {temperature: 0.1}}`."""
+    """Registry names, or labels such as `simcse-mini[temperature=0.1]`, written `{simcse-mini: {temperature: 0.1}}`. A
+    file may have a folder or a hub id there; loading puts the encoder's label in its place."""
     tasks: tuple[str, ...] = ()
     attacks: tuple[Choice, ...] = ()
     evaluate: tuple[Choice, ...] = ()

@@ -28,7 +28,7 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
     data = context.data(spec.task, spec.data_fingerprint, spec.split)
     pairs = score.Pairs.of(data.split(spec.split))
     inputs = Inputs(job, context)
-    place = inputs.place("encoder", spec.encoder.name)
+    place = inputs.place("encoder", job.parts[0])
     how = f"{spec.encoder.model_dump_json()} {job.seed}"
     encoder = inputs.network(
         place, how, lambda where: encoders.load(spec.encoder, where, device=context.device, seed=job.seed, kind="sts")

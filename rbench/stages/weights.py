@@ -198,7 +198,7 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
 
     data = context.data(spec.task, spec.data_fingerprint)
     inputs = Inputs(job, context)
-    where = inputs.weights("encoder", spec.encoder.name)
+    where = inputs.weights("encoder", job.parts[0])
     encoder = encoders.load(spec.encoder, where, device=context.device, seed=job.seed, kind=spec.task.kind)
     inputs.check()
     code = context.modules["finetune", spec.strategy.name]
