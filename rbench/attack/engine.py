@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rbench.attack.build import build
 from rbench.attack.run import Oracle, run
@@ -14,7 +15,7 @@ from rbench.encoders.scorer import EncoderScorer
 from rbench.encoders.victims import load_victim
 from rbench.inference import backends
 from rbench.resources import Resources
-from rbench.spec import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec
+from rbench.spec import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec, VictimSpec
 from rbench.system.located import Located, Watch
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import Example
@@ -56,6 +57,13 @@ class AttackTask:
     """sha256 of the Python file's source at planning time; None for a recipe."""
     foreign: bool = False
     """Whether the Python file belongs to the user, not to rbench."""
+    given: VictimSpec | None = None
+    """The classifier that exists at `victim`; None: a job fine-tuned the victim."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether the victim is a function or an endpoint, which only the main process asks."""
+        return self.given is not None and self.given.origin != "model"
 
 
 class Engine:
@@ -105,15 +113,7 @@ class Engine:
         def open_it() -> tuple[Victim | ScorerVictim, Watch]:
             watch = Watch()
             with watch.reading(attack_task.victim) as where:
-                network, meta = load_victim(Path(where), self.config.device)
-            wrapper = ScorerVictim if isinstance(network, EncoderScorer) else Victim
-            victim = wrapper(
-                network,
-                attack_task.name,
-                max_length=meta["max_length"],
-                device=self.config.device,
-                backend=self.config.backend,
-            )
+                victim = _open(attack_task, where, self.config)
             return victim, watch
 
         opened = self._opened.get((attack_task.victim, attack_task.name), open_it)
@@ -132,6 +132,23 @@ class Engine:
         )
         resources.check()
         return resources
+
+
+def _open(attack_task: AttackTask, where: str, config: EngineConfig) -> Any:
+    """Open the victim at a place: one that a job fine-tuned, or a classifier that exists."""
+    given, how = attack_task.given, {"device": config.device, "backend": config.backend}
+    if given is None:
+        network, meta = load_victim(Path(where), config.device)
+        wrapper = ScorerVictim if isinstance(network, EncoderScorer) else Victim
+        return wrapper(network, attack_task.name, max_length=meta["max_length"], **how)
+    if given.origin == "model":
+        from rbench.victims.model import open_model
+
+        return Victim(open_model(given, where, attack_task.task, config.device), attack_task.name, **how)
+    from rbench.attack.answering import AnsweringVictim
+    from rbench.victims.opened import open_answers
+
+    return AnsweringVictim(open_answers(given, attack_task.task), attack_task.name)
 
 
 def oracle(task: TaskSpec) -> Oracle | None:

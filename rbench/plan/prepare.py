@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rbench import load as loading
-from rbench.errors import ResourceError
+from rbench.errors import JobError, ResourceError
 from rbench.load import versions
 from rbench.load.registry import Registry
 from rbench.plan.inputs import Code, PlanInputs, SetInput
@@ -100,6 +101,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
     _check_packages(loaded, problems)
+    victims = _locate_victims(loaded, options, problems)
     resources = _locate_resources(loaded, options, problems)
     training = _locate_training(loaded, options, problems)
     if problems:
@@ -121,6 +123,8 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         building=loaded.building,
         measures=loaded.measures,
         code=_code(loaded),
+        victims=loaded.victims,
+        victim_fingerprints={of: place.fingerprint for of, place in victims.items()},
         draws=loaded.draws,
         contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
         adversarial=_set_inputs(loaded, adversarial),
@@ -134,7 +138,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         data=data,
         contrast=contrast,
         adversarial=adversarial,
-        places=Places(weights, resources, {name: found for name, (_, found) in training.items()}),
+        places=Places(weights, resources, {name: found for name, (_, found) in training.items()}, victims),
         notes=[
             *loaded.notes,
             *(note for name in dict.fromkeys(noted) for note in _data_notes(data[name])),
@@ -321,6 +325,19 @@ def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, probl
     for problem, users in missing.items():
         problems.append(f"{problem} (It is the base of {', '.join(users)}.)" if users else problem)
     return weights
+
+
+def _locate_victims(loaded: loading.Loaded, options: Options, problems: list[str]) -> dict[tuple[str, str], Located]:
+    """Locate the classifiers that exist, by name and task, and check each against each task of the suite."""
+    found = {}
+    for (name, spec), task in itertools.product(loaded.victims.items(), loaded.suite.tasks):
+        from rbench.victims.place import locate
+
+        try:
+            found[name, task] = locate(spec, loaded.tasks[task], options.models)
+        except (ResourceError, JobError) as error:
+            problems.append(str(error))
+    return found
 
 
 def _code(loaded: loading.Loaded) -> dict[str, Code]:

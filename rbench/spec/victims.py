@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -10,6 +13,8 @@ from rbench.spec.common import Positive, Strict
 from rbench.spec.entries import Named
 
 Origin = Literal["model", "function", "endpoint"]
+AS_IS = "as-is"
+"""Stands where the name of a fine-tuning strategy stands for the victims that encoders become."""
 
 
 class Endpoint(Strict):
@@ -86,3 +91,33 @@ class VictimSpec(Named):
 
     def without_effect(self) -> frozenset[str]:
         return frozenset(name for name in ("endpoint", "labels", "max_length", "version") if not getattr(self, name))
+
+
+def victim_name(entry: Any, longer: bool = False) -> Any:
+    """Return the name of an entry under `victims`: its `name`, or one made of its folder, hub id, function or address.
+
+    An entry is a text or a mapping. Other values are returned as they are, for pydantic to refuse.
+
+    Args:
+        longer: whether a name that is made has one more part, such as the owner of a hub id.
+    """
+    if isinstance(entry, Mapping):
+        if isinstance(entry.get("name"), str):
+            return entry["name"]
+        url = entry["endpoint"].get("url") if isinstance(entry.get("endpoint"), Mapping) else None
+        entry = entry.get("model", entry.get("function", url))
+        entry = entry if entry is not None else "unnamed"
+    if not isinstance(entry, str):
+        return entry
+    if "://" in entry:
+        address = urlsplit(entry)
+        parts = [address.hostname or "", *address.path.split("/")]
+        parts = [part for part in parts if part]
+        return _safe("-".join(parts if longer else parts[:1]))
+    parts = [part for part in re.split(r"[/:]", entry) if part not in ("", ".", "..", "~")]
+    return _safe("-".join(parts[-2:] if longer else parts[-1:]))
+
+
+def _safe(name: str) -> str:
+    """Return a text as a name: letters, digits and `. _ + -`, beginning with a letter or digit."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-._+") or "classifier"
