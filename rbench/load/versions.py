@@ -21,7 +21,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "selection": ("train.selection",),
     "finetune": ("encoders.classifier",),
     "open model": ("victims.model",),
-    "open answers": (),
+    "open answers": ("attack.answering",),
     "attack": ("attack.run", "attack.victim", "attack.build"),
     "recipe": ("attack.dry_build",),
     "masked recipe": ("attack.masked_lm",),

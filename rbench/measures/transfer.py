@@ -15,7 +15,7 @@ from rbench.measures import Asked, MeasureContext, MeasuredRow
 from rbench.measures._options import Plain
 from rbench.measures._stored import attacks_behind, jobs, measured
 from rbench.score import wilson
-from rbench.spec import Job, Outcome
+from rbench.spec import AS_IS, Job, Outcome
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import in_order
 from rbench.tables.flags import Flags

@@ -22,7 +22,7 @@ from rbench.spec import (
     TrainSpec,
     VictimSpec,
 )
-from rbench.spec.jobs import content_key
+from rbench.spec.keys import content_key
 
 
 @dataclass(frozen=True)

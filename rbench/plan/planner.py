@@ -22,6 +22,7 @@ from rbench.plan.lineage import (
     weights_source,
 )
 from rbench.plan.order import with_needs
+from rbench.plan.rounds import labels_of, rounds
 from rbench.spec import (
     AS_IS,
     CLEAN,
@@ -31,7 +32,6 @@ from rbench.spec import (
     BuildJob,
     Choice,
     ContrastJob,
-    Draw,
     EvaluateJob,
     Evaluation,
     FinetuneJob,
@@ -77,23 +77,6 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
         asked += planner.measured(encoders)
         jobs |= {job.key: job for job in asked if job.key not in jobs}
     return Plan(suite=suite, jobs=with_needs(jobs.values(), planner.made), draws=dict(inputs.draws))
-
-
-def rounds(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
-    """Return the encoders by label, for each training seed of the suite.
-
-    An encoder that is not drawn is in the first round alone. Without `train_seeds` there is one round, of the suite's
-    encoders.
-    """
-    of = _labels(suite, draws)
-    return [[labels[i] for labels in of if i < len(labels)] for i in range(max(1, len(suite.train_seeds)))]
-
-
-def _labels(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
-    """Return the labels of each encoder of the suite, one for each training seed where it is drawn."""
-    return [
-        [label for label, draw in draws.items() if draw.encoder == encoder] or [encoder] for encoder in suite.encoders
-    ]
 
 
 def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
@@ -343,7 +326,7 @@ class _Planner:
         made = []
         mine = [
             next((label for label in labels if label in encoders), labels[0])
-            for labels in _labels(self.suite, self.inputs.draws)
+            for labels in labels_of(self.suite, self.inputs.draws)
             if len(labels) == 1 or {*labels} & {*encoders}
         ]
         for label, asked in self.inputs.measures.items():

@@ -24,7 +24,7 @@ from rbench.spec import (
     ResourceProfile,
     VictimJob,
 )
-from rbench.spec.jobs import keyed
+from rbench.spec.keys import keyed
 
 _SHORT = 60
 """Length of the longest value that a message prints."""

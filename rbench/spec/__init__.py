@@ -68,8 +68,8 @@ from rbench.spec.jobs import (
     Plan,
     PretrainJob,
     VictimJob,
-    content_key,
 )
+from rbench.spec.keys import content_key
 from rbench.spec.results import (
     Digest,
     MeasuredRow,

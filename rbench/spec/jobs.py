@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Tag, ValidationInfo, field_validator
+from pydantic import Discriminator, Tag, ValidationInfo, field_validator
 
 from rbench.spec.adversarial import AdversarialSet
 from rbench.spec.common import SCHEMA_VERSION, Count, Positive, Split, Stage, Strict
@@ -15,12 +13,12 @@ from rbench.spec.entries import (
     AttackSpec,
     ContrastSpec,
     EncoderSpec,
-    Named,
     ResourceProfile,
     SimilarityGoalSpec,
     TaskSpec,
     Training,
 )
+from rbench.spec.keys import content_key
 from rbench.spec.suite import Choice, Suite
 from rbench.spec.victims import VictimSpec
 
@@ -378,24 +376,3 @@ class Plan(Strict):
 def _empty(spec: Strict, *names: str) -> frozenset[str]:
     """Return the fields among `names` that are empty."""
     return frozenset(name for name in names if not getattr(spec, name))
-
-
-def keyed(value: Any) -> Any:
-    """Return what of a value enters a key, as JSON: without titles, notes, and fields that have no effect."""
-    if isinstance(value, Named):
-        return {k: keyed(v) for k, v in value if k not in value.COSMETIC | value.without_effect()}
-    if isinstance(value, Strict):
-        return {k: keyed(v) for k, v in value if k not in value.without_effect()}
-    if isinstance(value, BaseModel):
-        return {k: keyed(v) for k, v in value}
-    if isinstance(value, Mapping):
-        return {str(k): keyed(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [keyed(v) for v in value]
-    return value
-
-
-def content_key(value: Any) -> str:
-    """Hash a value's content into 64 hex digits. They are the same on every machine and ignore titles and key order."""
-    text = json.dumps(keyed(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -38,7 +38,7 @@ def probed(where: str, *, spec: VictimSpec, task: TaskSpec) -> str:
     from rbench.victims.opened import open_answers
     from rbench.victims.probe import fingerprint as of_answers
 
-    return of_answers(open_answers(spec, task), task)
+    return of_answers(open_answers(spec, task))
 
 
 def _located(spec: VictimSpec, models_path: Sequence[Path]) -> Located:
