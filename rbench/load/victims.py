@@ -58,11 +58,11 @@ def check_victims(merged: Positioned, entries: Entries, victims: dict[str, Victi
     """Add a problem for each task, evaluation, build and attack that classifiers that exist cannot take."""
     if not victims:
         return
-    for place, task in names(merged, "tasks"):
-        if task in entries.tasks.found and entries.tasks.found[task].kind == "sts":
+    for place, name in names(merged, "tasks"):
+        if name in entries.tasks.found and entries.tasks.found[name].kind == "sts":
             problems.add(
                 place,
-                f"{task} has similarity scores, and classifiers that exist have classes: {', '.join(victims)}. Put "
+                f"{name} has similarity scores, and classifiers that exist have classes: {', '.join(victims)}. Put "
                 "the task and its encoders into a suite of their own",
             )
     for choice in choices(merged, "build"):
@@ -112,7 +112,6 @@ def _content(item: Positioned, files: Files) -> Positioned | None:
     text = item.data
     if text in (*files.registry.names("victims"), *files.registry.fragments("victims")):
         return files.named("victims", text) if files.path("victims", text, item.at()) is not None else None
-    at = {(): item.at()}
     if FUNCTION.fullmatch(text):
         files.problems.add(
             item.at(),
@@ -125,7 +124,7 @@ def _content(item: Positioned, files: Files) -> Positioned | None:
             item.at(), f"{text} is an address: write {{endpoint: {{url: ...}}, version: ...}}; see the guide"
         )
         return None
-    return Positioned({"model": text}, at)
+    return Positioned({"model": text}, {(): item.at()})
 
 
 def _name(content: Positioned, short: Counter[Any], taken: set[str]) -> Any:
