@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench import load as loading
+from rbench.api.classifiers import Entry
 from rbench.api.run import RunResult, run_prepared
 from rbench.errors import PlanError, RbenchError
 from rbench.load.registry import Registry
@@ -71,18 +72,20 @@ def run(suite: str | Path, options: Options | None = None, *, progress: Progress
 
 
 def attack(
-    encoder: str,
+    encoder: str | None,
     task: str | Mapping[str, Any],
     attack: str,
     n: int = 5,
     options: Options | None = None,
     *,
+    classifier: Entry | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Outcome]:
     """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
 
     `task` is written as in a suite: a name, the path of a table, or `{"my.csv": {"text": "review", "label": "stars"}}`.
-    `encoder` is a name of the registry, a folder (`./mine`, or its path), or a hub id (`OWNER/NAME`).
+    `encoder` is a name of the registry, a folder (`./mine`, or its path), or a hub id (`OWNER/NAME`). With `classifier`
+    in its place, which is an entry under `victims` of a suite, nothing is fine-tuned.
 
     The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError if
     `options.texts` is false, because the texts are what it shows.
@@ -91,13 +94,8 @@ def attack(
     if not options.texts:
         raise PlanError("rbench attack shows texts, so --no-texts does not apply; use rbench run --no-texts for scores")
     registry = Registry(options.include)
-    suite: dict[str, Any] = {
-        "name": "attack",
-        "encoders": [encoder],
-        "tasks": [task],
-        "attacks": [attack],
-        "num_examples": n,
-    }
+    victims: dict[str, Any] = {"victims": [classifier]} if classifier is not None else {"encoders": [encoder]}
+    suite = {"name": "attack", **victims, "tasks": [task], "attacks": [attack], "num_examples": n}
     if isinstance(task, str) and task.startswith("mini-"):
         suite["resources"] = "mini"
     loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")

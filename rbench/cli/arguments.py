@@ -52,7 +52,12 @@ def one_of(what: str, valid: tuple[str, ...]) -> Callable[[str | None], str | No
 
 
 ENCODERS = "A name (rbench list encoders), a folder (./mine), or a hub id (OWNER/NAME)."
-EncoderOption = Annotated[str, typer.Option("--encoder", "-e", metavar="NAME|DIR|ID", help=ENCODERS)]
+EncoderOption = Annotated[
+    str | None,
+    typer.Option("--encoder", "-e", metavar="NAME|DIR|ID", help=f"Fine-tune this one first. {ENCODERS}"),
+]
+    str | None, typer.Option("--encoder", "-e", metavar="NAME|DIR|ID", help=f"Fine-tune this one first. {ENCODERS}")
+]
 SuiteArgument = Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name (rbench list suites) or a file.")]
 RunArgument = Annotated[
     Path,
@@ -147,6 +152,24 @@ IncludeOption = Annotated[
         help=f"A folder of your own with {', '.join(f'{kind}/' for kind in KINDS)}, or some of them. May be repeated; "
         "also RBENCH_INCLUDE=DIR:DIR.",
         rich_help_panel=WHERE,
+    ),
+]
+ClassifierOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--classifier",
+        "-c",
+        metavar="WHERE",
+        help="A classifier that exists, attacked as it is: the folder or hub id of a transformers model, "
+        "module:function (imported from the current folder, too), or a victim's file. May be repeated.",
+    ),
+]
+LabelMapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--label-map",
+        metavar="THEIRS=OURS,...",
+        help="What the classifier's labels mean, such as LABEL_0=negative,LABEL_1=positive. (default: by name)",
     ),
 ]
 DeviceOption = Annotated[

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
+import click
 import typer
 
 import rbench
@@ -71,7 +72,9 @@ def _spoken(value: object) -> object:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
+def verb(
+    doing: str | Callable[[Mapping[str, object]], str], resume: str = ""
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Add what all verbs share: the first line, error messages and Ctrl-C.
 
     The first line says what is being done. It is printed at once, before the verb imports anything, unless the user
@@ -79,7 +82,7 @@ def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable
     exits with 130.
 
     Args:
-        doing: the first line, with the verb's arguments in braces: `Planning {suite}`.
+        doing: the first line, with the verb's arguments in braces: `Planning {suite}`; or a function of these.
         resume: how to resume after Ctrl-C.
     """
 
@@ -90,7 +93,8 @@ def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable
                 raise typer.BadParameter("--quiet and --verbose exclude each other")
             log_to_stderr(bool(kwargs.get("quiet")), bool(kwargs.get("verbose")))
             if not kwargs.get("quiet"):
-                tell(doing.format_map({name: _spoken(value) for name, value in kwargs.items()}))
+                said = {name: _spoken(value) for name, value in kwargs.items()}
+                tell(doing(said) if callable(doing) else doing.format_map(said))
             # Keep transformers from printing minor warnings, unless the user has set these variables.
             os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -215,15 +219,17 @@ def plan(
     epilog="Example: [bold]rbench attack --encoder mini-bert --task mini-sentiment --attack pwws -n 3[/bold]",
 )
 @verb(
-    "Preparing to attack {encoder} on {task} with {attack}",
+    lambda said: f"Preparing to attack {said['encoder'] or said['classifier']} on {said['task']} with {said['attack']}",
     "Run the same command again. If the victim was fine-tuned already, it is kept.",
 )
 def attack(
-    encoder: a.EncoderOption,
     task: Annotated[
         str, typer.Option("--task", "-t", metavar="NAME", help="rbench list tasks; or a table: my.csv, ./folder")
     ],
     attack: Annotated[str, typer.Option("--attack", "-a", metavar="NAME", help="rbench list attacks")],
+    encoder: a.EncoderOption = None,
+    classifier: a.ClassifierOption = None,
+    label_map: a.LabelMapOption = None,
     n: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many examples to attack.")] = 5,
     seed: Annotated[
         int, typer.Option("--seed", min=0, metavar="N", help="Decides fine-tuning, attack and which examples.")
@@ -252,8 +258,8 @@ def attack(
 ) -> None:
     """Attack a few examples and show what changed.
 
-    Fine-tunes one classifier (or takes it from the cache), attacks it, and shows each text with the changed words
-    marked. The outcomes are not saved: use rbench run to measure.
+    Fine-tunes one classifier (or takes it from the cache), or opens those of --classifier as they are. Attacks it and
+    shows each text with the changed words marked. The outcomes are not saved: use rbench run to measure.
     """
     from rbench import api
     from rbench.cli import diffs
@@ -266,10 +272,21 @@ def attack(
     options = dataclasses.replace(options, workers=workers, backend=backend.value)
     chosen_task = table_task.task_of(task, text, label, labels, kind)
     spec = load_task(chosen_task, Registry(options.include), place="--task")
-    with watching(quiet) as progress:
-        outcomes = list(api.attack(encoder, chosen_task, attack, n, options, progress=progress))
-    for i, outcome in enumerate(outcomes, 1):
-        diffs.show(outcome, spec.columns, spec.labels, f"[{i}/{len(outcomes)}]")
+    given = [api.classifier(where, label_map, Registry(options.include)) for where in classifier or ()]
+    if (encoder is None) == (not given):
+        wrong = (
+            "Missing option '--encoder' / '-e', or '--classifier'" if not given else "--encoder excludes --classifier"
+        )
+        raise click.UsageError(f"{wrong}: name an encoder to fine-tune, or a classifier that exists.")
+    if label_map is not None and not given:
+        raise click.UsageError("--label-map goes with --classifier: it says what the classifier's labels mean.")
+    victims: list[Any] = given or [None]
+    for one in victims:
+        with watching(quiet) as progress:
+            outcomes = list(api.attack(encoder, chosen_task, attack, n, options, classifier=one, progress=progress))
+        for i, outcome in enumerate(outcomes, 1):
+            which = f"{api.classifier_name(one)} " if len(given) > 1 else ""
+            diffs.show(outcome, spec.columns, spec.labels, f"[{which}{i}/{len(outcomes)}]")
 
 
 @app.command("list", rich_help_panel=EXPLORE, epilog="Example: [bold]rbench list attacks[/bold]")

@@ -29,7 +29,7 @@ from rbench.spec import (
 )
 from rbench.spec.unlisted import is_path
 
-_CHANGEABLE = ("pooling", "layers", "max_length")
+_CHANGEABLE = ("pooling", "layers", "max_length", "head")
 """The fields that a suite may change of an encoder without `train`."""
 _FIXED = frozenset(
     {"name", "base", "architecture", "tokenizer", "word_vectors", "train", "trust_remote_code", "unlisted"}
@@ -76,7 +76,8 @@ class Encoders:
         """Load the encoder `name` under `label`, with a suite's options in place of its own.
 
         For an encoder with `train`, options are those of its objective and the other keys of `train`. For any other
-        encoder, they are `pooling`, `layers` and `max_length`; for one without a file, whatever its file could say.
+        encoder, they are `pooling`, `layers`, `max_length` and `head`; for one without a file, whatever its file could
+        say.
         """
         own = self.found.get(name)
         located = self._content(name) if own is not None else None

@@ -44,6 +44,7 @@ KINDS: dict[Kind, Sort] = {
     "attacks": Sort("attack", (YAML, PYTHON), about="changes texts until a classifier errs"),
     "tasks": Sort("task", bundled="tasks", about="texts with labels, to fine-tune on and to attack"),
     "encoders": Sort("encoder", bundled="encoders", about="turns a text into a vector"),
+    "victims": Sort("victim", bundled="victims", about="a classifier that exists, to be attacked as it is"),
     "resources": Sort(
         "resource profile", bundled="resources", about="word vectors, synonyms and models behind attacks"
     ),

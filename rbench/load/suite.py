@@ -27,6 +27,7 @@ from rbench.load.quoted_claims import with_quoted
 from rbench.load.registry import Kind, Registry, unknown
 from rbench.load.serving import check_table, check_tasks, match
 from rbench.load.unlisted import Unlisted
+from rbench.load.victims import check_victims, load_victims
 from rbench.spec import (
     ADVERSARIAL,
     CLEAN,
@@ -48,6 +49,7 @@ from rbench.spec import (
     TableSpec,
     TaskSpec,
     Training,
+    VictimSpec,
     bases,
 )
 
@@ -87,6 +89,8 @@ class Loaded:
 
     measures: dict[str, MeasureNeeds] = field(default_factory=dict)
     """The measures under `evaluate`, by label."""
+    victims: dict[str, VictimSpec] = field(default_factory=dict)
+    """The classifiers that exist, by name."""
     notes: tuple[str, ...] = ()
     """What was guessed of tables, what was left out, and which names could mean two things, for the user to read."""
 
@@ -166,6 +170,7 @@ def _load(
     check_profiles(located, profile, problems)
     merged = merged.put(("profiles",), Positioned({}))
     merged = name_measured(merged, registry, problems)
+    merged, victims = load_victims(merged, entries.files, problems)
     suite = check(Suite, merged, problems)
     _load_axes(merged, entries, problems)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
@@ -180,6 +185,7 @@ def _load(
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     _check_figures(merged, entries)
     resources = _resources(merged, entries, strategies.values())
+    check_victims(merged, entries, victims, problems)
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     _check_whole(merged, entries, known, problems)
     problems.raise_any()
@@ -204,6 +210,7 @@ def _load(
         draws=draws,
         measures=measures,
         tuning=tuning,
+        victims=victims,
         notes=(*unlisted.notes, *entries.tasks.tables.notes, *notes),
     )
 

@@ -246,6 +246,8 @@ class EncoderSpec(Named):
     train: TrainSpec | None = None
     max_length: Positive | None = None
     trust_remote_code: bool = False
+    head: Literal["drop"] | None = None
+    """`drop`: the base is a fine-tuned classifier whose head is meant to be left out. None: such a base is refused."""
     variant_source: str | None = None
     """Where the values of its `variant` come from, for notes of tables. Loading sets it; None: it has no variant."""
     unlisted: bool = False
@@ -290,7 +292,7 @@ class EncoderSpec(Named):
             *("prompt", "include_prompt", "lowercase", "dtype", "attention"),
         )
         unused = {name for name in added if getattr(self, name) == type(self).model_fields[name].default}
-        return frozenset(unused if self.prompt else unused | {"include_prompt"})
+        return frozenset({"head"} | (unused if self.prompt else unused | {"include_prompt"}))
 
 
 class SimilarityGoalSpec(Strict):
