@@ -18,7 +18,7 @@ from rbench.api.figures import figure, write_figure
 from rbench.api.gate import check, check_annotations, check_table, conditions, met, write_baseline, write_reports
 from rbench.api.paper_claims import paper_claims, paper_claims_table
 from rbench.api.results import load_results, table
-from rbench.api.run import RunResult
+from rbench.api.run_result import RunResult
 from rbench.api.runs import Merged, merge
 from rbench.api.suites import Planned, attack, plan, run
 from rbench.api.train import ListedObjective, Trained, export, objectives, train

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from rbench.api.changes import marked
 from rbench.cli import arguments as a
 from rbench.cli import diffs
 from rbench.cli.console import console, is_terminal, say
@@ -62,5 +63,5 @@ def _show(case: Case, found: Cases, place: str, wrong: str) -> None:
         if is_terminal():
             console().print(Text(f"  {title}") + diffs.coloured(old, new))
         else:
-            say(f"  {title}{diffs.marked(old, new)}")
+            say(f"  {title}{marked(old, new)}")
     say()

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rbench.api.changes import changes, marked
 from rbench.cli import diffs
-from rbench.cli.diffs import changes, coloured, headline, marked
+from rbench.cli.diffs import coloured, headline
 from tests.cli.conftest import outcome
 
 texts = st.lists(st.sampled_from(["a", "good", "fine", "film", " ", "  ", "\n", "[x]", "é"]), max_size=12).map("".join)
