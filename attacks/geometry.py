@@ -34,6 +34,7 @@ REFERENCE = (
     "sections 3.3 and 4.3, Algorithm 1 with the cross-entropy loss"
 )
 NEEDS = CANDIDATE_NEEDS
+GRADIENTS = True
 SERVES = ("classification", "similarity")
 QUERIES_PER_WORD = 1.0
 

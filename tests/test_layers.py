@@ -31,13 +31,17 @@ ALLOWED: dict[str, set[str]] = {
     "executors": {"spec"},
     "tasks": {"spec", "load", "mini", "hub"},
     "encoders": {"spec", "mini", "hub", "system"},
+    "victims": {"spec", "load", "hub", "encoders", "system"},
     "resources": {"spec", "load", "mini", "encoders", "inference", "system"},
     "substitution": {"spec", "encoders", "inference", "resources"},
     "train": {"spec", "load", "mini", "encoders", "resources", "score", "substitution", "system"},
     "finetune": {"spec", "load", "score", "encoders", "tasks", "resources", "substitution", "system"},
-    "attack": {"spec", "load", "mini", "encoders", "tasks", "resources", "inference", "substitution", "system"},
+    "attack": {
+        *("spec", "load", "mini", "encoders", "tasks", "resources", "inference", "substitution", "system"),
+        "victims",
+    },
     "build": {"spec", "load", "train", "tasks", "substitution"},
-    "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train"},
+    "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train", "victims"},
     "storage": {"spec", "score", "system"},
     "tables": {"spec", "score", "storage"},
     "measures": {"spec", "load", "score", "storage", "tables", "tasks", "encoders"},
@@ -47,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "stages": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish"),
         *("tasks", "encoders", "resources", "score", "train", "finetune", "attack"),
-        "measures",
+        *("measures", "victims"),
     },
     "api": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),

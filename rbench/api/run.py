@@ -74,6 +74,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
                 modules=prepared.loaded.modules,
                 contrast=prepared.loaded.contrast,
                 adversarial=prepared.loaded.adversarial,
+                victims=prepared.loaded.victims,
                 rows=prepared.rows,
                 places=prepared.places,
                 device=device,

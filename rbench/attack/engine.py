@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rbench.attack.answering import AnsweringVictim, open_answering
 from rbench.attack.build import build
 from rbench.attack.run import Oracle, run
 from rbench.attack.scorer_victim import ScorerVictim
@@ -14,10 +15,13 @@ from rbench.encoders.scorer import EncoderScorer
 from rbench.encoders.victims import load_victim
 from rbench.inference import backends
 from rbench.resources import Resources
-from rbench.spec import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec
+from rbench.spec import AttackSpec, Outcome, ResourceKind, ResourceProfile, TaskSpec, VictimSpec
 from rbench.system.located import Located, Watch
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import Example
+from rbench.victims.model import open_model
+
+AnyVictim = Victim | ScorerVictim | AnsweringVictim
 
 POOLED = {"cpu": 4, "cuda": 64}
 """Examples that a process attacks at once, by device: enough to fill batches."""
@@ -56,6 +60,13 @@ class AttackTask:
     """sha256 of the Python file's source at planning time; None for a recipe."""
     foreign: bool = False
     """Whether the Python file belongs to the user, not to rbench."""
+    given: VictimSpec | None = None
+    """The classifier that exists at `victim`; None: a job fine-tuned the victim."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether the victim is a function or an endpoint, which only the main process asks."""
+        return self.given is not None and self.given.origin != "model"
 
 
 class Engine:
@@ -63,7 +74,7 @@ class Engine:
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self._opened: OneSlotCache[tuple[Victim | ScorerVictim, Watch]] = OneSlotCache()
+        self._opened: OneSlotCache[tuple[AnyVictim, Watch]] = OneSlotCache()
         self._loaded: OneSlotCache[Resources] = OneSlotCache()
         backends.remember_in(config.backends_file)
 
@@ -79,7 +90,7 @@ class Engine:
                 ones.
         """
         (victim, watch), resources = self._victim(attack_task), self._resources(attack_task)
-        pooled = pooled or self.config.pooled or POOLED[self.config.device.split(":")[0]]
+        pooled = pooled or self.config.pooled or self._pooled(victim)
         outcomes = run(
             lambda: build(
                 attack_task.spec, victim, resources, attack_task.task, path=attack_task.path, digest=attack_task.digest
@@ -96,24 +107,20 @@ class Engine:
             resources.check()
             yield outcome
 
+    def _pooled(self, victim: AnyVictim) -> int:
+        """Return how many examples keep a victim busy: enough for an endpoint's requests, or for a network's batches."""
+        return victim.pooled if isinstance(victim, AnsweringVictim) else POOLED[self.config.device.split(":")[0]]
+
     def backend(self, attack_task: AttackTask) -> str:
         """Return the name of the back-end that computes the victim of a cell."""
         name: str = self._victim(attack_task)[0].network.backend
         return name
 
-    def _victim(self, attack_task: AttackTask) -> tuple[Victim | ScorerVictim, Watch]:
-        def open_it() -> tuple[Victim | ScorerVictim, Watch]:
+    def _victim(self, attack_task: AttackTask) -> tuple[AnyVictim, Watch]:
+        def open_it() -> tuple[AnyVictim, Watch]:
             watch = Watch()
             with watch.reading(attack_task.victim) as where:
-                network, meta = load_victim(Path(where), self.config.device)
-            wrapper = ScorerVictim if isinstance(network, EncoderScorer) else Victim
-            victim = wrapper(
-                network,
-                attack_task.name,
-                max_length=meta["max_length"],
-                device=self.config.device,
-                backend=self.config.backend,
-            )
+                victim = _open(attack_task, where, self.config)
             return victim, watch
 
         opened = self._opened.get((attack_task.victim, attack_task.name), open_it)
@@ -132,6 +139,20 @@ class Engine:
         )
         resources.check()
         return resources
+
+
+def _open(attack_task: AttackTask, where: str, config: EngineConfig) -> AnyVictim:
+    """Open the victim at a place: one that a job fine-tuned, or a classifier that exists."""
+    given, name = attack_task.given, attack_task.name
+    if given is None:
+        network, meta = load_victim(Path(where), config.device)
+        wrapper = ScorerVictim if isinstance(network, EncoderScorer) else Victim
+        longest = meta["max_length"]
+        return wrapper(network, name, max_length=longest, device=config.device, backend=config.backend)
+    if given.origin != "model":
+        return open_answering(given, attack_task.task)
+    classifier = open_model(given, where, attack_task.task, config.device)
+    return Victim(classifier, name, device=config.device, backend=config.backend)
 
 
 def oracle(task: TaskSpec) -> Oracle | None:

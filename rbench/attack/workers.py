@@ -99,7 +99,7 @@ class Workers:
         """
         todo = deque(examples)
         enough = self.count > 1 and len(todo) > FEW
-        if not self._workers and not (todo and (enough or attack_task.foreign)):
+        if attack_task.asked or (not self._workers and not (todo and (enough or attack_task.foreign))):
             yield from self._engine.run(attack_task, todo)
             return
         try:

@@ -6,14 +6,13 @@ Attacks use `rbench.inference` instead, because they query texts repeatedly and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 import transformers
 from numpy.typing import NDArray
 
-from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import JobError
 
 VERSION = 1
@@ -29,8 +28,17 @@ class Classified(NamedTuple):
     read: list[tuple[int, ...]]
 
 
+@runtime_checkable
+class ClassifiesTexts(Protocol):
+    """A victim that is no network: it is asked for its answers."""
+
+    def classified(
+        self, rows: Sequence[tuple[str, ...]], progress: Callable[[int], None] | None = None
+    ) -> Classified: ...
+
+
 def classify(
-    victim: EncoderClassifier,
+    victim: Any,
     rows: Sequence[tuple[str, ...]],
     *,
     batch_size: int = BATCH,
@@ -39,12 +47,15 @@ def classify(
     """Classify `rows`, each a text or a pair of texts, cut at the victim's `max_length` as in its training.
 
     Args:
-        victim: put into eval mode, and left in it.
+        victim: an `EncoderClassifier` or another network with `.logits`, a tokenizer and `max_length`, which is put
+            into eval mode and left in it; or something that answers texts itself.
         progress: called after each batch with its number of rows.
 
     Raises:
         JobError: the victim's logits are not finite.
     """
+    if isinstance(victim, ClassifiesTexts):
+        return victim.classified(rows, progress)
     encoded = _encoded(victim, rows)
     read = [tuple(one["input_ids"]) for one in encoded]
     cut = [len(ids) == victim.max_length < _length(victim, texts) for texts, ids in zip(rows, read, strict=True)]
@@ -65,7 +76,7 @@ def classify(
     return Classified(labels, np.array(cut, dtype=bool), read)
 
 
-def _encoded(victim: EncoderClassifier, rows: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
+def _encoded(victim: Any, rows: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
     """Tokenise the rows as for training, without padding."""
     if not rows:
         return []
@@ -74,5 +85,5 @@ def _encoded(victim: EncoderClassifier, rows: Sequence[tuple[str, ...]]) -> list
     return [{key: values[i] for key, values in encoded.items()} for i in range(len(rows))]
 
 
-def _length(victim: EncoderClassifier, texts: tuple[str, ...]) -> int:
+def _length(victim: Any, texts: tuple[str, ...]) -> int:
     return len(victim.tokenizer(*texts, truncation=False, verbose=False)["input_ids"])

@@ -15,6 +15,7 @@ from rbench.spec import ADVERSARIAL, CONTRAST, Evaluation, EvaluationMetric, Tra
 
 def check_purpose(merged: Positioned, problems: Problems) -> None:
     """Check that a suite has `tasks`, unless it only scores encoders, and that it measures what its tables show."""
+    _check_lineup(merged, problems)
     attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
     asked = {choice.name for choice in choices(merged, "evaluate")}
     measures = {*measured_names(merged)}
@@ -38,9 +39,31 @@ def check_purpose(merged: Positioned, problems: Problems) -> None:
             problems.add(place, f"a table of {metric} needs {needs[metric]}, which this suite lacks")
 
 
+def _check_lineup(merged: Positioned, problems: Problems) -> None:
+    """Check that a suite has `encoders`, or `victims` in their place."""
+    encoders = merged.data.get("encoders")
+    if merged.data.get("victims"):
+        return
+    if "encoders" not in merged.data:
+        problems.add(merged.at(), "`encoders` is missing")
+    elif encoders == []:
+        problems.add(merged.at(("encoders",)), "`encoders`: expected at least 1 of them, found a list")
+
+
 def check_repeats(merged: Positioned, problems: Problems) -> None:
     """Add a problem for each name that stands twice in a list: it would make the same table cells or figures twice."""
-    for key in ("encoders", "tasks", "attacks", "evaluate", "build", "figures", "finetune", "seeds", "train_seeds"):
+    for key in (
+        "encoders",
+        "victims",
+        "tasks",
+        "attacks",
+        "evaluate",
+        "build",
+        "figures",
+        "finetune",
+        "seeds",
+        "train_seeds",
+    ):
         chosen = key in ("encoders", "attacks", "evaluate", "build", "figures", "finetune")
         labels = (
             [(c.place, _evaluated(c) if key == "evaluate" else c.label) for c in choices(merged, key)]

@@ -21,7 +21,7 @@ class Entries:
     """
 
     def __init__(self, registry: Registry, problems: Problems, own: Mapping[str, Positioned] | None = None) -> None:
-        files = Files(registry, problems)
+        self.files = files = Files(registry, problems)
         self.problems = problems
         self.modules = Modules(registry, problems)
         self.tasks = Tasks(files)

@@ -12,6 +12,7 @@ from rbench.load.entries import Entries
 from rbench.load.registry import Registry
 from rbench.spec import (
     ADVERSARIAL,
+    AS_IS,
     CONTRAST,
     AdversarialJob,
     AttackJob,
@@ -49,7 +50,7 @@ def of_suite(
         for encoder in suite.encoders
         for task in suite.tasks
         for choice in tuning.get(task, ())
-    ]
+    ] + [(name, task, AS_IS) for name in suite.victims for task in suite.tasks]
     attacked = [CellOf(e, task, attack.label, f) for e, task, f in victims for attack in suite.attacks]
     oracles = {name for name in suite.tasks if name in entries.tasks.found and entries.tasks.found[name].has_oracle}
     sets = {(task, spec.name) for task, specs in contrast.items() for spec in specs}
@@ -86,7 +87,7 @@ def of_plan(plan: Plan, registry: Registry) -> Ground:
         if isinstance(job.spec, PretrainJob):
             continue
         encoder, *parts = plan.draw(job.parts[0]).encoder, *job.parts[1:]
-        if isinstance(job.spec, AttackJob) and job.spec.split == "test" and encoder in plan.suite.encoders:
+        if isinstance(job.spec, AttackJob) and job.spec.split == "test" and encoder in plan.suite.lineup:
             cell = CellOf(encoder, parts[0], parts[2], parts[1])
             attacked[cell] = None
             valid |= {cell: None} if job.spec.task.has_oracle else {}

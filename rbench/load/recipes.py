@@ -33,11 +33,17 @@ _NEEDS: dict[str, ResourceKind] = {
 """The resource that each TextAttack component uses."""
 
 
+_GRADIENTS = ("WordSwapGradientBased",)
+"""TextAttack's components that need gradients."""
+
+
 class Recipe(NamedTuple):
     """One recipe class, and the kinds of resources whose components its file mentions."""
 
     name: str
     needs: tuple[ResourceKind, ...]
+    gradients: bool = False
+    """Whether it asks the victim for gradients."""
 
 
 @functools.cache
@@ -58,8 +64,16 @@ def recipes() -> dict[str, Recipe]:
         needs = tuple(sorted({kind for name, kind in _NEEDS.items() if name in mentioned}))
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and any(_name(base) == "AttackRecipe" for base in node.bases):
-                found[node.name] = Recipe(node.name, needs)
+                found[node.name] = Recipe(node.name, needs, _asks_for_gradients(node))
     return found
+
+
+def _asks_for_gradients(recipe: ast.ClassDef) -> bool:
+    """Return whether a recipe uses a component of `_GRADIENTS`, or ranks words by gradients (`wir_method`)."""
+    ranked = (node.value for node in ast.walk(recipe) if isinstance(node, ast.keyword) and node.arg == "wir_method")
+    return any(isinstance(node, ast.Name) and node.id in _GRADIENTS for node in ast.walk(recipe)) or any(
+        isinstance(value, ast.Constant) and value.value == "gradient" for value in ranked
+    )
 
 
 def _name(node: ast.expr) -> str:

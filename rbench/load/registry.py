@@ -42,6 +42,7 @@ KINDS: dict[Kind, Sort] = {
     "attacks": Sort("attack", (YAML, PYTHON)),
     "tasks": Sort("task", bundled="tasks"),
     "encoders": Sort("encoder", bundled="encoders"),
+    "victims": Sort("victim", bundled="victims"),
     "resources": Sort("resource profile", bundled="resources"),
     "contrast": Sort("contrast set", bundled="contrast"),
     "objectives": Sort("objective", (PYTHON,), "train/objectives"),

@@ -25,6 +25,7 @@ from rbench.load.overlay import apply_override, apply_profile, check_profiles, p
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.registry import Kind, Registry, unknown
 from rbench.load.serving import check_table, check_tasks, match
+from rbench.load.victims import check_victims, load_victims
 from rbench.spec import (
     ADVERSARIAL,
     CLEAN,
@@ -46,6 +47,7 @@ from rbench.spec import (
     TableSpec,
     TaskSpec,
     Training,
+    VictimSpec,
     bases,
 )
 
@@ -85,6 +87,8 @@ class Loaded:
 
     measures: dict[str, MeasureNeeds] = field(default_factory=dict)
     """The measures under `evaluate`, by label."""
+    victims: dict[str, VictimSpec] = field(default_factory=dict)
+    """The classifiers that exist, by name."""
     notes: tuple[str, ...] = ()
     """What was left out of the suite, for the user to read."""
 
@@ -160,8 +164,9 @@ def _load(
     check_profiles(located, profile, problems)
     merged = merged.put(("profiles",), Positioned({}))
     merged = name_measured(merged, registry, problems)
-    suite = check(Suite, merged, problems)
     entries = Entries(registry, problems, own)
+    merged, victims = load_victims(merged, entries.files, problems)
+    suite = check(Suite, merged, problems)
     _load_axes(merged, entries, problems)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
     if "finetune" not in merged.data:
@@ -175,6 +180,7 @@ def _load(
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     _check_figures(merged, entries)
     resources = _resources(merged, entries, strategies.values())
+    check_victims(merged, entries, victims, problems)
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     _check_whole(merged, entries, known, problems)
     problems.raise_any()
@@ -199,6 +205,7 @@ def _load(
         draws=draws,
         measures=measures,
         tuning=tuning,
+        victims=victims,
         notes=notes,
     )
 

@@ -20,6 +20,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "pretrain": ("train.loop", "encoders.sentence"),
     "selection": ("train.selection",),
     "finetune": ("encoders.classifier",),
+    "open model": ("victims.model",),
+    "open answers": ("attack.answering",),
     "attack": ("attack.run", "attack.victim", "attack.build"),
     "recipe": ("attack.dry_build",),
     "masked recipe": ("attack.masked_lm",),

@@ -69,7 +69,7 @@ class _Sets:
     @property
     def victims(self) -> list[tuple[str, str]]:
         suite, there = self.plan.suite, {victim for victim, _ in self.cells}
-        encoders = in_order(suite.encoders, (encoder for encoder, _ in there))
+        encoders = in_order(suite.lineup, (encoder for encoder, _ in there))
         strategies = in_order((choice.label for choice in suite.finetune), (strategy for _, strategy in there))
         return [(encoder, how) for encoder in encoders for how in strategies if (encoder, how) in there]
 

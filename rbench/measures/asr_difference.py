@@ -102,7 +102,7 @@ def table(options: Options, results: Results) -> Table:
 def _comparisons(results: Results, there: set[Victim]) -> list[tuple[Victim, Victim]]:
     """Return the pairs to compare: each encoder with the first, then each fine-tuning with the first."""
     suite = results.plan.suite
-    encoders = in_order(suite.encoders, (victim.encoder for victim in there))
+    encoders = in_order(suite.lineup, (victim.encoder for victim in there))
     finetunes = in_order((choice.label for choice in suite.finetune), (victim.finetune for victim in there))
     pairs = [(Victim(e, f), Victim(encoders[0], f)) for f in finetunes for e in encoders[1:]]
     pairs += [(Victim(e, f), Victim(e, finetunes[0])) for e in encoders for f in finetunes[1:]]

@@ -23,6 +23,7 @@ TITLE = "Vector space: distances of texts and adversarial texts (ADCL, Table 4)"
 VERSION = 1
 USES = ("encoders.sentence",)
 NAME = "space"
+VECTORS = True
 NUMBERS = ("d_pos", "d_neg", "delta", "ratio", "less")
 """Names of the numbers of a victim. `less`: its ratio less that of the first encoder with the same strategy."""
 

@@ -15,7 +15,7 @@ from rbench.measures import Asked, MeasureContext, MeasuredRow
 from rbench.measures._options import Plain
 from rbench.measures._stored import attacks_behind, jobs, measured
 from rbench.score import wilson
-from rbench.spec import Job, Outcome
+from rbench.spec import AS_IS, Job, Outcome
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import in_order
 from rbench.tables.flags import Flags
@@ -155,6 +155,7 @@ def matrices(results: Results, options: Plain | None = None) -> list[Matrix]:
             cell = sums[task, attack]
             there = dict.fromkeys(judge for _, judge in cell)
             order = [(e, s.label) for e in suite.encoders for s in suite.finetune]
+            order += [(name, AS_IS) for name in suite.victims]
             victims = tuple(sorted(there, key=lambda of: order.index(of) if of in order else len(order)))
             pairs = {pair: _pooled(counts) for pair, counts in cell.items()}
             found.append(Matrix(task, attack, victims, pairs, attacked[task, attack]))

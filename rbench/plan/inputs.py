@@ -20,8 +20,9 @@ from rbench.spec import (
     Suite,
     TaskSpec,
     TrainSpec,
+    VictimSpec,
 )
-from rbench.spec.jobs import content_key
+from rbench.spec.keys import content_key
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,10 @@ class PlanInputs:
     """The measures under `evaluate`, by label."""
     adversarial: Mapping[str, tuple[SetInput, ...]] = field(default_factory=dict)
     """The adversarial sets that victims are evaluated on, by task."""
+    victims: Mapping[str, VictimSpec] = field(default_factory=dict)
+    """The classifiers that exist, by name, in the suite's order."""
+    victim_fingerprints: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Content hash of each classifier that exists, by name and task."""
     draws: Mapping[str, Draw] = field(default_factory=dict)
     """The encoder and training seed of each label, in a suite with `train_seeds`; see `Plan.draws`."""
     code: Mapping[str, Code] = field(default_factory=dict)

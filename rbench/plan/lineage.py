@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rbench.errors import PlanError
-from rbench.spec import IN_DOMAIN, EncoderSpec, base_of, bases, is_text_file
+from rbench.spec import IN_DOMAIN, EncoderSpec, VictimSpec, base_of, bases, is_text_file
 
 
 def chain(name: str, encoders: Mapping[str, EncoderSpec]) -> list[EncoderSpec]:
@@ -63,6 +63,19 @@ def portable(spec: EncoderSpec) -> EncoderSpec:
         options = {k: _portable(v) for k, v in train.options.items()}
         data = _last(train.data) if is_text_file(train.data) else train.data
         changes["train"] = train.model_copy(update={"data": data, "options": options})
+    return spec.model_copy(update=changes)
+
+
+def portable_victim(spec: VictimSpec) -> VictimSpec:
+    """Return the spec as jobs hold it: the path of a model becomes its last part. The job holds the content as a hash.
+
+    An endpoint's headers are left out, because they are for the server that asks for them.
+    """
+    changes: dict[str, Any] = {}
+    if spec.model is not None and _is_path(spec.model):
+        changes["model"] = _last(spec.model)
+    if spec.endpoint is not None:
+        changes["endpoint"] = spec.endpoint.model_copy(update={"headers": {}})
     return spec.model_copy(update=changes)
 
 

@@ -15,6 +15,7 @@ from rbench.spec import (
     Job,
     MeasureJob,
     Suite,
+    VictimJob,
 )
 
 
@@ -54,7 +55,7 @@ def _place(suite: Suite, draws: Mapping[str, Draw], job: Job, needed: bool) -> t
     spec, parts = job.spec, job.parts
     draw = draws.get(parts[0], Draw(encoder=parts[0]))
     training = suite.train_seeds.index(draw.train_seed) if draw.train_seed in suite.train_seeds else 0
-    encoder = _at(suite.encoders, draw.encoder)
+    encoder = _at(suite.lineup, draw.encoder)
     if isinstance(spec, EvaluateJob):
         return (training, 0, encoder, _at([one.label for one in suite.evaluations], parts[1]))
     if isinstance(spec, MeasureJob):
@@ -64,7 +65,7 @@ def _place(suite: Suite, draws: Mapping[str, Draw], job: Job, needed: bool) -> t
         attack = _at([one.label for one in suite.attacks], spec.attack or "")
         task = _at(suite.tasks, spec.task.name)
         return (later, 2, _at(labels, parts[0]), _at(suite.seeds, job.seed), task, attack)
-    if len(parts) < 3 or draw.encoder not in suite.encoders or job.seed not in suite.seeds:
+    if len(parts) < 3 or draw.encoder not in suite.lineup or job.seed not in suite.seeds:
         return None
     cell = (training, 1, suite.seeds.index(job.seed), _at(suite.tasks, parts[1]), encoder)
     if isinstance(spec, BuildJob):
@@ -75,7 +76,7 @@ def _place(suite: Suite, draws: Mapping[str, Draw], job: Job, needed: bool) -> t
         return (*victim, 2, attacks.index(parts[3]))
     if isinstance(spec, ContrastJob | AdversarialJob):
         return (*victim, int(isinstance(spec, AdversarialJob)))
-    return (*victim, 3) if isinstance(spec, FinetuneJob) and not needed else None
+    return (*victim, 3) if isinstance(spec, FinetuneJob | VictimJob) and not needed else None
 
 
 def _at(names: Sequence[object], name: object) -> int:

@@ -12,9 +12,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, selected_by, ways
-from rbench.plan.lineage import effective, in_domain_for, portable, registered_base, trained_root, weights_source
+from rbench.plan.lineage import (
+    effective,
+    in_domain_for,
+    portable,
+    portable_victim,
+    registered_base,
+    trained_root,
+    weights_source,
+)
 from rbench.plan.order import with_needs
+from rbench.plan.rounds import labels_of, rounds
 from rbench.spec import (
+    AS_IS,
     CLEAN,
     IN_DOMAIN,
     AdversarialJob,
@@ -22,7 +32,6 @@ from rbench.spec import (
     BuildJob,
     Choice,
     ContrastJob,
-    Draw,
     EvaluateJob,
     Evaluation,
     FinetuneJob,
@@ -36,6 +45,7 @@ from rbench.spec import (
     Suite,
     TaskSpec,
     Training,
+    VictimJob,
 )
 from rbench.spec.jobs import AnyJob
 
@@ -53,30 +63,20 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
     check_sizes(suite, inputs)
     planner = _Planner(suite, inputs)
     jobs: dict[str, Job] = {}
-    for encoders in rounds(suite, inputs.draws):
+    first, *_ = every = rounds(suite, inputs.draws)
+    for encoders in every:
         asked = [planner.evaluate(encoder, one) for encoder in encoders for one in suite.evaluations]
-        for seed, task, encoder in itertools.product(suite.seeds, suite.tasks, encoders):
-            asked += planner.cell(encoder, task, seed)
+        existing = suite.victims if encoders is first else ()
+        for seed, task in itertools.product(suite.seeds, suite.tasks):
+            for encoder in encoders:
+                asked += planner.cell(encoder, task, seed)
+            for victim in existing:
+                asked += planner.victim_cell(
+                    planner.existing(victim, task, seed), (victim, task, Choice(name=AS_IS)), seed
+                )
         asked += planner.measured(encoders)
         jobs |= {job.key: job for job in asked if job.key not in jobs}
     return Plan(suite=suite, jobs=with_needs(jobs.values(), planner.made), draws=dict(inputs.draws))
-
-
-def rounds(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
-    """Return the encoders by label, for each training seed of the suite.
-
-    An encoder that is not drawn is in the first round alone. Without `train_seeds` there is one round, of the suite's
-    encoders.
-    """
-    of = _labels(suite, draws)
-    return [[labels[i] for labels in of if i < len(labels)] for i in range(max(1, len(suite.train_seeds)))]
-
-
-def _labels(suite: Suite, draws: Mapping[str, Draw]) -> list[list[str]]:
-    """Return the labels of each encoder of the suite, one for each training seed where it is drawn."""
-    return [
-        [label for label, draw in draws.items() if draw.encoder == encoder] or [encoder] for encoder in suite.encoders
-    ]
 
 
 def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
@@ -122,12 +122,36 @@ class _Planner:
         jobs = [self.build(encoder, task, choice, seed) for choice in suite.build]
         for strategy in self.inputs.tuning.get(task, suite.finetune):
             victim = self.finetune(encoder, task, strategy, seed)
-            jobs += self.contrast(victim, encoder, task, strategy, seed)
-            jobs += self.adversarial(victim, encoder, task, strategy, seed)
-            jobs += [self.attack(victim, encoder, task, strategy, attack.label, seed) for attack in suite.attacks]
-            if not suite.attacks and not suite.build and not self.inputs.measures:
-                jobs.append(victim)
+            jobs += self.victim_cell(victim, (encoder, task, strategy), seed)
         return jobs
+
+    def victim_cell(self, victim: Job, of: tuple[str, str, Choice], seed: int) -> list[Job]:
+        """Return the contrast sets, adversarial sets and attacks of one victim. `of`: name, task and strategy."""
+        suite = self.suite
+        jobs = self.contrast(victim, *of, seed)
+        jobs += self.adversarial(victim, *of, seed)
+        jobs += [self.attack(victim, *of, attack.label, seed) for attack in suite.attacks]
+        if not suite.attacks and not suite.build and not self.inputs.measures:
+            jobs.append(victim)
+        return jobs
+
+    def existing(self, name: str, task: str, seed: int) -> Job:
+        """Return the job that opens a classifier that exists, in the place of a fine-tuning."""
+        inputs, spec = self.inputs, self.inputs.victims[name]
+        job = VictimJob(
+            victim=portable_victim(spec),
+            victim_fingerprint=inputs.victim_fingerprints[name, task],
+            task=inputs.tasks[task],
+            data_fingerprint=inputs.data[task],
+            max_validation=training_for(self.suite, inputs.tasks[task]).max_validation,
+            versions=dict(self._code("open model" if spec.origin == "model" else "open answers").versions),
+        )
+        return self._job(job, (name, task, AS_IS), {}, seed)
+
+    def _victim(self, name: str, task: str, strategy: Choice, seed: int) -> Job:
+        """Return the job that makes or opens a victim."""
+        exists = name in self.inputs.victims and strategy.name == AS_IS
+        return self.existing(name, task, seed) if exists else self.finetune(name, task, strategy, seed)
 
     def pretrain(self, name: str, task: str | None = None) -> Job | None:
         """Return the job that makes the weights of encoder `name`, or None where no job makes them.
@@ -280,7 +304,7 @@ class _Planner:
             needed, asked = {"victim": victim}, one.set
             if one.fingerprint is None:
                 how = one.strategy or Choice(name=CLEAN)
-                theirs = self.finetune(asked.encoder, task, how, asked.seed)
+                theirs = self._victim(asked.encoder, task, how, asked.seed)
                 needed["attack"] = self.attack(theirs, asked.encoder, task, how, asked.attack, asked.seed)
             job = AdversarialJob(
                 encoder=encoder,
@@ -302,7 +326,7 @@ class _Planner:
         made = []
         mine = [
             next((label for label in labels if label in encoders), labels[0])
-            for labels in _labels(self.suite, self.inputs.draws)
+            for labels in labels_of(self.suite, self.inputs.draws)
             if len(labels) == 1 or {*labels} & {*encoders}
         ]
         for label, asked in self.inputs.measures.items():
@@ -321,8 +345,9 @@ class _Planner:
         """Return the job of a measure that reads all victims of `encoders` and what one attack made of them."""
         needed: dict[str, Job | None] = {}
         strategies = self.inputs.tuning.get(task, self.suite.finetune)
-        for encoder, strategy in itertools.product(encoders, strategies):
-            victim = self.finetune(encoder, task, strategy, seed)
+        own = [(name, Choice(name=AS_IS)) for name in self.suite.victims]
+        for encoder, strategy in (*itertools.product(encoders, strategies), *own):
+            victim = self._victim(encoder, task, strategy, seed)
             needed[MeasureJob.role("victim", encoder, strategy.label)] = victim
             needed[MeasureJob.role("attack", encoder, strategy.label)] = self.attack(
                 victim, encoder, task, strategy, attack, seed
@@ -332,7 +357,8 @@ class _Planner:
         more = {
             "attack": attack,
             "encoders": tuple(encoders),
-            "strategies": self.inputs.tuning.get(task, self.suite.finetune),
+            "strategies": strategies,
+            "existing": self.suite.victims,
         }
         return self._measure(asked, parts, task, needed, seed, **more)
 

@@ -14,8 +14,10 @@ from rbench.load import versions
 from rbench.load.registry import Registry
 from rbench.plan.inputs import Code, PlanInputs, SetInput
 from rbench.plan.lineage import weights_source
+from rbench.plan.notes import contrast_notes, data_notes
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
+from rbench.plan.victims import locate_victims
 from rbench.score.sts import FEWEST
 from rbench.spec import COSINE, EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
 from rbench.system.located import Located, Places
@@ -101,6 +103,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
     weights = _locate_weights(encoders, options, problems) | _locate_models(loaded, options, problems)
     _check_packages(loaded, problems)
+    victims = locate_victims(loaded, options.models, problems)
     resources = _locate_resources(loaded, options, problems)
     training = _locate_training(loaded, options, problems)
     if problems:
@@ -122,6 +125,8 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         building=loaded.building,
         measures=loaded.measures,
         code=_code(loaded),
+        victims=loaded.victims,
+        victim_fingerprints={of: place.fingerprint for of, place in victims.items()},
         draws=loaded.draws,
         contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
         adversarial=_set_inputs(loaded, adversarial),
@@ -135,11 +140,11 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         data=data,
         contrast=contrast,
         adversarial=adversarial,
-        places=Places(weights, resources, {name: found for name, (_, found) in training.items()}),
+        places=Places(weights, resources, {name: found for name, (_, found) in training.items()}, victims),
         notes=[
             *loaded.notes,
-            *(note for name in dict.fromkeys(noted) for note in _data_notes(data[name])),
-            *(note for sets in contrast.values() for one in sets for note in _contrast_notes(one)),
+            *(note for name in dict.fromkeys(noted) for note in data_notes(data[name])),
+            *(note for sets in contrast.values() for one in sets for note in contrast_notes(one)),
             *(f"{one.folder.name}: set of {len(one.rows)} rows in {one.folder}" for one in adversarial.values()),
         ],
     )
@@ -378,21 +383,3 @@ def _locate_training(
 
 def _fingerprints(found: Mapping[ResourceKind, Located]) -> dict[str, str]:
     return {kind: place.fingerprint for kind, place in found.items()}
-
-
-def _data_notes(data: TaskData) -> list[str]:
-    sizes = ", ".join(f"{split} {rows}" for split, rows in data.sizes.items())
-    notes = [f"{data.spec.name}: {data.origin} ({sizes})"]
-    notes += [
-        f"{data.spec.name}: its {split} split has {rows:,} rows here; the published one has {published:,}"
-        for split, (rows, published) in data.unlike_published.items()
-    ]
-    notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items() if rows)
-    return notes
-
-
-def _contrast_notes(data: ContrastData) -> list[str]:
-    counts = data.counts
-    notes = [f"{data.spec.name}: {data.origin} ({counts['bundles']} bundles, {counts['edits']} edits)"]
-    notes.extend(f"{data.spec.name}: {rows} rows left out: {reason}" for reason, rows in data.dropped.items())
-    return notes

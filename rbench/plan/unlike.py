@@ -22,8 +22,9 @@ from rbench.spec import (
     Plan,
     PretrainJob,
     ResourceProfile,
+    VictimJob,
 )
-from rbench.spec.jobs import keyed
+from rbench.spec.keys import keyed
 
 _SHORT = 60
 """Length of the longest value that a message prints."""
@@ -131,6 +132,10 @@ def _of_task(job: Job) -> Iterator[Fact]:
 def _of_encoder(job: Job, draws: Mapping[str, Draw]) -> Iterator[Fact]:
     """Yield the facts of the encoder that a job trains, fine-tunes or scores."""
     spec = job.spec
+    if isinstance(spec, VictimJob):
+        name = f"victim {spec.victim.name}"
+        yield Fact(name, "specification", keyed(spec.victim))
+        yield Fact(name, "content", spec.victim_fingerprint, "" if spec.victim.origin == "model" else spec.task.name)
     if not isinstance(spec, PretrainJob | FinetuneJob | EvaluateJob):
         return
     name = f"encoder {draws.get(job.parts[0], Draw(encoder=job.parts[0])).encoder}"
@@ -171,6 +176,10 @@ def _of_method(job: Job) -> Iterator[Fact]:
         name = f"strategy {spec.strategy.label}"
         yield Fact(name, f"training settings for {spec.task.name}", keyed(spec.training))
         yield from _of_code(name, spec)
+    elif isinstance(spec, VictimJob):
+        name = f"scoring of classifiers on {spec.task.name}"
+        yield Fact(name, "numbers of validation rows", spec.max_validation)
+        yield from _of_code(name, spec, spec.victim.origin)
     elif isinstance(spec, AttackJob):
         name, graded = f"attack {job.parts[3]}", "sts" if spec.task.kind == "sts" else ""
         yield Fact(name, "options", keyed(spec.attack), graded)

@@ -67,8 +67,9 @@ from rbench.spec.jobs import (
     MeasureJob,
     Plan,
     PretrainJob,
-    content_key,
+    VictimJob,
 )
+from rbench.spec.keys import content_key
 from rbench.spec.results import (
     Digest,
     MeasuredRow,
@@ -98,10 +99,11 @@ from rbench.spec.suite import (
     TableSpec,
 )
 from rbench.spec.variants import Variant, VariantName, Variants
-from rbench.spec.victims import Endpoint, VictimSpec
+from rbench.spec.victims import AS_IS, Endpoint, VictimSpec, victim_name
 
 __all__ = [
     "ADVERSARIAL",
+    "AS_IS",
     "CLEAN",
     "CONTRAST",
     "COSINE",
@@ -189,10 +191,12 @@ __all__ = [
     "Variant",
     "VariantName",
     "Variants",
+    "VictimJob",
     "VictimSpec",
     "base_of",
     "bases",
     "content_key",
     "error_kind",
     "is_text_file",
+    "victim_name",
 ]

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA_VERSION = 1
 
-Stage = Literal["pretrain", "finetune", "attack", "evaluate", "build"]
+Stage = Literal["pretrain", "finetune", "open", "attack", "evaluate", "build"]
 TaskKind = Literal["single", "nli", "pair", "paraphrase", "sts", "unlabelled"]
 Pooling = Literal["cls", "cls+mlp", "mean", "first-last-mean"]
 Status = Literal["succeeded", "failed", "skipped", "errored"]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Tag, ValidationInfo, field_validator
+from pydantic import Discriminator, Tag, ValidationInfo, field_validator
 
 from rbench.spec.adversarial import AdversarialSet
 from rbench.spec.common import SCHEMA_VERSION, Count, Positive, Split, Stage, Strict
@@ -15,13 +13,14 @@ from rbench.spec.entries import (
     AttackSpec,
     ContrastSpec,
     EncoderSpec,
-    Named,
     ResourceProfile,
     SimilarityGoalSpec,
     TaskSpec,
     Training,
 )
+from rbench.spec.keys import content_key
 from rbench.spec.suite import Choice, Suite
+from rbench.spec.victims import VictimSpec
 
 
 def _without_scale(task: TaskSpec) -> TaskSpec:
@@ -82,6 +81,24 @@ class FinetuneJob(Strict):
 
     def without_effect(self) -> frozenset[str]:
         return _empty(self, "resources", "resource_fingerprints", "source", "versions")
+
+
+class VictimJob(Strict):
+    """Open a classifier that exists, check it against a task and score it. It takes the place of a `FinetuneJob`."""
+
+    stage: Literal["open"] = "open"
+    victim: VictimSpec
+    victim_fingerprint: str
+    """Content hash of the model's files; of a function or an endpoint, of its answers to a fixed probe."""
+    task: TaskSpec
+    data_fingerprint: str
+    max_validation: Positive | None = None
+    """Maximum number of validation rows that are scored; None: all."""
+    versions: dict[str, int] = {}
+    """VERSIONs above 1 of the code of rbench behind it, by name."""
+
+    def without_effect(self) -> frozenset[str]:
+        return _empty(self, "versions")
 
 
 class AttackJob(Strict):
@@ -188,13 +205,15 @@ class MeasureJob(Strict):
     encoders: tuple[str, ...] = ()
     """The encoders of the victims, in the suite's order; with `train_seeds`, those of one training seed."""
     strategies: tuple[Choice, ...] = ()
+    existing: tuple[str, ...] = ()
+    """Classifiers that exist, whose victims come after those of the encoders."""
     source: str = ""
     """The sha256 of the module's source, where a user added it."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
     def without_effect(self) -> frozenset[str]:
-        return _empty(self, "source", "versions")
+        return _empty(self, "existing", "source", "versions")
 
     @staticmethod
     def role(kind: Literal["victim", "attack"], encoder: str, strategy: str) -> str:
@@ -231,10 +250,21 @@ def _kind(spec: Any) -> str:
     return f"{stage} {measure}" if measure is not None else str(stage)
 
 
-AnyJob = PretrainJob | FinetuneJob | AttackJob | EvaluateJob | ContrastJob | AdversarialJob | MeasureJob | BuildJob
+AnyJob = (
+    PretrainJob
+    | FinetuneJob
+    | VictimJob
+    | AttackJob
+    | EvaluateJob
+    | ContrastJob
+    | AdversarialJob
+    | MeasureJob
+    | BuildJob
+)
 JobSpec = Annotated[
     Annotated[PretrainJob, Tag("pretrain")]
     | Annotated[FinetuneJob, Tag("finetune")]
+    | Annotated[VictimJob, Tag("open")]
     | Annotated[AttackJob, Tag("attack")]
     | Annotated[EvaluateJob, Tag("evaluate")]
     | Annotated[ContrastJob, Tag("evaluate contrast")]
@@ -278,6 +308,13 @@ class Job(Strict):
     @property
     def stage(self) -> Stage:
         return self.spec.stage
+
+    @property
+    def entry(self) -> EncoderSpec | VictimSpec | None:
+        """The encoder that the job trains, fine-tunes or scores, or the classifier that it opens; None for others."""
+        if isinstance(self.spec, VictimJob):
+            return self.spec.victim
+        return self.spec.encoder if isinstance(self.spec, PretrainJob | FinetuneJob | EvaluateJob) else None
 
     @property
     def name(self) -> str:
@@ -339,24 +376,3 @@ class Plan(Strict):
 def _empty(spec: Strict, *names: str) -> frozenset[str]:
     """Return the fields among `names` that are empty."""
     return frozenset(name for name in names if not getattr(spec, name))
-
-
-def keyed(value: Any) -> Any:
-    """Return what of a value enters a key, as JSON: without titles, notes, and fields that have no effect."""
-    if isinstance(value, Named):
-        return {k: keyed(v) for k, v in value if k not in value.COSMETIC | value.without_effect()}
-    if isinstance(value, Strict):
-        return {k: keyed(v) for k, v in value if k not in value.without_effect()}
-    if isinstance(value, BaseModel):
-        return {k: keyed(v) for k, v in value}
-    if isinstance(value, Mapping):
-        return {str(k): keyed(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [keyed(v) for v in value]
-    return value
-
-
-def content_key(value: Any) -> str:
-    """Hash a value's content into 64 hex digits. They are the same on every machine and ignore titles and key order."""
-    text = json.dumps(keyed(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -20,6 +20,7 @@ from rbench.spec.common import (
     Split,
     Strict,
 )
+from rbench.spec.victims import victim_name
 
 ADVERSARIAL: Literal["adversarial"] = "adversarial"
 """Entry under `evaluate` that means adversarial sets, not an STS task."""
@@ -266,6 +267,8 @@ class TableSpec(Strict):
 class Suite(Strict):
     """What to run: attacks for encoders x finetune x tasks x attacks x seeds, evaluations for encoders x evaluate.
 
+    Classifiers that exist (`victims`) stand beside encoders x finetune.
+
     With `train_seeds`, an encoder that rbench trains stands here for one encoder a training seed.
 
     A suite that only evaluates on STS has no `tasks`.
@@ -274,8 +277,11 @@ class Suite(Strict):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     title: str = ""
     notes: tuple[str, ...] = ()
-    encoders: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Registry names, or labels such as `simcse-mini[temperature=0.1]`, written `{simcse-mini: {temperature: 0.1}}`."""
+    encoders: tuple[str, ...] = ()
+    """Registry names, or labels such as `simcse-mini[temperature=0.1]`, written `{simcse-mini: {temperature: 0.1}}`.
+    Empty only where there are `victims`."""
+    victims: tuple[str, ...] = ()
+    """Classifiers that exist, by name. A file may describe them in place; loading puts their names here."""
     tasks: tuple[str, ...] = ()
     attacks: tuple[Choice, ...] = ()
     evaluate: tuple[Choice, ...] = ()
@@ -318,12 +324,16 @@ class Suite(Strict):
         if not isinstance(value, Mapping):
             return value
         value = dict(value)
-        lists = "encoders tasks attacks evaluate build finetune seeds train_seeds tables figures notes"
+        lists = "encoders victims tasks attacks evaluate build finetune seeds train_seeds tables figures notes"
         for key in lists.split():
             if key in value and isinstance(value[key], str | int) and not isinstance(value[key], bool):
                 value[key] = [value[key]]
         if isinstance(encoders := value.get("encoders"), list | tuple):
             value["encoders"] = [_label(encoder) for encoder in encoders]
+        if isinstance(victims := value.get("victims"), Mapping):
+            value["victims"] = victims = [victims]
+        if isinstance(victims, list | tuple):
+            value["victims"] = [victim_name(victim) for victim in victims]
         if "tables" not in value:
             asked = _names(value.get("evaluate"))
             named = value.get("measured")
@@ -335,6 +345,11 @@ class Suite(Strict):
             shown |= {name: [name] for name in sorted(_names(value.get("build")) & {*get_args(EvaluationMetric)})}
             value["tables"] = [{"metric": metric} for metric, there in shown.items() if there]
         return value
+
+    @property
+    def lineup(self) -> tuple[str, ...]:
+        """The encoders, then the classifiers that exist: all that a table of victims has rows of."""
+        return (*self.encoders, *self.victims)
 
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:

@@ -26,8 +26,9 @@ from rbench.spec import (
     PretrainJob,
     Provenance,
     Record,
+    VictimJob,
 )
-from rbench.stages import attacks, builds, evaluations, measured, weights
+from rbench.stages import attacks, builds, evaluations, measured, victims, weights
 from rbench.stages.attacks import sample
 from rbench.stages.context import Context
 from rbench.storage import provenance
@@ -54,7 +55,7 @@ def run_job(job: Job, context: Context) -> Record:
             **more,
         )
 
-    if job.stage != "evaluate":
+    if job.stage not in ("open", "evaluate"):
         context.network.clear()  # free the memory for trainings and attacks
     try:
         spec = job.spec
@@ -62,6 +63,8 @@ def run_job(job: Job, context: Context) -> Record:
             record = weights.cached(job, context, lambda folder: weights.pretrain(job, spec, context, folder), source)
         elif isinstance(spec, FinetuneJob):
             record = weights.cached(job, context, lambda folder: weights.finetune(job, spec, context, folder), source)
+        elif isinstance(spec, VictimJob):
+            record = victims.open_existing(job, spec, context, source)
         elif isinstance(spec, AttackJob):
             record = attacks.attack(job, spec, context, source)
         elif isinstance(spec, ContrastJob):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from rbench.errors import JobError
 from rbench.spec import AttackJob, Job, Outcome, Record, Score, error_kind
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
-from rbench.storage.weights import weights_hash
+from rbench.stages.victims import victim_hash
 from rbench.tasks import Example
 
 TOLERATED = 0.1
@@ -44,7 +43,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
     inputs = Inputs(job, context)
     attack_task = _attack_task(job, spec, context, inputs)
     opened = {
-        "weights_hash": weights_hash(Path(attack_task.victim.where)),
+        "weights_hash": victim_hash(inputs),
         "resources": inputs.hashes(spec.resources, spec.resource_fingerprints),
     }
     inputs.check()  # the hashes must be those of the opened files
@@ -107,7 +106,7 @@ def _attack_task(job: Job, spec: AttackJob, context: Context, inputs: Inputs) ->
         if kind in places:  # otherwise the attack says what is missing
             inputs.open(places[kind])
     module = context.modules.get(("attacks", spec.attack.name))
-    victim = inputs.made("victim")
+    victim = inputs.victim()
     inputs.open(victim)
     return AttackTask(
         spec=spec.attack,
@@ -116,6 +115,7 @@ def _attack_task(job: Job, spec: AttackJob, context: Context, inputs: Inputs) ->
         seed=job.seed,
         victim=victim,
         name=context.plan.job(job.needs["victim"]).name,
+        given=inputs.existing(),
         resources=context.resources,
         places=tuple(sorted(places.items())),
         digest=module.digest if module is not None else None,

@@ -12,7 +12,7 @@ from rbench.load.adversarial import AskedSet
 from rbench.load.code import Module
 from rbench.plan.rows import Rows
 from rbench.progress import Progress
-from rbench.spec import ContrastSpec, EncoderSpec, Plan, Provenance, ResourceProfile, Split, TaskSpec
+from rbench.spec import ContrastSpec, EncoderSpec, Plan, Provenance, ResourceProfile, Split, TaskSpec, VictimSpec
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache
 from rbench.system.located import Places
@@ -56,6 +56,8 @@ class Context:
     """Names of trackers, as in transformers."""
     adversarial: Mapping[str, tuple[AskedSet, ...]] = dataclasses.field(default_factory=dict)
     """The adversarial sets that victims are evaluated on, by task. Those in folders are kept out of training rows."""
+    victims: Mapping[str, VictimSpec] = dataclasses.field(default_factory=dict)
+    """The classifiers that exist, by name, with the paths and headers that jobs lack."""
     network: OneSlotCache[Any] = dataclasses.field(default_factory=OneSlotCache)
     """The encoder or victim of the last evaluation, kept in case the next one needs the same."""
     _tasks: dict[str, TaskData] = dataclasses.field(default_factory=dict)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbench import score
 from rbench.errors import JobError
-from rbench.spec import AdversarialJob, ContrastJob, EvaluateJob, FinetuneJob, Job, Record, TaskSpec
+from rbench.spec import AdversarialJob, ContrastJob, EvaluateJob, FinetuneJob, Job, Record, TaskSpec, VictimJob
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
+from rbench.stages.victims import victim_hash, victim_of
 from rbench.tasks import adversarial as sets
 
 if TYPE_CHECKING:
@@ -101,11 +101,8 @@ def _judged(
     source: Source,
 ) -> Record:
     """Open the job's victim, let `judge` classify the set of this name with it, and store the predictions."""
-    from rbench.encoders.classifier import EncoderClassifier
-
     inputs = Inputs(job, context)
-    place = inputs.made("victim")
-    found = judge(inputs.network(place, "victim", lambda where: EncoderClassifier.load(Path(where), context.device)[0]))
+    found = judge(victim_of(inputs, task, context))
     inputs.check()
     predictions = context.store.write_predictions(job, found.predictions)
     return Record(
@@ -113,7 +110,7 @@ def _judged(
         status="complete",
         scores=found.scores,
         counts=found.counts | _kept_out(job, task, name, context),
-        provenance=source(dataset_fingerprint=fingerprint, weights_hash=inputs.hash_of("victim", place)),
+        provenance=source(dataset_fingerprint=fingerprint, weights_hash=victim_hash(inputs)),
         predictions=predictions,
     )
 
@@ -137,6 +134,8 @@ def _rows_of_set(job: Job, spec: AdversarialJob, context: Context) -> tuple[list
 def _kept_out(job: Job, task: TaskSpec, name: str, context: Context) -> dict[str, int]:
     """Count the rows that a set kept out of the victim's training and out of its validation."""
     trained = context.plan.job(job.needs["victim"]).spec
+    if isinstance(trained, VictimJob):
+        return {}  # nobody knows on what a classifier that exists was trained
     assert isinstance(trained, FinetuneJob)
     dropped = context.data(task, trained.data_fingerprint).dropped
     reasons = {split: f"{split}: also in {name}" for split in ("train", "validation")}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rbench.plan.lineage import in_domain_for, registered_base
-from rbench.spec import IN_DOMAIN, EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile
+from rbench.spec import IN_DOMAIN, EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile, VictimJob, VictimSpec
 from rbench.stages.context import Context
 from rbench.storage.weights import weights_hash
 from rbench.system import located
@@ -87,6 +87,18 @@ class Inputs:
         place = located.folder(self._context.cache.folder(key))
         self._context.cache.folder(key)  # check again: the hashed files are those that the entry lists
         return place
+
+    def existing(self, role: str = "victim") -> VictimSpec | None:
+        """Return the classifier that exists in this role, or None where a job made the victim."""
+        opened = self._context.plan.job(self._job.needs[role]).spec
+        return self._context.victims[opened.victim.name] if isinstance(opened, VictimJob) else None
+
+    def victim(self, role: str = "victim") -> Located:
+        """Return where a victim is: in the cache if a job made it, else where planning found the classifier."""
+        opened = self._context.plan.job(self._job.needs[role]).spec
+        if isinstance(opened, VictimJob):
+            return self._context.places.victims[opened.victim.name, opened.task.name]
+        return self.made(role)
 
     def places(self, profile: ResourceProfile, encoder: str | None = None) -> dict[ResourceKind, Located]:
         """Return where the resources of a profile are: as planned, or the cache for a masked LM that a job made.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import JobError
 from rbench.measures._context import Asked, MeasureContext
-from rbench.spec import Job, MeasureJob, Outcome, Record
+from rbench.spec import AS_IS, Job, MeasureJob, Outcome, Record
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
+from rbench.stages.victims import victim_of
 
 if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
@@ -28,12 +28,10 @@ def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Rec
         for encoder in spec.encoders
         for strategy in spec.strategies
     )
+    victims += tuple(Asked(name, name, AS_IS) for name in spec.existing)
 
     def victim(of: Asked) -> EncoderClassifier:
-        from rbench.encoders.classifier import EncoderClassifier
-
-        place = inputs.made(MeasureJob.role("victim", of.label, of.finetune))
-        return inputs.network(place, "victim", lambda where: EncoderClassifier.load(Path(where), context.device)[0])
+        return victim_of(inputs, spec.task, context, MeasureJob.role("victim", of.label, of.finetune))  # type: ignore[no-any-return]
 
     data = context.data(spec.task, spec.data_fingerprint)
     asked = MeasureContext(

@@ -100,3 +100,5 @@ class Places:
     """The resources of the suite's profile that attacks and strategies need."""
     training: Mapping[str, Mapping[ResourceKind, Located]]
     """The resources that encoders' objectives need, by encoder; each objective names a profile of its own."""
+    victims: Mapping[tuple[str, str], Located] = field(default_factory=dict)
+    """The classifiers that exist, by name and task."""

@@ -240,7 +240,7 @@ def grid(results: Results) -> Grid:
     suite = plan.suite
     orders = (
         in_order((choice.label for choice in suite.attacks), (key[0] for key in runs)),
-        in_order(suite.encoders, (key[1] for key in runs)),
+        in_order(suite.lineup, (key[1] for key in runs)),
         in_order((choice.label for choice in suite.finetune), (key[2] for key in runs)),
         in_order(suite.tasks, (key[3] for key in runs)),
     )

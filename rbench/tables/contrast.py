@@ -151,7 +151,7 @@ def contrasts(results: Results) -> Contrasts:
         raise StoreError(
             f"{results.root} has no table of contrast sets: suite {plan.suite.name} has no `evaluate: [contrast]`."
         )
-    encoders = in_order(plan.suite.encoders, (victim[0] for victim, _ in jobs))
+    encoders = in_order(plan.suite.lineup, (victim[0] for victim, _ in jobs))
     finetunes = in_order((choice.label for choice in plan.suite.finetune), (victim[1] for victim, _ in jobs))
     tasks = in_order(plan.suite.tasks, (task for _, (task, _) in jobs))
     victims = [(encoder, finetune) for encoder in encoders for finetune in finetunes]

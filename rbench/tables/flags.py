@@ -26,6 +26,7 @@ from rbench.spec import (
     PretrainJob,
     Raised,
     Record,
+    VictimJob,
 )
 from rbench.tables.formats import NAMED, brief, listed
 
@@ -39,7 +40,7 @@ MEANINGS: dict[Flag, str] = {
 }
 _DELTAS = ("delta ratio", "adversarial cosine", "dropout cosine")
 """Names of measurements of a training with perturbations, of which a note shows the last."""
-MEASURED = (PretrainJob, FinetuneJob, AttackJob)
+MEASURED = (PretrainJob, FinetuneJob, VictimJob, AttackJob)
 """The jobs that have a health."""
 
 
@@ -151,9 +152,9 @@ class Flags:
         ]
 
     def _control_encoder(self, job: Job, below: Job | None) -> bool:
+        """Whether the encoder, or the classifier that exists, is a control."""
         of = job if isinstance(job.spec, EvaluateJob) else below
-        spec = of.spec if of is not None else None
-        return isinstance(spec, EvaluateJob | FinetuneJob | PretrainJob) and spec.encoder.control
+        return of is not None and of.entry is not None and of.entry.control
 
     def _named(self, name: str, found: list[tuple[Job, Raised]], asked: list[Job]) -> str:
         """Name the jobs of one group, which differ in their seeds, why the first is flagged, and what stands on it."""

@@ -20,12 +20,13 @@ from rbench.spec import (
     EvaluateJob,
     FinetuneJob,
     Plan,
-    PretrainJob,
+    VictimJob,
+    VictimSpec,
 )
 from rbench.spec.entries import Named
 from rbench.tables.table import Entry, Table
 
-ROOM: Mapping[type[Named], int] = {EncoderSpec: 40, AttackSpec: 25}
+ROOM: Mapping[type[Named], int] = {EncoderSpec: 40, VictimSpec: 40, AttackSpec: 25}
 """The most characters of a title that stands for a name, by kind of entry."""
 COLUMN = 20
 """The same for entries that head columns."""
@@ -73,11 +74,11 @@ def _entries(plan: Plan) -> Iterator[tuple[str, Named]]:
     """Yield the labels in tables and their entries."""
     for job in plan.jobs:
         spec = job.spec
-        if isinstance(spec, PretrainJob | FinetuneJob | EvaluateJob):
-            yield plan.draw(job.parts[0]).encoder, spec.encoder
+        if job.entry is not None:
+            yield plan.draw(job.parts[0]).encoder, job.entry
         if isinstance(spec, AttackJob):
             yield job.parts[-1], spec.attack
-        if isinstance(spec, FinetuneJob | AttackJob | EvaluateJob | ContrastJob | AdversarialJob):
+        if isinstance(spec, FinetuneJob | VictimJob | AttackJob | EvaluateJob | ContrastJob | AdversarialJob):
             yield spec.task.name, spec.task
         if isinstance(spec, EvaluateJob):
             yield job.parts[1], spec.task

@@ -22,7 +22,7 @@ from rbench.score import SHARES, Verdicts
 from rbench.score.paired import Difference, PairedSample, compare, compare_averages, holm
 from rbench.score.unpaired import average_differences, compare_means, compare_shares
 from rbench.score.worst_case import together
-from rbench.spec import AttackMetric, Bold, FinetuneJob
+from rbench.spec import AttackMetric, Bold
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, Run, grid
 from rbench.tables.any_attack import ANY, any_attack
@@ -168,7 +168,10 @@ class _Judge:
             jobs = self._grid.cells[key].jobs
             why = (
                 ["control"]
-                if any(isinstance(job.spec, FinetuneJob) and job.spec.encoder.control for job in flags.behind(jobs))
+                if any(
+                    job.stage in ("finetune", "open") and job.entry is not None and job.entry.control
+                    for job in flags.behind(jobs)
+                )
                 else []
             )
             why += ["near chance"] if "near chance" in flags.of(jobs) else []

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rbench.errors import StoreError
 from rbench.load.registry import unknown
 from rbench.score.gate import GateCell, GateSample, GateVerdict, judge
-from rbench.spec import FinetuneJob, Plan
+from rbench.spec import Plan
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, Run, grid
 from rbench.tables.flags import Flags
@@ -265,9 +265,7 @@ class _Beside:
             return ()
         flags = [str(flag) for flag in self._flags.of(cell.jobs)]
         victims = [self._jobs.get(job.needs.get("victim", "")) for job in cell.jobs]
-        control = any(
-            isinstance(victim.spec, FinetuneJob) and victim.spec.encoder.control for victim in victims if victim
-        )
+        control = any(victim.entry is not None and victim.entry.control for victim in victims if victim)
         attack = any(run.spec.attack.control for run in cell.runs)
         return (*(["the encoder is a control"] * control), *(["the attack is a control"] * attack), *flags)
 

@@ -67,7 +67,7 @@ class Side:
             if sample.cell.encoder == encoder:
                 name = CellName(sample.cell.task, sample.cell.finetune, sample.cell.attack)
                 found.setdefault(name, []).append(sample)
-        known = results.plan.suite.encoders
+        known = results.plan.suite.lineup
         if encoder not in known and encoder not in there:
             near = nearest(encoder, known)
             hint = f" Did you mean {near[0]}?" if near else ""

@@ -1,0 +1,27 @@
+"""Finds the classifiers that exist, and checks them against the tasks of a suite, before anything runs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from rbench.errors import JobError, ResourceError, SuiteError
+from rbench.load import Loaded
+from rbench.system.located import Located
+
+
+def locate_victims(loaded: Loaded, models_path: Sequence[Path], problems: list[str]) -> dict[tuple[str, str], Located]:
+    """Locate the classifiers that exist, by name and task. Add a problem for each that is missing or does not fit.
+
+    Functions and endpoints are asked a fixed probe, whose answers are their fingerprint.
+    """
+    found = {}
+    for (name, spec), task in itertools.product(loaded.victims.items(), loaded.suite.tasks):
+        from rbench.victims.place import locate
+
+        try:
+            found[name, task] = locate(spec, loaded.tasks[task], models_path)
+        except (ResourceError, JobError, SuiteError) as error:
+            problems.append(str(error))
+    return found

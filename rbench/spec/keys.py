@@ -1,0 +1,34 @@
+"""Computes content hashes of specifications, which are the keys of jobs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from rbench.spec.common import Strict
+from rbench.spec.entries import Named
+
+
+def keyed(value: Any) -> Any:
+    """Return what of a value enters a key, as JSON: without titles, notes, and fields that have no effect."""
+    if isinstance(value, Named):
+        return {k: keyed(v) for k, v in value if k not in value.COSMETIC | value.without_effect()}
+    if isinstance(value, Strict):
+        return {k: keyed(v) for k, v in value if k not in value.without_effect()}
+    if isinstance(value, BaseModel):
+        return {k: keyed(v) for k, v in value}
+    if isinstance(value, Mapping):
+        return {str(k): keyed(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [keyed(v) for v in value]
+    return value
+
+
+def content_key(value: Any) -> str:
+    """Hash a value's content into 64 hex digits. They are the same on every machine and ignore titles and key order."""
+    text = json.dumps(keyed(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Classifiers that exist: models, functions and endpoints that are attacked as they are."""

@@ -1,0 +1,151 @@
+"""Asks a function or an endpoint: texts in, probabilities out; and asks some texts twice, to see that it is steady."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rbench.errors import JobError, ResourceError
+from rbench.spec.victims import Origin, VictimSpec
+from rbench.victims.probe import texts as probe_texts
+from rbench.victims.scores import AnswerError, Row
+
+Text = tuple[str, ...]
+
+Asks = Callable[[Sequence[Text]], list[Row | AnswerError]]
+
+EVERY = 50
+"""One text in as many is asked again."""
+KEPT = 256
+"""Texts whose answers are kept to be compared."""
+
+
+class Answers:
+    """A classifier of which only the answers are known. Not for several threads at once.
+
+    Args:
+        spec: what the user says of it.
+        labels: the labels of the task, in its order.
+        columns: the number of texts of an example.
+        ask: returns probabilities (labels,) in the task's order, or an error, for each text.
+        pooled: how many examples should be attacked at once, so that it is kept busy.
+    """
+
+    def __init__(self, spec: VictimSpec, labels: Sequence[str], columns: int, ask: Asks, pooled: int) -> None:
+        self.spec, self.name, self.labels, self.columns = spec, spec.name, tuple(labels), columns
+        self.origin: Origin = spec.origin
+        self.pooled = pooled
+        self._ask = ask
+        self._known: list[tuple[Text, Row]] = []
+        self._since = 0
+        self._random = random.Random(0)  # one of its own: the global one belongs to attacks
+
+    def __call__(self, texts: Sequence[Text]) -> NDArray[np.float64]:
+        """Return probabilities (n, labels) in the order of `labels`.
+
+        Raises:
+            JobError: it failed, a text has no usable answer, or it answered a text twice and not alike. The message
+                names the victim, the text and the remedy.
+        """
+        rows = self.each(texts)
+        for row in rows:
+            if isinstance(row, AnswerError):
+                raise JobError(str(row)) from row.__cause__
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(self.labels))
+
+    def each(self, texts: Sequence[Text]) -> list[Row | AnswerError]:
+        """Return probabilities (labels,), or the error that concerns this text alone, for each text.
+
+        One text in EVERY, of those that were answered before, is asked again with them.
+
+        Raises:
+            JobError: it failed as a whole, or it answered a text twice and not alike.
+        """
+        wanted = list(texts)
+        again = self._due(len(wanted))
+        rows = self._named([*wanted, *(text for text, _ in again)])
+        for (text, before), now in zip(again, rows[len(wanted) :], strict=True):
+            self._compare(text, before, now)
+        for text, row in zip(wanted, rows, strict=False):
+            self._keep(text, row)
+        return rows[: len(wanted)]
+
+    def check(self) -> NDArray[np.float64]:
+        """Ask the probe's texts one by one, and all again in the opposite order. Return the probabilities (n, labels).
+
+        Asked one by one, a server's answers do not depend on what it computes beside them.
+
+        Raises:
+            ResourceError: it failed, an answer cannot be used, or the answers to a text differ.
+        """
+        wanted = probe_texts(self.columns)
+        try:
+            first = np.concatenate([self._checked([text]) for text in wanted])
+            for text, before, now in zip(wanted, first, self._checked(wanted[::-1])[::-1], strict=True):
+                self._compare(text, before, now)
+        except JobError as error:
+            raise ResourceError(str(error)) from error.__cause__
+        for text, row in zip(wanted, first, strict=True):
+            self._keep(text, row)
+        return first
+
+    def _checked(self, texts: Sequence[Text]) -> NDArray[np.float64]:
+        rows = self._named(texts)
+        for row in rows:
+            if isinstance(row, AnswerError):
+                raise JobError(str(row)) from row.__cause__
+        return np.array(rows, dtype=np.float64)
+
+    def _named(self, texts: Sequence[Text]) -> list[Row | AnswerError]:
+        """Ask, and let each error name the victim and its text."""
+        if not texts:
+            return []
+        rows = self._ask(texts)
+        return [
+            _caused(f"victim {self.name}, asked for {shown(text)}: {row}", row) if isinstance(row, AnswerError) else row
+            for text, row in zip(texts, rows, strict=True)
+        ]
+
+    def _due(self, n: int) -> list[tuple[Text, Row]]:
+        self._since += n
+        count = min(self._since // EVERY, len(self._known))
+        self._since -= count * EVERY
+        return self._random.sample(self._known, count)
+
+    def _keep(self, text: Text, row: Row | AnswerError) -> None:
+        """Keep an answer, in place of any other once there are KEPT."""
+        if isinstance(row, AnswerError):
+            return
+        if len(self._known) < KEPT:
+            self._known.append((text, row))
+        elif self._random.random() < 1 / EVERY:
+            self._known[self._random.randrange(KEPT)] = (text, row)
+
+    def _compare(self, text: Text, before: Row, now: Row | AnswerError) -> None:
+        if isinstance(now, AnswerError):
+            return  # the same text may fail later; examples that ask for it are recorded as errored
+        gaps = np.abs(now - before)
+        worst = int(gaps.argmax())
+        if gaps[worst] > self.spec.tolerance:
+            raise JobError(
+                f"victim {self.name} answered {shown(text)} twice and not alike: the probability of "
+                f"{self.labels[worst]} was {before[worst]:.6g} and then {now[worst]:.6g}. If something in it is drawn "
+                "at random, switch that off (`model.eval()`). If another model was put behind it, give it another "
+                "`version` and run again. If its rounding depends on what it computes at once, write a larger "
+                f"`tolerance` (now {self.spec.tolerance:g})."
+            )
+
+
+def _caused(message: str, error: AnswerError) -> AnswerError:
+    named = AnswerError(message)
+    named.__cause__ = error.__cause__
+    return named
+
+
+def shown(text: Text) -> str:
+    """Return a text for a message."""
+    joined = " | ".join(text)
+    return repr(joined if len(joined) <= 200 else joined[:200] + "...")

@@ -1,0 +1,86 @@
+"""Finds a classifier that exists: a folder or a hub id, and what stands for a function or an endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from rbench import hub
+from rbench.encoders.locate import fingerprint
+from rbench.errors import ResourceError
+from rbench.spec import TaskSpec, VictimSpec
+from rbench.system.located import Located
+from rbench.victims.config import check_config, read_config
+
+
+def locate(spec: VictimSpec, task: TaskSpec, models_path: Sequence[Path] = ()) -> Located:
+    """Return where a classifier is, after checking that its labels match those of the task.
+
+    A model is looked for as a path, then as a folder on the model search path, then on the hub. Its fingerprint is the
+    hash of config, weights and tokenizer, or the hub's commit. Functions and endpoints are asked a fixed probe, and
+    their fingerprint is the hash of the answers.
+
+    Raises:
+        ResourceError: it is nowhere, cannot be asked, or does not fit the task. The message says what to do.
+    """
+    if spec.origin != "model":
+        mark = partial(probed, spec=spec, task=task)
+        where = f"{spec.origin} {spec.function or spec.name}"
+        return Located(where, mark(where), mark)
+    place = _located(spec, models_path)
+    check_config(spec, read_config(place.where), task)
+    return place
+
+
+def probed(where: str, *, spec: VictimSpec, task: TaskSpec) -> str:
+    """Return the fingerprint of the answers that a function or an endpoint gives now."""
+    from rbench.victims.opened import open_answers
+    from rbench.victims.probe import fingerprint as of_answers
+
+    return of_answers(open_answers(spec, task))
+
+
+def _located(spec: VictimSpec, models_path: Sequence[Path]) -> Located:
+    assert spec.model is not None
+    folder = _folder(spec.model, models_path)
+    if folder is not None:
+        if not (folder / "config.json").is_file():
+            raise ResourceError(
+                f"victim `{spec.name}`: {folder} has no config.json, so transformers did not save a model there. Name "
+                "the folder that `model.save_pretrained(...)` and `tokenizer.save_pretrained(...)` wrote"
+            )
+        return Located(str(folder), fingerprint(folder), fingerprint)
+    if is_path(spec.model) or not hub.REPO_ID.fullmatch(spec.model) or ".." in spec.model:
+        raise ResourceError(f"victim `{spec.name}`: there is no folder {spec.model}")
+    try:
+        commit = hub.commit(spec.model, spec.revision)
+    except ResourceError as error:
+        at = f" --revision {spec.revision}" if spec.revision else ""
+        looked = ", ".join(map(str, models_path)) or "the model search path, which is empty"
+        raise ResourceError(
+            f"victim `{spec.name}`: {spec.model} is no folder here and none in {looked}; {error} A folder is written "
+            f"as a path (./{spec.model}). From the hub: `hf download {spec.model}{at} --local-dir DIR/{spec.model}`, "
+            "then pass --models DIR"
+        ) from error
+    return Located(f"{spec.model}@{commit}", commit, _commit)
+
+
+def _folder(model: str, models_path: Sequence[Path]) -> Path | None:
+    """Return the folder that is meant, or None. A path wins; other text is looked up on the model search path first."""
+    if is_path(model):
+        path = Path(model).expanduser()
+        return path if path.is_dir() else None
+    if ".." in Path(model).parts:
+        return None
+    found = next((root / model for root in models_path if (root / model / "config.json").is_file()), None)
+    return found or (Path(model) if (Path(model) / "config.json").is_file() else None)
+
+
+def is_path(model: str) -> bool:
+    """Return whether the text is written as a path: it starts with `/`, `.` or `~`."""
+    return model.startswith(("/", ".", "~"))
+
+
+def _commit(where: str) -> str:
+    return where.rpartition("@")[2]

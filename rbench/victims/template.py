@@ -1,0 +1,133 @@
+"""Fills texts into the body of a request, and finds scores in an answer. `rbench.spec.Endpoint` says what both mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rbench.errors import SuiteError
+from rbench.load.registry import unknown
+from rbench.victims.scores import AnswerError, is_row
+
+Text = tuple[str, ...]
+
+HOLE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
+
+
+class Template:
+    """The body of requests.
+
+    Args:
+        body: JSON with holes: `{text}`, `{texts}`, and the columns of the task in braces.
+        columns: the names of the task's text columns.
+        batch_size: most texts of one request. With more than 1, texts stand in lists.
+
+    Raises:
+        SuiteError: a hole has an unknown name, a column has no hole, or a hole stands where it cannot be filled.
+    """
+
+    def __init__(self, body: Any, columns: Sequence[str], batch_size: int = 1) -> None:
+        self.body, self.columns, self.several = body, tuple(columns), batch_size > 1
+        names = set(_holes(body))
+        for name in sorted(names - {"text", "texts", *self.columns}):
+            raise SuiteError(f"`body`: {unknown('name in braces', name, ['text', 'texts', *columns])}")
+        if not names & {"text", "texts"} and (missing := [one for one in columns if one not in names]):
+            wanted = " and ".join(f"{{{column}}}" for column in missing)
+            raise SuiteError(f"`body` does not send {wanted}; write it, or {{text}} or {{texts}}, where the text goes")
+        self.fill([tuple("" for _ in columns)] * (2 if self.several else 1))
+
+    def fill(self, texts: Sequence[Text]) -> Any:
+        """Return the JSON of a request with these texts."""
+        return self._filled(self.body, list(texts), whole=True)
+
+    def _filled(self, node: Any, texts: list[Text], whole: bool) -> Any:
+        """Fill one node. `whole`: for all texts of the request; otherwise for the only one of `texts`."""
+        if isinstance(node, Mapping):
+            return {key: self._filled(value, texts, whole) for key, value in node.items()}
+        if isinstance(node, list):
+            if whole and len(node) == 1 and set(_holes(node)) - {"texts"}:
+                return [self._filled(node[0], [text], whole=False) for text in texts]
+            return [self._filled(entry, texts, whole) for entry in node]
+        return self._string(node, texts, whole and self.several) if isinstance(node, str) else node
+
+    def _string(self, node: str, texts: list[Text], several: bool) -> Any:
+        alone = HOLE.fullmatch(node)
+        if alone is None or alone[1]:
+            return HOLE.sub(lambda hole: self._part(hole, texts, several, node), node)
+        if several or alone[2] == "texts":
+            return [self._value(alone[2], text) for text in texts]
+        return self._value(alone[2], texts[0])
+
+    def _part(self, hole: re.Match[str], texts: list[Text], several: bool, node: str) -> str:
+        """Return what a hole in a longer string becomes."""
+        if hole[1]:
+            return f"{{{hole[1]}}}"
+        value = self._value(hole[2], texts[0])
+        if several or hole[2] == "texts" or isinstance(value, list):
+            columns = " or ".join(f"{{{column}}}" for column in self.columns)
+            raise SuiteError(
+                f"`body`: {{{hole[2]}}} in {node!r} is several texts, which cannot stand in a string; write {columns}"
+                + (", in a list with one entry, or set `batch_size: 1`" if several else "")
+            )
+        return value
+
+    def _value(self, name: str, text: Text) -> str | list[str]:
+        if name in self.columns:
+            return text[self.columns.index(name)]
+        return text[0] if len(text) == 1 else list(text)
+
+
+def rows_at(path: str, answer: Any, count: int) -> list[Any]:
+    """Return the scores of each of `count` texts, as they are, from the answer to a request.
+
+    Raises AnswerError where the path leads nowhere, or to another number of rows.
+    """
+    steps = path.split(".") if path else []
+    found = _walked(answer, steps, [])
+    if count == 1 and is_row(found):
+        return [found]
+    if isinstance(found, list) and len(found) == count:
+        return found
+    what = f"a list of {len(found)}" if isinstance(found, list) else type(found).__name__
+    where = f"at `path: {path}`" if path else "(no `path` is given)"
+    raise AnswerError(
+        f"it answered {what} {where} to {count} text{'s' * (count > 1)}, not the scores of each: {_shown(found)}"
+    )
+
+
+def _walked(node: Any, steps: Sequence[str], gone: list[str]) -> Any:
+    if not steps:
+        return node
+    step, rest = steps[0], steps[1:]
+    if step == "*" and isinstance(node, list):
+        return [_walked(entry, rest, [*gone, step]) for entry in node]
+    if isinstance(node, Mapping) and step in node:
+        return _walked(node[step], rest, [*gone, step])
+    if isinstance(node, list) and step.isdecimal() and int(step) < len(node):
+        return _walked(node[int(step)], rest, [*gone, step])
+    where = f"below {'.'.join(gone)}" if gone else "in the answer"
+    there = (
+        f"the keys {', '.join(map(str, node))}"
+        if isinstance(node, Mapping)
+        else f"a list of {len(node)}"
+        if isinstance(node, list)
+        else _shown(node)
+    )
+    raise AnswerError(f"`path` asks for {step} {where}, and there is {there}")
+
+
+def _holes(node: Any) -> Iterator[str]:
+    if isinstance(node, str):
+        yield from (hole[2] for hole in HOLE.finditer(node) if hole[2])
+    elif isinstance(node, Mapping):
+        for value in node.values():
+            yield from _holes(value)
+    elif isinstance(node, list):
+        for entry in node:
+            yield from _holes(entry)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:200] + "..."
