@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
         *("measures", "figures", "verdicts"),
-        *("stages", "executors", "tasks", "encoders", "resources", "train", "attack"),
+        *("stages", "executors", "tasks", "encoders", "resources", "train", "attack", "victims", "score"),
     },
     "cli": {"spec", "progress", "system", "load", "storage", "api"},
     "": {"api"},  # rbench/__init__.py

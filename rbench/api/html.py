@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,7 @@ def examples(rows: pd.DataFrame, labels: Sequence[str] = ()) -> str:
     return table(header, (_cells(row, names, labels) for row in rows.to_dict("records"))) if len(rows) else ""
 
 
-def _cells(row: dict[str, Any], names: Sequence[str], labels: Sequence[str]) -> list[str]:
+def _cells(row: Mapping[Any, Any], names: Sequence[str], labels: Sequence[str]) -> list[str]:
     before, after = (_said(row[key], labels) for key in ("original_prediction", "perturbed_prediction"))
     said = [str(row[name]) for name in (*names, "example_id", "status")]
     said += [_said(row["label"], labels), f"{before} → {after}" if after else before, str(row["num_queries"])]
@@ -74,7 +74,7 @@ def _said(label: Any, labels: Sequence[str]) -> str:
     return labels[label] if 0 <= label < len(labels) else str(label)
 
 
-def _text(row: dict[str, Any]) -> str:
+def _text(row: Mapping[Any, Any]) -> str:
     """Return the text of an example, column by column where it has several."""
     import pandas as pd
 

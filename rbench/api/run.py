@@ -55,7 +55,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
             texts.check(todo)
         _check_attacks(todo)
         reports.check(options.report_to)
-        device = _device(options.device) if todo else "cpu"
+        device = device_of(options.device) if todo else "cpu"
         if options.fresh and (moved := store.set_aside()) is not None:
             progress.note(f"the old results are in {moved}")
         store.write_plan(prepared.plan)
@@ -190,7 +190,8 @@ def _todo(jobs: tuple[Job, ...], done: Collection[str], cache: WeightCache) -> l
     return [job for job in jobs if job.key in todo]
 
 
-def _device(wanted: str) -> str:
+def device_of(wanted: str) -> str:
+    """Return the device that `wanted` means. Raises ResourceError for cuda where there is none."""
     import torch
 
     if wanted == "cuda" and not torch.cuda.is_available():

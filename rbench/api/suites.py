@@ -73,7 +73,7 @@ def run(
     progress: Progress | bool = True,
     **settings: Any,
 ) -> RunResult:
-    """Run a suite: the jobs that are not done. Return its tables and results. The same call resumes, also after a crash.
+    """Run the jobs of a suite that are not done, and return its results. The same call resumes, also after a crash.
 
     Args:
         suite: a name such as "quickstart", the path of a YAML file, or what such a file would hold: a mapping like

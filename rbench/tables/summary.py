@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rbench.score import Tally
-from rbench.spec import AttackMetric
+from rbench.spec import AttackJob, AttackMetric
 from rbench.tables.aggregate import Results, grid
 from rbench.tables.table import Number
 
@@ -43,11 +43,13 @@ def frame_of(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> pd.Data
 def summary_frame(results: Results) -> pd.DataFrame:
     """Return one row for each attack of a RUN that is complete, in the order of its tables.
 
-    Columns: encoder, finetune, task, attack, train_seed, seed, and those of MEASURED. `n` is the number of examples that
-    were attacked, `asr_low` and `asr_high` are ends of the 95% interval. A RUN without attacks gives an empty frame.
+    Columns: encoder, finetune, task, attack, train_seed, seed, and those of MEASURED. `n` is the number of examples
+    that were attacked, `asr_low` and `asr_high` are the ends of the 95% interval. A RUN without attacks gives an empty
+    frame.
     """
     rows = []
-    for cell in grid(results) if any(job.stage == "attack" for job in results.plan.jobs) else ():
+    there = any(isinstance(job.spec, AttackJob) and job.spec.split == "test" for job in results.plan.jobs)
+    for cell in grid(results).cells.values() if there else ():
         for run in cell.runs:
             if run.tally is not None:
                 named = (cell.encoder, cell.finetune, cell.task, cell.attack, run.train_seed, run.job.seed)
@@ -75,3 +77,11 @@ def for_people(summary: pd.DataFrame) -> pd.DataFrame:
         else:
             shown[name] = summary[name].astype("string")
     return shown
+
+
+def markdown(shown: pd.DataFrame) -> str:
+    """Return a frame of texts as a markdown table."""
+    from tabulate import tabulate
+
+    rows = [[str(value).replace("|", "\\|") for value in row] for row in shown.itertuples(index=False)]
+    return tabulate(rows, headers=list(shown.columns), tablefmt="pipe", disable_numparse=True)
