@@ -57,6 +57,7 @@ ALLOWED: dict[str, set[str]] = {
         *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
         *("measures", "figures", "verdicts"),
         *("stages", "executors", "tasks", "encoders", "resources", "train", "attack", "victims", "score"),
+        "substitution",
     },
     "cli": {"spec", "progress", "system", "load", "storage", "api"},
     "": {"api"},  # rbench/__init__.py

@@ -33,7 +33,7 @@ class AttackResult:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """One row for each text: victim, attack, seed, and the fields of its outcome, as `rbench.load_results` has them.
+        """One row for each text: victim, attack, seed, and its outcome in the columns of `rbench.load_results`.
 
         `label_name`, `original_name` and `perturbed_name` are the names of the true label and of the predictions.
         """

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.api.asked import options_of, plain
@@ -43,7 +40,6 @@ def attack_texts(
     batch_size: int = 64,
     max_length: int | None = None,
     progress: Progress | bool = True,
-    out: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> AttackResult:
     """Attack texts that a classifier reads, and return what became of each.
@@ -70,7 +66,6 @@ def attack_texts(
         batch_size: most texts that a function gets at once.
         max_length: longest input of a model in tokens; None: the longest that it reads.
         progress: as in `rbench.run`.
-        out: a folder that becomes a RUN, which `rbench table` and other commands read. None: nothing is written.
         settings: `device`, `backend`, `workers` (processes, for a victim in a folder or on the hub), `pooled` (examples
             attacked at once), `models` and `include` (folders to search), as in `Options`.
 
@@ -90,7 +85,6 @@ def attack_texts(
     first = given.rows[0]
     names = found.names(label_names, first[0] if len(first) == 1 else first)
     task, examples = given.task(names), given.examples(names)
-    folder = _new_folder(out)
     asked = _Asked(found, chosen, task, seed, profile, places, options)
     started = time.monotonic()
     with shown(progress) as receiver:
@@ -98,7 +92,7 @@ def attack_texts(
     _check_outcomes(outcomes)
     order = {example.id: i for i, example in enumerate(examples)}
     outcomes.sort(key=lambda outcome: order[outcome.example_id])
-    result = AttackResult(
+    return AttackResult(
         victim=found.name,
         attack=chosen.label,
         task=task,
@@ -107,11 +101,6 @@ def attack_texts(
         outcomes=tuple(outcomes),
         seconds=time.monotonic() - started,
     )
-    if folder is not None:
-        from rbench.api.attack_run import write_run
-
-        write_run(folder, result, chosen, profile, places)
-    return result
 
 
 class _Asked:
@@ -180,8 +169,8 @@ class _Asked:
         assert self.victim.opened is not None
         device, module = device_of(self.options.device), self.chosen.module
         resources = Resources(self.profile, places=dict(self.places), device=device, backend=self.options.backend)
-        with ExitStack() as stack:
-            victim = stack.enter_context(self.victim.opened(self.task, device, self.options.backend))
+        try:
+            victim = self.victim.opened(self.task, device, self.options.backend)
             yield from run(
                 lambda: build(
                     self.chosen.spec,
@@ -197,6 +186,8 @@ class _Asked:
                 seed=self.seed,
                 pooled=self.options.pooled or getattr(victim, "pooled", IN_MEMORY),
             )
+        finally:
+            self.victim.restore()
 
 
 def _choice(value: Any, what: str) -> Any:
@@ -219,21 +210,21 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
 def _check_victim(victim: GivenVictim, chosen: ChosenAttack, options: Options) -> None:
     if chosen.gradients and not victim.gradients:
         raise PlanError(
-            f"attack {chosen.label} needs the gradients of a network, and {victim.name} is asked for answers alone. Give "
-            "the classifier as (model, tokenizer), or as its folder, or take an attack without gradients, such as "
+            f"attack {chosen.label} needs the gradients of a network, and {victim.name} is asked for answers alone. "
+            "Give the classifier as (model, tokenizer), or as its folder, or take an attack without gradients, such as "
             "textfooler"
         )
     if options.workers not in (1, None) and victim.locate is None:
         raise PlanError(
-            f"workers={options.workers}: {victim.name} is in the memory of this process, and others cannot ask it. Leave "
-            "workers out, or save the model and give its folder"
+            f"workers={options.workers}: {victim.name} is in the memory of this process, and others cannot ask it. "
+            "Leave workers out, or save the model and give its folder"
         )
 
 
 def _resources(
     choice: str | Mapping[str, Any], spec: AttackSpec, registry: Registry, options: Options
 ) -> tuple[ResourceProfile, dict[Any, Any]]:
-    """Return the resources that the attack needs, and where they are. Raises ResourceError that names what is missing."""
+    """Return the resources that the attack needs, and where they are. Raises ResourceError for what is missing."""
     from pydantic import ValidationError
 
     from rbench import load, resources
@@ -251,15 +242,6 @@ def _resources(
             f"({lm.name}). Name another: resources={{'profile': '{profile.name}', 'masked_lm': FOLDER_OR_ID}}"
         )
     return profile, resources.locate(profile, {kind: [spec.name] for kind in spec.needs}, options.models)
-
-
-def _new_folder(out: str | os.PathLike[str] | None) -> Path | None:
-    if out is None:
-        return None
-    folder = Path(out).expanduser()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise PlanError(f"out={str(folder)!r} is there; name a new folder")
-    return folder
 
 
 def _followed(found: Iterator[Outcome], total: int, name: str, progress: Progress) -> list[Outcome]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -36,7 +35,7 @@ class GivenVictim:
     Args:
         name: for tables and messages.
         labels: its labels, in the order of its outputs; empty if they are only known when it is asked.
-        opened: opens a victim in memory for a task, on a device, with a back-end; a context manager.
+        opened: opens a victim in memory for a task, on a device, with a back-end: a wrapper for TextAttack.
         locate: finds a victim at a place, for a task.
         given: says of a model that exists, whose labels have these names, what it is; None for other victims.
         gradients: whether attacks can have its gradients.
@@ -48,6 +47,8 @@ class GivenVictim:
     locate: Callable[[TaskSpec], Located] | None = None
     given: Callable[[Sequence[str]], VictimSpec] | None = None
     gradients: bool = True
+    restore: Callable[[], object] = lambda: None
+    """Leaves a victim in memory as it was given."""
     asks: Callable[[list[Any]], Any] | None = field(default=None, repr=False)
     """Of a function: itself."""
 
@@ -143,11 +144,10 @@ def _existing(spec: VictimSpec, how: How) -> GivenVictim:
     if spec.origin == "model":
         return _model(spec.model_copy(update={"max_length": how.max_length or spec.max_length}), how)
 
-    @contextmanager
-    def opened(task: TaskSpec, device: str, backend: str) -> Iterator[Any]:
+    def opened(task: TaskSpec, device: str, backend: str) -> Any:
         from rbench.attack.answering import open_answering
 
-        yield open_answering(spec, task)
+        return open_answering(spec, task)
 
     asks = None
     if spec.function is not None:
@@ -211,14 +211,13 @@ def _function(victim: Any, function: Callable[[list[Any]], Any], name: str, how:
     safe = victim_name({"function": name})
     spec = VictimSpec(name=safe, function=f"{type(victim).__module__}:{name}", version="given", **_of_function(how))
 
-    @contextmanager
-    def opened(task: TaskSpec, device: str, backend: str) -> Iterator[Any]:
+    def opened(task: TaskSpec, device: str, backend: str) -> Any:
         from rbench.attack.answering import AnsweringVictim
         from rbench.victims.function import answers_of
 
         asked = AnsweringVictim(answers_of(function, spec, task, Path.cwd()))
         asked.check()
-        yield asked
+        return asked
 
     return GivenVictim(safe, opened=opened, gradients=False, asks=function)
 
@@ -231,7 +230,7 @@ def _is_wrapper(victim: Any) -> bool:
 
 
 def _as_textattack(wrapper: Any) -> Callable[[list[Any]], Any]:
-    """Return a function that reads a ModelWrapper's outputs as TextAttack does: rows that do not sum to 1 are logits."""
+    """Return a function that reads a ModelWrapper's outputs as TextAttack does: what does not sum to 1 is logits."""
     import numpy as np
 
     from rbench.victims.scores import softmax
@@ -267,20 +266,18 @@ def _network(model: Any, tokenizer: Any, how: How) -> GivenVictim:
         )
     name = victim_name(str(getattr(config, "_name_or_path", "") or type(model).__name__))
 
-    @contextmanager
-    def opened(task: TaskSpec, device: str, backend: str) -> Iterator[Any]:
+    training = model.training
+
+    def opened(task: TaskSpec, device: str, backend: str) -> Any:
         from rbench.attack import Victim
         from rbench.victims.model import ExistingClassifier
 
-        training = model.training
         order = tuple(range(len(task.labels)))
         classifier = ExistingClassifier(model, tokenizer, order, how.max_length).eval()
-        try:
-            yield Victim(classifier, name, device=str(classifier.device), backend=backend)
-        finally:
-            model.train(training)
+        return Victim(classifier, name, device=str(classifier.device), backend=backend)
 
-    return GivenVictim(name, tuple(str(labels[i]) for i in sorted(labels)), opened=opened)
+    named = tuple(str(labels[i]) for i in sorted(labels))
+    return GivenVictim(name, named, opened=opened, restore=lambda: model.train(training))
 
 
 def _listed(names: Sequence[str]) -> str:
