@@ -39,8 +39,8 @@ def write_textattack_csv(results: Runs | RunResult | AttackResult, path: str | o
 
     The columns are those of `textattack.loggers.CSVLogger`, and changed words stand in `[[...]]`. Before them come
     `id`, the example's id, and for a RUN also encoder, finetune, task, attack, train_seed and seed. Scores are empty,
-    because RUNs hold predictions and no probabilities. Examples on which the attack raised an exception have the result type
-    Errored, which TextAttack does not log.
+    because RUNs hold predictions and no probabilities. Examples on which the attack raised an exception have the result
+    type Errored, which TextAttack does not log.
 
     Args:
         results: the folder of a RUN, or several, what `rbench.run` returned, or what `rbench.attack` returned.
@@ -51,7 +51,7 @@ def write_textattack_csv(results: Runs | RunResult | AttackResult, path: str | o
         PlanError: the file cannot be written.
     """
     if isinstance(results, AttackResult):
-        names, rows = (), ({**_row(outcome, results.task.columns)} for outcome in results.outcomes)
+        names, rows = (), (_row(outcome, results.task.columns) for outcome in results.outcomes)
     else:
         names, rows = NAMES, _of_run(results.run if isinstance(results, RunResult) else results)
     where, kept = Path(path).expanduser(), list(rows)
