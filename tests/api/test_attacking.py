@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,9 +37,11 @@ def attack(
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A tiny BERT with a head, wild enough that words matter, and its tokenizer."""
-    words = tokenizer.load()
+    folder = tmp_path_factory.mktemp("words")
+    tokenizer.write(folder)
+    words = transformers.AutoTokenizer.from_pretrained(folder)
     config = transformers.BertConfig(
         vocab_size=len(words),
         hidden_size=16,
@@ -67,7 +68,7 @@ def test_a_function_is_attacked_and_nothing_is_written(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     result = attack(label_names=NAMES)
     assert [one.example_id for one in result.outcomes] == ["0", "1", "2"]
-    assert not os.listdir(tmp_path)
+    assert not [*tmp_path.iterdir()]
     row = result.summary.iloc[0]
     hit = [one for one in result.outcomes if one.status == "succeeded"]
     assert hit and row.n == 3 and row.asr == pytest.approx(len(hit) / 3) and row.asr_low < row.asr
