@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from rbench.api.changes import marked
 from rbench.score import Tally
 from rbench.spec import Outcome, TaskSpec
+from rbench.system.changes import marked
 
 if TYPE_CHECKING:
     import pandas as pd

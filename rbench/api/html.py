@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from rbench.api.changes import changes
+from rbench.system.changes import changes
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from rbench.api.changes import marked
 from rbench.cli import arguments as a
 from rbench.cli import diffs
 from rbench.cli.console import console, is_terminal, say
 from rbench.cli.verbs import EXPLORE, app, verb
 from rbench.load.search_path import search_path
+from rbench.system.changes import marked
 
 if TYPE_CHECKING:
     from rbench.api import Case, Cases

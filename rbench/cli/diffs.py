@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from rbench.api.changes import changes, marked
 from rbench.cli.console import console, harmless, is_terminal, say
 from rbench.spec import Outcome
+from rbench.system.changes import changes, marked
 
 
 def coloured(original: str, perturbed: str) -> Text:
