@@ -184,7 +184,7 @@ class _Asked:
                 spec=self.chosen.spec,
                 task=self.task,
                 seed=self.seed,
-                pooled=self.options.pooled or getattr(victim, "pooled", IN_MEMORY),
+                pooled=self.options.pooled or int(getattr(victim, "pooled", IN_MEMORY)),
             )
         finally:
             self.victim.restore()

@@ -50,8 +50,11 @@ def write_textattack_csv(results: Runs | RunResult | AttackResult, path: str | o
         StoreError: the folder is not a RUN, has no attacks, or holds no texts.
         PlanError: the file cannot be written.
     """
+    names: tuple[str, ...] = ()
+    rows: Iterator[dict[str, Any]]
     if isinstance(results, AttackResult):
-        names, rows = (), (_row(outcome, results.task.columns) for outcome in results.outcomes)
+        columns = results.task.columns
+        rows = (_row(outcome, columns) for outcome in results.outcomes)
     else:
         names, rows = NAMES, _of_run(results.run if isinstance(results, RunResult) else results)
     where, kept = Path(path).expanduser(), list(rows)
@@ -117,7 +120,7 @@ def _marked(before: Sequence[str], after: Sequence[str]) -> tuple[list[str], lis
         both = {i for i, (old, new) in enumerate(zip(*words, strict=True)) if old != new}
         changed = both, both
     else:
-        for tag, i, j, k, m in difflib.SequenceMatcher(None, *words, autojunk=False).get_opcodes():
+        for tag, i, j, k, m in difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():
             if tag != "equal":
                 changed[0].update(range(i, j))
                 changed[1].update(range(k, m))

@@ -35,7 +35,7 @@ from rbench.system.located import Watch
 from rbench.train import objectives as modules
 
 if TYPE_CHECKING:
-    from rbench.encoders import SentenceEncoder
+    from rbench.encoders.sentence import SentenceEncoder
 
 LOGS = Path("results/logs")
 """The folder for tracker files of `train` and `export`. Suites have it in their RUN."""
