@@ -45,7 +45,7 @@ class Notebook:
     def __enter__(self) -> Self:
         from IPython.display import display
 
-        self._output = display(self._bundle(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        self._output = display(self._bundle(), raw=True, display_id=True)
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -69,7 +69,7 @@ def test_a_mapping_has_profiles_and_overrides() -> None:
     ("change", "said"),
     [
         ({"attacks": ["pwsw"]}, "pwws"),
-        ({"tasks": [object()]}, r"tasks\[0\]: expected texts, numbers, lists and mappings, found object"),
+        ({"tasks": [object()]}, r"tasks\[0\]: a suite holds texts, numbers, lists and mappings, not object"),
         ({"encoder": "x"}, "encoders"),
     ],
 )

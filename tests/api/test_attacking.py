@@ -12,6 +12,7 @@ import torch
 import transformers
 
 import rbench
+from rbench import attack as _ready  # noqa: F401  (before textattack is imported)
 from rbench.api.attack_result import AttackResult
 from rbench.errors import JobError, PlanError, RbenchError, ResourceError
 from rbench.mini import tokenizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,8 @@ import pandas as pd
 import pytest
 
 import rbench
+from rbench import api
+from rbench import attack as _ready  # noqa: F401  (before textattack is imported)
 from rbench.api.attack_result import AttackResult
 from rbench.api.textattack_log import COLUMNS, write_textattack_csv
 from rbench.errors import PlanError, StoreError
@@ -46,13 +49,11 @@ def logged(made: AttackResult, tmp_path: Path) -> dict[str, Any]:
     from textattack.loggers import CSVLogger
     from textattack.shared import AttackedText
 
-    from rbench.attack import Victim  # noqa: F401  (first: it prepares the import of textattack)
-
     one = made.outcomes[0]
     assert one.original is not None and one.perturbed is not None
 
     def attacked(texts: tuple[str, ...]) -> Any:
-        named = dict(zip(made.task.columns, texts, strict=True))
+        named = OrderedDict(zip(made.task.columns, texts, strict=True))
         return AttackedText(texts[0] if len(texts) == 1 else named)
 
     before, after = attacked(one.original), attacked(one.perturbed)
@@ -92,9 +93,9 @@ def test_it_is_what_textattack_writes(made: AttackResult, tmp_path: Path) -> Non
 
 
 def test_words_that_were_added_or_left_out_are_marked(tmp_path: Path) -> None:
-    made = result(outcome(0, "succeeded", original=("a very good film",), perturbed=("a good long film",)))
+    made = result(outcome(0, "succeeded", original=("a very good film",), perturbed=("a good film that lasts",)))
     (row,) = read(write_textattack_csv(made, tmp_path / "log.csv"))
-    assert row["original_text"] == "a [[very]] good film" and row["perturbed_text"] == "a good [[long]] film"
+    assert row["original_text"] == "a [[very]] good film" and row["perturbed_text"] == "a good film [[that]] [[lasts]]"
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
@@ -113,9 +114,10 @@ def test_a_run_has_the_names_of_its_cells(make_run: Any, tmp_path: Path) -> None
 
 
 def test_a_run_without_texts_is_refused(make_run: Any, tmp_path: Path) -> None:
-    store: Store = make_run(texts=False)
+    store: Store = make_run(texts=True)
+    api.strip(store.root, tmp_path / "stripped")
     with pytest.raises(StoreError, match="no texts"):
-        write_textattack_csv(store.root, tmp_path / "log.csv")
+        write_textattack_csv(tmp_path / "stripped", tmp_path / "log.csv")
     assert not (tmp_path / "log.csv").exists()
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import rbench
+from rbench import attack as _ready  # noqa: F401  (before textattack is imported)
 from rbench.encoders.victims import load_victim
 from rbench.errors import RbenchError
 
@@ -17,8 +18,6 @@ SAVED = Path(rbench.__file__).parent / "packaged" / "robustsentembed-mini-victim
 
 def test_a_saved_victim_answers_as_its_own_network() -> None:
     from textattack.models.wrappers import ModelWrapper
-
-    from rbench.attack import Victim  # noqa: F401  (first: it prepares the import of textattack)
 
     wrapper = rbench.textattack_wrapper("robustsentembed-mini-victim", backend="torch", device="cpu")
     assert isinstance(wrapper, ModelWrapper)
@@ -40,13 +39,11 @@ def test_textattack_itself_attacks_a_function_through_it() -> None:
     from textattack.search_methods import GreedySearch
     from textattack.transformations import WordDeletion
 
-    from rbench.attack import Victim  # noqa: F401
-
     def predict(texts: list[str]) -> list[list[float]]:
         return [[0.9, 0.1] if "disaster" in text else [0.2, 0.8] for text in texts]
 
     wrapper = rbench.textattack_wrapper(predict, device="cpu")
-    assert wrapper(TEXTS).tolist() == pytest.approx([[0.9, 0.1], [0.2, 0.8]])
+    assert torch.allclose(wrapper(TEXTS), torch.tensor([[0.9, 0.1], [0.2, 0.8]]))
     attack = Attack(UntargetedClassification(wrapper), [RepeatModification()], WordDeletion(), GreedySearch())
     found = attack.attack(TEXTS[0], 0)
     assert type(found).__name__ == "SuccessfulAttackResult"
