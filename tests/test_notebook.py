@@ -62,4 +62,4 @@ def test_a_run_shows_its_rates(cells: list[Any]) -> None:
 def test_an_attack_shows_its_progress_and_the_words_that_changed(cells: list[Any]) -> None:
     progress, shown = html(cells[1])
     assert "pwws on predict: complete in" in progress and "ASR 100% of 1" in progress
-    assert "<del" in shown and "<ins" in shown and "&lt;<del" in shown and "<disaster" not in shown
+    assert "&lt;disaster&gt;</del> <ins" in shown and "<disaster" not in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from html import escape
 from typing import Any, Self
@@ -45,6 +46,8 @@ class Notebook:
     def __enter__(self) -> Self:
         from IPython.display import display
 
+        # tqdm warns of this when libraries import it, and rbench shows its progress without widgets.
+        warnings.filterwarnings("ignore", message="IProgress not found")
         self._output = display(self._bundle(), raw=True, display_id=True)
         return self
 
