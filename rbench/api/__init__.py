@@ -15,6 +15,7 @@ from rbench.api.attack_result import AttackResult
 from rbench.api.attacking import attack_texts
 from rbench.api.cases import Case, Cases, cases
 from rbench.api.claims import claims, claims_table, contradicted
+from rbench.api.classifiers import classifier, classifier_name
 from rbench.api.doctor import Check, doctor
 from rbench.api.figures import figure, write_figure
 from rbench.api.gate import check, check_annotations, check_table, conditions, met, write_baseline, write_reports
@@ -59,6 +60,8 @@ __all__ = [
     "check_table",
     "claims",
     "claims_table",
+    "classifier",
+    "classifier_name",
     "compare",
     "comparison_table",
     "conditions",

@@ -10,6 +10,7 @@ from typing import Any
 
 from rbench import load as loading
 from rbench.api import asked
+from rbench.api.classifiers import Entry
 from rbench.api.run import run_prepared
 from rbench.api.run_result import RunResult
 from rbench.errors import PlanError, RbenchError
@@ -99,15 +100,18 @@ def _prepared(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -
 
 
 def attack(
-    encoder: str,
+    encoder: str | None,
     task: str,
     attack: str,
     n: int = 5,
     options: Options | None = None,
     *,
+    classifier: Entry | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Outcome]:
     """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
+
+    With `classifier` in place of an encoder, which is an entry under `victims` of a suite, nothing is fine-tuned.
 
     The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError if
     `options.texts` is false, because the texts are what it shows.
@@ -116,7 +120,8 @@ def attack(
     if not options.texts:
         raise PlanError("rbench attack shows texts, so --no-texts does not apply; use rbench run --no-texts for scores")
     registry = Registry(options.include)
-    suite = {"name": "attack", "encoders": [encoder], "tasks": [task], "attacks": [attack], "num_examples": n}
+    victims = {"victims": [classifier]} if classifier is not None else {"encoders": [encoder]}
+    suite = {"name": "attack", **victims, "tasks": [task], "attacks": [attack], "num_examples": n}
     if task.startswith("mini-"):
         suite["resources"] = "mini"
     loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack")

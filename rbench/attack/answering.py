@@ -70,8 +70,8 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
         for text, answer in zip(new, self.asked(new), strict=True):
             if isinstance(answer, AnswerError):
                 raise answer
-            rows[text] = row = torch.from_numpy(answer).float()
-            self.by_text.put(text, row)
+            rows[text] = probabilities = torch.from_numpy(answer).float()
+            self.by_text.put(text, probabilities)
         return torch.stack([row for text in texts if (row := rows[text]) is not None])
 
     def is_truncated(self, text: Text) -> bool:

@@ -108,7 +108,7 @@ class Engine:
             yield outcome
 
     def _pooled(self, victim: AnyVictim) -> int:
-        """Return how many examples keep a victim busy: enough for an endpoint's requests, or a network's batches."""
+        """Return how many examples keep a victim busy: an endpoint's requests, or a network's batches."""
         return victim.pooled if isinstance(victim, AnsweringVictim) else POOLED[self.config.device.split(":")[0]]
 
     def backend(self, attack_task: AttackTask) -> str:

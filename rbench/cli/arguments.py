@@ -137,6 +137,24 @@ IncludeOption = Annotated[
         rich_help_panel=WHERE,
     ),
 ]
+ClassifierOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--classifier",
+        "-c",
+        metavar="WHERE",
+        help="A classifier that exists, attacked as it is: the folder or hub id of a transformers model, "
+        "module:function (imported from the current folder, too), or a victim's file. May be repeated.",
+    ),
+]
+LabelsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--labels",
+        metavar="THEIRS=OURS,...",
+        help="What the classifier's labels mean, such as LABEL_0=negative,LABEL_1=positive. (default: by name)",
+    ),
+]
 DeviceOption = Annotated[
     Device,
     typer.Option("--device", help="Where models run; auto takes a GPU where there is one.", rich_help_panel=HOW),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec
 
+import click
 import typer
 
 import rbench
@@ -70,7 +71,9 @@ def _spoken(value: object) -> object:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
+def verb(
+    doing: str | Callable[[Mapping[str, object]], str], resume: str = ""
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Add what all verbs share: the first line, error messages and Ctrl-C.
 
     The first line says what is being done. It is printed at once, before the verb imports anything, unless the user
@@ -78,7 +81,7 @@ def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable
     exits with 130.
 
     Args:
-        doing: the first line, with the verb's arguments in braces: `Planning {suite}`.
+        doing: the first line, with the verb's arguments in braces: `Planning {suite}`; or a function of these.
         resume: how to resume after Ctrl-C.
     """
 
@@ -87,7 +90,8 @@ def verb(doing: str, resume: str = "") -> Callable[[Callable[P, None]], Callable
         def call(*args: P.args, **kwargs: P.kwargs) -> None:
             log_to_stderr(bool(kwargs.get("quiet")))
             if not kwargs.get("quiet"):
-                tell(doing.format_map({name: _spoken(value) for name, value in kwargs.items()}))
+                said = {name: _spoken(value) for name, value in kwargs.items()}
+                tell(doing(said) if callable(doing) else doing.format_map(said))
             # Keep transformers from printing minor warnings, unless the user has set these variables.
             os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -207,13 +211,18 @@ def plan(
     epilog="Example: [bold]rbench attack --encoder mini-bert --task mini-sentiment --attack pwws -n 3[/bold]",
 )
 @verb(
-    "Preparing to attack {encoder} on {task} with {attack}",
+    lambda said: f"Preparing to attack {said['encoder'] or said['classifier']} on {said['task']} with {said['attack']}",
     "Run the same command again. If the victim was fine-tuned already, it is kept.",
 )
 def attack(
-    encoder: Annotated[str, typer.Option("--encoder", "-e", metavar="NAME", help="rbench list encoders")],
     task: Annotated[str, typer.Option("--task", "-t", metavar="NAME", help="rbench list tasks")],
     attack: Annotated[str, typer.Option("--attack", "-a", metavar="NAME", help="rbench list attacks")],
+    encoder: Annotated[
+        str | None,
+        typer.Option("--encoder", "-e", metavar="NAME", help="An encoder to fine-tune first: rbench list encoders"),
+    ] = None,
+    classifier: a.ClassifierOption = None,
+    labels: a.LabelsOption = None,
     n: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many examples to attack.")] = 5,
     resources: Annotated[
         str | None,
@@ -234,8 +243,8 @@ def attack(
 ) -> None:
     """Attack a few examples and show what changed.
 
-    Fine-tunes one classifier (or takes it from the cache), attacks it, and shows each text with the changed words
-    marked. The outcomes are not saved: use rbench run to measure.
+    Fine-tunes one classifier (or takes it from the cache), or opens those of --classifier as they are. Attacks it and
+    shows each text with the changed words marked. The outcomes are not saved: use rbench run to measure.
     """
     from rbench import api
     from rbench.cli import diffs
@@ -247,10 +256,20 @@ def attack(
     options = options_of(None, [*chosen, *(overrides or ())], data, models, include, device)
     options = dataclasses.replace(options, workers=workers, backend=backend.value)
     spec = load_task(task, Registry(options.include), place="--task")
-    with watching(quiet) as progress:
-        outcomes = list(api.attack(encoder, task, attack, n, options, progress=progress))
-    for i, outcome in enumerate(outcomes, 1):
-        diffs.show(outcome, spec.columns, spec.labels, f"[{i}/{len(outcomes)}]")
+    given = [api.classifier(where, labels, Registry(options.include)) for where in classifier or ()]
+    if (encoder is None) == (not given):
+        wrong = (
+            "Missing option '--encoder' / '-e', or '--classifier'" if not given else "--encoder excludes --classifier"
+        )
+        raise click.UsageError(f"{wrong}: name an encoder to fine-tune, or a classifier that exists.")
+    if labels is not None and not given:
+        raise click.UsageError("--labels goes with --classifier: it says what the classifier's labels mean.")
+    for one in given or [None]:
+        with watching(quiet) as progress:
+            outcomes = list(api.attack(encoder, task, attack, n, options, classifier=one, progress=progress))
+        for i, outcome in enumerate(outcomes, 1):
+            which = f"{api.classifier_name(one)} " if len(given) > 1 else ""
+            diffs.show(outcome, spec.columns, spec.labels, f"[{which}{i}/{len(outcomes)}]")
 
 
 @app.command("list", rich_help_panel=EXPLORE, epilog="Example: [bold]rbench list attacks[/bold]")

@@ -26,7 +26,7 @@ from rbench.spec import (
     bases,
 )
 
-_CHANGEABLE = ("pooling", "layers", "max_length")
+_CHANGEABLE = ("pooling", "layers", "max_length", "head")
 """The fields that a suite may change of an encoder without `train`."""
 _STEPS_AND_EPOCHS = "steps and epochs exclude each other; take out one of them"
 
@@ -69,7 +69,7 @@ class Encoders:
         """Load the encoder `name` under `label`, with a suite's options in place of its own.
 
         For an encoder with `train`, options are those of its objective and the other keys of `train`. For any other
-        encoder, they are `pooling`, `layers` and `max_length`.
+        encoder, they are `pooling`, `layers`, `max_length` and `head`.
         """
         own = self.found.get(name)
         located = self.files.named("encoders", name) if name in self.files.registry.names("encoders") else None

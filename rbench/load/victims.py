@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.choices import choices, items, names
 from rbench.load.entries import Entries
 from rbench.load.files import Files
-from rbench.load.positions import Positioned, Problems
+from rbench.load.positions import Positioned, Problems, read
 from rbench.load.recipes import recipes
 from rbench.load.registry import NAME
 from rbench.spec import VictimSpec, victim_name
@@ -58,11 +59,11 @@ def check_victims(merged: Positioned, entries: Entries, victims: dict[str, Victi
     """Add a problem for each task, evaluation, build and attack that classifiers that exist cannot take."""
     if not victims:
         return
-    for place, task in names(merged, "tasks"):
-        if task in entries.tasks.found and entries.tasks.found[task].kind == "sts":
+    for place, name in names(merged, "tasks"):
+        if name in entries.tasks.found and entries.tasks.found[name].kind == "sts":
             problems.add(
                 place,
-                f"{task} has similarity scores, and classifiers that exist have classes: {', '.join(victims)}. Put "
+                f"{name} has similarity scores, and classifiers that exist have classes: {', '.join(victims)}. Put "
                 "the task and its encoders into a suite of their own",
             )
     for choice in choices(merged, "build"):
@@ -112,7 +113,8 @@ def _content(item: Positioned, files: Files) -> Positioned | None:
     text = item.data
     if text in (*files.registry.names("victims"), *files.registry.fragments("victims")):
         return files.named("victims", text) if files.path("victims", text, item.at()) is not None else None
-    at = {(): item.at()}
+    if text.endswith((".yaml", ".yml")):
+        return _of_file(item, files)
     if FUNCTION.fullmatch(text):
         files.problems.add(
             item.at(),
@@ -125,7 +127,27 @@ def _content(item: Positioned, files: Files) -> Positioned | None:
             item.at(), f"{text} is an address: write {{endpoint: {{url: ...}}, version: ...}}; see the guide"
         )
         return None
-    return Positioned({"model": text}, at)
+    return Positioned({"model": text}, {(): item.at()})
+
+
+def _of_file(item: Positioned, files: Files) -> Positioned | None:
+    """Return the content of a victim's file, given by its path; its name is the file's where it has none."""
+    path = _below(item.at(), item.data)
+    if not path.is_file():
+        files.problems.add(item.at(), f"there is no victim's file {item.data}")
+        return None
+    try:
+        found = read(path, files.problems)
+    except SuiteError as error:
+        files.problems.take(error)
+        return None
+    return found if "name" in found.data else found.put(("name",), Positioned(path.stem, {(): found.at()}))
+
+
+def _below(place: str, path: str) -> Path:
+    """Return a path as it is meant where it stands: relative to the folder of its file, or to the current folder."""
+    file = _PLACE.match(place)
+    return (Path(file[1]).parent if file is not None else Path()) / Path(path).expanduser()
 
 
 def _name(content: Positioned, short: Counter[Any], taken: set[str]) -> Any:
@@ -141,8 +163,7 @@ def _with_path(spec: VictimSpec, content: Positioned) -> VictimSpec:
     """
     if spec.model is None or spec.model.startswith(("/", "~")):
         return spec
-    place = _PLACE.match(content.at(("model",)))
-    beside = (Path(place[1]).parent if place is not None else Path()) / spec.model
+    beside = _below(content.at(("model",)), spec.model)
     if not spec.model.startswith(".") and not (beside / "config.json").is_file():
         return spec
     return spec.model_copy(update={"model": str(beside.resolve())})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from rbench.errors import PlanError
 from rbench.spec import (
@@ -19,6 +20,7 @@ from rbench.spec import (
     StrategyNeeds,
     Suite,
     TaskSpec,
+    Training,
     TrainSpec,
     VictimSpec,
 )
@@ -97,6 +99,16 @@ def selected_by(train: TrainSpec, splits: Mapping[tuple[str, str], str]) -> str 
     """
     found = [splits[task, train.select_split] for task in train.selecting]
     return content_key({"selected_by": found}) if len(found) > 1 else next(iter(found), None)
+
+
+def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
+    """Return the training settings of a task.
+
+    Later ones win: the task's defaults, the suite's for all tasks, the suite's for this task, the strategy's.
+    """
+    general = {k: v for k, v in suite.training.items() if k in Training.model_fields}
+    own: Any = suite.training.get(task.name, {})
+    return Training.model_validate({**task.training.model_dump(), **general, **own, **(strategy or {})})
 
 
 def check_sizes(suite: Suite, inputs: PlanInputs) -> None:

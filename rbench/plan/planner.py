@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, selected_by, ways
+from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, selected_by, training_for, ways
 from rbench.plan.lineage import (
     effective,
     in_domain_for,
@@ -43,8 +43,6 @@ from rbench.spec import (
     ResourceProfile,
     StrategyNeeds,
     Suite,
-    TaskSpec,
-    Training,
     VictimJob,
 )
 from rbench.spec.jobs import AnyJob
@@ -77,16 +75,6 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
         asked += planner.measured(encoders)
         jobs |= {job.key: job for job in asked if job.key not in jobs}
     return Plan(suite=suite, jobs=with_needs(jobs.values(), planner.made), draws=dict(inputs.draws))
-
-
-def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | None = None) -> Training:
-    """Return the training settings of a task.
-
-    Later ones win: the task's defaults, the suite's for all tasks, the suite's for this task, the strategy's.
-    """
-    general = {k: v for k, v in suite.training.items() if k in Training.model_fields}
-    own: Any = suite.training.get(task.name, {})
-    return Training.model_validate({**task.training.model_dump(), **general, **own, **(strategy or {})})
 
 
 class _Planner:

@@ -312,6 +312,7 @@ def _texts(corpus: TaskData) -> int:
 
 
 def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, problems: list[str]) -> dict[str, Located]:
+    from rbench.encoders.heads import check_base
     from rbench.encoders.locate import locate
 
     weights = {}
@@ -322,6 +323,8 @@ def _locate_weights(encoders: Mapping[str, EncoderSpec], options: Options, probl
             continue
         try:
             weights[name] = locate(source, options.models)
+            if source.base is not None and all(spec.head is None for spec in (encoders[name], source)):
+                check_base(source.name, weights[name].where)
         except ResourceError as error:
             missing.setdefault(str(error), []).extend([name] if name != source.name else [])
     for problem, users in missing.items():

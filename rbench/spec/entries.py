@@ -289,6 +289,8 @@ class EncoderSpec(Named):
     train: TrainSpec | None = None
     max_length: Positive | None = None
     trust_remote_code: bool = False
+    head: Literal["drop"] | None = None
+    """`drop`: the base is a fine-tuned classifier whose head is meant to be left out. None: such a base is refused."""
     variant_source: str | None = None
     """Where the values of its `variant` come from, for notes of tables. Loading sets it; None: it has no variant."""
 
@@ -315,7 +317,8 @@ class EncoderSpec(Named):
         return self.architecture is not None and self.train is None
 
     def without_effect(self) -> frozenset[str]:
-        return frozenset(name for name in ("word_vectors", "tokenizer") if getattr(self, name) is None)
+        unset = {name for name in ("word_vectors", "tokenizer") if getattr(self, name) is None}
+        return frozenset({"head", *unset})
 
 
 class SimilarityGoalSpec(Strict):

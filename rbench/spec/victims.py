@@ -136,6 +136,7 @@ def victim_name(entry: Any, longer: bool = False) -> Any:
         parts = [address.hostname or "", *address.path.split("/")]
         parts = [part for part in parts if part]
         return _safe("-".join(parts if longer else parts[:1]))
+    entry = re.sub(r"\.ya?ml$", "", entry)
     parts = [part for part in re.split(r"[/:]", entry) if part not in ("", ".", "..", "~")]
     return _safe("-".join(parts[-2:] if longer else parts[-1:]))
 

@@ -105,9 +105,14 @@ class Answers:
             return []
         rows = self._ask(texts)
         return [
-            _caused(f"victim {self.name}, asked for {shown(text)}: {row}", row) if isinstance(row, AnswerError) else row
+            self._caused(text, row) if isinstance(row, AnswerError) else row
             for text, row in zip(texts, rows, strict=True)
         ]
+
+    def _caused(self, text: Text, error: AnswerError) -> AnswerError:
+        named = AnswerError(f"victim {self.name}, asked for {shown(text)}: {' '.join(str(error).split())}")
+        named.__cause__ = error.__cause__
+        return named
 
     def _due(self, n: int) -> list[tuple[Text, Row]]:
         self._since += n
@@ -137,12 +142,6 @@ class Answers:
                 "`version` and run again. If its rounding depends on what it computes at once, write a larger "
                 f"`tolerance` (now {self.spec.tolerance:g})."
             )
-
-
-def _caused(message: str, error: AnswerError) -> AnswerError:
-    named = AnswerError(message)
-    named.__cause__ = error.__cause__
-    return named
 
 
 def shown(text: Text) -> str:

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from rbench import hub
+from rbench.encoders.heads import HEADED, has_head
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec, VictimSpec
 from rbench.victims.labels import match
-
-HEADED = "ForSequenceClassification"
-"""The end of the names of transformers' classes that have a head for classification."""
 
 
 def read_config(where: str) -> dict[str, Any]:
@@ -38,12 +36,6 @@ def labels_of(config: dict[str, Any]) -> tuple[str, ...]:
         return tuple(str(named.get(str(i), f"LABEL_{i}")) for i in range(len(named)))
     count = config.get("num_labels", config.get("_num_labels", 2))
     return tuple(f"LABEL_{i}" for i in range(count if isinstance(count, int) else 2))
-
-
-def has_head(config: dict[str, Any]) -> bool:
-    """Return whether the class that wrote the folder has a head for classification."""
-    wrote = config.get("architectures")
-    return isinstance(wrote, list) and any(isinstance(name, str) and name.endswith(HEADED) for name in wrote)
 
 
 def check_config(spec: VictimSpec, config: dict[str, Any], task: TaskSpec) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.spec import TaskSpec
 from rbench.spec.victims import Endpoint, VictimSpec
 from rbench.victims.answers import Answers, Text
-from rbench.victims.http import SETTINGS, Broken, Poster, Unavailable
+from rbench.victims.post import SETTINGS, Broken, Poster, Unavailable
 from rbench.victims.probe import texts as probe_texts
 from rbench.victims.scores import AnswerError, Reader, Row
 from rbench.victims.template import Template, rows_at

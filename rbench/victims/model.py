@@ -48,7 +48,8 @@ class ExistingClassifier(nn.Module):
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
-        return next(self.model.parameters()).device
+        found: torch.device = next(self.model.parameters()).device
+        return found
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the token embedding layer. Attacks that use gradients put a hook on it."""

@@ -108,7 +108,7 @@ def _walked(node: Any, steps: Sequence[str], gone: list[str]) -> Any:
         return _walked(node[int(step)], rest, [*gone, step])
     where = f"below {'.'.join(gone)}" if gone else "in the answer"
     there = (
-        f"the keys {', '.join(map(str, node))}"
+        f"a mapping of {', '.join(map(str, list(node)[:20])) or 'nothing'}"
         if isinstance(node, Mapping)
         else f"a list of {len(node)}"
         if isinstance(node, list)

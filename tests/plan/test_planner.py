@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.errors import PlanError
-from rbench.plan.inputs import PlanInputs
+from rbench.plan.inputs import PlanInputs, training_for
 from rbench.plan.lineage import chain, effective, in_domain_for, portable, trained_root, weights_source
 from rbench.plan.only import select
-from rbench.plan.planner import make_plan, training_for
+from rbench.plan.planner import make_plan
 from rbench.spec import (
     AttackJob,
     AttackSpec,

@@ -1,0 +1,44 @@
+"""Classifiers of a few thousand weights, saved by transformers, over the embedded world's words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from rbench.encoders.architecture import embedded_tokenizer
+
+LABELS = ("POSITIVE", "NEGATIVE")
+"""In the opposite order of those of the task mini-sentiment."""
+
+
+def write_classifier(folder: Path, labels: tuple[str, ...] = LABELS, **config: Any) -> Path:
+    """Save a random BERT with a head, and the embedded world's tokenizer. `config` replaces keys of its config.json."""
+    tokenizer = embedded_tokenizer()
+    torch.manual_seed(0)
+    network = transformers.BertForSequenceClassification(
+        transformers.BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=64,
+            initializer_range=0.5,
+            id2label=dict(enumerate(labels)),
+            label2id={label: i for i, label in enumerate(labels)},
+        )
+    )
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    rewrite(folder, **config)
+    return folder
+
+
+def rewrite(folder: Path, **config: Any) -> None:
+    """Replace keys of a folder's config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **config}), encoding="utf-8")

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from rbench.errors import JobError, ResourceError, SuiteError
+from rbench.spec import TaskSpec
+from rbench.spec.victims import VictimSpec
+from rbench.victims import post
+from rbench.victims.answers import Answers
+from rbench.victims.endpoint import open_endpoint
+from rbench.victims.scores import AnswerError
+from tests.victims.server import Reply, Server
+
+TASK = TaskSpec(name="films", kind="single", columns=("text",), labels=("negative", "positive"))
+PAIR = TaskSpec(name="pairs", kind="nli", columns=("premise", "hypothesis"), labels=("no", "yes"))
+
+Serve = Callable[[Callable[[Any], Any]], Server]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post, "FIRST_WAIT", 0.01)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def opened(url: str, task: TaskSpec = TASK, labels: dict[str, str] | None = None, **options: Any) -> Answers:
+    endpoint = {"url": url, "timeout": 5.0, **options}
+    return open_endpoint(VictimSpec(name="shipped", version="1", endpoint=endpoint, labels=labels or {}), task)
+
+
+def scored(text: str) -> list[dict[str, Any]]:
+    """What Hugging Face's pipelines answer to a text: all labels, the most probable first."""
+    p = len(text) / 100
+    return sorted(
+        [{"label": "POSITIVE", "score": p}, {"label": "NEGATIVE", "score": 1 - p}], key=lambda one: -one["score"]
+    )
+
+
+def pipeline(body: Any) -> Any:
+    return [scored(text) for text in body["inputs"]]
+
+
+TEXTS = [("a" * n,) for n in (5, 70, 20, 1, 99, 50, 30)]
+EXPECTED = [[1 - len(text) / 100, len(text) / 100] for (text,) in TEXTS]
+
+
+@pytest.mark.parametrize(("batch_size", "concurrency"), [(1, 1), (1, 4), (3, 2), (16, 1)])
+def test_each_text_gets_its_answer_whatever_the_batches(serve: Serve, batch_size: int, concurrency: int) -> None:
+    server = serve(pipeline)
+    answers = opened(server.url, batch_size=batch_size, concurrency=concurrency)
+    assert answers(TEXTS).tolist() == pytest.approx([pytest.approx(row) for row in EXPECTED])
+    sizes = sorted(len(body["inputs"]) for body in server.bodies)
+    assert sum(sizes) == len(TEXTS) and max(sizes) == min(batch_size, len(TEXTS))
+    assert server.most <= concurrency
+
+
+def test_requests_are_under_way_at_once_up_to_the_concurrency(serve: Serve) -> None:
+    gate = threading.Barrier(4, timeout=5)
+
+    def together(body: Any) -> Any:
+        gate.wait()  # answers only if four ask at once
+        return pipeline(body)
+
+    server = serve(together)
+    opened(server.url, concurrency=4)(TEXTS[:4])
+    assert server.most == 4
+
+
+def test_other_servers_bodies_and_answers_fit_too(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "s3cret")
+    server = serve(
+        lambda body: {"predictions": [[1.0, 0.0] if one["p"] < one["h"] else [0.25, 0.75] for one in body["instances"]]}
+    )
+    answers = opened(
+        server.url + "?key=${TOKEN}",
+        PAIR,
+        {"0": "yes", "1": "no"},
+        body={"instances": [{"p": "{premise}", "h": "{hypothesis}"}]},
+        path="predictions",
+        headers={"Authorization": "Bearer ${TOKEN}"},
+        batch_size=2,
+    )
+    assert answers([("a", "b"), ("b", "a"), ("é\ud800", "a")]).tolist() == [[0, 1], [0.75, 0.25], [0.75, 0.25]]
+    assert server.bodies[-1] == {"instances": [{"p": "é\ud800", "h": "a"}]}
+    assert server.headers[0]["Authorization"] == "Bearer s3cret"
+    assert server.headers[0]["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("place", ["url", "header"])
+def test_a_missing_variable_is_an_error_before_anything_is_sent(place: str, serve: Serve) -> None:
+    server = serve(pipeline)
+    url = server.url + ("?${NO_SUCH}" if place == "url" else "")
+    with pytest.raises(ResourceError, match=r"victim shipped: .*NO_SUCH, which is not set; `export NO_SUCH=...`"):
+        opened(url, headers={"X": "${NO_SUCH}"} if place == "header" else {})
+    assert not server.bodies
+
+
+def test_a_body_that_does_not_fit_and_a_url_that_is_none_are_refused() -> None:
+    with pytest.raises(SuiteError, match="victim shipped: `body` does not send"):
+        opened("http://localhost", body={"inputs": "text"})
+    with pytest.raises(ValidationError, match="starts with http"):
+        opened("localhost:80")
+
+
+def failing(times: int, reply: Reply) -> Callable[[Any], Any]:
+    """Answers to each text as `reply` says, the first few times."""
+    seen: Counter[str] = Counter()
+
+    def answer(body: Any) -> Any:
+        (text,) = body["inputs"]
+        seen[text] += 1
+        return reply if seen[text] <= times else pipeline(body)
+
+    return answer
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_what_may_pass_is_asked_again(status: int, serve: Serve) -> None:
+    server = serve(failing(2, Reply("busy", status)))
+    assert opened(server.url, retries=2)(TEXTS[:2]).tolist() == [pytest.approx(row) for row in EXPECTED[:2]]
+    assert len(server.bodies) == 6
+
+
+def test_no_retries_means_one_request(serve: Serve) -> None:
+    server = serve(failing(1, Reply("busy", 429)))
+    with pytest.raises(JobError, match=r"status 429 \(\"busy\"\). It is asked too fast: lower `rate` or `concurrency`"):
+        opened(server.url, retries=0)(TEXTS[:1])
+    assert len(server.bodies) == 1
+
+
+def test_the_pause_that_a_server_asks_for_is_kept(serve: Serve) -> None:
+    server = serve(failing(1, Reply("busy", 429, {"Retry-After": "0.4"})))
+    start = time.monotonic()
+    opened(server.url)(TEXTS[:1])
+    assert time.monotonic() - start >= 0.4
+
+
+def test_a_pause_that_is_too_long_ends_the_job(serve: Serve) -> None:
+    server = serve(failing(9, Reply("busy", 429, {"Retry-After": "86400"})))
+    with pytest.raises(JobError, match="asked too fast"):
+        opened(server.url)(TEXTS[:1])
+    assert len(server.bodies) == 1
+
+
+def test_pauses_are_seconds_or_dates() -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=30)
+    assert post.pause("1.5") == 1.5 and post.pause("-3") == 0.0 and post.pause(None) is None
+    assert 25 < (post.pause(format_datetime(soon, usegmt=True)) or 0) <= 30
+    assert post.pause("Thu, 01 Jan 1970 00:00:00 GMT") == 0.0
+
+
+@given(st.text())
+def test_any_other_pause_is_ignored(header: str) -> None:
+    found = post.pause(header)
+    assert found is None or found >= 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (Reply({"error": "too long"}, 413), r"it answered with status 413 \(\{\"error\": \"too long\"\}\)"),
+        (Reply("no", 403), r"answered with status 403 \(\"no\"\), though it answers other texts"),
+        (Reply("oops", 500), "answered with status 500.*though it answers other texts"),
+        (Reply(b"<html>sorry"), r"its answer is not JSON \(<html>sorry\)"),
+        (Reply([scored("a")[:1]]), "scores for NEGATIVE alone"),
+        (Reply(b'[[{"label": "POSITIVE", "score": NaN}, {"label": "NEGATIVE", "score": 1.0}]]'), "NaN or infinity"),
+        (Reply([[0.5, 0.5]]), "numbers without labels"),
+        (Reply([scored("a"), scored("b")]), "a list of 2"),
+        (Reply([[{"label": "A", "score": 0.5}, {"label": "B", "score": 0.5}]]), "labels A, B are none of the task's"),
+        (Reply({"error": "none"}), r"it answered dict \(no `path` is given\) to 1 text"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_a_text_that_a_server_chokes_on_has_no_answer_and_all_others_do(
+    reply: Reply, said: str, batch_size: int, serve: Serve
+) -> None:
+    server = serve(lambda body: reply if "bad" in body["inputs"] else pipeline(body))
+    rows = opened(server.url, retries=0, batch_size=batch_size).each([("good",), ("bad",), ("fine",)])
+    assert [isinstance(row, AnswerError) for row in rows] == [False, True, False]
+    assert re.search(f"victim shipped, asked for 'bad': .*{said}", str(rows[1]))
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (Reply("no", 401), "status 401.*Check `headers`"),
+        (Reply("no", 404), "status 404.*Check `url`"),
+        (Reply("oops", 500), "status 500.*See whether it runs and the URL is right.*run the same command again"),
+        (Reply("", 307, {"Location": "http://elsewhere/"}), "sends requests on to http://elsewhere/; write that as"),
+    ],
+)
+def test_a_server_that_answers_no_text_ends_the_job(reply: Reply, said: str, serve: Serve) -> None:
+    server = serve(lambda body: reply)
+    answers = opened(server.url, retries=0, concurrency=3)
+    with pytest.raises(JobError, match=f"victim shipped: {server.url} .*{said}"):
+        answers(TEXTS)
+    with pytest.raises(ResourceError, match=said):
+        answers.check()
+
+
+def test_secrets_are_in_no_message(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "s3cret")
+    server = serve(lambda body: Reply("no", 401))
+    for url in (server.url, "http://127.0.0.1:9"):
+        with pytest.raises(JobError) as caught:
+            opened(url + "/${TOKEN}", headers={"Authorization": "${TOKEN}"}, retries=0)(TEXTS[:1])
+        assert "s3cret" not in str(caught.value) and "${TOKEN}" in str(caught.value)
+
+
+def test_no_server_is_told_with_the_reason() -> None:
+    with pytest.raises(JobError, match=r"127.0.0.1:9 cannot be reached \(.*refused\). See whether it runs"):
+        opened("http://127.0.0.1:9", retries=1)(TEXTS[:3])
+
+
+@pytest.mark.parametrize("drip", [False, True])
+def test_a_server_that_hangs_ends_the_job_soon(drip: bool, serve: Serve) -> None:
+    server = serve(lambda body: Reply(b" " * 100, drip=0.1) if drip else time.sleep(9))
+    start = time.monotonic()
+    with pytest.raises(JobError, match=r"(not answer within|longer than) 0.2 s. .*raise `timeout` \(now 0.2 s\)"):
+        opened(server.url, timeout=0.2, retries=1, concurrency=4)(TEXTS[:4])
+    assert time.monotonic() - start < 9
+
+
+def test_one_text_on_which_a_server_hangs_has_no_answer(serve: Serve) -> None:
+    server = serve(lambda body: time.sleep(9) if "bad" in body["inputs"] else pipeline(body))
+    rows = opened(server.url, timeout=1.0, retries=0, concurrency=2).each([("good",), ("bad",)])
+    assert "did not answer within 1 s, though it answers other texts" in str(rows[1])
+    assert not isinstance(rows[0], AnswerError)
+
+
+def test_a_failure_does_not_wait_for_requests_that_are_asked_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(lambda body: Reply("no", 301, {"Location": "x"}) if "bad" in body["inputs"] else Reply("busy", 503))
+    monkeypatch.setattr(post, "FIRST_WAIT", 30.0)
+    start = time.monotonic()
+    with pytest.raises(JobError, match="sends requests on"):
+        opened(server.url, concurrency=2)([("good",), ("bad",)])
+    assert time.monotonic() - start < 15
+
+
+def test_the_rate_limits_the_requests_a_second(serve: Serve) -> None:
+    server = serve(pipeline)
+    start = time.monotonic()
+    opened(server.url, rate=20, concurrency=4)(TEXTS[:5])
+    assert time.monotonic() - start >= 0.2
+
+
+def test_answers_that_change_are_refused(serve: Serve) -> None:
+    count = iter(range(10**6))
+    server = serve(lambda body: [{"POSITIVE": (n := next(count)) % 10 / 10, "NEGATIVE": 1 - n % 10 / 10}])
+    with pytest.raises(ResourceError, match=r"victim shipped answered .* twice and not alike"):
+        opened(server.url).check()
+
+
+def test_a_tolerance_is_the_users_to_choose(serve: Serve) -> None:
+    count = iter(range(10**6))
+
+    def noisy(body: Any) -> Any:
+        p = 0.5 + 0.004 * (next(count) % 2)
+        return [{"positive": p, "negative": 1 - p}]
+
+    server = serve(noisy)
+    spec = {"name": "noisy", "version": "1", "endpoint": {"url": server.url}}
+    open_endpoint(VictimSpec.model_validate({**spec, "tolerance": 0.01}), TASK).check()
+    with pytest.raises(ResourceError, match="not alike"):
+        open_endpoint(VictimSpec.model_validate(spec), TASK).check()
