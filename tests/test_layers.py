@@ -35,7 +35,11 @@ ALLOWED: dict[str, set[str]] = {
     "substitution": {"spec", "encoders", "inference", "resources"},
     "train": {"spec", "load", "mini", "encoders", "resources", "score", "substitution", "system"},
     "finetune": {"spec", "load", "score", "encoders", "tasks", "resources", "substitution", "system"},
-    "attack": {"spec", "load", "mini", "encoders", "tasks", "resources", "inference", "substitution", "system"},
+    "victims": {"spec", "load"},
+    "attack": {
+        *("spec", "load", "mini", "encoders", "tasks", "resources", "inference", "substitution", "system"),
+        "victims",
+    },
     "build": {"spec", "load", "train", "tasks", "substitution"},
     "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train"},
     "storage": {"spec", "score", "system"},
