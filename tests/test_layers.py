@@ -31,11 +31,11 @@ ALLOWED: dict[str, set[str]] = {
     "executors": {"spec"},
     "tasks": {"spec", "load", "mini", "hub"},
     "encoders": {"spec", "mini", "hub", "system"},
+    "victims": {"spec", "load", "hub", "encoders", "system"},
     "resources": {"spec", "load", "mini", "encoders", "inference", "system"},
     "substitution": {"spec", "encoders", "inference", "resources"},
     "train": {"spec", "load", "mini", "encoders", "resources", "score", "substitution", "system"},
     "finetune": {"spec", "load", "score", "encoders", "tasks", "resources", "substitution", "system"},
-    "victims": {"spec", "load"},
     "attack": {
         *("spec", "load", "mini", "encoders", "tasks", "resources", "inference", "substitution", "system"),
         "victims",

@@ -21,7 +21,6 @@ PARTS: dict[str, tuple[str, ...]] = {
     "selection": ("train.selection",),
     "finetune": ("encoders.classifier",),
     "attack": ("attack.run", "attack.victim", "attack.build"),
-    "answering": ("attack.answering",),
     "recipe": ("attack.dry_build",),
     "masked recipe": ("attack.masked_lm",),
     "oracle": ("mini.oracle",),

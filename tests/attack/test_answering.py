@@ -15,12 +15,13 @@ from textattack.goal_functions import UntargetedClassification
 from textattack.shared import AttackedText
 
 from rbench import attack
-from rbench.attack.answering import AnsweringVictim, open_answering, open_answers
+from rbench.attack.answering import AnsweringVictim, open_answering
 from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.resources import Resources
 from rbench.spec import Outcome, TaskSpec
 from rbench.spec.victims import VictimSpec
 from rbench.victims.answers import Answers
+from rbench.victims.opened import open_answers
 from rbench.victims.scores import AnswerError
 from tests.attack import world
 from tests.victims.server import Server
@@ -55,8 +56,8 @@ def test_a_function_and_an_endpoint_give_the_outcomes_of_their_weights(
     victim = world.victim(bert, task)
     examples = world.examples(task, victim, 12)
     expected = outcomes(victim, resources, task, examples, pooled=1)
-    assert {"skipped", "succeeded"} <= {one["status"] for one in expected}
-    assert "errored" not in {one["status"] for one in expected}
+    statuses = {one["status"] for one in expected}
+    assert "skipped" in statuses and statuses & {"succeeded", "failed"} and "errored" not in statuses
 
     name = f"serving_{task.kind}"
     (tmp_path / f"{name}.py").write_text(
@@ -165,7 +166,7 @@ def test_only_the_examples_that_ask_for_a_text_without_answer_are_errored(resour
 def test_a_failure_of_the_whole_ends_the_job(resources: Resources) -> None:
     class Down(Words):
         def __call__(self, texts: Sequence[tuple[str, ...]]) -> list[Any]:
-            if len(self.asked) > 30:
+            if self.asked:
                 raise JobError("it is down")
             return super().__call__(texts)
 
