@@ -73,6 +73,10 @@ def test_html_marks_the_words_that_changed_and_escapes_them() -> None:
     assert "positive → negative" in shown and "50.0" in shown
 
 
+def test_unchanged_words_are_escaped_too() -> None:
+    assert marked("<i> old", "<i> new").startswith("&lt;i&gt; <del")
+
+
 def test_both_texts_can_be_read_off_the_marks() -> None:
     shown = marked("a <good> film & more", "a fine film & <i>more")
     old = html.unescape(re.sub(r"<ins.*?</ins>|</?del[^>]*>", "", shown))
