@@ -78,7 +78,7 @@ def attack_texts(
     given = read(texts, labels, columns)
     registry = Registry(options.include)
     chosen = chosen_attack(_choice(attack, "attack"), registry)
-    how = How(scores, batch_size, max_length, options.models)
+    how = How(scores, batch_size, max_length, options.models, registry)
     found = victim_of(victim, how)
     _check_victim(found, chosen, options)
     profile, places = _resources(resources, chosen.spec, registry, options)

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from rbench.api.asked import plain
 from rbench.errors import PlanError, ResourceError
+from rbench.load.chosen import chosen_victim
+from rbench.load.registry import Registry
+from rbench.load.victims import FUNCTION
 from rbench.spec import TaskSpec, VictimSpec, victim_name
 from rbench.system.located import Located, folder
 
@@ -26,6 +30,7 @@ class How:
     batch_size: int = 64
     max_length: int | None = None
     models: tuple[Path, ...] = ()
+    registry: Registry = field(default_factory=Registry)
 
 
 @dataclass(frozen=True)
@@ -99,12 +104,15 @@ def victim_of(victim: Any, how: How) -> GivenVictim:
 
     Raises:
         PlanError: it is nothing that rbench can attack.
+        SuiteError: it is a mapping or a text, and not well formed.
         ResourceError: it is text, and there is no such folder or model.
     """
     if isinstance(victim, GivenVictim):
         return victim
-    if isinstance(victim, VictimSpec | Mapping):
-        return _existing(_spec(victim), how)
+    if isinstance(victim, VictimSpec):
+        return _existing(victim, how)
+    if isinstance(victim, Mapping):
+        return _existing(chosen_victim(plain(victim), how.registry), how)
     if isinstance(victim, str | os.PathLike):
         return _named(os.fspath(victim), how)
     if _is_wrapper(victim):
@@ -122,21 +130,6 @@ def victim_of(victim: Any, how: How) -> GivenVictim:
 
 
 # ------------------------------------------------------------------------------------------------------- at a place
-
-
-def _spec(victim: VictimSpec | Mapping[str, Any]) -> VictimSpec:
-    from pydantic import ValidationError
-
-    if isinstance(victim, VictimSpec):
-        return victim
-    try:  # nothing is stored under this version
-        return VictimSpec.model_validate({"name": victim_name(victim), "version": "given", **victim})
-    except ValidationError as error:
-        said = "; ".join(
-            f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ").replace("Value error, ", "")
-            for one in error.errors(include_url=False)
-        )
-        raise PlanError(f"the victim given: {said}") from error
 
 
 def _existing(spec: VictimSpec, how: How) -> GivenVictim:
@@ -182,9 +175,9 @@ def _named(text: str, how: How) -> GivenVictim:
     )
     if saved is not None:
         return _saved(saved)
-    if (parts := text.partition(":"))[1] and all(part.isidentifier() for part in (*parts[0].split("."), parts[2])):
-        return _existing(VictimSpec(name=parts[2], function=text, version="given", **_of_function(how)), how)
-    return _existing(VictimSpec(name=victim_name(text), model=text), how)
+    if FUNCTION.fullmatch(text) and not Path(text).exists():
+        return _existing(chosen_victim({"function": text, **_of_function(how)}, how.registry), how)
+    return _existing(chosen_victim(text, how.registry), how)
 
 
 def _saved(where: Path) -> GivenVictim:

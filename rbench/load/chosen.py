@@ -1,4 +1,4 @@
-"""Loads one attack alone, for a call from Python that names it."""
+"""Loads one attack or one classifier alone, for a call from Python that names it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from rbench.errors import SuiteError
 from rbench.load.choices import choices
 from rbench.load.code import Module
 from rbench.load.entries import Entries
+from rbench.load.files import Files
 from rbench.load.positions import Positioned, Problems
 from rbench.load.recipes import recipes
 from rbench.load.registry import Registry
-from rbench.spec import AttackSpec
+from rbench.load.victims import load_victims
+from rbench.spec import AttackSpec, VictimSpec
 
 
 @dataclass(frozen=True)
@@ -48,3 +50,19 @@ def chosen_attack(choice: str | Mapping[str, Any], registry: Registry) -> Chosen
     problems.raise_any()
     spec = entries.attacks.found[chosen.label]
     return ChosenAttack(chosen.label, spec, entries.modules.found.get(("attacks", chosen.name)))
+
+
+def chosen_victim(entry: str | Mapping[str, Any], registry: Registry) -> VictimSpec:
+    """Load a classifier that exists: what a suite has under `victims`, a text or a mapping (JSON types).
+
+    Functions and endpoints need no `version`, because a call stores no answers.
+
+    Raises SuiteError where it is wrong.
+    """
+    problems = Problems()
+    if isinstance(entry, Mapping) and "model" not in entry:
+        entry = {"version": "given", **entry}
+    _, found = load_victims(Positioned({"victims": [entry]}, {(): "victim"}), Files(registry, problems), problems)
+    problems.raise_any()
+    (spec,) = found.values()
+    return spec
