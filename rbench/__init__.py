@@ -1,21 +1,98 @@
-"""rbench: a robustness benchmarking harness for sentence encoders.
+"""rbench: how robust is a sentence encoder, or a classifier that exists?
 
-`rbench.run(suite)` runs a suite and returns its tables; `rbench.load_results(run)` gives one row an attacked example.
+From Python:
+
+    run(suite)                      run a suite: a name, a path, a mapping or a Suite; returns tables and frames
+    attack(victim, texts, labels)   attack texts that any classifier reads; returns what became of each
+    load_results(run)               one row for each attacked example of a RUN, as a data frame
+    table(run)                      a table of a RUN, as text
+    compare(run, between=(A, B))    compare two encoders of a RUN, text by text
+    claims(run)                     which claims of its suite a RUN supports
+    figure(run, kind)               draw a figure of what a RUN stores
+    load_encoder(name)              an encoder: texts in, vectors out
+    textattack_wrapper(victim)      any victim as a ModelWrapper of TextAttack
+    write_textattack_csv(run, path) attacked examples as TextAttack's CSV log
+    Options                         how a suite is run, as one object
+
+`rbench.api` has all that the command line calls. The guide is docs/guide-use-from-python.md.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rbench.api import Options
+    from rbench.api.attacking import attack_texts as attack
+    from rbench.api.claims import claims
+    from rbench.api.figures import figure
+    from rbench.api.results import load_results, table
+    from rbench.api.suites import run
+    from rbench.api.textattack_log import write_textattack_csv
+    from rbench.api.train import load_encoder
+    from rbench.api.verdicts import compare
+    from rbench.api.wrapping import textattack_wrapper
 
 __version__ = "0.1.0"
-__all__ = ["Options", "__version__", "load_results", "run", "table"]
-# To plan is `rbench.api.plan`: `rbench.plan` is the package that it uses.
+__all__ = [
+    "Options",
+    "__version__",
+    "attack",
+    "claims",
+    "compare",
+    "figure",
+    "load_encoder",
+    "load_results",
+    "run",
+    "table",
+    "textattack_wrapper",
+    "write_textattack_csv",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Load the API on first use, so that `import rbench` and `rbench --help` stay instant."""
+    if name == "attack":  # also the name of a package, which is imported now and can be called
+        import importlib
+
+        return importlib.import_module("rbench.attack")
     if name in __all__:
         from rbench import api
 
         return getattr(api, name)
     raise AttributeError(f"module 'rbench' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+class _Attack(ModuleType):
+    """The package `rbench.attack`, which can be called: `rbench.attack(victim, texts, labels)`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from rbench.api import attack_texts
+
+        return attack_texts(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> Any:
+        import inspect
+
+        from rbench.api import attack_texts
+
+        return inspect.signature(attack_texts)
+
+
+class _Rbench(ModuleType):
+    """The module `rbench`. Python sets its attribute `attack` whenever the package of this name is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "attack" and type(value) is ModuleType:
+            value.__class__ = _Attack
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Rbench

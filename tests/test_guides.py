@@ -166,6 +166,19 @@ def test_the_python_on_things_to_build(place: Path, capsys: pytest.CaptureFixtur
     assert len(capsys.readouterr().out.splitlines()) == 5
 
 
+def test_the_python_on_using_rbench_from_python(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", GUIDES["guide-use-from-python.md"], re.DOTALL)
+    assert len(blocks) == 4
+    said = []
+    for code in blocks:
+        exec(code, {})
+        said.append(capsys.readouterr().out)
+    assert "[[disaster]] -> [[calamity]]" in said[0] and "| predict " in said[0]
+    assert "ASR" in said[1] and "tabular" in said[1] and records(place / "RUN")
+    assert said[2].startswith("tensor([[") and (place / "log.csv").read_text().startswith('"id","encoder"')
+    assert re.fullmatch(r"\(1, \d+\)\n", said[3])
+
+
 def test_every_page_that_a_page_names_is_there() -> None:
     for path in DOCS.glob("*.md"):
         for target in re.findall(r"\]\(([^)#:\s]+)\)", path.read_text(encoding="utf-8")):

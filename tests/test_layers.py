@@ -21,7 +21,7 @@ PACKAGE = ROOT / "rbench"
 FREE = {"errors"}  # everything may import it, and `rbench` itself for its version
 ALLOWED: dict[str, set[str]] = {
     "spec": set(),
-    "progress": {"spec"},
+    "progress": {"spec", "system"},
     "hub": {"spec"},
     "inference": set(),
     "mini": {"spec", "system"},
@@ -57,9 +57,10 @@ ALLOWED: dict[str, set[str]] = {
     "api": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
         *("measures", "figures", "verdicts"),
-        *("stages", "executors", "tasks", "encoders", "resources", "train", "attack"),
+        *("stages", "executors", "tasks", "encoders", "resources", "train", "attack", "victims", "score"),
+        "substitution",
     },
-    "cli": {"spec", "progress", "load", "storage", "api"},
+    "cli": {"spec", "progress", "system", "load", "storage", "api"},
     "": {"api"},  # rbench/__init__.py
 }
 """By wing, the first name below rbench: the wings that it may import."""

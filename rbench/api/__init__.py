@@ -2,7 +2,7 @@
 
 import rbench
 result = rbench.run("quickstart")
-frame = rbench.load_results(result.run)   # one row per attacked example
+result.frame   # one row per attacked example
 
 Some functions have the name of their module (`run`, `train`, `doctor`): `rbench.api.run` is the function. This module
 imports all of them, so that this holds in any order of imports. Importing them does not load torch.
@@ -11,6 +11,8 @@ imports all of them, so that this holds in any order of imports. Importing them 
 from __future__ import annotations
 
 from rbench.api.adversarial import BuiltSet, Cell, build_adversarial, build_adversarial_from
+from rbench.api.attack_result import AttackResult
+from rbench.api.attacking import attack_texts
 from rbench.api.cases import Case, Cases, cases
 from rbench.api.claims import claims, claims_table, contradicted
 from rbench.api.classifiers import classifier, classifier_name
@@ -19,11 +21,13 @@ from rbench.api.figures import figure, write_figure
 from rbench.api.gate import check, check_annotations, check_table, conditions, met, write_baseline, write_reports
 from rbench.api.paper_claims import paper_claims, paper_claims_table
 from rbench.api.results import load_results, table
-from rbench.api.run import RunResult
+from rbench.api.run_result import RunResult
 from rbench.api.runs import Merged, merge
 from rbench.api.suites import Planned, attack, plan, run
-from rbench.api.train import ListedObjective, Trained, export, objectives, train
+from rbench.api.textattack_log import write_textattack_csv
+from rbench.api.train import ListedObjective, Trained, export, load_encoder, objectives, train
 from rbench.api.verdicts import FellAlone, compare, comparison_table, fell_alone
+from rbench.api.wrapping import textattack_wrapper
 from rbench.errors import PlanError
 from rbench.plan.estimate import Estimate
 from rbench.plan.prepare import Options
@@ -31,6 +35,7 @@ from rbench.storage.texts import strip
 from rbench.storage.verify import verify
 
 __all__ = [
+    "AttackResult",
     "BuiltSet",
     "Case",
     "Cases",
@@ -46,6 +51,7 @@ __all__ = [
     "RunResult",
     "Trained",
     "attack",
+    "attack_texts",
     "build_adversarial",
     "build_adversarial_from",
     "cases",
@@ -64,6 +70,7 @@ __all__ = [
     "export",
     "fell_alone",
     "figure",
+    "load_encoder",
     "load_results",
     "merge",
     "met",
@@ -74,9 +81,11 @@ __all__ = [
     "run",
     "strip",
     "table",
+    "textattack_wrapper",
     "train",
     "verify",
     "write_baseline",
     "write_figure",
     "write_reports",
+    "write_textattack_csv",
 ]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbench.api import logs
 from rbench.api.claims import summary
 from rbench.api.figures import write_figures
+from rbench.api.run_result import RunResult
 from rbench.errors import ResourceError, StoreError
 from rbench.load.registry import Registry
 from rbench.plan.only import select
@@ -29,33 +28,14 @@ if TYPE_CHECKING:
     from rbench.stages import Context
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """The result of a run. `failed` are the records of failed jobs, `skipped` the jobs that needed one of them."""
-
-    run: Path
-    complete: int
-    failed: list[Record] = field(default_factory=list)
-    skipped: list[Job] = field(default_factory=list)
-    tables: list[str] = field(default_factory=list)
-    errored: Mapping[str, int] = field(default_factory=dict)
-    """Number of examples of complete jobs on which the attack raised an exception, by its type."""
-    figures: list[Path] = field(default_factory=list)
-    """The files of the suite's figures."""
-    flags: list[str] = field(default_factory=list)
-    """The flags of the jobs, one sentence for each flag."""
-    claims: list[str] = field(default_factory=list)
-    """What the run says of each claim of the suite, and which differences it could have shown."""
-
-
 def _check_attacks(todo: list[Job]) -> None:
     """Check recipe and parameter names against TextAttack itself before anything is trained."""
     specs = {job.parts[-1]: job.spec.attack for job in todo if isinstance(job.spec, AttackJob)}
     if specs:  # importing TextAttack takes seconds, which a finished run need not wait for
-        from rbench import attack
+        from rbench.attack import check
 
         for spec in specs.values():
-            attack.check(spec)
+            check(spec)
 
 
 def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
@@ -77,7 +57,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
             texts.check(todo)
         _check_attacks(todo)
         reports.check(options.report_to)
-        device = _device(options.device) if todo else "cpu"
+        device = device_of(options.device) if todo else "cpu"
         logs.jobs(todo, jobs, cache, device)
         if options.fresh and (moved := store.set_aside()) is not None:
             progress.note(f"the old results are in {moved}")
@@ -158,10 +138,11 @@ def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache)
     if not largest:
         yield None
         return
-    from rbench import attack
+    from rbench.attack import EngineConfig, sensible
+    from rbench.attack import Workers as Processes
 
-    how = attack.EngineConfig(device, options.backend, options.pooled, cache.root / "backends.json")
-    with attack.Workers(options.workers or attack.sensible(device), how) as workers:
+    how = EngineConfig(device, options.backend, options.pooled, cache.root / "backends.json")
+    with Processes(options.workers or sensible(device), how) as workers:
         workers.warm_up(largest)
         yield workers
 
@@ -212,7 +193,8 @@ def _todo(jobs: tuple[Job, ...], done: Collection[str], cache: WeightCache) -> l
     return [job for job in jobs if job.key in todo]
 
 
-def _device(wanted: str) -> str:
+def device_of(wanted: str) -> str:
+    """Return the device that `wanted` means. Raises ResourceError for cuda where there is none."""
     import torch
 
     if wanted == "cuda" and not torch.cuda.is_available():

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from rbench import load as loading
+from rbench.api import asked
 from rbench.api.classifiers import Entry
-from rbench.api.run import RunResult, run_prepared
+from rbench.api.run import run_prepared
+from rbench.api.run_result import RunResult
 from rbench.errors import PlanError, RbenchError
 from rbench.load.registry import Registry
 from rbench.plan.estimate import Estimate, estimate
 from rbench.plan.only import select
-from rbench.plan.prepare import Options, prepare, prepare_loaded
+from rbench.plan.prepare import Options, Prepared, prepare, prepare_loaded
 from rbench.progress import Progress, Silent
-from rbench.spec import Job, Outcome, Plan
+from rbench.progress.shown import shown
+from rbench.spec import Job, Outcome, Plan, Suite
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, standing
 from rbench.storage.weights import WeightCache, default_cache
@@ -42,10 +45,13 @@ class Planned:
     cached: frozenset[str] = frozenset()
 
 
-def plan(suite: str | Path, options: Options | None = None) -> Planned:
-    """Plan a suite: its jobs, which of them are done, and what the others will cost. Trains and attacks nothing."""
-    options = options or Options()
-    prepared = prepare(suite, options)
+def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None = None, **settings: Any) -> Planned:
+    """Plan a suite: its jobs, which of them are done, and what the others will cost. Trains and attacks nothing.
+
+    The arguments are those of `run`.
+    """
+    options = asked.options_of(options, settings)
+    prepared = _prepared(suite, options)
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
     found = Standing({}, {}) if options.fresh else standing(store, prepared.plan)
@@ -61,14 +67,36 @@ def plan(suite: str | Path, options: Options | None = None) -> Planned:
     )
 
 
-def run(suite: str | Path, options: Options | None = None, *, progress: Progress | None = None) -> RunResult:
-    """Run the jobs that are not done and return the suite's tables. The same call resumes, also after a crash.
+def run(
+    suite: str | Path | Mapping[str, Any] | Suite,
+    options: Options | None = None,
+    *,
+    progress: Progress | bool = True,
+    **settings: Any,
+) -> RunResult:
+    """Run the jobs of a suite that are not done, and return its results. The same call resumes, also after a crash.
 
-    Raises RbenchError before any work if the suite or a resource is wrong. A job that fails while running is recorded
-    and listed in the result, and the jobs that do not need it still run.
+    Args:
+        suite: a name such as "quickstart", the path of a YAML file, or what such a file would hold: a mapping like
+            {"encoders": ["mini-bert"], "tasks": ["mini-sentiment"], "attacks": ["pwws"]}, or a `Suite`. The default
+            of the key `name` is the name of the folder `out`, or else "suite".
+        options: how to run it; None: the defaults, and the search paths of RBENCH_DATA, RBENCH_MODELS, RBENCH_INCLUDE.
+        progress: True shows it: below a notebook's cell, as bars on a terminal, elsewhere as lines on standard error.
+            False shows nothing. A `rbench.progress.Progress` receives it.
+        settings: single fields of `Options`, such as out="RUN", limit=20, device="cuda", profile="local", workers=4.
+
+    Raises RbenchError before any work if the suite, an option or a resource is wrong. A job that fails while running is
+    recorded and listed in the result, and the jobs that do not need it still run.
     """
-    options = options or Options()
-    return run_prepared(prepare(suite, options), options, progress or Silent())
+    options = asked.options_of(options, settings)
+    with shown(progress) as receiver:
+        return run_prepared(_prepared(suite, options), options, receiver)
+
+
+def _prepared(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> Prepared:
+    if isinstance(suite, str | Path):
+        return prepare(suite, options)
+    return prepare_loaded(asked.loaded(suite, options), options)
 
 
 def attack(

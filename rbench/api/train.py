@@ -11,11 +11,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rbench import load as loading
 from rbench.api import adhoc
-from rbench.api.run import run_prepared
+from rbench.api.asked import options_of
+from rbench.api.run import device_of, run_prepared
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.load.code import find
 from rbench.load.positions import Positioned
@@ -23,6 +24,7 @@ from rbench.load.registry import Registry, nearest
 from rbench.plan.lineage import chain, effective, trained_root, weights_source
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
+from rbench.progress.shown import shown
 from rbench.publish import cards
 from rbench.publish import export as exporting
 from rbench.spec import IN_DOMAIN, Job, PretrainJob, Record
@@ -31,6 +33,9 @@ from rbench.storage.weights import WeightCache, default_cache
 from rbench.system import scratch
 from rbench.system.located import Watch
 from rbench.train import objectives as modules
+
+if TYPE_CHECKING:
+    from rbench.encoders.sentence import SentenceEncoder
 
 LOGS = Path("results/logs")
 """The folder for tracker files of `train` and `export`. Suites have it in their RUN."""
@@ -156,6 +161,37 @@ def export(
     return _export(encoder, prepared, weights, record, Path(folder), force=force)
 
 
+def load_encoder(
+    encoder: str, *, device: str = "auto", progress: Progress | bool = True, **settings: Any
+) -> SentenceEncoder:
+    """Return an encoder as suites use it: `load_encoder("minilm").encode(texts)` gives vectors (n, dim), float32.
+
+    An encoder that rbench trains comes from the cache, and is trained first if it is not there.
+
+    Args:
+        encoder: a name, or a label as tables and jobs have it, `simcse-mini[seed=1]`.
+        device: `auto`, `cpu` or `cuda`.
+        progress: of a training, as in `rbench.run`.
+        settings: single fields of `Options`, such as models="MODELS" or include="DIR".
+
+    Raises:
+        SuiteError, PlanError, ResourceError: the name is unknown, or weights are missing; raised before any work.
+        JobError: the training failed.
+    """
+    from rbench.encoders import load
+
+    options = options_of(None, {**settings, "device": device})
+    encoder, prepared = _prepared(encoder, Registry(options.include), options, None)
+    spec, on = effective(encoder, prepared.loaded.encoders), device_of(options.device)
+    root = trained_root(encoder, prepared.loaded.encoders)
+    if root is None:
+        with Watch().reading(prepared.places.weights[encoder]) as where:
+            return load(spec, where, device=on)
+    with shown(progress) as receiver:
+        _, weights = _weights(root, prepared, options, receiver)
+    return load(spec, weights, device=on)
+
+
 def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned | None) -> tuple[str, Prepared]:
     """Plan the encoder `wanted` as a suite would, with only the jobs that make its weights.
 
@@ -253,4 +289,4 @@ def _not_ours(name: str, prepared: Prepared) -> str:
     )
 
 
-__all__ = ["ListedObjective", "Trained", "export", "objectives", "train"]
+__all__ = ["ListedObjective", "Trained", "export", "load_encoder", "objectives", "train"]

@@ -120,7 +120,7 @@ class Engine:
         def open_it() -> tuple[AnyVictim, Watch]:
             watch = Watch()
             with watch.reading(attack_task.victim) as where:
-                victim = _open(attack_task, where, self.config)
+                victim = open_victim(attack_task.given, where, attack_task.task, attack_task.name, self.config)
             return victim, watch
 
         opened = self._opened.get((attack_task.victim, attack_task.name), open_it)
@@ -141,17 +141,16 @@ class Engine:
         return resources
 
 
-def _open(attack_task: AttackTask, where: str, config: EngineConfig) -> AnyVictim:
-    """Open the victim at a place: one that a job fine-tuned, or a classifier that exists."""
-    given, name = attack_task.given, attack_task.name
+def open_victim(given: VictimSpec | None, where: str, task: TaskSpec, name: str, config: EngineConfig) -> AnyVictim:
+    """Open the victim at a place: a classifier that exists (`given`), or one that a job fine-tuned (None)."""
     if given is None:
         network, meta = load_victim(Path(where), config.device)
         wrapper = ScorerVictim if isinstance(network, EncoderScorer) else Victim
         longest = meta["max_length"]
         return wrapper(network, name, max_length=longest, device=config.device, backend=config.backend)
     if given.origin != "model":
-        return open_answering(given, attack_task.task)
-    classifier = open_model(given, where, attack_task.task, config.device)
+        return open_answering(given, task)
+    classifier = open_model(given, where, task, config.device)
     return Victim(classifier, name, device=config.device, backend=config.backend)
 
 

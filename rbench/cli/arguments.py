@@ -56,8 +56,6 @@ EncoderOption = Annotated[
     str | None,
     typer.Option("--encoder", "-e", metavar="NAME|DIR|ID", help=f"Fine-tune this one first. {ENCODERS}"),
 ]
-    str | None, typer.Option("--encoder", "-e", metavar="NAME|DIR|ID", help=f"Fine-tune this one first. {ENCODERS}")
-]
 SuiteArgument = Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name (rbench list suites) or a file.")]
 RunArgument = Annotated[
     Path,

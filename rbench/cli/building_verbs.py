@@ -90,7 +90,7 @@ def adversarial(
     has several. The set has parquet files and a card, and opens with datasets.load_dataset(DIR).
     """
     from rbench import api
-    from rbench.cli.bars import watching
+    from rbench.progress.bars import watching
 
     cell = api.Cell(encoder, task, attack, finetune, seed)
     if run is not None:

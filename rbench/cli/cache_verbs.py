@@ -97,7 +97,7 @@ def prune(
     Entries in use by a running process are kept, and nothing outside the cache folder is touched.
     """
     from rbench.api import housekeeping
-    from rbench.cli.bars import tracking
+    from rbench.progress.bars import tracking
 
     if yes and dry_run:
         raise typer.BadParameter("say one of --yes and --dry-run, not both", param_hint="--yes")
@@ -126,7 +126,7 @@ def verify() -> None:
     differs. A run checks the weights that it uses by itself.
     """
     from rbench.api import housekeeping
-    from rbench.cli.bars import tracking
+    from rbench.progress.bars import tracking
 
     with tracking("reading weights") as track:
         found = housekeeping.verify(track)

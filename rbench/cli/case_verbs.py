@@ -12,6 +12,7 @@ from rbench.cli import diffs
 from rbench.cli.console import console, is_terminal, say
 from rbench.cli.verbs import EXPLORE, app, verb
 from rbench.load.search_path import search_path
+from rbench.system.changes import marked
 
 if TYPE_CHECKING:
     from rbench.api import Case, Cases
@@ -62,5 +63,5 @@ def _show(case: Case, found: Cases, place: str, wrong: str) -> None:
         if is_terminal():
             console().print(Text(f"  {title}") + diffs.coloured(old, new))
         else:
-            say(f"  {title}{diffs.marked(old, new)}")
+            say(f"  {title}{marked(old, new)}")
     say()

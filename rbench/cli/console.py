@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import logging
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TextIO
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from rbench.errors import RbenchError
+from rbench.system.console import console, harmless, is_terminal, silence, tell
 
-
-def is_terminal(stderr: bool = False) -> bool:
-    """Whether the stream is a terminal that shows colours."""
-    return (sys.stderr if stderr else sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
-
-
-def console(stderr: bool = False) -> Console:
-    """Return a console that uses colours on a terminal only. It ignores FORCE_COLOR elsewhere."""
-    return Console(stderr=stderr, force_terminal=is_terminal(stderr), highlight=False, markup=False, emoji=False)
-
-
-def harmless(text: str) -> str:
-    """Escape control characters in `text`, so that texts from files cannot control the terminal."""
-    return text.translate(_CONTROLS)
-
-
-_CONTROLS = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\n\t"}
+__all__ = ["console", "harmless", "is_terminal", "log_to_stderr", "print_table", "say", "silence", "tell"]
 
 
 def say(text: str = "") -> None:
@@ -51,20 +31,6 @@ def say(text: str = "") -> None:
     except OSError as error:
         silence(sys.stdout)
         raise RbenchError(f"standard output cannot be written: {error.strerror}") from error
-
-
-def tell(text: str) -> None:
-    """Print a line about progress or errors to standard error. Lines are lost where standard error is closed."""
-    try:
-        print(harmless(text), file=sys.stderr, flush=True)
-    except OSError:
-        silence(sys.stderr)
-
-
-def silence(stream: TextIO) -> None:
-    """Discard all further output to `stream` and what is in its buffer, which Python would write again at exit."""
-    with contextlib.suppress(OSError), Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:

@@ -106,7 +106,7 @@ def train(
     available to suites.
     """
     from rbench import api
-    from rbench.cli.bars import watching
+    from rbench.progress.bars import watching
 
     corpus, folders = _told_apart(data or [], include)
     options = options_of(None, None, folders, models, include, device)
@@ -166,7 +166,7 @@ def export(
     it is not there. Classifiers that were fine-tuned for an attack are not exported.
     """
     from rbench import api
-    from rbench.cli.bars import watching
+    from rbench.progress.bars import watching
 
     options = options_of(None, None, data, models, include, device)
     with watching(quiet) as progress:

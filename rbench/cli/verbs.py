@@ -164,7 +164,7 @@ def run(
     """
     from rbench import api
     from rbench.cli import show
-    from rbench.cli.bars import watching
+    from rbench.progress.bars import watching
 
     limits = api.conditions(fail_if or ())
     overrides = [*(overrides or ()), *a.seeded(seeds)]
@@ -263,9 +263,9 @@ def attack(
     """
     from rbench import api
     from rbench.cli import diffs
-    from rbench.cli.bars import watching
     from rbench.load import load_task
     from rbench.load.registry import Registry
+    from rbench.progress.bars import watching
 
     chosen = [f"seeds={seed}", *([f"resources={resources}"] if resources is not None else [])]
     options = options_of(None, [*chosen, *(overrides or ())], data, models, include, device)

@@ -122,13 +122,14 @@ def load_mapping(
     overrides: Sequence[str] = (),
     origin: str = "suite",
     own: Mapping[str, Positioned] | None = None,
+    profile: str | None = None,
 ) -> Loaded:
     """Load a suite from plain data (JSON types and paths) instead of a file. Errors give `origin` as its place.
 
     `own` holds encoders by name that have no file either.
     """
     located = Positioned(json.loads(json.dumps(data, default=os.fspath)), {(): origin})
-    return _load(located, None, registry, None, overrides, Problems(), own)
+    return _load(located, None, registry, profile, overrides, Problems(), own)
 
 
 def find_suite(name_or_path: str | Path, registry: Registry) -> Path:

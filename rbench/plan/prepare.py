@@ -85,14 +85,15 @@ def prepare(suite: str | Path, options: Options) -> Prepared:
     everything that is missing, each with a remedy.
     """
     registry = Registry(options.include)
-    loaded = loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
-    if options.limit is not None:
-        loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit))
-    return prepare_loaded(loaded, options)
+    return prepare_loaded(
+        loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides), options
+    )
 
 
 def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     """Prepare a suite that is already loaded. Raises PlanError and ResourceError as `prepare` does."""
+    if options.limit is not None:
+        loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit))
     problems: list[str] = []
     rows = Rows(options.data)
     contrast = _open_contrast(loaded, rows, problems)

@@ -51,6 +51,7 @@ _DTYPES = {
     "error": "string",
     "flags": "string",
 }
+_OF_RUNS = ("encoder", "finetune", "task", "train_seed", "flags", "gold", "original_score", "perturbed_score")
 
 
 def results_frame(store: Reader) -> pd.DataFrame:
@@ -82,24 +83,43 @@ def _rows(store: Reader, job: Job, draw: Draw, problem: str | None, flags: Flags
     read = store.read(job)
     if (wrong := problem or read.damage) is not None:
         log.warning("%s", wrong)
-    outcomes, spec = read.outcomes, job.spec
+    spec = job.spec
     assert isinstance(spec, AttackJob)
-    columns: dict[str, list[Any]] = {name: [getattr(one, name) for one in outcomes] for name in Outcome.model_fields}
-    for name in _TEXTS:
-        texts = columns[name]
-        columns[name] = [None if one is None else "\n".join(one) for one in texts]
-        columns[f"{name}_columns"] = [None if one is None else _named(spec.task.columns, one) for one in texts]
     _, _, finetune, attack = job.parts
     names = {"encoder": draw.encoder, "train_seed": draw.train_seed, "finetune": finetune, "task": spec.task.name}
     names |= {"attack": attack, "seed": job.seed, "flags": shown(flags.told([job]))}
-    return _frame(columns | {name: [value] * len(outcomes) for name, value in names.items()})
+    return _frame(_columns(read.outcomes, spec.task.columns, names))
 
 
-def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
+def outcomes_frame(outcomes: Sequence[Outcome], columns: Sequence[str], names: Mapping[str, Any]) -> pd.DataFrame:
+    """Return one row for each outcome of one attack on texts with classes: `names`, and the fields of Outcome.
+
+    The columns are those of `results_frame`, without those of RUNs and of STS tasks.
+
+    Args:
+        columns: the names of the task's columns.
+        names: values that all rows have, by column, such as the victim's name.
+    """
+    found = _columns(outcomes, columns, names)
+    wanted = [*names, *(name for name in _DTYPES if name not in names and name not in _OF_RUNS)]
+    return _frame(found, {name: _DTYPES.get(name, "string") for name in wanted})
+
+
+def _columns(outcomes: Sequence[Outcome], columns: Sequence[str], names: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the fields of outcomes by column, and `names`, which all rows share."""
+    found: dict[str, list[Any]] = {name: [getattr(one, name) for one in outcomes] for name in Outcome.model_fields}
+    for name in _TEXTS:
+        texts = found[name]
+        found[name] = [None if one is None else "\n".join(one) for one in texts]
+        found[f"{name}_columns"] = [None if one is None else _named(columns, one) for one in texts]
+    return found | {name: [value] * len(outcomes) for name, value in names.items()}
+
+
+def _frame(columns: Mapping[str, list[Any]], dtypes: Mapping[str, str] = _DTYPES) -> pd.DataFrame:
     """Make a typed frame from values by column. Missing columns are empty."""
     import pandas as pd
 
-    return pd.DataFrame({name: pd.Series(columns.get(name, []), dtype=dtype) for name, dtype in _DTYPES.items()})
+    return pd.DataFrame({name: pd.Series(columns.get(name, []), dtype=dtype) for name, dtype in dtypes.items()})
 
 
 def _named(columns: Sequence[str], texts: Sequence[str]) -> str:

@@ -38,10 +38,17 @@ def open_function(spec: VictimSpec, task: TaskSpec, folder: Path | None = None) 
     """
     assert spec.function is not None
     folder = (folder or Path.cwd()).resolve()
-    function = _imported(spec.function, folder)
+    return answers_of(imported(spec.function, folder), spec, task, folder)
+
+
+def answers_of(function: Callable[[list[Any]], Any], spec: VictimSpec, task: TaskSpec, folder: Path) -> Answers:
+    """Return what asks a function that is there. `spec` says how; its name of the function is for messages.
+
+    Args:
+        folder: as in `open_function`.
+    """
     reader = Reader(task.labels, spec.labels, spec.scores, in_task_order=True)
-    called = _Called(spec, function, reader, folder)
-    return Answers(spec, task.labels, len(task.columns), called, POOLED)
+    return Answers(spec, task.labels, len(task.columns), _Called(spec, function, reader, folder), POOLED)
 
 
 class _Called:
@@ -99,7 +106,8 @@ def importable(folder: Path) -> Iterator[None]:
             sys.path.remove(str(folder))
 
 
-def _imported(where: str, folder: Path) -> Callable[[list[Any]], Any]:
+def imported(where: str, folder: Path) -> Callable[[list[Any]], Any]:
+    """Import `module:function`, with a folder first on Python's path. Raises ResourceError as `open_function` does."""
     module_name, colon, path = where.partition(":")
     if not (colon and path and all(part.isidentifier() for part in module_name.split("."))):
         raise ResourceError(f"{where!r} is not `module:function`, such as `predict:probabilities`")

@@ -28,7 +28,7 @@ def locate(spec: VictimSpec, task: TaskSpec, models_path: Sequence[Path] = ()) -
         mark = partial(probed, spec=spec, task=task)
         where = f"{spec.origin} {spec.function or spec.name}"
         return Located(where, mark(where), mark)
-    place = _located(spec, models_path)
+    place = located(spec, models_path)
     check_config(spec, read_config(place.where), task)
     return place
 
@@ -41,7 +41,8 @@ def probed(where: str, *, spec: VictimSpec, task: TaskSpec) -> str:
     return of_answers(open_answers(spec, task))
 
 
-def _located(spec: VictimSpec, models_path: Sequence[Path]) -> Located:
+def located(spec: VictimSpec, models_path: Sequence[Path] = ()) -> Located:
+    """Return where a model is. Its labels are not looked at. Raises ResourceError where it is nowhere."""
     assert spec.model is not None
     folder = _folder(spec.model, models_path)
     if folder is not None:

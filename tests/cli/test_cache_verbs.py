@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rbench.cli import bars, cache_verbs
+from rbench.cli import cache_verbs
+from rbench.progress import bars
 from rbench.spec import Plan
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache

@@ -3,39 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rbench.cli import diffs
-from rbench.cli.diffs import changes, coloured, headline, marked
+from rbench.cli.diffs import coloured, headline
 from tests.cli.conftest import outcome
-
-texts = st.lists(st.sampled_from(["a", "good", "fine", "film", " ", "  ", "\n", "[x]", "é"]), max_size=12).map("".join)
-
-
-@given(texts, texts)
-def test_both_texts_can_be_read_off_their_changes(original: str, perturbed: str) -> None:
-    pairs = list(changes(original, perturbed))
-    assert "".join(old for old, _ in pairs) == original
-    assert "".join(new for _, new in pairs) == perturbed
-
-
-@given(texts)
-def test_the_same_text_has_no_marks(text: str) -> None:
-    assert marked(text, text) == text
-
-
-@pytest.mark.parametrize(
-    ("original", "perturbed", "shown"),
-    [
-        ("a good film", "a fine film", "a [[good]] -> [[fine]] film"),
-        ("good film", "fine movie", "[[good]] -> [[fine]] [[film]] -> [[movie]]"),
-        ("a good film", "a g ood film", "a [[good]] -> [[g ood]] film"),
-        ("a very good film", "a good film", "a[[ very]] -> [[]] good film"),
-    ],
-)
-def test_marks_stand_where_words_changed(original: str, perturbed: str, shown: str) -> None:
-    assert marked(original, perturbed) == shown
 
 
 def test_colours_strike_the_old_word_and_stress_the_new() -> None:

@@ -20,6 +20,7 @@ from rbench import api
 from rbench.cli import main, show
 from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, SuiteError
 from rbench.load.registry import KINDS, Registry
+from rbench.progress import Silent
 from rbench.spec import EncoderSpec, EvaluateJob, Job, Record, TaskSpec
 from tests.cli.conftest import Api, Shell, outcome
 
@@ -104,7 +105,7 @@ def test_run_hands_over_every_option(shell: Shell, mock: Api, tmp_path: Path) ->
         workers=3,
         backend="onednn",
     )
-    assert kwargs["progress"] is None
+    assert isinstance(kwargs["progress"], Silent)
 
 
 def test_run_with_nothing_said_takes_the_defaults(shell: Shell, mock: Api) -> None:

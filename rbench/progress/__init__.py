@@ -1,6 +1,7 @@
 """The interface through which a run reports its progress: the current job, the steps done, and findings.
 
-Stages call this protocol and know nothing of terminals. The command line implements it (rbench/cli/bars.py).
+Stages call this protocol and know nothing of terminals. `bars` implements it for terminals and log files, `notebook`
+for notebooks; `shown` chooses.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from rbench.cli import bars
-from rbench.cli.bars import Bars, Lines, duration, tracking, watching
+from rbench.progress import Silent, bars
+from rbench.progress.bars import Bars, Lines, duration, tracking, watching
 
 
 class Clock:
@@ -108,7 +108,7 @@ def test_bars_show_job_and_run_and_leave_a_line_a_job() -> None:
 
 def test_how_one_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     with watching(quiet=True) as progress:
-        assert progress is None
+        assert isinstance(progress, Silent)
     with watching(quiet=False) as progress:
         assert isinstance(progress, Lines)
     monkeypatch.setattr(bars, "is_terminal", lambda stderr=False: True)

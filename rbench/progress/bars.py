@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColu
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
-from rbench.cli.console import console, harmless, is_terminal, tell
-from rbench.progress import Progress
+from rbench.progress import Progress, Silent
+from rbench.system.console import console, harmless, is_terminal, tell
 
 Thing = TypeVar("Thing")
 
@@ -24,10 +24,10 @@ EVERY = 30.0
 
 
 @contextlib.contextmanager
-def watching(quiet: bool) -> Iterator[Progress | None]:
-    """Show progress on standard error inside the block. Yields bars on a terminal, else lines; None with --quiet."""
+def watching(quiet: bool) -> Iterator[Progress]:
+    """Show progress on standard error inside the block: bars on a terminal, else lines; nothing where it is `quiet`."""
     if quiet:
-        yield None
+        yield Silent()
     elif is_terminal(stderr=True):
         bars = Bars(console(stderr=True))
         with bars.display:
@@ -90,7 +90,7 @@ class Bars:
     def finish(self, status: str) -> None:
         self.display.update(self.all, completed=self.before + 1)
         self.display.update(self.job, visible=False)
-        self.note(_ending(self.name, status, time.monotonic() - self.started, self.text))
+        self.note(ending(self.name, status, time.monotonic() - self.started, self.text))
 
     def note(self, text: str) -> None:
         self.display.console.print(Text(harmless(text)))
@@ -128,13 +128,14 @@ class Lines:
         tell(f"{self.name}: {done}/{total}{left}{said}")
 
     def finish(self, status: str) -> None:
-        tell(_ending(self.name, status, self.clock() - self.started, self.text))
+        tell(ending(self.name, status, self.clock() - self.started, self.text))
 
     def note(self, text: str) -> None:
         tell(text)
 
 
-def _ending(name: str, status: str, seconds: float, text: str) -> str:
+def ending(name: str, status: str, seconds: float, text: str) -> str:
+    """Return the line that a job leaves when it ends: its status, its time and its last finding."""
     return f"{name}: {status} in {duration(seconds)}" + (f", {text}" if text else "")
 
 

@@ -1,0 +1,111 @@
+"""Reads what a call from Python says: keyword arguments as options, and a mapping or a `Suite` as a suite."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from rbench import load as loading
+from rbench.errors import PlanError, SuiteError
+from rbench.load.registry import Registry, unknown
+from rbench.load.search_path import search_path
+from rbench.plan.prepare import Options
+from rbench.spec import Suite
+
+_PATHS = {"data": "RBENCH_DATA", "models": "RBENCH_MODELS", "include": "RBENCH_INCLUDE"}
+"""Options that are search paths, each with the environment variable that adds to it, as on the command line."""
+_LISTS = ("overrides", "only", "report_to")
+_FOLDERS = ("out", "logs")
+BACKENDS = ("auto", "torch", "onednn", "openvino")
+"""`auto` and those of `rbench.inference`, which is not imported here because it loads torch."""
+_ORIGIN = "the suite given"
+
+
+def options_of(options: Options | None, settings: Mapping[str, Any]) -> Options:
+    """Return the options of a call: `options` as they are, or those of the command line, changed by `settings`.
+
+    Args:
+        options: None: the defaults, and the search paths of RBENCH_DATA, RBENCH_MODELS and RBENCH_INCLUDE.
+        settings: fields of `Options` by name. Where one holds several values, a single one may stand alone, and a
+            path may be text.
+
+    Raises:
+        PlanError: there is no such option, or its value is wrong.
+    """
+    known = [field.name for field in dataclasses.fields(Options)]
+    for name in settings:
+        if name not in known:
+            raise PlanError(unknown("option", name, known))
+    given = {name: _value(name, value) for name, value in settings.items()}
+    if options is None:
+        paths = {name: search_path(given.get(name, ()), variable) for name, variable in _PATHS.items()}
+        return Options(**{**given, **paths})
+    return dataclasses.replace(options, **given)
+
+
+def _value(name: str, value: Any) -> Any:
+    if name in _PATHS or name in _LISTS:
+        several = (value,) if isinstance(value, str | os.PathLike) else tuple(value or ())
+        return tuple(Path(one).expanduser() for one in several) if name in _PATHS else several
+    if name in _FOLDERS and value is not None:
+        return Path(value).expanduser()
+    _check_choice(name, value)
+    return value
+
+
+def _check_choice(name: str, value: Any) -> None:
+    """Refuse numbers below 1, and words that an option does not know."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if name in ("limit", "workers", "pooled") and value is not None and not whole:
+        raise PlanError(f"{name}={value!r}: expected a whole number of at least 1, or None")
+    allowed = {"device": get_args(get_type_hints(Options)["device"]), "backend": BACKENDS}
+    if name in allowed and value not in allowed[name]:
+        raise PlanError(unknown(name, str(value), allowed[name]))
+
+
+def loaded(suite: Mapping[str, Any] | Suite, options: Options) -> loading.Loaded:
+    """Load a suite that has no file, with the profile and overrides of the options.
+
+    Raises SuiteError where it is wrong; the place of each error is its key.
+    """
+    data = _content(suite) if isinstance(suite, Suite) else dict(suite)
+    if "name" not in data:
+        data = {"name": options.out.name if options.out is not None else "suite", **data}
+    return loading.load_mapping(
+        plain(data),
+        registry=Registry(options.include),
+        overrides=options.overrides,
+        origin=_ORIGIN,
+        profile=options.profile,
+    )
+
+
+def _content(suite: Suite) -> dict[str, Any]:
+    """Return what a file with this suite would hold."""
+    data = suite.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"measured"})
+    choices = (loading.of_label(label) for label in suite.encoders)
+    return data | {"encoders": [{one.name: dict(one.options)} if one.options else one.name for one in choices]}
+
+
+def plain(value: Any, where: str = "") -> Any:
+    """Return a value as JSON types: tuples as lists, paths as text, numpy's numbers as Python's.
+
+    Raises SuiteError for anything else, with the keys that lead to it.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner, f"{where}.{key}".lstrip(".")) for key, inner in value.items()}
+    if isinstance(value, list | tuple | range | set | frozenset):
+        ordered = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
+        return [plain(inner, f"{where}[{i}]") for i, inner in enumerate(ordered)]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        return value.item()
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise SuiteError(
+        f"{_ORIGIN}: {where}: a suite holds texts, numbers, lists and mappings, not {type(value).__name__}"
+    )

@@ -1,0 +1,264 @@
+"""Attacks texts with a classifier that Python has at hand: `rbench.attack(...)`. Nothing is written, unless asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from rbench.api.asked import options_of, plain
+from rbench.api.attack_result import AttackResult
+from rbench.api.given_texts import read
+from rbench.api.given_victims import GivenVictim, How, victim_of
+from rbench.errors import JobError, PlanError
+from rbench.load.chosen import ChosenAttack, chosen_attack
+from rbench.load.registry import Registry
+from rbench.plan.prepare import Options
+from rbench.progress import Progress
+from rbench.progress.shown import shown
+from rbench.spec import AttackSpec, Outcome, ResourceChoice, ResourceProfile, TaskSpec
+
+if TYPE_CHECKING:
+    from rbench.attack import AttackTask
+    from rbench.tasks import Example
+
+IN_MEMORY = 4
+"""Examples that are attacked at once, for a network in memory on a CPU."""
+
+
+def attack_texts(
+    victim: Any,
+    texts: Iterable[Any],
+    labels: Iterable[Any],
+    attack: str | Mapping[str, Any] = "textfooler",
+    *,
+    label_names: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    resources: str | Mapping[str, Any] = "standard",
+    seed: int = 0,
+    scores: Literal["probabilities", "logits"] = "probabilities",
+    batch_size: int = 64,
+    max_length: int | None = None,
+    progress: Progress | bool = True,
+    **settings: Any,
+) -> AttackResult:
+    """Attack texts that a classifier reads, and return what became of each.
+
+    >>> result = rbench.attack(predict, ["a fine film"], ["positive"], "pwws", label_names=["negative", "positive"])
+    >>> result.summary, result.frame
+
+    Args:
+        victim: a function that takes a list of texts and returns a row of probabilities for each; `(model, tokenizer)`
+            or a text-classification pipeline of transformers; a ModelWrapper of TextAttack; the folder or hub id of a
+            classifier; a folder in which rbench saved a victim; "module:function"; or a mapping that says more, such as
+            {"endpoint": {"url": ...}} or {"model": ..., "revision": ...}.
+        texts: strings; or tuples, or mappings from column to text, for classifiers of two texts.
+        labels: the true label of each text: its number in the order of the victim's outputs, or its name.
+        attack: a name of `rbench list attacks`, a class name of TextAttack, or a mapping with options:
+            {"bertattack": {"max_words": 5}}.
+        label_names: names of the victim's labels, in the order of its outputs. None: those that the model states.
+        columns: names of the texts' columns; None: `text`, or `text_1` and `text_2`. With premise and hypothesis the
+            premise is left alone, as the recipes' papers do.
+        resources: which word vectors, synonyms and models stand behind the attack: a name of `rbench list resources`,
+            or a mapping such as {"profile": "local", "masked_lm": "FOLDER"}.
+        seed: of the attack's random choices.
+        scores: what a function returns. Logits are mapped to probabilities by softmax.
+        batch_size: most texts that a function gets at once.
+        max_length: longest input of a model in tokens; None: the longest that it reads.
+        progress: as in `rbench.run`.
+        settings: `device`, `backend`, `workers` (processes, for a victim in a folder or on the hub), `pooled` (examples
+            attacked at once), `models` and `include` (folders to search), as in `Options`.
+
+    Raises:
+        RbenchError: the victim, a text, a label, an option or a resource is wrong. Nothing was attacked.
+        JobError: the attack failed on every example, or the victim failed as a whole.
+    """
+    options = options_of(None, settings)
+    _check_settings(settings)
+    given = read(texts, labels, columns)
+    registry = Registry(options.include)
+    chosen = chosen_attack(_choice(attack, "attack"), registry)
+    how = How(scores, batch_size, max_length, options.models, registry)
+    found = victim_of(victim, how)
+    _check_victim(found, chosen, options)
+    profile, places = _resources(resources, chosen.spec, registry, options)
+    first = given.rows[0]
+    names = found.names(label_names, first[0] if len(first) == 1 else first)
+    task, examples = given.task(names), given.examples(names)
+    asked = _Asked(found, chosen, task, seed, profile, places, options)
+    started = time.monotonic()
+    with shown(progress) as receiver:
+        outcomes = _followed(asked.outcomes(examples), len(examples), f"{chosen.label} on {found.name}", receiver)
+    _check_outcomes(outcomes)
+    order = {example.id: i for i, example in enumerate(examples)}
+    outcomes.sort(key=lambda outcome: order[outcome.example_id])
+    return AttackResult(
+        victim=found.name,
+        attack=chosen.label,
+        task=task,
+        seed=seed,
+        resources=profile.name,
+        outcomes=tuple(outcomes),
+        seconds=time.monotonic() - started,
+    )
+
+
+class _Asked:
+    """One attack on one victim, and how its examples are attacked."""
+
+    def __init__(
+        self,
+        victim: GivenVictim,
+        chosen: ChosenAttack,
+        task: TaskSpec,
+        seed: int,
+        profile: ResourceProfile,
+        places: Mapping[Any, Any],
+        options: Options,
+    ) -> None:
+        self.victim, self.chosen, self.task, self.seed = victim, chosen, task, seed
+        self.profile, self.places, self.options = profile, places, options
+
+    def outcomes(self, examples: list[Example]) -> Iterator[Outcome]:
+        """Yield an outcome for each example, in the order in which they end."""
+        from rbench.attack import check
+
+        check(self.chosen.spec)
+        if self.victim.locate is not None:
+            yield from self._in_processes(examples)
+        else:
+            yield from self._here(examples)
+
+    def _in_processes(self, examples: list[Example]) -> Iterator[Outcome]:
+        from rbench.api.run import device_of
+        from rbench.attack import EngineConfig, Workers, sensible
+        from rbench.storage.weights import default_cache
+
+        device = device_of(self.options.device)
+        config = EngineConfig(device, self.options.backend, self.options.pooled, default_cache() / "backends.json")
+        task = self._attack_task()
+        with Workers(self.options.workers or sensible(device), config) as workers:
+            workers.warm_up(len(examples))
+            yield from workers.run(task, examples)
+
+    def _attack_task(self) -> AttackTask:
+        from rbench.attack import AttackTask
+
+        assert self.victim.locate is not None
+        module = self.chosen.module
+        return AttackTask(
+            spec=self.chosen.spec,
+            path=None if module is None else module.path,
+            task=self.task,
+            seed=self.seed,
+            victim=self.victim.locate(self.task),
+            name=self.victim.name,
+            resources=self.profile,
+            places=tuple(sorted(self.places.items())),
+            digest=None if module is None else module.digest,
+            foreign=module is not None and not module.bundled,
+            given=None if self.victim.given is None else self.victim.given(self.task.labels),
+        )
+
+    def _here(self, examples: list[Example]) -> Iterator[Outcome]:
+        """Attack with a victim that only this process has."""
+        from rbench.api.run import device_of
+        from rbench.attack import build, run
+        from rbench.resources import Resources
+
+        assert self.victim.opened is not None
+        device, module = device_of(self.options.device), self.chosen.module
+        resources = Resources(self.profile, places=dict(self.places), device=device, backend=self.options.backend)
+        try:
+            victim = self.victim.opened(self.task, device, self.options.backend)
+            yield from run(
+                lambda: build(
+                    self.chosen.spec,
+                    victim,
+                    resources,
+                    self.task,
+                    path=None if module is None else module.path,
+                    digest=None if module is None else module.digest,
+                ),
+                examples,
+                spec=self.chosen.spec,
+                task=self.task,
+                seed=self.seed,
+                pooled=self.options.pooled or int(getattr(victim, "pooled", IN_MEMORY)),
+            )
+        finally:
+            self.victim.restore()
+
+
+def _choice(value: Any, what: str) -> Any:
+    """Return a name, or a mapping of a name to its options, as plain data."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping) and value:
+        return plain(value)
+    raise PlanError(f"{what}={value!r}: expected a name, or a mapping of a name to its options")
+
+
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse options of suites, which would do nothing here."""
+    used = ("device", "backend", "workers", "pooled", "models", "include")
+    for name in settings:
+        if name not in used:
+            raise PlanError(f"{name} is an option of suites; rbench.attack has {', '.join(used)}")
+
+
+def _check_victim(victim: GivenVictim, chosen: ChosenAttack, options: Options) -> None:
+    if chosen.gradients and not victim.gradients:
+        raise PlanError(
+            f"attack {chosen.label} needs the gradients of a network, and {victim.name} is asked for answers alone. "
+            "Give the classifier as (model, tokenizer), or as its folder, or take an attack without gradients, such as "
+            "textfooler"
+        )
+    if options.workers not in (1, None) and victim.locate is None:
+        raise PlanError(
+            f"workers={options.workers}: {victim.name} is in the memory of this process, and others cannot ask it. "
+            "Leave workers out, or save the model and give its folder"
+        )
+
+
+def _resources(
+    choice: str | Mapping[str, Any], spec: AttackSpec, registry: Registry, options: Options
+) -> tuple[ResourceProfile, dict[Any, Any]]:
+    """Return the resources that the attack needs, and where they are. Raises ResourceError for what is missing."""
+    from pydantic import ValidationError
+
+    from rbench import load, resources
+
+    try:
+        made = ResourceChoice.model_validate(_choice(choice, "resources"))
+    except ValidationError as error:
+        said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False))
+        raise PlanError(f"resources: {said}") from error
+    profile = load.load_resources(made, registry)
+    lm = profile.masked_lm
+    if "masked_lm" in spec.needs and lm is not None and lm.kind == "encoder":
+        raise PlanError(
+            f"attack {spec.name} needs a masked LM, and that of the resources {profile.name} is one that a run trains "
+            f"({lm.name}). Name another: resources={{'profile': '{profile.name}', 'masked_lm': FOLDER_OR_ID}}"
+        )
+    return profile, resources.locate(profile, {kind: [spec.name] for kind in spec.needs}, options.models)
+
+
+def _followed(found: Iterator[Outcome], total: int, name: str, progress: Progress) -> list[Outcome]:
+    """Collect the outcomes, and report them as they come."""
+    outcomes: list[Outcome] = []
+    hit = missed = 0
+    progress.start(name, 1, 1)
+    for outcome in found:
+        outcomes.append(outcome)
+        hit, missed = hit + (outcome.status == "succeeded"), missed + (outcome.status == "failed")
+        text = f"ASR {100 * hit / (hit + missed):.0f}% of {hit + missed}" if hit + missed else ""
+        progress.update(len(outcomes), total, text)
+    progress.finish("complete")
+    return outcomes
+
+
+def _check_outcomes(outcomes: Sequence[Outcome]) -> None:
+    if all(outcome.status == "errored" for outcome in outcomes):
+        error = (outcomes[0].error or "no error was recorded").strip()
+        raise JobError(f"the attack failed on every example; on the first:\n{error}")

@@ -1,0 +1,277 @@
+"""Finds out what a call from Python gives as victim, and how it is opened for an attack."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from rbench.api.asked import plain
+from rbench.errors import PlanError, ResourceError
+from rbench.load.chosen import chosen_victim
+from rbench.load.registry import Registry
+from rbench.load.victims import FUNCTION
+from rbench.spec import TaskSpec, VictimSpec, victim_name
+from rbench.system.located import Located, folder
+
+FORMS = (
+    "a function from a list of texts to rows of probabilities, (model, tokenizer) or a pipeline of transformers, a "
+    "ModelWrapper of TextAttack, a folder or hub id of a classifier, or a mapping like {'endpoint': {...}}"
+)
+
+
+@dataclass(frozen=True)
+class How:
+    """How a victim is asked. The first two are for functions, `max_length` is for models."""
+
+    scores: Literal["probabilities", "logits"] = "probabilities"
+    batch_size: int = 64
+    max_length: int | None = None
+    models: tuple[Path, ...] = ()
+    registry: Registry = field(default_factory=Registry)
+
+
+@dataclass(frozen=True)
+class GivenVictim:
+    """A victim that a call gave: at a place, where worker processes can open it too, or in memory.
+
+    Args:
+        name: for tables and messages.
+        labels: its labels, in the order of its outputs; empty if they are only known when it is asked.
+        opened: opens a victim in memory for a task, on a device, with a back-end: a wrapper for TextAttack.
+        locate: finds a victim at a place, for a task.
+        given: says of a model that exists, whose labels have these names, what it is; None for other victims.
+        gradients: whether attacks can have its gradients.
+    """
+
+    name: str
+    labels: tuple[str, ...] = ()
+    opened: Callable[[TaskSpec, str, str], Any] | None = None
+    locate: Callable[[TaskSpec], Located] | None = None
+    given: Callable[[Sequence[str]], VictimSpec] | None = None
+    gradients: bool = True
+    restore: Callable[[], object] = lambda: None
+    """Leaves a victim in memory as it was given."""
+    asks: Callable[[list[Any]], Any] | None = field(default=None, repr=False)
+    """Of a function: itself."""
+
+    def names(self, given: Sequence[str] | None, text: Any) -> tuple[str, ...]:
+        """Return the names of its labels, in the order of its outputs: `given`, or its own, or numbers.
+
+        Args:
+            given: the names that the user says.
+            text: an example, which a function is asked where nothing else tells how many labels it has.
+
+        Raises PlanError where the names are too few, too many or not all different.
+        """
+        own = self.labels or self._asked(text)
+        names = own if given is None else tuple(map(str, given))
+        if own and len(names) != len(own):
+            raise PlanError(
+                f"label_names has {len(names)} names, and {self.name} has {len(own)} labels: {_listed(own)}"
+            )
+        if len({name.casefold() for name in names}) < len(names):
+            raise PlanError(f"the labels of {self.name} are {_listed(names)}; say different names: label_names=[...]")
+        if not names:
+            raise PlanError(f"say the labels of {self.name}, in the order of its outputs: label_names=[...]")
+        if len(names) < 2:
+            raise PlanError(f"{self.name} has {len(names)} labels, and attacks need a classifier with two or more")
+        return names
+
+    def _asked(self, text: Any) -> tuple[str, ...]:
+        if self.asks is None:
+            return ()
+        from rbench.victims.scores import AnswerError, plain, unpacked
+
+        rows = self.asks([text])
+        rows = plain(list(rows) if isinstance(rows, Iterator) else rows)
+        if not isinstance(rows, list) or len(rows) != 1:
+            raise PlanError(
+                f"{self.name} must return a list, array or tensor with a row for each text; asked for one "
+                f"text, it returned {type(rows).__name__ if not isinstance(rows, list) else len(rows)}"
+            )
+        try:
+            names, numbers = unpacked(rows[0])
+        except AnswerError as error:
+            raise PlanError(f"{self.name}, asked for {text!r}: {error}") from error
+        return tuple(names) if names is not None else tuple(map(str, range(len(numbers))))
+
+
+def victim_of(victim: Any, how: How) -> GivenVictim:
+    """Return what is known of a victim before it is opened.
+
+    Raises:
+        PlanError: it is nothing that rbench can attack.
+        SuiteError: it is a mapping or a text, and not well formed.
+        ResourceError: it is text, and there is no such folder or model.
+    """
+    if isinstance(victim, GivenVictim):
+        return victim
+    if isinstance(victim, VictimSpec):
+        return _existing(victim, how)
+    if isinstance(victim, Mapping):
+        return _existing(chosen_victim(plain(victim), how.registry), how)
+    if isinstance(victim, str | os.PathLike):
+        return _named(os.fspath(victim), how)
+    if _is_wrapper(victim):
+        return _function(victim, _as_textattack(victim), type(victim).__name__, how)
+    if hasattr(victim, "model") and hasattr(victim, "tokenizer") and hasattr(victim, "task"):
+        _check_pipeline(victim)
+        return _network(victim.model, victim.tokenizer, how)
+    if isinstance(victim, list | tuple) and len(victim) == 2 and hasattr(victim[0], "config"):
+        return _network(victim[0], victim[1], how)
+    if hasattr(victim, "config") and not hasattr(victim, "tokenizer"):
+        raise PlanError(f"{type(victim).__name__} is a model without its tokenizer; give both: (model, tokenizer)")
+    if callable(victim):
+        return _function(victim, victim, getattr(victim, "__name__", type(victim).__name__), how)
+    raise PlanError(f"a victim is {FORMS}, not {type(victim).__name__}")
+
+
+# ------------------------------------------------------------------------------------------------------- at a place
+
+
+def _existing(spec: VictimSpec, how: How) -> GivenVictim:
+    """Return a classifier that exists: a model in a folder or on the hub, an importable function, or an endpoint."""
+    if spec.origin == "model":
+        return _model(spec.model_copy(update={"max_length": how.max_length or spec.max_length}), how)
+
+    def opened(task: TaskSpec, device: str, backend: str) -> Any:
+        from rbench.attack.answering import open_answering
+
+        return open_answering(spec, task)
+
+    asks = None
+    if spec.function is not None:
+        from rbench.victims.function import imported
+
+        asks = imported(spec.function, Path.cwd())
+    return GivenVictim(spec.name, opened=opened, gradients=False, asks=asks)
+
+
+def _model(spec: VictimSpec, how: How) -> GivenVictim:
+    from rbench.victims.config import labels_of, read_config
+    from rbench.victims.place import locate, located
+
+    labels = labels_of(read_config(located(spec, how.models).where))
+
+    def meaning(names: Sequence[str]) -> VictimSpec:
+        said = {} if [*names] == [*labels] else dict(zip(labels, names, strict=True))
+        return spec.model_copy(update={"labels": said})
+
+    return GivenVictim(
+        spec.name, labels, locate=lambda task: locate(meaning(task.labels), task, how.models), given=meaning
+    )
+
+
+def _named(text: str, how: How) -> GivenVictim:
+    """Return the victim behind a text: a folder that rbench saved, `module:function`, or a folder or hub id."""
+    from rbench.encoders.locate import PACKAGED
+
+    roots = [Path(text).expanduser(), *(root / text for root in (*how.models, PACKAGED))]
+    saved = next(
+        (root for root in roots if (root / "rbench.json").is_file() and (root / "head.safetensors").is_file()), None
+    )
+    if saved is not None:
+        return _saved(saved)
+    if FUNCTION.fullmatch(text) and not Path(text).exists():
+        return _existing(chosen_victim({"function": text, **_of_function(how)}, how.registry), how)
+    return _existing(chosen_victim(text, how.registry), how)
+
+
+def _saved(where: Path) -> GivenVictim:
+    """Return a victim that a run of rbench fine-tuned and saved."""
+    import json
+
+    try:
+        about = json.loads((where / "rbench.json").read_text(encoding="utf-8"))
+        labels = tuple(map(str, about["meta"].get("labels") or range(about["num_labels"])))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResourceError(f"{where} is not a classifier that rbench saved: its rbench.json cannot be read") from error
+    return GivenVictim(where.name, labels, locate=lambda task: folder(where))
+
+
+# -------------------------------------------------------------------------------------------------------- in memory
+
+
+def _of_function(how: How) -> dict[str, Any]:
+    return {"scores": how.scores, "batch_size": how.batch_size}
+
+
+def _function(victim: Any, function: Callable[[list[Any]], Any], name: str, how: How) -> GivenVictim:
+    """Return a Python function as victim. Worker processes cannot ask it."""
+    safe = victim_name({"function": name})
+    spec = VictimSpec(name=safe, function=f"{type(victim).__module__}:{name}", version="given", **_of_function(how))
+
+    def opened(task: TaskSpec, device: str, backend: str) -> Any:
+        from rbench.attack.answering import AnsweringVictim
+        from rbench.victims.function import answers_of
+
+        asked = AnsweringVictim(answers_of(function, spec, task, Path.cwd()))
+        asked.check()
+        return asked
+
+    return GivenVictim(safe, opened=opened, gradients=False, asks=function)
+
+
+def _is_wrapper(victim: Any) -> bool:
+    """Return whether it is a ModelWrapper of TextAttack. TextAttack is not imported for this."""
+    return any(
+        base.__name__ == "ModelWrapper" and base.__module__.startswith("textattack") for base in type(victim).__mro__
+    )
+
+
+def _as_textattack(wrapper: Any) -> Callable[[list[Any]], Any]:
+    """Return a function that reads a ModelWrapper's outputs as TextAttack does: what does not sum to 1 is logits."""
+    import numpy as np
+
+    from rbench.victims.scores import softmax
+
+    def function(texts: list[Any]) -> Any:
+        outputs = wrapper(texts)
+        outputs = outputs.detach().cpu().numpy() if hasattr(outputs, "detach") else outputs
+        rows = np.asarray(outputs, dtype=np.float64)
+        if rows.ndim != 2:
+            raise PlanError(f"{type(wrapper).__name__} returned an array of shape {rows.shape} for {len(texts)} texts")
+        sums = (abs(rows.sum(axis=1) - 1) < 1e-6).all() and (rows >= 0).all()
+        return rows if sums else np.stack([softmax(row) for row in rows])
+
+    return function
+
+
+def _check_pipeline(pipeline: Any) -> None:
+    if pipeline.task not in ("text-classification", "sentiment-analysis"):
+        raise PlanError(
+            f"a pipeline for {pipeline.task} is no classifier; make it with pipeline('text-classification')"
+        )
+
+
+def _network(model: Any, tokenizer: Any, how: How) -> GivenVictim:
+    """Return a transformers model for sequence classification, with its tokenizer, as victim."""
+    config = model.config
+    labels = getattr(config, "id2label", None) or {}
+    if getattr(config, "problem_type", None) in ("regression", "multi_label_classification"):
+        raise PlanError(f"{type(model).__name__} gives {config.problem_type}, and attacks need one class for each text")
+    if "ForSequenceClassification" not in type(model).__name__:
+        raise PlanError(
+            f"{type(model).__name__} has no head for classification; attacks need a ...ForSequenceClassification"
+        )
+    name = victim_name(str(getattr(config, "_name_or_path", "") or type(model).__name__))
+
+    training = model.training
+
+    def opened(task: TaskSpec, device: str, backend: str) -> Any:
+        from rbench.attack import Victim
+        from rbench.victims.model import ExistingClassifier
+
+        order = tuple(range(len(task.labels)))
+        classifier = ExistingClassifier(model, tokenizer, order, how.max_length).eval()
+        return Victim(classifier, name, device=str(classifier.device), backend=backend)
+
+    named = tuple(str(labels[i]) for i in sorted(labels))
+    return GivenVictim(name, named, opened=opened, restore=lambda: model.train(training))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(str, names))

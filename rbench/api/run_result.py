@@ -1,0 +1,91 @@
+"""The result of a run: where it lies, what failed, its tables, and its examples as data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rbench.spec import Job, Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXAMPLES = 5
+"""Changed texts that a notebook shows below a run's tables."""
+
+
+@dataclass(frozen=True, repr=False)
+class RunResult:
+    """The result of a run. `failed` are the records of failed jobs, `skipped` the jobs that needed one of them.
+
+    A notebook shows the summary and some changed texts, a terminal the tables.
+    """
+
+    run: Path
+    complete: int
+    failed: list[Record] = field(default_factory=list)
+    skipped: list[Job] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+    errored: Mapping[str, int] = field(default_factory=dict)
+    """Number of examples of complete jobs on which the attack raised an exception, by its type."""
+    figures: list[Path] = field(default_factory=list)
+    """The files of the suite's figures."""
+    flags: list[str] = field(default_factory=list)
+    """The flags of the jobs, one sentence for each flag."""
+    claims: list[str] = field(default_factory=list)
+    """What the run says of each claim of the suite, and which differences it could have shown."""
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """One row for each attacked example, as `rbench.load_results` gives it."""
+        from rbench.tables import results_frame
+
+        return results_frame(self._results().store)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """One row for each complete attack; see `rbench.tables.summary.summary_frame`."""
+        from rbench.tables.summary import summary_frame
+
+        return summary_frame(self._results())
+
+    def table(self, metric: str = "asr", **how: Any) -> str:
+        """Return a table as text; `how` are the other arguments of `rbench.table`, such as fmt="latex"."""
+        from rbench.api.results import table
+
+        return table(self.run, metric=metric, **how)
+
+    def _results(self) -> Any:
+        from rbench.storage.runs import Store
+        from rbench.tables import Results
+
+        return Results.of(Store(self.run))
+
+    def _said(self) -> list[str]:
+        """Return the lines below the tables: what failed, and where the results are."""
+        lines = [*self.claims, *self.flags]
+        lines += [f"failed: {record.job.name}: {_last_line(record.error)}" for record in self.failed]
+        lines += [f"not run, because it needs a job that failed: {job.name}" for job in self.skipped]
+        return [*lines, f"{self.complete} jobs complete; results are in {self.run}"]
+
+    def __repr__(self) -> str:
+        return "\n".join([*(table.rstrip("\n") + "\n" for table in self.tables), *self._said()])
+
+    def _repr_markdown_(self) -> str:
+        return "\n\n".join([*(table.rstrip("\n") for table in self.tables), *self._said()])
+
+    def _repr_html_(self) -> str:
+        from rbench.api.html import examples, frame, paragraphs
+        from rbench.tables.summary import for_people
+
+        if not len(self.summary):  # a suite without attacks has tables of another kind
+            return paragraphs(["\n\n".join(self.tables), *self._said()])
+        changed = self.frame[self.frame["status"] == "succeeded"].head(EXAMPLES)
+        return frame(for_people(self.summary)) + examples(changed) + paragraphs(self._said())
+
+
+def _last_line(error: str | None) -> str:
+    return (error or "no error was recorded").strip().splitlines()[-1]

@@ -1,0 +1,97 @@
+"""What a call from Python says: keyword arguments as options, mappings and Suites as suites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rbench import inference, load
+from rbench.api.asked import BACKENDS, loaded, options_of, plain
+from rbench.errors import PlanError, SuiteError
+from rbench.load.registry import Registry
+from rbench.plan.prepare import Options
+
+SUITE = {"name": "s", "encoders": ["mini-bert"], "tasks": ["mini-sentiment"], "attacks": ["pwws"]}
+
+
+def test_settings_are_options() -> None:
+    made = options_of(None, {"out": "RUN", "data": "D", "include": ["A", Path("B")], "only": "attack/", "workers": 3})
+    assert made.out == Path("RUN") and made.data == (Path("D"),) and made.include == (Path("A"), Path("B"))
+    assert made.only == ("attack/",) and made.workers == 3
+    assert options_of(made, {"limit": 5}) == Options(**{**vars(made), "limit": 5})
+
+
+def test_search_paths_of_the_environment_come_after_those_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RBENCH_MODELS", "E:F")
+    assert options_of(None, {"models": "M"}).models == (Path("M"), Path("E"), Path("F"))
+    assert options_of(None, {}).models == (Path("E"), Path("F"))
+    assert options_of(Options(), {}).models == (), "options that are given are complete"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"lmit": 5}, "limit"),
+        ({"limit": 0}, "at least 1"),
+        ({"workers": "4"}, "whole number"),
+        ({"pooled": True}, "whole number"),
+        ({"device": "gpu"}, "gpu"),
+        ({"backend": "onnx"}, "onednn"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        options_of(None, settings)
+
+
+def test_the_backends_are_those_of_inference() -> None:
+    assert ("auto", *inference.BACKENDS) == BACKENDS
+
+
+def test_a_mapping_is_a_suite() -> None:
+    made = loaded({**SUITE, "seeds": (np.int64(3),), "num_examples": np.int64(7)}, Options())
+    assert made.suite.seeds == (3,) and made.suite.num_examples == 7 and made.suite.name == "s"
+    unnamed = {key: value for key, value in SUITE.items() if key != "name"}
+    assert loaded(unnamed, Options()).suite.name == "suite"
+    assert loaded(unnamed, Options(out=Path("x/my-run"))).suite.name == "my-run"
+
+
+def test_a_mapping_has_profiles_and_overrides() -> None:
+    data = {**SUITE, "profiles": {"small": {"num_examples": 2}}}
+    made = loaded(data, Options(profile="small", overrides=("seeds=4",)))
+    assert made.suite.num_examples == 2 and made.suite.seeds == (4,)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"attacks": ["pwsw"]}, "pwws"),
+        ({"tasks": [object()]}, r"tasks\[0\]: a suite holds texts, numbers, lists and mappings, not object"),
+        ({"encoder": "x"}, "encoders"),
+    ],
+)
+def test_errors_name_what_is_wrong(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(SuiteError, match=said) as error:
+        loaded({**SUITE, **change}, Options())
+    assert str(error.value).startswith("the suite given: ")
+
+
+def test_plain_data_stay_as_they_are() -> None:
+    data = {"a": [1, 2.5, "x", None, True], "b": {"c": Path("p")}, "d": {3, 1}, "e": range(2)}
+    assert plain(data) == {"a": [1, 2.5, "x", None, True], "b": {"c": "p"}, "d": [1, 3], "e": [0, 1]}
+
+
+@pytest.mark.parametrize("name", ["quickstart", "gate", "table1"])
+def test_a_suite_object_is_the_suite_that_it_was_loaded_from(name: str) -> None:
+    first = load.load(name, registry=Registry())
+    again = loaded(first.suite, Options())
+    assert again.suite == first.suite
+    assert again.encoders == first.encoders and again.attacks == first.attacks and again.strategies == first.strategies
+
+
+def test_a_suite_object_keeps_options_of_encoders() -> None:
+    first = loaded({**SUITE, "encoders": [{"simcse-mini": {"temperature": 0.1}}]}, Options())
+    assert loaded(first.suite, Options()).suite == first.suite

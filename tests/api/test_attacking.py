@@ -1,0 +1,246 @@
+"""`rbench.attack`: any classifier, texts and labels give a result, or are refused before anything is attacked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import rbench
+from rbench import attack as _ready  # noqa: F401  (before textattack is imported)
+from rbench.api.attack_result import AttackResult
+from rbench.errors import JobError, PlanError, RbenchError, ResourceError
+from rbench.mini import tokenizer
+from rbench.progress import Silent
+
+TEXTS = ["The farce was a disaster in his city.", "The film was superb.", "The plot was dull and long."]
+LABELS = [0, 1, 0]
+NAMES = ["negative", "positive"]
+BAD = ("disaster", "dull")
+
+
+def predict(texts: list[str]) -> list[list[float]]:
+    """A classifier by key words."""
+    return [[0.9, 0.1] if any(word in text for word in BAD) else [0.2, 0.8] for text in texts]
+
+
+def attack(
+    victim: Any = predict, texts: Any = TEXTS, labels: Any = LABELS, name: Any = "pwws", **more: Any
+) -> AttackResult:
+    return rbench.attack(
+        victim, texts, labels, name, **{"resources": "mini", "progress": False, "backend": "torch", **more}
+    )
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A tiny BERT with a head, wild enough that words matter, and its tokenizer."""
+    folder = tmp_path_factory.mktemp("words")
+    tokenizer.write(folder)
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        initializer_range=0.5,
+        id2label={0: "negative", 1: "positive"},
+        label2id={"negative": 0, "positive": 1},
+    )
+    torch.manual_seed(0)
+    return transformers.BertForSequenceClassification(config), words
+
+
+def outcomes(result: AttackResult) -> list[tuple[Any, ...]]:
+    return [(one.status, one.num_queries, one.perturbed, one.original_prediction) for one in result.outcomes]
+
+
+# ------------------------------------------------------------------------------------------------------- functions
+
+
+def test_a_function_is_attacked_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = attack(label_names=NAMES)
+    assert [one.example_id for one in result.outcomes] == ["0", "1", "2"]
+    assert not [*tmp_path.iterdir()]
+    row = result.summary.iloc[0]
+    hit = [one for one in result.outcomes if one.status == "succeeded"]
+    assert hit and row.n == 3 and row.asr == pytest.approx(len(hit) / 3) and row.asr_low < row.asr
+    for one in hit:  # the victim itself agrees
+        assert one.original is not None and one.perturbed is not None
+        assert np.argmax(predict([one.original[0]])) == one.label != np.argmax(predict([one.perturbed[0]]))
+
+
+def test_labels_may_be_names_and_victims_may_answer_by_name() -> None:
+    def named(texts: list[str]) -> list[dict[str, float]]:
+        return [dict(zip(NAMES, row, strict=True)) for row in predict(texts)]
+
+    said = attack(named, labels=["negative", "positive", "negative"])
+    assert said.task.labels == tuple(NAMES) and outcomes(said) == outcomes(attack())
+
+
+def test_a_function_that_gives_logits() -> None:
+    logits = attack(lambda texts: np.log(predict(texts)) + 3, scores="logits")
+    assert outcomes(logits) == outcomes(attack())
+
+
+def test_pairs_go_to_the_function_as_tuples_and_the_premise_stays() -> None:
+    seen: list[Any] = []
+
+    def judge(pairs: list[tuple[str, str]]) -> list[list[float]]:
+        seen.extend(pairs)
+        return predict([second for _, second in pairs])
+
+    texts = [{"premise": text, "hypothesis": text} for text in TEXTS[:1]]
+    result = attack(judge, texts, [0])
+    assert all(isinstance(pair, tuple) and len(pair) == 2 for pair in seen)
+    (one,) = result.outcomes
+    assert one.status == "succeeded" and one.original is not None and one.perturbed is not None
+    assert one.perturbed[0] == one.original[0] and one.perturbed[1] != one.original[1]
+    assert result.frame.original_columns[0].startswith('{"premise"')
+
+
+def test_wrong_texts_are_skipped_and_errors_are_kept() -> None:
+    def fragile(texts: list[str]) -> list[list[float]]:
+        if any("superb" in text for text in texts):
+            raise ValueError("no opinion")
+        return predict(texts)
+
+    result = attack(fragile, labels=[1, 1, 0])
+    assert [one.status for one in result.outcomes[:2]] == ["skipped", "errored"]
+    assert "no opinion" in (result.outcomes[1].error or "")
+    assert result.summary.errored[0] == 1 and result.summary.n[0] == 1
+
+
+def test_a_victim_that_always_fails_ends_the_attack() -> None:
+    asked: list[str] = []
+
+    def broken(texts: list[str]) -> list[list[float]]:
+        asked.extend(texts)
+        if any("The farce" in text for text in asked[1:]):
+            raise ValueError("out of order")
+        return predict(texts)
+
+    with pytest.raises(RbenchError, match="out of order"):
+        attack(broken, TEXTS[:1], [0])
+
+
+def test_a_wrapper_of_textattack_is_read_as_textattack_reads_it() -> None:
+    from textattack.models.wrappers import ModelWrapper
+
+    class Wrapped(ModelWrapper):  # type: ignore[misc]
+        def __call__(self, texts: list[str]) -> torch.Tensor:
+            return torch.tensor(np.log(predict(texts)) + 3)
+
+    assert outcomes(attack(Wrapped())) == outcomes(attack())
+
+
+# ---------------------------------------------------------------------------------------------------------- models
+
+
+def test_a_model_in_memory_in_a_folder_and_behind_a_function_give_the_same(model: Any, tmp_path: Path) -> None:
+    network, words = model
+    network.train()
+    here = attack((network, words))
+    assert network.training, "the model is left as it was"
+    network.eval()
+    for part in model:
+        part.save_pretrained(tmp_path / "mine")
+    folder = attack(tmp_path / "mine")
+    assert folder.victim == "mine" and folder.task.labels == tuple(NAMES)
+    pipeline = SimpleNamespace(model=network, tokenizer=words, task="text-classification")
+
+    def function(texts: list[str]) -> torch.Tensor:
+        rows = []
+        for text in texts:
+            with torch.inference_mode():
+                rows.append(network(**words(text, return_tensors="pt", truncation=True, max_length=64)).logits[0])
+        return torch.stack(rows)
+
+    expected = outcomes(here)
+    assert outcomes(folder) == expected and outcomes(attack(pipeline)) == expected
+    assert outcomes(attack(function, scores="logits")) == expected
+    assert outcomes(attack(tmp_path / "mine", label_names=["bad", "good"], labels=["bad", "good", "bad"])) == expected
+
+
+def test_a_victim_that_rbench_saved() -> None:
+    result = attack("robustsentembed-mini-victim", TEXTS[:1], ["negative"])
+    assert result.task.labels == tuple(NAMES) and result.outcomes[0].original_prediction == 0
+
+
+# ---------------------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"victim": 3}, "a victim is a function from a list of texts"),
+        ({"victim": "./nowhere"}, "there is no folder ./nowhere"),
+        ({"victim": {"model": "./x", "function": "a:b"}}, "exactly one of"),
+        ({"victim": lambda texts: [[1.0]] * len(texts)}, "two or more"),
+        ({"victim": lambda texts: [0.5, 0.5]}, "a row for each text"),
+        ({"victim": lambda texts: "yes"}, "a row for each text"),
+        ({"victim": lambda texts: [[0.4, 0.9]] * len(texts)}, "logits"),
+        ({"victim": lambda texts: [[float("nan"), 1.0]] * len(texts)}, "NaN"),
+        ({"victim": SimpleNamespace(config=None)}, r"give both: \(model, tokenizer\)"),
+        ({"name": "pwsw"}, "pwws"),
+        ({"name": {"pwws": {"max_word": 1}}}, "max_words"),
+        ({"name": {}}, "expected a name"),
+        ({"name": "geometry"}, "gradients"),
+        ({"name": "HotFlipEbrahimi2017"}, "gradients"),
+        ({"name": "bae"}, "masked LM"),
+        ({"resources": "minni"}, "mini"),
+        ({"resources": {"profil": "mini"}}, "profil"),
+        ({"label_names": ["a"]}, "label_names has 1 names"),
+        ({"label_names": ["a", "A"]}, "different names"),
+        ({"labels": [0, 1, 2]}, "0 to 1"),
+        ({"workers": 2}, "others cannot ask it"),
+        ({"out": "RUN"}, "option of suites"),
+        ({"sed": 1}, "seed|sed"),
+        ({"device": "tpu"}, "tpu"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_an_attack(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(RbenchError, match=said) as error:
+        attack(**change)
+    assert not isinstance(error.value, JobError)
+
+
+def test_models_that_are_no_classifiers_are_refused(model: Any) -> None:
+    network, words = model
+    with pytest.raises(PlanError, match="no head"):
+        attack((network.bert, words))
+    with pytest.raises(PlanError, match="no classifier"):
+        attack(SimpleNamespace(model=network, tokenizer=words, task="fill-mask"))
+
+
+def test_a_folder_that_is_no_classifier(tmp_path: Path) -> None:
+    with pytest.raises(ResourceError, match=r"config\.json"):
+        attack(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------------------- progress
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def start(self, name: str, index: int, count: int) -> None:
+        self.calls.append((name, index, count))
+
+    def update(self, done: int, total: int, text: str = "") -> None:
+        self.calls.append((done, total))
+
+
+def test_progress_is_reported_example_by_example() -> None:
+    heard = Heard()
+    attack(progress=heard)
+    assert heard.calls == [("pwws on predict", 1, 1), (1, 3), (2, 3), (3, 3)]

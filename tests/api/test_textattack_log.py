@@ -1,0 +1,127 @@
+"""The CSV log: what TextAttack's own logger writes for the same results, with an id before it."""
+
+from __future__ import annotations
+
+import csv
+from collections import OrderedDict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rbench
+from rbench import api
+from rbench import attack as _ready  # noqa: F401  (before textattack is imported)
+from rbench.api.attack_result import AttackResult
+from rbench.api.textattack_log import COLUMNS, write_textattack_csv
+from rbench.errors import PlanError, StoreError
+from rbench.spec import Outcome, TaskSpec
+from rbench.storage.runs import Store
+from tests.api.test_attack_result import MIXED, outcome, result
+from tests.tables.conftest import make_run as make_run
+
+PAIR = TaskSpec(name="texts", kind="pair", columns=("premise", "hypothesis"), labels=("negative", "positive"))
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_each_example_has_a_row_with_its_id(tmp_path: Path) -> None:
+    rows = read(write_textattack_csv(MIXED, tmp_path / "log.csv"))
+    assert tuple(rows[0]) == ("id", *COLUMNS)
+    assert [row["id"] for row in rows] == ["0", "1", "2", "3"]
+    assert [row["result_type"] for row in rows] == ["Successful", "Failed", "Skipped", "Errored"]
+    assert rows[0]["original_text"] == "a [[good]] film"
+    assert (rows[0]["original_output"], rows[0]["perturbed_output"], rows[0]["ground_truth_output"]) == ("1", "0", "1")
+    assert rows[2]["perturbed_text"] == rows[2]["original_text"] == "a good film"
+    assert rows[0]["num_queries"] == "10" and rows[0]["original_score"] == ""
+    assert len(pd.read_csv(tmp_path / "log.csv")) == 4
+
+
+def logged(made: AttackResult, tmp_path: Path) -> dict[str, Any]:
+    """What TextAttack's logger writes for the first outcome of a result."""
+    from textattack.attack_results import SuccessfulAttackResult
+    from textattack.loggers import CSVLogger
+    from textattack.shared import AttackedText
+
+    one = made.outcomes[0]
+    assert one.original is not None and one.perturbed is not None
+
+    def attacked(texts: tuple[str, ...]) -> Any:
+        named = OrderedDict(zip(made.task.columns, texts, strict=True))
+        return AttackedText(texts[0] if len(texts) == 1 else named)
+
+    before, after = attacked(one.original), attacked(one.perturbed)
+    after.attack_attrs["original_index_map"] = np.arange(before.num_words)
+
+    def goal(text: Any, output: int | None) -> Any:
+        colour = {"get_text_color_input": lambda: "red", "get_text_color_perturbed": lambda: "green"}
+        return SimpleNamespace(attacked_text=text, output=output, score=0.5, ground_truth_output=one.label, **colour)
+
+    stock = SuccessfulAttackResult.__new__(SuccessfulAttackResult)
+    stock.original_result, stock.perturbed_result = goal(before, 1), goal(after, 0)
+    stock.num_queries = one.num_queries
+    logger = CSVLogger(str(tmp_path / "stock.csv"))
+    logger.log_attack_result(stock)
+    logger.flush()
+    return read(tmp_path / "stock.csv")[0]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        result(outcome(0, "succeeded", original=("It's a good, good film.",), perturbed=("It's a fine, good movie.",))),
+        result(
+            outcome(0, "succeeded", original=("a man sleeps", "he is awake"), perturbed=("a man sleeps", "he is up")),
+            task=PAIR,
+        ),
+    ],
+    ids=["one text", "two texts"],
+)
+def test_it_is_what_textattack_writes(made: AttackResult, tmp_path: Path) -> None:
+    stock = logged(made, tmp_path)
+    (ours,) = read(write_textattack_csv(made, tmp_path / "ours.csv"))
+    assert tuple(stock) == COLUMNS
+    assert {name: ours[name] for name in COLUMNS if "score" not in name} == {
+        name: value for name, value in stock.items() if "score" not in name
+    }
+
+
+def test_words_that_were_added_or_left_out_are_marked(tmp_path: Path) -> None:
+    made = result(outcome(0, "succeeded", original=("a very good film",), perturbed=("a good film that lasts",)))
+    (row,) = read(write_textattack_csv(made, tmp_path / "log.csv"))
+    assert row["original_text"] == "a [[very]] good film" and row["perturbed_text"] == "a good film [[that]] [[lasts]]"
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="cannot be written"):
+        write_textattack_csv(MIXED, tmp_path / "no" / "log.csv")
+
+
+def test_a_run_has_the_names_of_its_cells(make_run: Any, tmp_path: Path) -> None:
+    store: Store = make_run(texts=True)
+    rows = read(rbench.write_textattack_csv(store.root, tmp_path / "log.csv"))
+    frame = rbench.load_results(store.root)
+    assert len(rows) == len(frame)
+    keys = ("encoder", "finetune", "task", "attack", "seed", "example_id")
+    there = {tuple(str(value) for value in row) for row in frame[[*keys]].itertuples(index=False)}
+    assert {tuple(row[key if key != "example_id" else "id"] for key in keys) for row in rows} == there
+
+
+def test_a_run_without_texts_is_refused(make_run: Any, tmp_path: Path) -> None:
+    store: Store = make_run(texts=True)
+    api.strip(store.root, tmp_path / "stripped")
+    with pytest.raises(StoreError, match="no texts"):
+        write_textattack_csv(tmp_path / "stripped", tmp_path / "log.csv")
+    assert not (tmp_path / "log.csv").exists()
+
+
+def test_an_outcome_without_a_prediction_has_empty_outputs(tmp_path: Path) -> None:
+    one = Outcome(example_id="0", status="errored", original=("x",), label=0, error="T\nValueError: x")
+    (row,) = read(write_textattack_csv(result(one), tmp_path / "log.csv"))
+    assert row["original_output"] == row["perturbed_output"] == row["perturbed_text"] == ""
