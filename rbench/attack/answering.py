@@ -14,7 +14,7 @@ from textattack.models.wrappers import ModelWrapper
 from torch import Tensor
 
 from rbench.errors import JobError
-from rbench.inference import Batched, Memo
+from rbench.inference import Batched, Memo, Remote
 from rbench.spec import TaskSpec
 from rbench.spec.victims import Origin, VictimSpec
 from rbench.victims.answers import Answers
@@ -39,7 +39,8 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
     """A classifier under attack of which only the answers are known.
 
     Each distinct text is asked once as long as this object lives, over examples and attacks. Inside
-    `rbench.inference.run` the texts of several attacks are asked together. If a text has no usable answer, only the
+    `rbench.inference.run` the texts of several attacks are asked together, and attacks go on while an endpoint answers
+    others. If a text has no usable answer, only the
     examples that ask for it fail. TextAttack counts queries before this, as for other victims.
     """
 
@@ -52,7 +53,9 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
         self.model = self.tokenizer = None  # names that TextAttack uses
         self.max_length: int | None = None
         self.by_text: Memo[Text, Tensor] = Memo(CACHE_BYTES, lambda text, row: 300 + 2 * len(str(text)))
-        self.asked: Batched[Text, Row | AnswerError] = Batched(self._ask)
+        self.asked: Batched[Text, Row | AnswerError] = (
+            Remote(self._each, answers.stop) if answers.origin == "endpoint" else Batched(self._ask)
+        )
 
     def __call__(self, text_input_list: Sequence[Text], **kwargs: Any) -> Tensor:
         """Return probabilities (n, labels), float32, for texts that are strings or tuples of columns.
@@ -95,7 +98,10 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
 
     def _ask(self, texts: list[Text]) -> list[Row | AnswerError]:
         with _generators_kept():
-            return self.answers.each([(text,) if isinstance(text, str) else tuple(text) for text in texts])
+            return self._each(texts)
+
+    def _each(self, texts: list[Text]) -> list[Row | AnswerError]:
+        return self.answers.each([(text,) if isinstance(text, str) else tuple(text) for text in texts])
 
 
 def open_answering(spec: VictimSpec, task: TaskSpec) -> AnsweringVictim:

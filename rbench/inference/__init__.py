@@ -11,7 +11,7 @@ from rbench.inference.backends import BACKENDS, steady
 from rbench.inference.input_gradients import GradientNetwork, InputGradients
 from rbench.inference.memo import Memo
 from rbench.inference.network import Network, Row, rows_of
-from rbench.inference.pool import Batched, clock, run
+from rbench.inference.pool import Batched, Remote, clock, run
 
 __all__ = [
     "BACKENDS",
@@ -20,6 +20,7 @@ __all__ = [
     "InputGradients",
     "Memo",
     "Network",
+    "Remote",
     "Row",
     "clock",
     "rows_of",

@@ -3,6 +3,9 @@
 Attacks are nested calls into TextAttack, so each runs in a coroutine (greenlet), which can be suspended at any depth.
 Threads could be suspended too. But TextAttack's random transformations use numpy's global generator, and caches are
 plain dictionaries. With coroutines the order is fixed, no locks are needed, and each attack has its own random state.
+
+A model on another machine (`Remote`) is asked from threads, and attacks go on while others wait for it. Then the order
+in which attacks go on depends on time. Their outcomes do not, because each has its own random state.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -19,6 +23,9 @@ from greenlet import getcurrent, greenlet
 from rbench.inference.memo import K, Memo, V
 
 T = TypeVar("T")
+
+GROUPS = 4
+"""Batches for a `Remote` that are under way at once, each for a part of the attacks."""
 
 
 def clock() -> float:
@@ -73,6 +80,29 @@ class Batched(Generic[K, V]):
         return answers
 
 
+class Remote(Batched[K, V]):
+    """A model that computes elsewhere. Inside `run`, jobs go on while others wait for it.
+
+    Args:
+        compute: as for `Batched`. It is called in threads, several at once.
+        stop: called where answers are no longer wanted; what is under way should then end soon.
+    """
+
+    def __init__(self, compute: Callable[[list[K]], Sequence[V]], stop: Callable[[], None]) -> None:
+        super().__init__(compute)
+        self.stop = stop
+        self._threads = ThreadPoolExecutor(GROUPS, thread_name_prefix="rbench remote")
+        self._asked: dict[K, Future[dict[K, V]]] = {}
+
+    def begin(self, keys: list[K]) -> dict[K, Future[dict[K, V]]]:
+        """Ask for distinct keys, but not for those under way. Return by key what will have its value."""
+        self._asked = {key: future for key, future in self._asked.items() if not future.done()}
+        new = [key for key in keys if key not in self._asked]
+        if new:
+            self._asked |= dict.fromkeys(new, self._threads.submit(self.answer, new))
+        return {key: self._asked[key] for key in keys}
+
+
 def run(jobs: Iterable[Callable[[], T]], width: int) -> Iterator[T]:
     """Run the jobs and yield their results in the order in which they end. At most `width` jobs run at a time.
 
@@ -85,16 +115,23 @@ def run(jobs: Iterable[Callable[[], T]], width: int) -> Iterator[T]:
         return
     source = iter(jobs)
     waiting: list[_Attack] = []
+    flights: list[_Flight] = []
     ended: list[Any] = []
-    while True:
-        while len(waiting) < width and (new := next(source, None)) is not None:
-            _resume(_Attack(new), waiting, ended)
+    try:
+        while True:
+            while len(waiting) + sum(len(one.attacks) for one in flights) < width and (new := next(source, None)):
+                _resume(_Attack(new), waiting, ended)
+                _depart(waiting, flights, max(1, width // GROUPS))
+                yield from _drain(ended)
+            if not waiting and not flights:
+                return
+            for attack, answer in _answered(waiting, flights):
+                _resume(attack, waiting, ended, answer)
+                _depart(waiting, flights, max(1, width // GROUPS))
             yield from _drain(ended)
-        if not waiting:
-            return
-        for attack, answer in _answer_busiest(waiting):
-            _resume(attack, waiting, ended, answer)
-        yield from _drain(ended)
+    finally:
+        for flight in flights:
+            flight.asked.stop()
 
 
 class _Attack(greenlet):
@@ -135,6 +172,60 @@ def _resume(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: 
     else:
         attack.generators = random.getstate(), np.random.get_state(), torch.get_rng_state()
         waiting.append(attack)
+
+
+class _Flight:
+    """Attacks that wait for the same answers of a `Remote`."""
+
+    def __init__(self, attacks: list[_Attack], asked: Remote[Any, Any]) -> None:
+        self.attacks, self.asked = attacks, asked
+        self.start = time.perf_counter()
+        self.futures = asked.begin(list(dict.fromkeys(key for attack in attacks for key in attack.keys)))
+
+    @property
+    def done(self) -> bool:
+        return all(future.done() for future in self.futures.values())
+
+    def landed(self, under_way: int) -> list[tuple[_Attack, Any]]:
+        """Return the answers to each attack. Its share of the time is that of `under_way` flights at once."""
+        seconds = (time.perf_counter() - self.start) / under_way
+        total = sum(len(attack.keys) for attack in self.attacks)
+        answers: list[tuple[_Attack, Any]] = []
+        for attack in self.attacks:
+            attack.spent += seconds * len(attack.keys) / total
+            try:
+                answers.append((attack, {key: self.futures[key].result()[key] for key in attack.keys}))
+            except Exception as error:  # raised again in the job, which handles it for its own example
+                answers.append((attack, error))
+        return answers
+
+
+def _depart(waiting: list[_Attack], flights: list[_Flight], least: int) -> None:
+    """Ask a `Remote` for all attacks that wait for it, once there are enough of them and not too many flights."""
+    for asked in {attack.asked: None for attack in waiting if isinstance(attack.asked, Remote)}:
+        group = [attack for attack in waiting if attack.asked is asked]
+        if len(group) >= least and len(flights) < GROUPS and isinstance(asked, Remote):
+            flights.append(_Flight(group, asked))
+            waiting[:] = [attack for attack in waiting if attack.asked is not asked]
+
+
+def _answered(waiting: list[_Attack], flights: list[_Flight]) -> list[tuple[_Attack, Any]]:
+    """Return attacks that can go on, with their answers. Waits only where there is nothing to compute here."""
+    landed = next((flight for flight in flights if flight.done), None)
+    if landed is None:
+        here = [attack for attack in waiting if not isinstance(attack.asked, Remote)]
+        if here:
+            elsewhere = [attack for attack in waiting if isinstance(attack.asked, Remote)]
+            answers = _answer_busiest(here)
+            waiting[:] = elsewhere + here
+            return answers
+        _depart(waiting, flights, 1)
+        while (landed := next((flight for flight in flights if flight.done), None)) is None:
+            under_way = {future for flight in flights for future in flight.futures.values() if not future.done()}
+            wait(under_way, return_when=FIRST_COMPLETED)
+    answers = landed.landed(len(flights))
+    flights.remove(landed)
+    return answers
 
 
 def _answer_busiest(waiting: list[_Attack]) -> list[tuple[_Attack, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -24,7 +25,7 @@ KEPT = 256
 
 
 class Answers:
-    """A classifier of which only the answers are known. Not for several threads at once.
+    """A classifier of which only the answers are known. Several threads may ask an endpoint at once.
 
     Args:
         spec: what the user says of it.
@@ -32,13 +33,23 @@ class Answers:
         columns: the number of texts of an example.
         ask: returns probabilities (labels,) in the task's order, or an error, for each text.
         pooled: how many examples should be attacked at once, so that it is kept busy.
+        stop: ends what is under way, where answers are no longer wanted.
     """
 
-    def __init__(self, spec: VictimSpec, labels: Sequence[str], columns: int, ask: Asks, pooled: int) -> None:
+    def __init__(
+        self,
+        spec: VictimSpec,
+        labels: Sequence[str],
+        columns: int,
+        ask: Asks,
+        pooled: int,
+        stop: Callable[[], None] = lambda: None,
+    ) -> None:
         self.spec, self.name, self.labels, self.columns = spec, spec.name, tuple(labels), columns
         self.origin: Origin = spec.origin
         self.pooled = pooled
-        self._ask = ask
+        self._ask, self.stop = ask, stop
+        self._lock = threading.Lock()
         self._known: list[tuple[Text, Row]] = []
         self._since = 0
         self._random = random.Random(0)  # one of its own: the global one belongs to attacks
@@ -65,12 +76,14 @@ class Answers:
             JobError: it failed as a whole, or it answered a text twice and not alike.
         """
         wanted = list(texts)
-        again = self._due(len(wanted))
+        with self._lock:
+            again = self._due(len(wanted))
         rows = self._named([*wanted, *(text for text, _ in again)])
         for (text, before), now in zip(again, rows[len(wanted) :], strict=True):
             self._compare(text, before, now)
-        for text, row in zip(wanted, rows, strict=False):
-            self._keep(text, row)
+        with self._lock:
+            for text, row in zip(wanted, rows, strict=False):
+                self._keep(text, row)
         return rows[: len(wanted)]
 
     def check(self) -> NDArray[np.float64]:

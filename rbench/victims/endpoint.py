@@ -45,7 +45,7 @@ def open_endpoint(spec: VictimSpec, task: TaskSpec) -> Answers:
     asked = _Asked(spec, template, reader, poster, len(task.columns))
     # Examples wait for each other after each request, so there are several for each request under way.
     pooled = max(LEAST_POOLED, 4 * endpoint.concurrency)
-    return Answers(spec, task.labels, len(task.columns), asked, pooled)
+    return Answers(spec, task.labels, len(task.columns), asked, pooled, asked.stop)
 
 
 def _expanded(value: str, where: str, spec: VictimSpec) -> str:
@@ -65,11 +65,13 @@ class _Asked:
         assert spec.endpoint is not None
         self.spec, self.endpoint, self.template, self.reader = spec, spec.endpoint, template, reader
         self.poster, self.columns = poster, columns
+        self._stops: set[threading.Event] = set()
         self.threads = ThreadPoolExecutor(self.endpoint.concurrency, thread_name_prefix="rbench endpoint")
 
     def __call__(self, texts: Sequence[Text]) -> list[Row | AnswerError]:
         size = self.endpoint.batch_size
         stop = threading.Event()
+        self._stops.add(stop)
         requests = [texts[start : start + size] for start in range(0, len(texts), size)]
         futures = [self.threads.submit(self._request, part, stop) for part in requests]
         try:
@@ -78,12 +80,18 @@ class _Asked:
             return [row for future in futures for row in future.result()]
         finally:  # where one has failed, the others end as soon as they can
             stop.set()
+            self._stops.discard(stop)
             for future in futures:
                 future.cancel()
 
+    def stop(self) -> None:
+        """Send no further requests for what is asked now, and do not ask again."""
+        for stop in list(self._stops):
+            stop.set()
+
     def _request(self, texts: Sequence[Text], stop: threading.Event) -> list[Row | AnswerError]:
         if stop.is_set():
-            return []
+            raise JobError(f"victim {self.spec.name}: {self.endpoint.url} was no longer asked")
         try:
             answer = self.poster.post(self.template.fill(texts), stop)
             return [self._read(raw) for raw in rows_at(self.endpoint.path, answer, len(texts))]
