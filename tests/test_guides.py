@@ -174,7 +174,7 @@ def test_the_python_on_using_rbench_from_python(place: Path, capsys: pytest.Capt
         exec(code, {})
         said.append(capsys.readouterr().out)
     assert "[[disaster]] -> [[calamity]]" in said[0] and "| predict " in said[0]
-    assert "ASR" in said[1] and "tabular" in said[1] and records(place / "RUN")
+    assert "Attack success rate" in said[1] and "tabular" in said[1] and records(place / "RUN")
     assert said[2].startswith("tensor([[") and (place / "log.csv").read_text().startswith('"id","encoder"')
     assert re.fullmatch(r"\(1, \d+\)\n", said[3])
 
