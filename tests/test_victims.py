@@ -171,7 +171,7 @@ def test_a_classifier_as_an_encoders_base_is_refused_unless_the_head_is_dropped(
     file.write_text(f"base: {place / 'shipped'}\npooling: mean\n")
     suite = ("encoders=[below]", "victims=[]", "evaluate=[]")
     options = Options(overrides=suite, include=(place / "own",))
-    with pytest.raises(ResourceError, match="is a fine-tuned classifier .*`victims: .*--classifier .*`head: drop`"):
+    with pytest.raises(ResourceError, match=r"is a fine-tuned classifier .*`victims: .*--classifier .*`head: drop`"):
         prepare("ci.yaml", options)
     file.write_text(f"base: {place / 'shipped'}\npooling: mean\nhead: drop\n")
     dropped = prepare("ci.yaml", options).plan.jobs[0]
