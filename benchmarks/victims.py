@@ -16,10 +16,13 @@ import datetime
 import json
 import platform
 import statistics
+import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 from equality import StockAttack, compare, timed

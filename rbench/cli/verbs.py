@@ -205,14 +205,18 @@ def plan(
     show.plan(api.plan(suite, options))
 
 
+def _attacking(said: Mapping[str, object]) -> str:
+    """Return the first line of `rbench attack`."""
+    what = said["encoder"] or said["classifier"] or "a classifier"
+    return f"Preparing to attack {what} on {said['task']} with {said['attack']}"
+
+
 @app.command(
     rich_help_panel=EXPLORE,
     epilog="Example: [bold]rbench attack --encoder mini-bert --task mini-sentiment --attack pwws -n 3[/bold]",
 )
 @verb(
-    lambda said: (
-        f"Preparing to attack {said['encoder'] or said['classifier'] or 'a classifier'} on {said['task']} with {said['attack']}"
-    ),
+    _attacking,
     "Run the same command again. If the victim was fine-tuned already, it is kept.",
 )
 def attack(
@@ -264,7 +268,7 @@ def attack(
     registry = Registry(options.include)
     spec = load_task(task, registry, place="--task")
     given = [api.classifier(where, labels, registry) for where in classifier or ()]
-    for one in given or [None]:
+    for one in given or (None,):
         with watching(quiet) as progress:
             outcomes = list(api.attack(encoder, task, attack, n, options, classifier=one, progress=progress))
         for i, outcome in enumerate(outcomes, 1):
