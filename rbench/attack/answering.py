@@ -13,13 +13,12 @@ import torch
 from textattack.models.wrappers import ModelWrapper
 from torch import Tensor
 
-from rbench.errors import JobError, SuiteError
+from rbench.errors import JobError
 from rbench.inference import Batched, Memo
 from rbench.spec import TaskSpec
 from rbench.spec.victims import Origin, VictimSpec
 from rbench.victims.answers import Answers
-from rbench.victims.endpoint import open_endpoint
-from rbench.victims.function import open_function
+from rbench.victims.opened import open_answers
 from rbench.victims.scores import AnswerError, Row
 
 VERSION = 1
@@ -97,18 +96,6 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
     def _ask(self, texts: list[Text]) -> list[Row | AnswerError]:
         with _generators_kept():
             return self.answers.each([(text,) if isinstance(text, str) else tuple(text) for text in texts])
-
-
-def open_answers(spec: VictimSpec, task: TaskSpec) -> Answers:
-    """Return what asks the function or the endpoint of a victim. It is not asked yet.
-
-    Raises:
-        SuiteError: the body does not fit the task, or the task has no labels.
-        ResourceError: the function cannot be imported, or an environment variable is not set.
-    """
-    if task.kind == "sts" or not task.labels:
-        raise SuiteError(f"victim {spec.name} gives probabilities of labels, and the task {task.name} has none")
-    return (open_function if spec.origin == "function" else open_endpoint)(spec, task)
 
 
 def open_answering(spec: VictimSpec, task: TaskSpec) -> AnsweringVictim:

@@ -92,6 +92,14 @@ class VictimSpec(Named):
     version: str = ""
     """Names what stands behind a `function` or an `endpoint`: another version has other keys. They must have one."""
 
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _numbers_are_names(cls, labels: Any) -> Any:
+        """Take `{0: negative}` as `{"0": negative}`: YAML reads the former as a number."""
+        if not isinstance(labels, Mapping):
+            return labels
+        return {str(key) if type(key) is int else key: value for key, value in labels.items()}
+
     @property
     def origin(self) -> Origin:
         """Which of the three it has."""

@@ -90,7 +90,7 @@ def test_every_bundled_module_has_a_version(kind: str) -> None:
 
 def test_all_code_that_computes_results_has_a_version_or_is_part_of_a_file_with_one() -> None:
     """What it finds: a new file that nobody reaches, or code that was moved out of one that had a VERSION."""
-    deciding = ("train", "finetune", "build", "encoders", "attack", "score", "inference", "substitution")
+    deciding = ("train", "finetune", "build", "encoders", "attack", "score", "inference", "substitution", "victims")
     package = Path(versions.__file__).parent.parent
     # A measure's file imports tables for its `table`, which decides no result: its USES says what its `run` uses.
     files = [path for path in versions.files().values() if not path.is_relative_to(package / "measures")]
