@@ -25,7 +25,7 @@ victims: [./shipped, {function: theirs:classify, version: '1', name: asked}]
 tasks: [mini-sentiment]
 attacks: [pwws]
 evaluate: [contrast, transfer]
-num_examples: 6
+num_examples: 12
 resources: mini
 training: {max_validation: 40}
 """
@@ -85,8 +85,8 @@ def test_a_function_around_the_weights_has_the_outcomes_of_the_model(run: Path) 
         ]
         for name in ("shipped", "asked")
     )
-    assert len(model) == 6 and model == asked
-    assert {one["status"] for one in model} & {"succeeded", "failed"}
+    assert len(model) == 12 and model == asked
+    assert {one["status"] for one in model} & {"succeeded"}
 
 
 def test_jobs_open_score_and_judge_without_fine_tuning(run: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_classifier_as_an_encoders_base_is_refused_unless_the_head_is_dropped(
     file.write_text(f"base: {place / 'shipped'}\npooling: mean\n")
     suite = ("encoders=[below]", "victims=[]", "evaluate=[]")
     options = Options(overrides=suite, include=(place / "own",))
-    with pytest.raises(ResourceError, match="is a fine-tuned classifier .*`victims: .*--classifier .*`head: drop`"):
+    with pytest.raises(ResourceError, match=r"is a fine-tuned classifier .*`victims: .*--classifier .*`head: drop`"):
         prepare("ci.yaml", options)
     file.write_text(f"base: {place / 'shipped'}\npooling: mean\nhead: drop\n")
     dropped = prepare("ci.yaml", options).plan.jobs[0]
@@ -201,7 +201,7 @@ def test_rbench_attack_takes_models_functions_and_files(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "Missing option '--encoder' / '-e', or '--classifier'"),
+        ((), "Missing option --encoder or --classifier"),
         (("-e", "mini-bert", "-c", "./shipped"), "--encoder excludes --classifier"),
         (("-e", "mini-bert", "--labels", "a=b"), "--labels goes with --classifier"),
         (("-c", "./shipped", "--labels", "a"), "expected THEIRS=OURS"),
