@@ -82,6 +82,8 @@ def test_labels_may_be_names_and_victims_may_answer_by_name() -> None:
     def named(texts: list[str]) -> list[dict[str, float]]:
         return [dict(zip(NAMES, row, strict=True)) for row in predict(texts)]
 
+    with pytest.raises(PlanError, match="answers by name: negative, positive"):
+        attack(named, label_names=["bad", "good"])
     said = attack(named, labels=["negative", "positive", "negative"])
     assert said.task.labels == tuple(NAMES) and outcomes(said) == outcomes(attack())
 
@@ -167,6 +169,8 @@ def test_a_model_in_memory_in_a_folder_and_behind_a_function_give_the_same(model
     expected = outcomes(here)
     assert outcomes(folder) == expected and outcomes(attack(pipeline)) == expected
     assert outcomes(attack(function, scores="logits")) == expected
+    mapped = {"model": str(tmp_path / "mine"), "labels": {"negative": "bad", "positive": "good"}}
+    assert outcomes(attack(mapped, labels=["bad", "good", "bad"])) == expected
     assert outcomes(attack(tmp_path / "mine", label_names=["bad", "good"], labels=["bad", "good", "bad"])) == expected
 
 
