@@ -121,6 +121,15 @@ def test_wrong_texts_are_skipped_and_errors_are_kept() -> None:
     assert result.summary.errored[0] == 1 and result.summary.n[0] == 1
 
 
+def test_outcomes_are_in_the_order_of_the_texts_whichever_ends_first() -> None:
+    result = attack(labels=[0, 0, 0])  # the second is skipped, which takes one query
+    assert [(one.example_id, one.status == "skipped") for one in result.outcomes] == [
+        ("0", False),
+        ("1", True),
+        ("2", False),
+    ]
+
+
 def test_a_victim_that_always_fails_ends_the_attack() -> None:
     asked: list[str] = []
 
