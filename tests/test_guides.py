@@ -16,6 +16,7 @@ from rbench.load.registry import KINDS, Registry
 from rbench.spec import AttackJob, BuildJob, Record
 from rbench.storage.runs import Store
 from tests import tiny
+from tests.victims.made import write_classifier
 
 DOCS = Path(__file__).parents[1] / "docs"
 GUIDES = {path.name: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("guide-*.md"))}
@@ -174,9 +175,23 @@ def test_the_python_on_using_rbench_from_python(place: Path, capsys: pytest.Capt
         exec(code, {})
         said.append(capsys.readouterr().out)
     assert "[[disaster]] -> [[calamity]]" in said[0] and "| predict " in said[0]
-    assert "ASR" in said[1] and "tabular" in said[1] and records(place / "RUN")
+    assert "Attack success rate" in said[1] and "tabular" in said[1] and records(place / "RUN")
     assert said[2].startswith("tensor([[") and (place / "log.csv").read_text().startswith('"id","encoder"')
     assert re.fullmatch(r"\(1, \d+\)\n", said[3])
+
+
+def test_a_classifier_that_ships_is_measured_and_gated(place: Path) -> None:
+    write_classifier(place / "shipped")
+    lines = commands("guide-measure-my-classifier.md")
+    assert len(lines) < 10 and [line[1] for line in lines] == ["attack", "run", "baseline", "check"]
+    for words in lines:
+        how = ["--backend", "torch", "--workers", "1"] if words[1] in ("attack", "run") else []
+        result = rbench([*words, *how])
+        assert result.exit_code == 0, (words, result.output)
+    (opened, attacked) = records(place / "shipped-run")
+    assert (opened.job.name, attacked.job.parts[0]) == ("open/shipped/mini-sentiment/as-is/seed0", "shipped")
+    mapped = ["rbench", "attack", "-c", "mapped", "--include", "DIR", *lines[0][4:], "--backend", "torch"]
+    assert rbench(mapped).exit_code == 0
 
 
 def test_every_page_that_a_page_names_is_there() -> None:

@@ -25,7 +25,7 @@ victims: [./shipped, {function: theirs:classify, version: '1', name: asked}]
 tasks: [mini-sentiment]
 attacks: [pwws]
 evaluate: [contrast, transfer]
-num_examples: 6
+num_examples: 12
 resources: mini
 training: {max_validation: 40}
 """
@@ -85,8 +85,8 @@ def test_a_function_around_the_weights_has_the_outcomes_of_the_model(run: Path) 
         ]
         for name in ("shipped", "asked")
     )
-    assert len(model) == 6 and model == asked
-    assert {one["status"] for one in model} & {"succeeded", "failed"}
+    assert len(model) == 12 and model == asked
+    assert {one["status"] for one in model} & {"succeeded"}
 
 
 def test_jobs_open_score_and_judge_without_fine_tuning(run: Path) -> None:
@@ -201,7 +201,7 @@ def test_rbench_attack_takes_models_functions_and_files(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "Missing option '--encoder' / '-e', or '--classifier'"),
+        ((), "Missing option --encoder or --classifier"),
         (("-e", "mini-bert", "-c", "./shipped"), "--encoder excludes --classifier"),
         (("-e", "mini-bert", "--label-map", "a=b"), "--label-map goes with --classifier"),
         (("-c", "./shipped", "--label-map", "a"), "expected THEIRS=OURS"),

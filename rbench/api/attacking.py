@@ -42,32 +42,25 @@ def attack_texts(
     progress: Progress | bool = True,
     **settings: Any,
 ) -> AttackResult:
-    """Attack texts that a classifier reads, and return what became of each.
-
-    >>> result = rbench.attack(predict, ["a fine film"], ["positive"], "pwws", label_names=["negative", "positive"])
-    >>> result.summary, result.frame
+    """Attack texts that a classifier reads, and return what became of each. Nothing is written.
 
     Args:
-        victim: a function that takes a list of texts and returns a row of probabilities for each; `(model, tokenizer)`
-            or a text-classification pipeline of transformers; a ModelWrapper of TextAttack; the folder or hub id of a
-            classifier; a folder in which rbench saved a victim; "module:function"; or a mapping that says more, such as
-            {"endpoint": {"url": ...}} or {"model": ..., "revision": ...}.
+        victim: a function from a list of texts to rows of probabilities; `(model, tokenizer)` or a text-classification
+            pipeline of transformers; a ModelWrapper of TextAttack; a folder or hub id of a classifier; a folder in
+            which rbench saved a victim; "module:function"; or a mapping with the keys of a file under `victims`.
         texts: strings; or tuples, or mappings from column to text, for classifiers of two texts.
-        labels: the true label of each text: its number in the order of the victim's outputs, or its name.
-        attack: a name of `rbench list attacks`, a class name of TextAttack, or a mapping with options:
-            {"bertattack": {"max_words": 5}}.
-        label_names: names of the victim's labels, in the order of its outputs. None: those that the model states.
-        columns: names of the texts' columns; None: `text`, or `text_1` and `text_2`. With premise and hypothesis the
-            premise is left alone, as the recipes' papers do.
-        resources: which word vectors, synonyms and models stand behind the attack: a name of `rbench list resources`,
-            or a mapping such as {"profile": "local", "masked_lm": "FOLDER"}.
+        labels: of each text its number in the order of the victim's outputs, or its name.
+        attack: a name of `rbench list attacks` or of a TextAttack class, or {name: {option: value}}.
+        label_names: the victim's labels, in the order of its outputs; None: as the model states them.
+        columns: names of columns; None: `text`, or `text_1` and `text_2`. Attacks leave a `premise` alone if the other
+            is a `hypothesis`.
+        resources: what stands behind the attack: a name of `rbench list resources`, or {"profile": "local", ...}.
         seed: of the attack's random choices.
-        scores: what a function returns. Logits are mapped to probabilities by softmax.
-        batch_size: most texts that a function gets at once.
+        scores, batch_size: what a function returns, and the most texts that it gets at once.
         max_length: longest input of a model in tokens; None: the longest that it reads.
         progress: as in `rbench.run`.
-        settings: `device`, `backend`, `workers` (processes, for a victim in a folder or on the hub), `pooled` (examples
-            attacked at once), `models` and `include` (folders to search), as in `Options`.
+        settings: device, backend, workers (for a victim in a folder or on the hub), pooled, models and include, as in
+            `Options`.
 
     Raises:
         RbenchError: the victim, a text, a label, an option or a resource is wrong. Nothing was attacked.
@@ -78,29 +71,12 @@ def attack_texts(
     given = read(texts, labels, columns)
     registry = Registry(options.include)
     chosen = chosen_attack(_choice(attack, "attack"), registry)
-    how = How(scores, batch_size, max_length, options.models, registry)
-    found = victim_of(victim, how)
+    found = victim_of(victim, How(scores, batch_size, max_length, options.models, registry))
     _check_victim(found, chosen, options)
     profile, places = _resources(resources, chosen.spec, registry, options)
-    first = given.rows[0]
-    names = found.names(label_names, first[0] if len(first) == 1 else first)
-    task, examples = given.task(names), given.examples(names)
-    asked = _Asked(found, chosen, task, seed, profile, places, options)
-    started = time.monotonic()
-    with shown(progress) as receiver:
-        outcomes = _followed(asked.outcomes(examples), len(examples), f"{chosen.label} on {found.name}", receiver)
-    _check_outcomes(outcomes)
-    order = {example.id: i for i, example in enumerate(examples)}
-    outcomes.sort(key=lambda outcome: order[outcome.example_id])
-    return AttackResult(
-        victim=found.name,
-        attack=chosen.label,
-        task=task,
-        seed=seed,
-        resources=profile.name,
-        outcomes=tuple(outcomes),
-        seconds=time.monotonic() - started,
-    )
+    names = found.names(label_names, given.first)
+    asked = _Asked(found, chosen, given.task(names), seed, profile, places, options)
+    return asked.result(given.examples(names), progress)
 
 
 class _Asked:
@@ -119,7 +95,24 @@ class _Asked:
         self.victim, self.chosen, self.task, self.seed = victim, chosen, task, seed
         self.profile, self.places, self.options = profile, places, options
 
-    def outcomes(self, examples: list[Example]) -> Iterator[Outcome]:
+    def result(self, examples: list[Example], progress: Progress | bool) -> AttackResult:
+        """Attack the examples, and return their outcomes in their order. Raises JobError where none has one."""
+        name, started = f"{self.chosen.label} on {self.victim.name}", time.monotonic()
+        with shown(progress) as receiver:
+            outcomes = _followed(self._outcomes(examples), len(examples), name, receiver)
+        _check_outcomes(outcomes)
+        order = {example.id: i for i, example in enumerate(examples)}
+        return AttackResult(
+            victim=self.victim.name,
+            attack=self.chosen.label,
+            task=self.task,
+            seed=self.seed,
+            resources=self.profile.name,
+            outcomes=tuple(sorted(outcomes, key=lambda outcome: order[outcome.example_id])),
+            seconds=time.monotonic() - started,
+        )
+
+    def _outcomes(self, examples: list[Example]) -> Iterator[Outcome]:
         """Yield an outcome for each example, in the order in which they end."""
         from rbench.attack import check
 

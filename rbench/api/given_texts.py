@@ -25,6 +25,11 @@ class GivenTexts:
     rows: tuple[tuple[str, ...], ...]
     labels: tuple[int | str, ...]
 
+    @property
+    def first(self) -> str | tuple[str, ...]:
+        """The first text as a victim gets it: a string, or a tuple of columns."""
+        return self.rows[0][0] if len(self.columns) == 1 else self.rows[0]
+
     def task(self, names: Sequence[str]) -> TaskSpec:
         """Return the task of these texts, whose classes have `names`.
 

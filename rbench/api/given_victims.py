@@ -72,6 +72,9 @@ class GivenVictim:
             raise PlanError(
                 f"label_names has {len(names)} names, and {self.name} has {len(own)} labels: {_listed(own)}"
             )
+        by_name = self.asks is not None and own != tuple(map(str, range(len(own))))
+        if by_name and {name.casefold() for name in names} != {name.casefold() for name in own}:
+            raise PlanError(f"{self.name} answers by name: {_listed(own)}. Leave label_names out")
         if len({name.casefold() for name in names}) < len(names):
             raise PlanError(f"the labels of {self.name} are {_listed(names)}; say different names: label_names=[...]")
         if not names:
@@ -155,13 +158,14 @@ def _model(spec: VictimSpec, how: How) -> GivenVictim:
     from rbench.victims.place import locate, located
 
     labels = labels_of(read_config(located(spec, how.models).where))
+    named = tuple(spec.labels.get(label, spec.labels.get(str(i), label)) for i, label in enumerate(labels))
 
     def meaning(names: Sequence[str]) -> VictimSpec:
         said = {} if [*names] == [*labels] else dict(zip(labels, names, strict=True))
         return spec.model_copy(update={"labels": said})
 
     return GivenVictim(
-        spec.name, labels, locate=lambda task: locate(meaning(task.labels), task, how.models), given=meaning
+        spec.name, named, locate=lambda task: locate(meaning(task.labels), task, how.models), given=meaning
     )
 
 

@@ -63,8 +63,7 @@ def textattack_wrapper(
     how = How(max_length=max_length, models=search_path(map(Path, models), "RBENCH_MODELS"))
     given = victim_of(found, how)
     texts = read([tuple([_PLACEHOLDER] * len(columns or ("text",)))], [0], columns)
-    first = texts.rows[0]
-    spec = texts.task(given.names(label_names, first[0] if len(first) == 1 else first))
+    spec = texts.task(given.names(label_names, texts.first))
     on = device_of(device)
     if given.locate is None:
         assert given.opened is not None

@@ -60,7 +60,8 @@ class Workers:
     """Runs cells in `count` processes, which start with the first large cell and stay.
 
     An attack from a user's own file never runs in the main process, even if `count` is 1. If it ends its process
-    (`os._exit`, a crash of native code), one job fails and the run goes on.
+    (`os._exit`, a crash of native code), one job fails and the run goes on. Functions and endpoints are asked from the
+    main process only, whatever attacks them: a function may hold a network, and an endpoint's limits are for all.
 
     Args:
         count: number of processes. 1: the main process, except for users' own attacks.
@@ -115,7 +116,8 @@ class Workers:
 
     def backend(self, attack_task: AttackTask) -> str:
         """Return the name of the back-end that computes the victim of a cell."""
-        return self._workers[0].backend if self._workers else self._engine.backend(attack_task)
+        alone = attack_task.asked or not self._workers
+        return self._engine.backend(attack_task) if alone else self._workers[0].backend
 
     def close(self) -> None:
         """End the worker processes."""

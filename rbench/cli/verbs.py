@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
-import click
 import typer
 
 import rbench
@@ -214,12 +213,18 @@ def plan(
     show.plan(api.plan(suite, options))
 
 
+def _attacking(said: Mapping[str, object]) -> str:
+    """Return the first line of `rbench attack`."""
+    what = said["encoder"] or said["classifier"] or "a classifier"
+    return f"Preparing to attack {what} on {said['task']} with {said['attack']}"
+
+
 @app.command(
     rich_help_panel=EXPLORE,
     epilog="Example: [bold]rbench attack --encoder mini-bert --task mini-sentiment --attack pwws -n 3[/bold]",
 )
 @verb(
-    lambda said: f"Preparing to attack {said['encoder'] or said['classifier']} on {said['task']} with {said['attack']}",
+    _attacking,
     "Run the same command again. If the victim was fine-tuned already, it is kept.",
 )
 def attack(
@@ -267,19 +272,17 @@ def attack(
     from rbench.load.registry import Registry
     from rbench.progress.bars import watching
 
+    if (encoder is None) == (not classifier):
+        said = "--encoder excludes --classifier" if classifier else "Missing option --encoder or --classifier"
+        raise RbenchError(f"{said}: name an encoder that is fine-tuned first, or a classifier that exists")
+    if label_map is not None and not classifier:
+        raise RbenchError("--label-map goes with --classifier: it says what the classifier's labels mean")
     chosen = [f"seeds={seed}", *([f"resources={resources}"] if resources is not None else [])]
     options = options_of(None, [*chosen, *(overrides or ())], data, models, include, device)
     options = dataclasses.replace(options, workers=workers, backend=backend.value)
-    chosen_task = table_task.task_of(task, text, label, labels, kind)
-    spec = load_task(chosen_task, Registry(options.include), place="--task")
-    given = [api.classifier(where, label_map, Registry(options.include)) for where in classifier or ()]
-    if (encoder is None) == (not given):
-        wrong = (
-            "Missing option '--encoder' / '-e', or '--classifier'" if not given else "--encoder excludes --classifier"
-        )
-        raise click.UsageError(f"{wrong}: name an encoder to fine-tune, or a classifier that exists.")
-    if label_map is not None and not given:
-        raise click.UsageError("--label-map goes with --classifier: it says what the classifier's labels mean.")
+    chosen_task, registry = table_task.task_of(task, text, label, labels, kind), Registry(options.include)
+    spec = load_task(chosen_task, registry, place="--task")
+    given = [api.classifier(where, label_map, registry) for where in classifier or ()]
     victims: list[Any] = given or [None]
     for one in victims:
         with watching(quiet) as progress:

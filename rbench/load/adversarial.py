@@ -16,6 +16,7 @@ from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import unknown
 from rbench.spec import (
     ADVERSARIAL,
+    AS_IS,
     CLEAN,
     AdversarialOptions,
     AdversarialSet,
@@ -139,7 +140,8 @@ def _made(
 ) -> AskedSet:
     """Load victim, strategy and attack of a set that the RUN makes."""
     assert options.victim is not None and options.attack is not None
-    for one in choices(choice.options, "victim"):
+    exists = options.victim in entries.victims
+    for one in choices(choice.options, "victim") if not exists else ():
         entries.encoders.load(one.name, one.place)
         if one.options.data:
             entries.encoders.variant(one.name, one.options, one.label, one.place)
@@ -148,9 +150,12 @@ def _made(
     for one in choices(choice.options, "finetune"):
         if one.label not in strategies:
             strategies[one.label] = load_strategy(one)
-    if options.finetune is None and CLEAN not in strategies:
+    if exists and options.finetune is not None:
+        message = f"{options.victim} is a classifier that exists, and is not fine-tuned; leave `finetune` out"
+        entries.problems.add(choice.place, message)
+    if not exists and options.finetune is None and CLEAN not in strategies:
         entries.modules.open("finetune", CLEAN, choice.place)
-    strategy = options.finetune.label if options.finetune is not None else CLEAN
+    strategy = AS_IS if exists else options.finetune.label if options.finetune is not None else CLEAN
     said = "" if options.finetune is None else f"-{strategy}"
     said += "" if options.seed is None else f"-seed{options.seed}"
     made = AdversarialSet(
@@ -160,4 +165,4 @@ def _made(
         attack=options.attack.label,
         seed=options.seed if options.seed is not None else suite.seeds[0],
     )
-    return AskedSet(made, strategy=options.finetune)
+    return AskedSet(made, strategy=Choice(name=AS_IS) if exists else options.finetune)

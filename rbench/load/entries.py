@@ -12,6 +12,7 @@ from rbench.load.modules import Modules
 from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry
 from rbench.load.tasks import Tasks
+from rbench.spec import VictimSpec
 
 
 class Entries:
@@ -28,3 +29,5 @@ class Entries:
         self.contrast = ContrastSets(files, self.tasks)
         self.encoders = Encoders(files, self.modules, self.tasks, {} if own is None else own)
         self.attacks = Attacks(files, self.modules)
+        self.victims: dict[str, VictimSpec] = {}
+        """The suite's classifiers that exist, by name."""

@@ -171,7 +171,7 @@ def _load(
     check_profiles(located, profile, problems)
     merged = merged.put(("profiles",), Positioned({}))
     merged = name_measured(merged, registry, problems)
-    merged, victims = load_victims(merged, entries.files, problems)
+    merged, entries.victims = load_victims(merged, entries.files, problems)
     suite = check(Suite, merged, problems)
     _load_axes(merged, entries, problems)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
@@ -186,7 +186,7 @@ def _load(
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     _check_figures(merged, entries)
     resources = _resources(merged, entries, strategies.values())
-    check_victims(merged, entries, victims, problems)
+    check_victims(merged, entries, problems)
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     _check_whole(merged, entries, known, problems)
     problems.raise_any()
@@ -211,7 +211,7 @@ def _load(
         draws=draws,
         measures=measures,
         tuning=tuning,
-        victims=victims,
+        victims=entries.victims,
         notes=(*unlisted.notes, *entries.tasks.tables.notes, *notes),
     )
 

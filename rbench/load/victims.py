@@ -55,9 +55,9 @@ def load_victims(merged: Positioned, files: Files, problems: Problems) -> tuple[
     return merged.put(("victims",), Positioned(chosen, {(): merged.at(("victims",)), **_places(entries)})), found
 
 
-def check_victims(merged: Positioned, entries: Entries, victims: dict[str, VictimSpec], problems: Problems) -> None:
+def check_victims(merged: Positioned, entries: Entries, problems: Problems) -> None:
     """Add a problem for each task, evaluation, build and attack that classifiers that exist cannot take."""
-    if not victims:
+    if not (victims := entries.victims):
         return
     for place, name in names(merged, "tasks"):
         if name in entries.tasks.found and entries.tasks.found[name].kind == "sts":

@@ -39,12 +39,6 @@ class Made:
         assert isinstance(self.job.spec, AttackJob)
         return self.job.spec
 
-    @property
-    def tuned(self) -> FinetuneJob:
-        """The specification of the victim."""
-        assert isinstance(self.victim.spec, FinetuneJob)
-        return self.victim.spec
-
 
 def render(made: Made, about: SetFile) -> str:
     """Return the card as markdown. Texts of entries are escaped, so they cannot leave their YAML value or cell."""
@@ -86,10 +80,26 @@ def _front(task: TaskSpec) -> dict[str, Any]:
     return front
 
 
+def _victim(made: Made) -> list[tuple[str, str]]:
+    """Return the lines about the victim: how it was fine-tuned, or that it existed."""
+    spec, name = made.victim.spec, made.job.parts[0]
+    if not isinstance(spec, FinetuneJob):
+        return [("victim", f"{name}, a classifier that was attacked as it is, seed {made.victim.seed}")]
+    training = spec.training
+    return [
+        ("victim", f"{name}, fine-tuned with {made.job.parts[2]}, seed {made.victim.seed}"),
+        (
+            "fine-tuning",
+            f"{training.epochs} epochs, batches of {training.batch_size}, learning rate {training.learning_rate:g}, "
+            f"texts cut at {training.max_length} tokens",
+        ),
+    ]
+
+
 def _facts(made: Made) -> list[tuple[str, str]]:
     """Return label and value of each line of the table of the card that says how the set was made."""
-    spec, tuned, source = made.spec, made.tuned, made.record.provenance
-    attack, training = spec.attack, tuned.training
+    spec, source = made.spec, made.record.provenance
+    attack = spec.attack
     options = ", ".join(f"{name} {value}" for name, value in sorted(attack.parameters.items()))
     limits = ((attack.max_words, "words at most"), (attack.query_budget, "queries at most"))
     said = (f"{value} {what}" for value, what in limits if value is not None)
@@ -99,12 +109,7 @@ def _facts(made: Made) -> list[tuple[str, str]]:
         ("source of the texts", spec.task.reference),
         ("licence of the texts", spec.task.licence or "not stated"),
         ("hash of the task's rows", spec.data_fingerprint),
-        ("victim", f"{made.job.parts[0]}, fine-tuned with {made.job.parts[2]}, seed {made.victim.seed}"),
-        (
-            "fine-tuning",
-            f"{training.epochs} epochs, batches of {training.batch_size}, learning rate {training.learning_rate:g}, "
-            f"texts cut at {training.max_length} tokens",
-        ),
+        *_victim(made),
         ("hash of the victim's weights", source.weights_hash or ""),
         ("attack", f"{made.job.parts[3]} ({'; '.join(filter(None, (recipe, *said, options)))})"),
         ("reference of the attack", attack.reference),

@@ -82,6 +82,8 @@ def test_labels_may_be_names_and_victims_may_answer_by_name() -> None:
     def named(texts: list[str]) -> list[dict[str, float]]:
         return [dict(zip(NAMES, row, strict=True)) for row in predict(texts)]
 
+    with pytest.raises(PlanError, match="answers by name: negative, positive"):
+        attack(named, label_names=["bad", "good"])
     said = attack(named, labels=["negative", "positive", "negative"])
     assert said.task.labels == tuple(NAMES) and outcomes(said) == outcomes(attack())
 
@@ -117,6 +119,15 @@ def test_wrong_texts_are_skipped_and_errors_are_kept() -> None:
     assert [one.status for one in result.outcomes[:2]] == ["skipped", "errored"]
     assert "no opinion" in (result.outcomes[1].error or "")
     assert result.summary.errored[0] == 1 and result.summary.n[0] == 1
+
+
+def test_outcomes_are_in_the_order_of_the_texts_whichever_ends_first() -> None:
+    result = attack(labels=[0, 0, 0])  # the second is skipped, which takes one query
+    assert [(one.example_id, one.status == "skipped") for one in result.outcomes] == [
+        ("0", False),
+        ("1", True),
+        ("2", False),
+    ]
 
 
 def test_a_victim_that_always_fails_ends_the_attack() -> None:
@@ -167,6 +178,8 @@ def test_a_model_in_memory_in_a_folder_and_behind_a_function_give_the_same(model
     expected = outcomes(here)
     assert outcomes(folder) == expected and outcomes(attack(pipeline)) == expected
     assert outcomes(attack(function, scores="logits")) == expected
+    mapped = {"model": str(tmp_path / "mine"), "labels": {"negative": "bad", "positive": "good"}}
+    assert outcomes(attack(mapped, labels=["bad", "good", "bad"])) == expected
     assert outcomes(attack(tmp_path / "mine", label_names=["bad", "good"], labels=["bad", "good", "bad"])) == expected
 
 
@@ -182,7 +195,7 @@ def test_a_victim_that_rbench_saved() -> None:
     ("change", "said"),
     [
         ({"victim": 3}, "a victim is a function from a list of texts"),
-        ({"victim": "./nowhere"}, "there is no folder ./nowhere"),
+        ({"victim": "./nowhere"}, "there is no folder .*nowhere"),
         ({"victim": {"model": "./x", "function": "a:b"}}, "exactly one of"),
         ({"victim": lambda texts: [[1.0]] * len(texts)}, "two or more"),
         ({"victim": lambda texts: [0.5, 0.5]}, "a row for each text"),

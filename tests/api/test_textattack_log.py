@@ -39,6 +39,7 @@ def test_each_example_has_a_row_with_its_id(tmp_path: Path) -> None:
     assert rows[0]["original_text"] == "a [[good]] film"
     assert (rows[0]["original_output"], rows[0]["perturbed_output"], rows[0]["ground_truth_output"]) == ("1", "0", "1")
     assert rows[2]["perturbed_text"] == rows[2]["original_text"] == "a good film"
+    assert rows[2]["perturbed_output"] == "0", "a skipped text keeps its prediction"
     assert rows[0]["num_queries"] == "10" and rows[0]["original_score"] == ""
     assert len(pd.read_csv(tmp_path / "log.csv")) == 4
 

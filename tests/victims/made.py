@@ -32,10 +32,27 @@ def write_classifier(folder: Path, labels: tuple[str, ...] = LABELS, **config: A
             label2id={label: i for i, label in enumerate(labels)},
         )
     )
+    _centre(network, tokenizer)
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     rewrite(folder, **config)
     return folder
+
+
+def _centre(network: transformers.BertForSequenceClassification, tokenizer: Any) -> None:
+    """Shift the logits so that about as many texts of the embedded world get each label."""
+    texts = [
+        "the film was good",
+        "the film was bad",
+        "a fine story",
+        "a dull plot",
+        "good",
+        "bad",
+        "the actor was great",
+    ]
+    with torch.inference_mode():
+        logits = network.eval()(**tokenizer(texts, padding=True, return_tensors="pt")).logits
+    network.classifier.bias.data -= logits.median(dim=0).values
 
 
 def rewrite(folder: Path, **config: Any) -> None:
