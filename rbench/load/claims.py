@@ -10,6 +10,7 @@ from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.choices import choices, items, names
 from rbench.load.positions import Positioned, Problems, read, shown
+from rbench.load.quoted_claims import is_quoted, with_quoted
 from rbench.load.registry import unknown
 from rbench.spec import CLEAN, COSINE
 from rbench.spec.claimed import AXES, METRICS, SCORES, Ground, chains, comparisons
@@ -42,7 +43,8 @@ def claims_here(
     """Check the claims of a suite. Return those that can be judged here, and a note on the others.
 
     Where a profile or an override has replaced encoders, tasks or attacks, a claim that does not fit is left out if the
-    names that are not here are names of the suite without the profile. Any other mistake is a problem.
+    names that are not here are names of the suite without the profile. So is any claim that does not fit and is quoted
+    from a printed table. Any other mistake is a problem.
 
     Args:
         base: the suite's file as it is without profile and overrides.
@@ -53,14 +55,14 @@ def claims_here(
     kept, left = [], []
     for one in placed:
         wrong = [*_wrong(one, ground)]
-        if wrong and _changed(base, merged) and not [*_strange(one, base, ground)]:
+        if wrong and (is_quoted(one.located) or (_changed(base, merged) and not [*_strange(one, base, ground)])):
             left.append(one.claim.id)
             continue
         kept.append(one.claim)
         for place, message in wrong:
             problems.add(place, message)
     what = "a claim is" if len(left) == 1 else f"{len(left)} claims are"
-    said = f"{what} left out, because the suite has other encoders, tasks or attacks here: {', '.join(left)}"
+    said = f"{what} left out, because the suite has other encoders, tasks, attacks or metrics here: {', '.join(left)}"
     return tuple(kept), (said,) if left else ()
 
 
@@ -70,7 +72,7 @@ def read_claims(path: Path, ground: Ground) -> tuple[Claim, ...]:
     Raises SuiteError with all problems and their places: no YAML, no claims, or claims that do not fit.
     """
     problems = Problems()
-    located = read(path, problems)
+    located = with_quoted(read(path, problems), problems)
     if "claims" not in located.data:
         raise SuiteError(f"{shown(path)}:1:1: `claims` is missing; expected `claims:` and a list below it")
     found = [(one, check(Claim, one, problems)) for one in items(located, "claims")]

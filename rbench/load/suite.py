@@ -23,6 +23,7 @@ from rbench.load.ground import of_suite
 from rbench.load.measures import check_asked, check_tables, measured, name_measured
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of
 from rbench.load.positions import Positioned, Problems, read, shown
+from rbench.load.quoted_claims import with_quoted
 from rbench.load.registry import Kind, Registry, unknown
 from rbench.load.serving import check_table, check_tasks, match
 from rbench.spec import (
@@ -152,7 +153,8 @@ def _load(
     problems: Problems,
     own: Mapping[str, Positioned] | None = None,
 ) -> Loaded:
-    merged = apply_profile(located, profile, problems)
+    located = with_quoted(located, problems)
+    merged = with_quoted(apply_profile(located, profile, problems), problems)
     for override in overrides:
         merged = apply_override(merged, override, problems)
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}

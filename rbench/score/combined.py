@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.score.paired import Difference
+from rbench.score.paired import Difference, PairedSample
 from rbench.score.power import POWER
 from rbench.score.statistics import wilson
 
@@ -94,6 +94,29 @@ def combine(
         smallest=float(stats.t.ppf(0.5 + confidence / 2, freedom) + stats.t.ppf(POWER, freedom)) * error,
         **counts,  # type: ignore[arg-type]
     )
+
+
+def compare_averages(samples: Sequence[PairedSample], *, shares: bool) -> Difference:
+    """Compare the averages of two encoders over several tasks, each task counting the same.
+
+    Args:
+        samples: of each task. The same number of a training means the same one in all tasks.
+        shares: whether values are 0 or 1.
+
+    n is the number of pairs. `value` is None where a task has none.
+    """
+    trainings = (max(sample.trainings[0] for sample in samples), max(sample.trainings[1] for sample in samples))
+    if any(not len(sample.one) for sample in samples):
+        return Difference(None, sum(len(sample.one) for sample in samples), trainings=trainings)
+    parts = []
+    for task, sample in enumerate(samples):
+        _, rounds = np.unique(np.stack([sample.training, sample.other_training]), axis=1, return_inverse=True)
+        for sign, values, own in ((-1, sample.one, sample.training), (1, sample.other, sample.other_training)):
+            names = [f"{seed}/{example}" for seed, example in zip(sample.seed, sample.example, strict=True)]
+            side = "other" if sign > 0 else "one"
+            columns = (column.tolist() for column in (sample.seed, own, rounds.ravel()))
+            parts.append(Part(sign / len(samples), str(task), side, values.tolist(), names, *columns))
+    return combine(parts, n=sum(len(sample.one) for sample in samples), shares=shares)
 
 
 def inverted(limits: Limits, bound: float) -> float:

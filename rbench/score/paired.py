@@ -172,25 +172,6 @@ def _wilson(count: int, n: int, confidence: float) -> tuple[float, float]:
     return limits
 
 
-def compare_averages(samples: Sequence[PairedSample], confidence: float = 0.95) -> Difference:
-    """Compare the averages of two encoders over several tasks, each task counting the same.
-
-    Args:
-        samples: of each task. Examples of different tasks are independent. The same number of a training or of a seed
-            means the same one in all tasks, so that what a training adds to every task counts once.
-        confidence: of the interval, in 0..1.
-
-    The interval is Student's t, or Welch's with several trainings, as in `compare`. n is the number of pairs.
-    """
-    trainings = (max(sample.trainings[0] for sample in samples), max(sample.trainings[1] for sample in samples))
-    common: dict[str, Any] = {"n": sum(len(sample.one) for sample in samples), "trainings": trainings}
-    common["seeds"] = max(sample.seeds for sample in samples)
-    if any(not len(sample.one) for sample in samples):
-        return Difference(None, **common)
-    value = math.fsum(float(sample.differences.mean()) for sample in samples) / len(samples)
-    return _by_t(value, variance_of_average(samples), confidence, common)
-
-
 def _by_t(value: float, spread: tuple[float, float], confidence: float, common: dict[str, Any]) -> Difference:
     from scipy import stats
 
@@ -212,42 +193,23 @@ def _by_t(value: float, spread: tuple[float, float], confidence: float, common: 
 
 def variance_of_mean(sample: PairedSample) -> tuple[float, float]:
     """Return the variance of the mean difference, and its degrees of freedom (0 where it cannot be estimated)."""
-    return variance_of_average([sample])
-
-
-def variance_of_average(samples: Sequence[PairedSample]) -> tuple[float, float]:
-    """Return the variance of the average over tasks of their mean differences, and its degrees of freedom as above."""
-    if any(max(sample.trainings) > 1 for sample in samples):
+    if max(sample.trainings) > 1:
         parts = [
-            _of_means([(sample.one, sample.training) for sample in samples]),
-            _of_means([(sample.other, sample.other_training) for sample in samples]),
-            *_shared_out([_of_examples(sample) for sample in samples]),
+            _of_means(sample.one, sample.training),
+            _of_means(sample.other, sample.other_training),
+            _of_examples(sample),
         ]
-    elif any(sample.seeds > 1 for sample in samples):
-        parts = [_of_means([(sample.differences, sample.seed) for sample in samples])]
     else:
-        parts = _shared_out([_of_means([(sample.differences, sample.example)]) for sample in samples])
+        parts = [_of_means(sample.differences, sample.seed if sample.seeds > 1 else sample.example)]
     variance = sum(part for part, _ in parts)
     spread = sum(part**2 / freedom for part, freedom in parts if freedom)
     return variance, variance**2 / spread if spread else max(freedom for _, freedom in parts)
 
 
-def _shared_out(parts: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
-    """Return what the tasks' own variances add to that of their average."""
-    return [(variance / len(parts) ** 2, freedom) for variance, freedom in parts]
-
-
-def _of_means(tasks: Sequence[tuple[Values, Groups]]) -> tuple[float, int]:
-    """Return the variance of the mean of groups' means, and its degrees of freedom; zeros for one group.
-
-    A group's mean is its average over tasks. A group that a task lacks is left out.
-    """
-    found = []
-    for values, groups in tasks:
-        names, index = np.unique(groups, return_inverse=True)
-        found.append(dict(zip(names, np.bincount(index, weights=values) / np.bincount(index), strict=True)))
-    shared = [name for name in found[0] if all(name in task for task in found)]
-    means = np.array([math.fsum(task[name] for task in found) / len(found) for name in shared])
+def _of_means(values: Values, groups: Groups) -> tuple[float, int]:
+    """Return the variance of the mean of groups' means, and its degrees of freedom; zeros for one group."""
+    _, index = np.unique(groups, return_inverse=True)
+    means = np.bincount(index, weights=values) / np.bincount(index)
     return (float(means.var(ddof=1)) / len(means), len(means) - 1) if len(means) > 1 else (0.0, 0)
 
 

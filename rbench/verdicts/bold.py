@@ -19,7 +19,8 @@ from typing import cast
 
 from rbench.errors import StoreError
 from rbench.score import SHARES, Verdicts
-from rbench.score.paired import Difference, PairedSample, compare, compare_averages, holm
+from rbench.score.combined import compare_averages
+from rbench.score.paired import Difference, PairedSample, compare, holm
 from rbench.score.unpaired import average_differences, compare_means, compare_shares
 from rbench.score.worst_case import together
 from rbench.spec import AttackMetric, Bold, FinetuneJob
@@ -192,7 +193,7 @@ class _Judge:
         else:
             return compare_means(*(getattr(cell.pooled, metric) for cell in cells[0]))
         if len(samples) > 1:
-            return compare_averages(samples)
+            return compare_averages(samples, shares=paired and metric in SHARES)
         return compare(samples[0], shares=paired and metric in SHARES)
 
     def _sample(self, one: Cell, other: Cell, metric: AttackMetric) -> PairedSample:

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from rbench.score.combined import Part, combine, inverted
-from rbench.score.paired import PairedSample, compare
+from rbench.score.combined import Part, combine, compare_averages, inverted
+from rbench.score.paired import PairedSample, compare, variance_of_mean
 from rbench.score.statistics import wilson
 
 Values = NDArray[np.float64]
@@ -67,6 +67,44 @@ def test_several_trainings_are_judged_as_a_comparison_of_two_encoders_is(rng: np
     found, peer = combine(parts, n=90, shares=True), compare(sample, shares=True)
     assert (found.value, found.p, found.low, found.high) == pytest.approx((peer.value, peer.p, peer.low, peer.high))
     assert found.trainings == (3, 3)
+
+
+@pytest.mark.parametrize(("trainings", "seeds"), [(1, 1), (1, 3), (3, 1)])
+def test_an_average_over_tasks_is_that_of_the_comparisons_in_each(
+    trainings: int, seeds: int, rng: np.random.Generator
+) -> None:
+    """With one training, tasks are independent: variances add up over k squared."""
+    samples = []
+    for size in (20, 35):
+        training, seed, example = (column.ravel() for column in np.indices((trainings, seeds, size)))
+        hard, trained = rng.normal(0, 1, size)[example], rng.normal(0, 0.5, (2, trainings, seeds))
+        values = [hard + trained[k][training, seed] + rng.normal(0, 1, len(hard)) for k in (0, 1)]
+        samples.append(PairedSample(*values, seed * size + example, seed, training, training))
+    found, tasks = compare_averages(samples, shares=False), [compare(one, shares=False) for one in samples]
+    assert found.value == pytest.approx(sum(task.value or 0 for task in tasks) / 2)
+    assert (found.n, found.trainings, found.seeds) == (55 * trainings * seeds, (trainings, trainings), seeds)
+    assert found.low is not None and found.high is not None and found.p is not None
+    if trainings == 1:
+        parts = [variance_of_mean(one) for one in samples]
+        error = math.sqrt(sum(part for part, _ in parts)) / 2
+        freedom = sum(part for part, _ in parts) ** 2 / sum(part**2 / df for part, df in parts)
+        assert (found.high - found.low) / 2 == pytest.approx(stats.t.ppf(0.975, freedom) * error)
+        assert found.p == pytest.approx(2 * stats.t.sf(abs(found.value or 0) / error, freedom))
+
+
+def test_a_training_moves_all_tasks_so_it_counts_once(rng: np.random.Generator) -> None:
+    training, example = (column.ravel() for column in np.indices((4, 30)))
+    moved = rng.normal(0, 2, 4)[training]
+    zeros = np.zeros_like(example)
+    one = PairedSample(np.zeros(120), moved + rng.normal(0, 0.1, 120), example, zeros, zeros, training)
+    single, both = compare(one, shares=False), compare_averages([one, one], shares=False)
+    assert (both.low, both.high) == pytest.approx((single.low, single.high), rel=0.01)
+
+
+def test_a_task_without_pairs_leaves_no_average() -> None:
+    empty = PairedSample(*(np.zeros(0) for _ in range(2)), *(np.zeros(0, np.int64) for _ in range(4)))
+    full = PairedSample(np.ones(3), np.zeros(3), np.arange(3), *(np.zeros(3, np.int64) for _ in range(3)))
+    assert compare_averages([empty, full], shares=True).value is None
 
 
 def test_one_share_has_wilsons_interval_and_the_score_test() -> None:

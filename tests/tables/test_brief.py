@@ -1,0 +1,47 @@
+"""The paragraph below a table: sizes, seeds, resources, flags and what is missing, each only where there is any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from rbench import tables
+from rbench.spec import Job
+from rbench.storage.runs import Store
+from rbench.tables import Results
+from rbench.tables.brief import briefed
+from tests.tables.conftest import make_suite
+
+Runs = Callable[..., Store]
+
+
+def said(store: Store, **changes: object) -> tuple[str, ...]:
+    results = Results.of(store)
+    return briefed(replace(tables.build(results, "asr"), **changes), results).brief  # type: ignore[arg-type]
+
+
+def test_it_has_sizes_errors_seeds_and_resources(make_run: Runs) -> None:
+    first, second, third, *rest = said(make_run(make_suite()))
+    assert first.startswith("n of a cell: ") and first.endswith(".")
+    assert second.startswith("Errored examples, in no denominator: up to ")
+    assert third == "Seeds 1, 0." and rest[0] == "Resources: local."
+    assert rest[-1] == "All notes: --notes full."
+
+
+def test_it_says_how_many_jobs_are_missing(make_run: Runs) -> None:
+    def done(job: Job) -> bool:
+        return job.parts[0] == "minilm"
+
+    assert "Of 16 jobs 8 are not done." in said(make_run(make_suite(), done=done))
+    assert not any(one.startswith("Of ") for one in said(make_run(make_suite(), name="whole")))
+
+
+def test_it_names_the_jobs_of_a_flag(make_run: Runs) -> None:
+    store = make_run(make_suite())
+    name = Results.of(store).plan.jobs[0].name
+    flags = ({"job": name, "flag": "starved"}, {"job": "another", "flag": "starved"}, {"job": name, "flag": "dead"})
+    found = [one for one in said(store, flags=flags) if one.startswith("Flagged")]
+    assert found == [
+        "Flagged starved: minilm/mr/clean/pwws, another.",
+        "Flagged dead: minilm/mr/clean/pwws.",
+    ]

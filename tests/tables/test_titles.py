@@ -1,0 +1,96 @@
+"""Titles stand for names in tables, unless they are too long or two entries would read alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from rbench.spec import AttackJob, AttackSpec, EncoderSpec, EvaluateJob, Job, Plan, TaskSpec
+from rbench.tables.table import Number, Table
+from rbench.tables.titles import COLUMN, ROOM, shown_parts, titled, titles
+from tests.tables.conftest import PROFILE, TASKS, make_suite
+
+ONE = Number(1.0, percent=True)
+
+
+def plan_of(*entries: EncoderSpec | AttackSpec | TaskSpec, labels: dict[str, str] | None = None) -> Plan:
+    """A plan that holds these entries; `labels` gives the label of an entry that has options."""
+    jobs = []
+    for entry in entries:
+        label = (labels or {}).get(entry.name, entry.name)
+        task = entry if isinstance(entry, TaskSpec) else TASKS["mr"]
+        if isinstance(entry, AttackSpec):
+            spec: AttackJob | EvaluateJob = AttackJob(
+                encoder="e",
+                strategy="clean",
+                task=task,
+                data_fingerprint="d",
+                attack=entry,
+                resources=PROFILE,
+                resource_fingerprints={},
+                num_examples=1,
+            )
+            jobs.append(Job.make(spec, ("e", task.name, "clean", label), {}, 0))
+        else:
+            encoder = entry if isinstance(entry, EncoderSpec) else EncoderSpec(name="e", base="e")
+            spec = EvaluateJob(encoder=encoder, task=task, split="test", data_fingerprint="d")
+            named = label if isinstance(entry, EncoderSpec) else "e"
+            jobs.append(Job.make(spec, (named, task.name), {}, 0))
+    return Plan(suite=make_suite(), jobs=tuple(jobs))
+
+
+def encoder(name: str, title: str = "", short: str = "") -> EncoderSpec:
+    return EncoderSpec(name=name, base=name, title=title, short=short)
+
+
+def test_a_short_name_wins_over_a_title_and_a_title_over_a_name() -> None:
+    found = titles(plan_of(encoder("a", "A title"), encoder("b", "B title", "B"), encoder("c")))
+    assert found == {"a": "A title", "b": "B"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "room"),
+    [
+        (encoder("a", "x" * ROOM[EncoderSpec]), True),
+        (encoder("a", "x" * (ROOM[EncoderSpec] + 1)), False),
+        (AttackSpec(name="a", title="x" * ROOM[AttackSpec]), True),
+        (AttackSpec(name="a", title="x" * (ROOM[AttackSpec] + 1)), False),
+        (TaskSpec(name="a", kind="single", columns=("text",), title="x" * COLUMN), True),
+        (TaskSpec(name="a", kind="single", columns=("text",), title="x" * (COLUMN + 1)), False),
+    ],
+)
+def test_a_title_needs_room(entry: EncoderSpec | AttackSpec | TaskSpec, room: bool) -> None:
+    assert ("a" in titles(plan_of(entry))) is room
+
+
+def test_options_stay_visible() -> None:
+    plan = plan_of(encoder("a", "A title"), labels={"a": "a[steps=20]"})
+    assert titles(plan) == {"a[steps=20]": "A title [steps=20]"}
+
+
+def test_two_that_would_read_alike_keep_their_names() -> None:
+    assert titles(plan_of(encoder("a", "Same"), encoder("b", "Same"), encoder("c", "Other"))) == {"c": "Other"}
+
+
+def test_a_title_that_is_the_name_of_another_is_not_used() -> None:
+    assert titles(plan_of(encoder("a", "b"), encoder("b"))) == {}
+
+
+def table(header: tuple[str, ...], *rows: tuple[str | Number, ...]) -> Table:
+    return Table("asr", "paper", header, rows, frozenset(), cells=(), notes=("A note on a.",), interval="")
+
+
+def test_headers_rows_and_a_note_have_the_titles() -> None:
+    plan = plan_of(encoder("a", "A title"), AttackSpec(name="pwws", title="PWWS"))
+    shown = titled(table(("Encoder", "pwws", "ASR pwws", "pwws Con"), ("a", "pwws", ONE, "of a")), plan)
+    assert shown.header == ("Encoder", "PWWS", "ASR PWWS", "PWWS Con")
+    assert shown.rows == (("A title", "PWWS", ONE, "of a"),)
+    assert shown.notes == ("A note on a.", "Names in notes, commands, CSV and JSON: A title: a; PWWS: pwws.")
+
+
+def test_a_table_without_titles_has_no_note_on_names() -> None:
+    shown = titled(table(("Encoder",), ("a",)), plan_of(encoder("a")))
+    assert shown.notes == ("A note on a.",)
+
+
+def test_parts_of_a_job_have_titles() -> None:
+    assert shown_parts(("a", "mr", "clean"), {"a": "A title"}) == "A title/mr/clean"
