@@ -8,7 +8,9 @@ import torch
 import transformers
 
 WIDTH = 32
-SIZES = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+"""All widths are multiples of 32, as in published networks: PyTorch computes what is left over of an activation by
+other code, so that its last bits would depend on the batch."""
+SIZES = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 CAUSAL = {**SIZES, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 64, "pad_token_id": 0}
 
 
@@ -27,7 +29,7 @@ def network(kind: str, words: int) -> Any:
         case "mpnet":
             config = transformers.MPNetConfig(vocab_size=words, **SIZES, max_position_embeddings=50)
         case "distilbert":
-            sizes = {"dim": WIDTH, "n_layers": 2, "n_heads": 2, "hidden_dim": 48}
+            sizes = {"dim": WIDTH, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
             config = transformers.DistilBertConfig(vocab_size=words, pad_token_id=0, **sizes)
         case "modernbert":
             config = transformers.ModernBertConfig(

@@ -102,7 +102,7 @@ def _pooling(config: dict[str, Any], folder: Path) -> Pooling:
 
 def _of_transformer(root: Path) -> dict[str, Any]:
     """Return what the settings of the Transformer module state."""
-    config = next((content for name in SETTINGS if (content := json_of(root / name))), {})
+    config = next((stated for name in SETTINGS if (stated := json_of(root / name))), {})
     modalities = config.get("modality_config", {"text": {}})
     beyond = [
         *([] if config.get("transformer_task", TASK) == TASK else [f"the task {config['transformer_task']}"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -150,6 +151,7 @@ class SentenceEncoder(nn.Module):
         With `transform` False, the transform is left to the caller.
         """
         self.model.save_pretrained(folder, safe_serialization=True)
+        _keep_window(folder, self.model.config)
         self.tokenizer.save_pretrained(folder)
         if self.transform is not None and transform:
             self.transform.save(folder / TRANSFORM, self.pooling)
@@ -272,6 +274,19 @@ def longest_input(model: nn.Module, tokenizer: Any, wanted: int | None = None) -
         padding = getattr(table, "padding_idx", None)
         limits.append(positions if padding is None else positions - padding - 1)
     return int(min(limits, default=512))
+
+
+def _keep_window(folder: Path, config: Any) -> None:
+    """Write the sliding window to a saved config.json so that it is read as it is in `config`.
+
+    transformers 4 halves that of a Gemma 3 with attention in both directions each time that it reads its configuration.
+    """
+    if not getattr(config, "use_bidirectional_attention", False):
+        return
+    if AutoConfig.from_pretrained(folder).sliding_window != config.sliding_window:
+        stated = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        stated["sliding_window"] = 2 * (config.sliding_window - 1)
+        (folder / "config.json").write_text(json.dumps(stated, indent=2) + "\n", encoding="utf-8")
 
 
 @contextmanager

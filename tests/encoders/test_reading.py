@@ -30,7 +30,8 @@ def test_a_text_has_the_ids_of_prompt_and_text_and_its_own_offsets(kind: str, pr
     whole = plain([prompt + a], return_offsets_mapping=True)["offset_mapping"][0]
     for (start, end), (before, after) in zip(encoded["offset_mapping"][0], whole, strict=True):
         assert a[start:end] == (prompt + a)[max(before, len(prompt)) : max(after, len(prompt))]
-        assert (start, end) == (0, 0) or 0 <= start < end <= len(a)
+        assert 0 <= start <= end <= len(a)
+        assert after > len(prompt) or (start, end) == (0, 0), "a token of the prompt alone is of no text"
 
 
 def test_offsets_of_the_second_text_of_a_pair_stay() -> None:

@@ -13,6 +13,7 @@ import transformers
 from rbench.attack import Victim
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import ResourceError
 from rbench.finetune import clean
 from rbench.inference import backends
 from rbench.spec import Training
@@ -34,6 +35,10 @@ def test_fine_tuning_keeps_pooling_and_prompt(name: str, saved: Any, tmp_path: P
         torch.testing.assert_close(again(**inputs).logits, made.victim(**inputs).logits, rtol=0, atol=0)
 
 
+UNTRACED = ("qwen3", "gemma", "llama")
+"""OpenVINO cannot trace the masks that transformers makes for these, so "auto" leaves it out."""
+
+
 @pytest.mark.parametrize("backend", ["torch", "onednn", "openvino"])
 @pytest.mark.parametrize("kind", ["qwen3", "gemma", "modernbert", "llama"])
 def test_back_ends_and_equal_lengths_give_the_networks_logits(kind: str, backend: str, networks: Make) -> None:
@@ -45,7 +50,12 @@ def test_back_ends_and_equal_lengths_give_the_networks_logits(kind: str, backend
     torch.nn.init.normal_(classifier.head.weight)
     if backend not in backends.usable(torch.device("cpu")):
         pytest.skip(f"this machine has no {backend}")
+    if backend == "openvino" and kind in UNTRACED:
+        with pytest.raises(ResourceError, match="use --backend onednn"):
+            Victim(classifier, "toy", backend=backend)
+        backend = "auto"
     victim = Victim(classifier, "toy", backend=backend)
+    assert (victim.network.backend == "openvino") <= (kind not in UNTRACED)
     texts = [*(text for text in TEXTS if text), "the plot was bad", "a story was fine", "the film seemed poor"]
     answers = victim(texts)
     for text, answer in zip(texts, answers, strict=True):
