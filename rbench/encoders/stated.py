@@ -33,13 +33,18 @@ def stated(where: str, *, revision: str | None = None, trust_remote_code: bool =
     """
     repo, _, commit = where.rpartition("@")
     folder = Path(where) if Path(where).is_dir() else hub.configs(repo, commit, revision)
-    if not trust_remote_code and (code := _code_of(folder)):
+    check_code(folder, trusted=trust_remote_code)
+    return Stated(described(folder), (folder / "modules.json").is_file())
+
+
+def check_code(folder: Path, *, trusted: bool = False) -> None:
+    """Raise ResourceError where the model in a folder needs Python code of its own, and that is not `trusted`."""
+    if not trusted and (code := _code_of(folder)):
         raise ResourceError(
             f"it needs Python code of its own ({code}), which rbench runs only where the file of an encoder says so. "
             "Read that code; then write DIR/encoders/NAME.yaml with its `base`, its `pooling` and "
             "`trust_remote_code: true`, pass --include DIR, and name the encoder NAME"
         )
-    return Stated(described(folder), (folder / "modules.json").is_file())
 
 
 def _code_of(folder: Path) -> str:

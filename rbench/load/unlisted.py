@@ -68,7 +68,7 @@ class Unlisted:
         def change(where: Where, text: str, is_key: bool) -> str:
             if where[0] not in _WITH_ENCODERS:
                 return text
-            head, bracket, options = text.partition("[")
+            head, bracket, options = (text, "", "") if text in found else text.partition("[")
             return f"{found[head]}{bracket}{options}" if head in found else text
 
         return merged.mapped(change), base.mapped(change)

@@ -32,21 +32,22 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
     What a suite sets of an encoder without a file is kept. Add a problem where a model's files cannot be used, and
     where two encoders of the suite are the same model under the same name.
     """
-    from rbench.encoders.stated import stated
+    from rbench.encoders.stated import check_code, stated
 
     encoders, notes = dict(loaded.encoders), []
     used = {*loaded.suite.encoders, *(one.set.encoder for sets in loaded.adversarial.values() for one in sets)}
     for name, spec in loaded.encoders.items():
-        if not spec.unlisted or name not in weights:
-            continue
+        place = weights.get(name)
         try:
-            said = stated(weights[name].where, revision=spec.revision)
-            encoders[name] = EncoderSpec.model_validate({**said.fields, **spec.model_dump(exclude_unset=True)})
+            if place is not None and spec.unlisted:
+                said = stated(place.where, revision=spec.revision)
+                encoders[name] = EncoderSpec.model_validate({**said.fields, **spec.model_dump(exclude_unset=True)})
+                notes += [_taken(encoders[name], place, said)] if name in used else []
+            elif place is not None and Path(place.where).is_dir():
+                check_code(Path(place.where), trusted=chain(name, encoders)[-1].trust_remote_code)
         except (ResourceError, ValidationError) as error:
             why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-            problems.append(f"encoder `{spec.base}`: {why}")
-        else:
-            notes += [_taken(encoders[name], weights[name], said)] if name in used else []
+            problems.append(f"encoder `{spec.base if spec.unlisted else name}`: {why}")
     complete = dataclasses.replace(loaded, encoders=encoders)
     problems += _twins(complete, weights)
     return complete, [*notes, *_contradictions(complete, weights)]

@@ -50,6 +50,7 @@ def encoders(world: World, written: str, *overrides: str) -> dict[str, str | Non
         ("[a/b/mine]", "mine", "a/b/mine"),
         ("[~/mine]", "mine", "home/mine"),
         ("[./my model]", "my-model", "my model"),
+        ('["./run[1]"]', "run-1", "run[1]"),
         ("[{./mine: {}}]", "mine", "mine"),
         ("[{name: ./mine}]", "mine", "mine"),
     ],

@@ -214,6 +214,14 @@ def test_a_model_that_needs_code_of_its_own_is_refused_with_its_name(here: Path)
     said = str(caught.value)
     assert f"encoder `{here}/mine`: it needs Python code of its own (modeling_hf_nomic_bert.NomicBertModel)" in said
     assert "`trust_remote_code: true`" in said and "--include DIR" in said
+    (here / "DIR/encoders").mkdir(parents=True)
+    for name, more in {"own": "", "trained": "train: {objective: mlm, data: mini-corpus, steps: 1}\n"}.items():
+        file = here / f"DIR/encoders/{name}.yaml"
+        file.write_text(f"base: ../../mine\n{more}")
+        with pytest.raises(ResourceError, match=f"encoder `{name}`: it needs Python code of its own"):
+            planned(here, f"[{name}]", include=(here / "DIR",))
+        file.write_text(f"base: ../../mine\ntrust_remote_code: true\n{more}")
+        assert planned(here, f"[{name}]", include=(here / "DIR",)).jobs
     model(here / "known", config=code | {"model_type": "bert"})  # transformers has this network
     assert encoder(planned(here, "[./known]"), "known").pooling == "cls"
 
