@@ -125,7 +125,12 @@ class Tables:
 
     def _name(self, written: str, item: Positioned, base: Path) -> str:
         """Return the name of a table, and remember what it stands for."""
-        path = base / Path(written).expanduser()
+        try:
+            path = base / Path(written).expanduser()
+            path.resolve(), path.exists()
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, an unknown user's home
+            self.problems.add(item.at(), f"{written[:60]!r} is not a path: {error}")
+            return "table"
         options = item.sub(written) if isinstance(item.data, dict) else Positioned({}, {(): item.at()})
         options = options if options.data is not None else Positioned({}, {(): item.at()})
         given = options.data.get("name") if isinstance(options.data, dict) else None

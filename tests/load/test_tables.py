@@ -192,6 +192,9 @@ def test_a_missing_file_is_told_with_files_of_similar_names() -> None:
     write("reviews.csv", text=["a", "b"], label=[0, 1])
     assert "review.csv: there is no such file or folder; did you mean reviews.csv?" in wrong("review.csv")
     assert "A data set of the hub needs a task file" in wrong("stanfordnlp/imdb")
+    for bad in ("./a\0b", "~nosuchuser/x.csv", f"./{'x' * 300}.csv"):
+        assert "is not a path" in wrong(bad)
+    assert "unknown task" in wrong("x" * 300)
     Path("sheet.xlsx").write_text("x")
     assert "sheet.xlsx: a table ends in .csv, .tsv, .json, .jsonl, .parquet" in wrong("sheet.xlsx")
     Path("broken.json").write_text(json.dumps({"a": 1})[:-1])
