@@ -40,7 +40,7 @@ class Sort(NamedTuple):
 
 YAML, PYTHON = ".yaml", ".py"
 KINDS: dict[Kind, Sort] = {
-    "suites": Sort("suite", includes=False, about="what to run: encoders x tasks x attacks x seeds"),
+    "suites": Sort("suite", includes=False, about="encoders x tasks x attacks x seeds to run"),
     "attacks": Sort("attack", (YAML, PYTHON), about="changes texts until a classifier errs"),
     "tasks": Sort("task", bundled="tasks", about="texts with labels, to fine-tune on and to attack"),
     "encoders": Sort("encoder", bundled="encoders", about="turns a text into a vector"),

@@ -39,6 +39,8 @@ LABELS = ("label", "labels", "gold_label", "class", "category", "sentiment", "ta
 """Names of label columns that are guessed, in any case. The first that is there counts."""
 _NAME_TEXT = "Name it: --text NAME on the command line, `text: NAME` in a suite (two texts: --text A --text B)"
 _NAME_LABEL = "Name it: --label NAME on the command line, `label: NAME` in a suite"
+OTHER_FILES = (".xlsx", ".xls", ".ods", ".txt", ".zip", ".pkl", ".arrow", ".gz")
+"""Endings of files that are no tables for rbench, and no names of tasks either."""
 MOST_LABELS = 200
 """The most different values that a column of labels may have; a column with more is something else."""
 
@@ -83,8 +85,9 @@ class Named:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name under `tasks` is a path: it has a separator, begins with `.` or `~`, or ends as tables do."""
-    return os.sep in name or "/" in name or name.startswith((".", "~")) or is_table(name)
+    """Whether a name under `tasks` is a path: it has a separator, begins with `.` or `~`, or ends as files do."""
+    as_file = is_table(name) or name.lower().endswith(OTHER_FILES)
+    return os.sep in name or "/" in name or name.startswith((".", "~")) or as_file
 
 
 class Tables:
@@ -122,7 +125,12 @@ class Tables:
 
     def _name(self, written: str, item: Positioned, base: Path) -> str:
         """Return the name of a table, and remember what it stands for."""
-        path = base / Path(written).expanduser()
+        try:
+            path = base / Path(written).expanduser()
+            path.resolve(), path.exists()
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, an unknown user's home
+            self.problems.add(item.at(), f"{written[:60]!r} is not a path: {error}")
+            return "table"
         options = item.sub(written) if isinstance(item.data, dict) else Positioned({}, {(): item.at()})
         options = options if options.data is not None else Positioned({}, {(): item.at()})
         given = options.data.get("name") if isinstance(options.data, dict) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +29,11 @@ class Tasks:
             spec = self.tables.load(name) if self.files.first("tasks", name) else None
             if spec is not None:
                 self.found[name] = spec
+        elif name not in self.files.registry.names("tasks") and os.path.isdir(name):  # noqa: PTH112 (false for names that are too long)
+            known = self.files.registry.names("tasks")
+            self.files.problems.add(
+                place, f"{unknown('task', name, known)}. The folder of this name is written ./{name}"
+            )
         elif self.files.path("tasks", name, place) is not None and self.files.first("tasks", name):
             located = self.files.named("tasks", name)
             spec = check(TaskSpec, located, self.files.problems) if located else None

@@ -300,7 +300,7 @@ def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) ->
         ("  - reviews\n", "  - reviewz\n", 'my.yaml:4:5: unknown task "reviewz"; did you mean reviews?'),
         ("  - reviews\n", "  - 7\n", "my.yaml:4:5: `tasks[0]`: expected text, found 7; put it in quotes"),
         ("  - reviews\n", "  - corpus\n", "my.yaml:4:5: task corpus has no labels (its kind is unlabelled)"),
-        ("  - reviews\n", "  - ../tasks/reviews\n", 'my.yaml:4:5: unknown task "../tasks/reviews"'),
+        ("  - reviews\n", "  - ../tasks/reviews\n", "my.yaml:4:5: ../tasks/reviews: there is no such file or folder"),
         ("  - reviews\n", "  - pairs\n", "my.yaml:5:5: `tasks` lists pairs twice; remove one"),
         ("[plain, trained]", "[plain, traind]", 'my.yaml:2:19: unknown encoder "traind"; did you mean trained'),
         ("  - words\n", "  - wrds\n", 'my.yaml:7:5: unknown attack "wrds"; did you mean words?'),

@@ -145,7 +145,8 @@ def test_names_are_made_of_the_files_and_two_of_one_name_are_refused() -> None:
 
 def test_a_bare_name_is_never_a_folder() -> None:
     write("mine/test.csv", text=["a", "b"], label=[0, 1])
-    assert 'unknown task "mine"' in wrong("mine")
+    said = wrong("mine")
+    assert 'unknown task "mine"' in said and said.endswith(". The folder of this name is written ./mine")
     assert suite("./mine").suite.tasks == ("mine",)
 
 
@@ -191,5 +192,10 @@ def test_a_missing_file_is_told_with_files_of_similar_names() -> None:
     write("reviews.csv", text=["a", "b"], label=[0, 1])
     assert "review.csv: there is no such file or folder; did you mean reviews.csv?" in wrong("review.csv")
     assert "A data set of the hub needs a task file" in wrong("stanfordnlp/imdb")
+    for bad in ("./a\0b", "~nosuchuser/x.csv", f"./{'x' * 300}.csv"):
+        assert "is not a path" in wrong(bad)
+    assert "unknown task" in wrong("x" * 300)
+    Path("sheet.xlsx").write_text("x")
+    assert "sheet.xlsx: a table ends in .csv, .tsv, .json, .jsonl, .parquet" in wrong("sheet.xlsx")
     Path("broken.json").write_text(json.dumps({"a": 1})[:-1])
     assert "broken.json:1: not JSON" in wrong("broken.json")
