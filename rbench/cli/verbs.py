@@ -280,7 +280,10 @@ def attack(
     chosen = [f"seeds={seed}", *([f"resources={resources}"] if resources is not None else [])]
     options = options_of(None, [*chosen, *(overrides or ())], data, models, include, device)
     options = dataclasses.replace(options, workers=workers, backend=backend.value)
-    chosen_task, registry = table_task.task_of(task, text, label, labels, kind), Registry(options.include)
+    chosen_task, registry = (
+        table_task.task_of(task, text, label, labels, kind, test_only=bool(classifier)),
+        Registry(options.include),
+    )
     spec = load_task(chosen_task, registry, place="--task")
     given = [api.classifier(where, label_map, registry) for where in classifier or ()]
     victims: list[Any] = given or [None]
