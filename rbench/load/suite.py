@@ -191,8 +191,7 @@ def _load(
     _check_whole(merged, entries, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
-    ground = of_suite(suite, entries, tuning, contrast)
-    claims, notes = claims_here(suite.claims, located, merged, ground, problems)
+    claims, notes = claims_here(suite.claims, located, merged, of_suite(suite, entries, tuning, contrast), problems)
     problems.raise_any()
     return Loaded(
         suite=_with_tables(suite, merged, entries).model_copy(update={"claims": claims}),

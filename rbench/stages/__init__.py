@@ -28,7 +28,7 @@ from rbench.spec import (
     Record,
     VictimJob,
 )
-from rbench.stages import attacks, builds, evaluations, measured, victims, weights
+from rbench.stages import attacks, builds, evaluations, existing, measured, weights
 from rbench.stages.attacks import sample
 from rbench.stages.context import Context
 from rbench.storage import provenance
@@ -64,7 +64,7 @@ def run_job(job: Job, context: Context) -> Record:
         elif isinstance(spec, FinetuneJob):
             record = weights.cached(job, context, lambda folder: weights.finetune(job, spec, context, folder), source)
         elif isinstance(spec, VictimJob):
-            record = victims.open_existing(job, spec, context, source)
+            record = existing.open_existing(job, spec, context, source)
         elif isinstance(spec, AttackJob):
             record = attacks.attack(job, spec, context, source)
         elif isinstance(spec, ContrastJob):

@@ -101,6 +101,7 @@ def test_all_code_that_computes_results_has_a_version_or_is_part_of_a_file_with_
         *("encoders/load.py", "encoders/locate.py", "encoders/victims.py"),  # which files: their content is in keys
         # What a folder's files state is in specifications, which are in keys.
         "encoders/stated.py",
+        "victims/place.py",  # the same
         # Made again from outcomes and records, and (health) a remark on a result that changes none.
         *("score/attack.py", "score/complete.py", "score/health.py", "score/advsts.py"),
         # Computed when a table is made.

@@ -1,0 +1,47 @@
+"""Run the jobs that open classifiers that exist."""
+
+from __future__ import annotations
+
+from rbench import score
+from rbench.spec import Job, Record, Score, VictimJob
+from rbench.stages.context import Context, Source
+from rbench.stages.inputs import Inputs
+from rbench.stages.victims import opened
+
+
+def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -> Record:
+    """Open a classifier that exists, and score it on the rows on which fine-tuned victims are scored.
+
+    These are validation rows, or test rows of a task without a validation split.
+
+    Raises JobError where it cannot be opened, is no longer the planned one, or its answers are not usable.
+    """
+    from rbench.encoders.classify import classify
+    from rbench.finetune import sample_split
+
+    data = context.data(spec.task, spec.data_fingerprint)
+    inputs = Inputs(job, context)
+    place = context.places.victims[spec.victim.name, spec.task.name]
+    victim = opened(inputs, place, context.victims[spec.victim.name], spec.task, context)
+    split = "validation" if data.sizes.get("validation") else "test"
+    rows = sample_split(data, split, spec.max_validation, job.seed)
+    done = 0
+
+    def progress(count: int) -> None:
+        nonlocal done
+        done += count
+        context.progress.update(done, len(rows), f"{split}: {len(rows)} texts")
+
+    found = classify(victim, [row.texts for row in rows], progress=progress)
+    inputs.check()
+    right = sum(int(label) == row.label for label, row in zip(found.labels, rows, strict=True))
+    accuracy = Score(name=f"{split}_accuracy", value=right / len(rows), n=len(rows))
+    context.progress.note(f"{job.name}: {split} accuracy {right / len(rows):.3f} on {len(rows)} rows")
+    return Record(
+        job=job,
+        status="complete",
+        scores=(accuracy,),
+        counts={"n": len(rows), **{f"{name}_rows": size for name, size in data.sizes.items()}},
+        health=score.victim_health(accuracy, (row.label for row in rows)),
+        provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=place.fingerprint),
+    )
