@@ -60,7 +60,9 @@ def test_back_ends_and_equal_lengths_give_the_networks_logits(kind: str, backend
     answers = victim(texts)
     for text, answer in zip(texts, answers, strict=True):
         with torch.no_grad():
-            plain = classifier(**encoder.tokenizer(text, truncation=True, max_length=64, return_tensors="pt")).logits[0]
+            plain = classifier(
+                **encoder.tokenizer(text, truncation=True, max_length=encoder.max_length, return_tensors="pt")
+            ).logits[0]
         torch.testing.assert_close(answer, plain, atol=1e-4, rtol=1e-4)
     alone = Victim(classifier, "toy", backend=backend)([texts[0]])[0]
     torch.testing.assert_close(alone, answers[0], rtol=0, atol=0)
