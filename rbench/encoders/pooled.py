@@ -40,7 +40,9 @@ def pool(pooling: Pooling, outputs: Any, mask: Tensor | None, skip: int = 0) -> 
     counted = mask * (positions > skip).to(mask.dtype) if skip else mask
     if pooling in ("cls", "last"):
         wanted = counted * (positions if pooling == "last" else positions == skip + 1)
-        return states[torch.arange(len(states), device=states.device), wanted.argmax(dim=1)]
+        # A gather, because a trace (OpenVINO) keeps no number of rows.
+        places = wanted.argmax(dim=1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
+        return states.gather(1, places).squeeze(1)
     if pooling == "max":
         return states.masked_fill(counted.unsqueeze(-1) == 0, float("-inf")).amax(dim=1)
     if pooling == "weighted-mean":

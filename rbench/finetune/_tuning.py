@@ -19,6 +19,7 @@ from rbench.errors import JobError
 from rbench.finetune._checkpoints import Checkpoints, fingerprint
 from rbench.finetune._context import FinetuneContext, Finetuned, Progress
 from rbench.finetune._data import collator, encode_split
+from rbench.spec import Training
 from rbench.system import scratch
 
 VERSION = 1
@@ -160,10 +161,8 @@ def _arguments(
         per_device_train_batch_size=training.batch_size,
         per_device_eval_batch_size=max(64, training.batch_size),
         learning_rate=training.learning_rate,
-        warmup_ratio=training.warmup,
         weight_decay=training.weight_decay,
         lr_scheduler_type="linear",
-        group_by_length=training.group_by_length,
         eval_strategy="epoch",
         eval_delay=warm_epochs + 1 if warm_epochs else 0,
         save_strategy="epoch" if keep == "best" or context.checkpoints is not None else "no",
@@ -182,7 +181,17 @@ def _arguments(
         remove_unused_columns=False,
         label_names=["labels"],
         dataloader_num_workers=0,
+        **_renamed(training),
     )
+
+
+def _renamed(training: Training) -> dict[str, Any]:
+    """Return the arguments that have other names in transformers 5."""
+    if hasattr(transformers.TrainingArguments, "warmup_ratio"):
+        return {"warmup_ratio": training.warmup, "group_by_length": training.group_by_length}
+    sampling = "group_by_length" if training.group_by_length else "random"
+    share = min(training.warmup, math.nextafter(1, 0))  # 1 would be one step; below 1 it is a share of all
+    return {"warmup_steps": share, "train_sampling_strategy": sampling}
 
 
 def _accuracy(prediction: Any) -> float:

@@ -36,31 +36,33 @@ def test_fine_tuning_keeps_pooling_and_prompt(name: str, saved: Any, tmp_path: P
 
 
 UNTRACED = ("qwen3", "gemma", "llama")
-"""OpenVINO cannot trace the masks that transformers makes for these, so "auto" leaves it out."""
+"""OpenVINO cannot trace the masks that transformers 4 makes for these, so "auto" leaves it out."""
 
 
 @pytest.mark.parametrize("backend", ["torch", "onednn", "openvino"])
-@pytest.mark.parametrize("kind", ["qwen3", "gemma", "modernbert", "llama"])
+@pytest.mark.parametrize("kind", ["qwen3", "gemma", "modernbert", "llama", "bert", "roberta"])
 def test_back_ends_and_equal_lengths_give_the_networks_logits(kind: str, backend: str, networks: Make) -> None:
     words = {"start": False, "padding_side": "left"} if kind in ("qwen3", "llama") else {}
-    pooling = "last" if words else "mean"
+    pooling = {"bert": "cls", "modernbert": "mean", "gemma": "mean"}.get(kind, "last")
     encoder = opened(networks(kind, **words), pooling=pooling, prompt="query: ")
     torch.manual_seed(0)
     classifier = EncoderClassifier(encoder, 3).eval()
     torch.nn.init.normal_(classifier.head.weight)
     if backend not in backends.usable(torch.device("cpu")):
         pytest.skip(f"this machine has no {backend}")
-    if backend == "openvino" and kind in UNTRACED:
-        with pytest.raises(ResourceError, match="use --backend onednn"):
-            Victim(classifier, "toy", backend=backend)
+    try:
+        victim = Victim(classifier, "toy", backend=backend)
+    except ResourceError as error:
+        assert backend == "openvino" and kind in UNTRACED and "use --backend onednn" in str(error)
         backend = "auto"
-    victim = Victim(classifier, "toy", backend=backend)
-    assert (victim.network.backend == "openvino") <= (kind not in UNTRACED)
+        victim = Victim(classifier, "toy", backend=backend)
     texts = [*(text for text in TEXTS if text), "the plot was bad", "a story was fine", "the film seemed poor"]
     answers = victim(texts)
     for text, answer in zip(texts, answers, strict=True):
         with torch.no_grad():
-            plain = classifier(**encoder.tokenizer(text, truncation=True, max_length=64, return_tensors="pt")).logits[0]
+            plain = classifier(
+                **encoder.tokenizer(text, truncation=True, max_length=encoder.max_length, return_tensors="pt")
+            ).logits[0]
         torch.testing.assert_close(answer, plain, atol=1e-4, rtol=1e-4)
     alone = Victim(classifier, "toy", backend=backend)([texts[0]])[0]
     torch.testing.assert_close(alone, answers[0], rtol=0, atol=0)
