@@ -15,6 +15,7 @@ import rbench
 from rbench.cli import arguments as a
 from rbench.cli import table_task
 from rbench.cli.console import log_to_stderr, say, tell
+from rbench.cli.first_screen import HELP, unwrapped
 from rbench.errors import RbenchError, SuiteError
 from rbench.load.registry import KINDS
 from rbench.load.search_path import search_path
@@ -26,19 +27,6 @@ P = ParamSpec("P")
 
 MEASURE, EXPLORE = "Measure", "Explore"
 FAILED, BAD_INPUT, CHECK_FAILED, INTERRUPTED = 1, 2, 3, 130
-
-HELP = """How robust is a sentence encoder?
-
-rbench fine-tunes sentence encoders on tasks, attacks the classifiers with adversarial examples, and prints the attack
-success rate (ASR): the share of correctly classified texts that an attack makes the classifier get wrong.
-
-Start here: [bold]rbench run quickstart[/bold]"""
-
-
-def _unwrapped(text: str) -> str:
-    """Join the lines of each paragraph of a docstring, so that help wraps at the terminal's width."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-
 
 app = typer.Typer(
     add_completion=False,
@@ -57,7 +45,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(help=_unwrapped(HELP))
+@app.callback(help=unwrapped(HELP))
 def rbench_(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = (
         False
@@ -109,7 +97,7 @@ def verb(
                 tell(f"Interrupted. {resume}".rstrip())
                 raise typer.Exit(INTERRUPTED) from error
 
-        call.__doc__ = _unwrapped(function.__doc__ or "")
+        call.__doc__ = unwrapped(function.__doc__ or "")
         return call
 
     return decorate

@@ -72,24 +72,18 @@ def tune(
     Returns the victim, in eval mode, with two scores: the validation score of the kept epoch (`validation_accuracy`,
     0..1, for a classifier), and `best_epoch`, its number. Epochs are counted from 1, and warm epochs count.
 
-    Raises JobError where the loss is no longer finite.
+    Raises JobError where the encoder's weights are not float32, or the loss is no longer finite.
     """
     goal, training = goal or CLASSIFY, context.training
-    if (dtype := next(context.encoder.model.parameters()).dtype) != torch.float32:
-        raise JobError(
-            f"the encoder's weights are {str(dtype).removeprefix('torch.')}, and fine-tuning changes float32 weights "
-            "only; leave out its `dtype`, or use `finetune: [probe]`, which leaves the encoder as it is"
-        )
+    _check_dtype(context)
     transformers.set_seed(context.seed)
     victim: Any = goal.victim(context)
     train, validation = goal.encoded(context, victim)
     values: list[float] = []
     fixed = (train, training, context.seed, warm_epochs, keep)
     of = fingerprint(victim.state_dict(), *fixed) if context.checkpoints is not None else None
-    with (
-        _folder(context) as folder,
-        patch_environment(ACCELERATE_MIXED_PRECISION="no"),  # records do not name the precision of a fine-tuning
-    ):
+    # Records do not name the precision of a fine-tuning, so it is always the same.
+    with _folder(context) as folder, patch_environment(ACCELERATE_MIXED_PRECISION="no"):
         best = keep == "best"
         kept = Checkpoints(folder, of=of, best=best, accuracies=values, tally=tally, unchanged=context.unchanged)
         last = kept.resume()
@@ -107,6 +101,16 @@ def tune(
     chosen = _chosen(values, keep)
     scores = {f"validation_{goal.metric}": values[chosen], "best_epoch": float(warm_epochs + chosen + 1)}
     return Finetuned(victim, scores)
+
+
+def _check_dtype(context: FinetuneContext) -> None:
+    """Raise JobError where the encoder's weights are not float32. Training changes them in steps too small for less."""
+    if (dtype := next(context.encoder.model.parameters()).dtype) != torch.float32:
+        raise JobError(
+            f"the encoder's weights are {str(dtype).removeprefix('torch.')}, and fine-tuning changes float32 weights "
+            "only; write `dtype: float32` in the encoder's file (without a file: `{./mine: {dtype: float32}}`), or use "
+            "`finetune: [probe]`, which leaves the encoder as it is"
+        )
 
 
 def _chosen(values: list[float], keep: Keep) -> int:

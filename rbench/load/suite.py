@@ -161,11 +161,7 @@ def _load(
 ) -> Loaded:
     unlisted, named = Unlisted(registry, problems), dict(own or {})
     entries = Entries(registry, problems, named)
-    beside = Path.cwd() if path is None else path.parent
-    located = entries.tasks.tables.renamed(unlisted.spell_out(with_quoted(located, problems), beside), beside)
-    merged = with_quoted(apply_profile(located, profile, problems), problems)
-    merged = entries.tasks.tables.renamed(_overridden(merged, overrides, unlisted, problems), Path.cwd())
-    merged, located = unlisted.label(merged, located)
+    located, merged = _merged(located, path, profile, overrides, entries, unlisted)
     named.update(unlisted.own)
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
     check_profiles(located, profile, problems)
@@ -213,6 +209,24 @@ def _load(
         victims=entries.victims,
         notes=(*unlisted.notes, *entries.tasks.tables.notes, *notes),
     )
+
+
+def _merged(
+    located: Positioned,
+    path: Path | None,
+    profile: str | None,
+    overrides: Sequence[str],
+    entries: Entries,
+    unlisted: Unlisted,
+) -> tuple[Positioned, Positioned]:
+    """Return the suite as its file is, and with profile and overrides. In both, names stand for tables and folders, and
+    quoted claims are spelled out."""
+    beside, problems, tables = Path.cwd() if path is None else path.parent, entries.problems, entries.tasks.tables
+    located = tables.renamed(unlisted.spell_out(with_quoted(located, problems), beside), beside)
+    merged = with_quoted(apply_profile(located, profile, problems), problems)
+    merged = tables.renamed(_overridden(merged, overrides, unlisted, problems), Path.cwd())
+    merged, located = unlisted.label(merged, located)
+    return located, merged
 
 
 def _overridden(merged: Positioned, overrides: Sequence[str], unlisted: Unlisted, problems: Problems) -> Positioned:

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rbench.spec import Suite
     from rbench.tasks import ContrastData, TaskData
+    from rbench.tasks.adversarial import AdversarialData
+
+
+def all_notes(
+    suite: Suite,
+    data: Mapping[str, TaskData],
+    contrast: Mapping[str, tuple[ContrastData, ...]],
+    adversarial: Iterable[AdversarialData],
+) -> list[str]:
+    """Return what was found of the suite's tasks, contrast sets and adversarial sets."""
+    noted = dict.fromkeys((*suite.tasks, *(evaluation.task for evaluation in suite.evaluations)))
+    return [
+        *(note for name in noted for note in data_notes(data[name])),
+        *(note for sets in contrast.values() for one in sets for note in contrast_notes(one)),
+        *(f"{one.folder.name}: set of {len(one.rows)} rows in {one.folder}" for one in adversarial),
+    ]
 
 
 def data_notes(data: TaskData) -> list[str]:

@@ -15,7 +15,7 @@ from rbench.load.registry import Registry
 from rbench.plan.described import complete
 from rbench.plan.inputs import Code, PlanInputs, SetInput
 from rbench.plan.lineage import weights_source
-from rbench.plan.notes import contrast_notes, data_notes
+from rbench.plan.notes import all_notes
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
 from rbench.plan.splits import without_training
@@ -133,7 +133,6 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
         adversarial=_set_inputs(loaded, adversarial),
     )
-    noted = (*loaded.suite.tasks, *(evaluation.task for evaluation in loaded.suite.evaluations))
     return Prepared(
         loaded=loaded,
         plan=make_plan(loaded.suite, inputs),
@@ -143,13 +142,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         contrast=contrast,
         adversarial=adversarial,
         places=Places(weights, resources, {name: found for name, (_, found) in training.items()}, victims),
-        notes=[
-            *loaded.notes,
-            *encoder_notes,
-            *(note for name in dict.fromkeys(noted) for note in data_notes(data[name])),
-            *(note for sets in contrast.values() for one in sets for note in contrast_notes(one)),
-            *(f"{one.folder.name}: set of {len(one.rows)} rows in {one.folder}" for one in adversarial.values()),
-        ],
+        notes=[*loaded.notes, *encoder_notes, *all_notes(loaded.suite, data, contrast, adversarial.values())],
     )
 
 
