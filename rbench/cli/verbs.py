@@ -316,8 +316,10 @@ def list_(
         show.kinds({kind: registry.names(kind) for kind in KINDS})
     elif kind == "objectives":
         show.objectives(api.objectives(registry))
-    else:
+    elif registry.names(kind):
         show.listed(catalogue(kind, registry))
+    if kind == "victims":
+        say("A folder, a hub id or module:function may stand where a name may: docs/guide-measure-my-classifier.md")
     if kind == "encoders":
         say("\nA folder (./mine) or a hub id (OWNER/NAME) may stand wherever one of these names may.")
     if kind == "attacks" and recipes():
