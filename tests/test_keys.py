@@ -16,7 +16,7 @@ import pytest
 from rbench import load as loading
 from rbench.load import versions
 from rbench.load.registry import Registry
-from rbench.plan.inputs import Code, PlanInputs
+from rbench.plan.inputs import Code, PlanInputs, SetInput
 from rbench.plan.planner import make_plan
 from rbench.spec import (
     AttackJob,
@@ -148,6 +148,10 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
         contrast={
             task: tuple((spec, contrast[spec.name]) for spec in sets if spec.name in contrast)
             for task, sets in loaded.contrast.items()
+        },
+        adversarial={  # those that the plan makes
+            task: tuple(SetInput(one.set, None, one.strategy) for one in sets)
+            for task, sets in loaded.adversarial.items()
         },
         code={
             **{f"{kind}/{name}": Code(found.source, found.versions) for (kind, name), found in loaded.modules.items()},
