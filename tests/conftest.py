@@ -57,8 +57,8 @@ def one_fork_server() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_log() -> Iterator[None]:
-    """A verb that a test runs shows rbench's log on standard error, and the next test finds the log as it was."""
+    """A verb that a test or a fixture runs shows rbench's log on standard error, and no test finds the log so."""
     log = logging.getLogger("rbench")
-    before = (log.handlers[:], log.level, log.propagate)
+    log.handlers[:], log.propagate = [], True
+    log.setLevel(logging.NOTSET)
     yield
-    log.handlers[:], log.level, log.propagate = before

@@ -221,10 +221,10 @@ def _merged(
 ) -> tuple[Positioned, Positioned]:
     """Return the suite as its file is, and with profile and overrides. In both, names stand for tables and folders, and
     quoted claims are spelled out."""
-    beside, problems, tables = Path.cwd() if path is None else path.parent, entries.problems, entries.tasks.tables
+    beside, problems, tables = Path() if path is None else path.parent, entries.problems, entries.tasks.tables
     located = tables.renamed(unlisted.spell_out(with_quoted(located, problems), beside), beside)
     merged = with_quoted(apply_profile(located, profile, problems), problems)
-    merged = tables.renamed(_overridden(merged, overrides, unlisted, problems), Path.cwd())
+    merged = tables.renamed(_overridden(merged, overrides, unlisted, problems), Path())
     merged, located = unlisted.label(merged, located)
     return located, merged
 

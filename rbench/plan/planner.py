@@ -98,7 +98,7 @@ class _Planner:
 
     def _keyed(self, encoder: str) -> str:
         """Return the name of an encoder that enters keys. Of one without a file it is not the label: see `portable`."""
-        return portable(self.inputs.encoders[encoder]).name
+        return encoder if encoder in self.inputs.victims else portable(self.inputs.encoders[encoder]).name
 
     def _opened(self, encoder: str) -> str | None:
         """Return the name in `versions.PARTS` of the code that makes the encoder's weights: a table of word vectors, or

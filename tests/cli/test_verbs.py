@@ -362,7 +362,7 @@ def test_attack_shows_each_example_with_its_changes(shell: Shell, mock: Api, tmp
     )
     assert result.exit_code == 0, result.output
     assert mock.calls[0][1][:4] == ("minilm", "films", "pwws", 2)
-    assert mock.options.overrides == ("resources=local", "seeds=3")
+    assert mock.options.overrides == ("seeds=0", "resources=local", "seeds=3")
     assert result.stdout == (
         "[1/2] example 17: succeeded, label good, predicted good -> bad, 41 queries, 1 of 3 words changed, "
         "true label of the new text good\n"

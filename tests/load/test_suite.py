@@ -427,7 +427,7 @@ def test_everything_wrong_is_told_at_once(world: World) -> None:
         (
             "tasks/reviews.yaml",
             "kind: single\ncolumns: [a]\nlocal: {split: {}}\n",
-            'unknown key "split"; did you mean splits',
+            '`local.split`: expected "test", found a mapping',
         ),
         (
             "encoders/plain.yaml",

@@ -88,6 +88,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preparing, "_locate_resources", resources)
     monkeypatch.setattr(preparing, "_locate_training", training)
     monkeypatch.setattr(preparing, "_check_packages", lambda *_: None)
+    monkeypatch.setattr(preparing, "complete", lambda loaded, *_: (loaded, []))  # reads the models' own files
 
 
 def prepared(suite: str, profile: str | None = None, *changes: str) -> Prepared:

@@ -26,7 +26,7 @@ def shown(guide: str) -> dict[str, Any]:
 def test_tasks_of_the_guide(write: Write, tmp_path: Path) -> None:
     files = shown("guide-add-a-task.md")
     specs = {name: TaskSpec.model_validate(value) for name, value in files.items()}
-    assert all(name == f"tasks/{spec.name}" for name, spec in specs.items()) and len(specs) == 4
+    assert all(name == f"tasks/{spec.name}" for name, spec in specs.items()) and len(specs) == 5
     phrases = specs["tasks/phrases"].hub
     assert phrases is not None and [source.id for source in phrases.sources] == ["nyu-mll/glue", "SetFit/sst2"]
     for split in ("train", "validation", "test"):
