@@ -60,5 +60,6 @@ def own_log() -> Iterator[None]:
     """A verb that a test or a fixture runs shows rbench's log on standard error, and no test finds the log so."""
     log = logging.getLogger("rbench")
     log.handlers[:], log.propagate = [], True
+    log.disabled = False  # TextAttack disables all loggers, where a test imports it before rbench.attack
     log.setLevel(logging.NOTSET)
     yield

@@ -63,6 +63,7 @@ class _ToStderr(logging.Handler):
 def log_to_stderr(quiet: bool, verbose: bool = False) -> None:
     """Show rbench's own log: warnings and worse. Only errors where `quiet`; everything, with times, where `verbose`."""
     log = logging.getLogger("rbench")
+    log.disabled = False  # TextAttack disables all loggers, where a user's module imports it first
     log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.WARNING)
     if not any(isinstance(handler, _ToStderr) for handler in log.handlers):
         log.addHandler(_ToStderr())
