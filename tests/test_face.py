@@ -47,10 +47,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @pytest.mark.parametrize(
     "imports",
     [
-        "import rbench; first = rbench.attack; from rbench.attack import Victim",
         "from rbench.attack import Victim; import rbench; first = rbench.attack",
         "from rbench import attack as first; import rbench; Victim = first.Victim",
-        "import rbench.attack as first; import rbench; Victim = rbench.attack.Victim",
     ],
 )
 def test_attack_is_a_function_and_a_package_in_any_order_of_imports(imports: str) -> None:
