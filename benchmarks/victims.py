@@ -65,7 +65,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "classifier"
-        accuracy = make(args, task, data.split("train")[:FITTED], examples, folder)
+        accuracy = make(args, task, sample(data.split("train"), FITTED, 0, task.name), examples, folder)
         measured = (ratio if args.part == "ratio" else equality)(args, task, examples, specs, resources, folder)
     about = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
