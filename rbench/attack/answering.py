@@ -40,8 +40,8 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
 
     Each distinct text is asked once as long as this object lives, over examples and attacks. Inside
     `rbench.inference.run` the texts of several attacks are asked together, and attacks go on while an endpoint answers
-    others. If a text has no usable answer, only the
-    examples that ask for it fail. TextAttack counts queries before this, as for other victims.
+    others. If a text has no usable answer, only the examples that ask for it fail. TextAttack counts queries before
+    this, as for other victims.
     """
 
     def __init__(self, answers: Answers) -> None:
@@ -84,7 +84,7 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
         """Ask fixed texts twice.
 
         Raises:
-            ResourceError: they have no usable answers, or the answers differ.
+            ResourceError: they have no usable answers, or the answers differ, also from those of an earlier check.
         """
         with _generators_kept():
             self.answers.check()

@@ -88,6 +88,7 @@ class Engine:
         Raises:
             JobError: the victim or a resource changed after planning. The outcomes yielded before are of the planned
                 ones.
+            ResourceError: a function or an endpoint answers fixed texts otherwise at the end than when it was opened.
         """
         (victim, watch), resources = self._victim(attack_task), self._resources(attack_task)
         pooled = pooled or self.config.pooled or self._pooled(victim)
@@ -106,6 +107,8 @@ class Engine:
             watch.check()
             resources.check()
             yield outcome
+        if isinstance(victim, AnsweringVictim):
+            victim.check()
 
     def _pooled(self, victim: AnyVictim) -> int:
         """Return how many examples keep a victim busy: an endpoint's requests, or a network's batches."""

@@ -51,6 +51,7 @@ class Answers:
         self._ask, self.stop = ask, stop
         self._lock = threading.Lock()
         self._known: list[tuple[Text, Row]] = []
+        self._probed: list[Row] = []
         self._since = 0
         self._random = random.Random(0)  # one of its own: the global one belongs to attacks
 
@@ -89,7 +90,8 @@ class Answers:
     def check(self) -> NDArray[np.float64]:
         """Ask the probe's texts one by one, and all again in the opposite order. Return the probabilities (n, labels).
 
-        Asked one by one, a server's answers do not depend on what it computes beside them.
+        Asked one by one, a server's answers do not depend on what it computes beside them. They must be alike, and like
+        those of an earlier check: a model that was exchanged since is noticed, however few texts were asked.
 
         Raises:
             ResourceError: it failed, an answer cannot be used, or the answers to a text differ.
@@ -97,12 +99,14 @@ class Answers:
         wanted = probe_texts(self.columns)
         try:
             first = np.concatenate([self._checked([text]) for text in wanted])
-            for text, before, now in zip(wanted, first, self._checked(wanted[::-1])[::-1], strict=True):
-                self._compare(text, before, now)
+            for earlier in (self._probed or first, self._checked(wanted[::-1])[::-1]):
+                for text, before, now in zip(wanted, earlier, first, strict=True):
+                    self._compare(text, before, now)
         except JobError as error:
             raise ResourceError(str(error)) from error.__cause__
-        for text, row in zip(wanted, first, strict=True):
+        for text, row in zip(wanted, first, strict=True) if not self._probed else ():
             self._keep(text, row)
+        self._probed = self._probed or list(first)
         return first
 
     def _checked(self, texts: Sequence[Text]) -> NDArray[np.float64]:

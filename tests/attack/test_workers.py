@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -17,7 +19,7 @@ from rbench import attack
 from rbench.attack import workers as module
 from rbench.attack.engine import Engine, oracle
 from rbench.errors import JobError, ResourceError
-from rbench.spec import AttackSpec, Outcome, ResourceKind
+from rbench.spec import AttackSpec, Outcome, ResourceKind, VictimSpec
 from rbench.system import located
 from rbench.tasks import Example
 from tests.attack import world
@@ -54,6 +56,25 @@ def plain(outcomes: Any) -> dict[str, dict[str, Any]]:
 @pytest.fixture(scope="module")
 def expected(attack_task: attack.AttackTask, examples: list[Example]) -> dict[str, dict[str, Any]]:
     return plain(Engine(CONFIG).run(attack_task, examples))
+
+
+def test_a_function_that_is_another_at_the_end_of_a_cell_ends_it(
+    attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "exchanged.py").write_text(
+        "later = []\ndef ask(texts):\n    return [[0.3, 0.7] if later else [0.4, 0.6] for _ in texts]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    given = VictimSpec(name="exchanged", function="exchanged:ask", version="1")
+    place = located.Located("function exchanged:ask", "-", lambda where: "-")
+    asked = dataclasses.replace(attack_task, victim=place, name="exchanged", given=given)
+    engine = Engine(CONFIG)
+    assert len(plain(engine.run(asked, examples[:1]))) == 1
+    outcomes = engine.run(asked, examples[:1])
+    assert next(outcomes).example_id == examples[0].id
+    sys.modules["exchanged"].later.append(True)
+    with pytest.raises(ResourceError, match=r"exchanged answered .* twice and not alike"):
+        next(outcomes)
 
 
 @pytest.mark.parametrize("pooled", [2, 5, 30])

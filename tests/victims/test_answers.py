@@ -101,6 +101,17 @@ def test_answers_that_depend_on_the_order_are_refused() -> None:
         answers(Sorted()).check()
 
 
+def test_a_model_exchanged_between_two_checks_is_refused_by_the_second() -> None:
+    behind = Behind()
+    asking = answers(behind, tolerance=0.01)
+    first = asking.check()
+    behind.drift = 0.005
+    np.testing.assert_allclose(asking.check()[:, 0], first[:, 0] + 0.005)
+    behind.drift = 0.05
+    with pytest.raises(ResourceError, match="twice and not alike"):
+        asking.check()
+
+
 def test_an_error_at_the_probe_is_a_refusal_before_the_run() -> None:
     asking = answers(Behind())
     asking._ask = lambda texts: [AnswerError("it has 3 labels") for _ in texts]
