@@ -203,7 +203,8 @@ def _no_dose(cells: Iterable[Cell], options: Options, results: Results) -> str:
     records = [results.standing.records.get(key) for key in trainings]
     healths = [record.health for record in records if record is not None and record.health is not None]
     names |= {name for health in healths for point in health.series for name in point.values}
-    return f"{unknown('dose', options.x, names)}. Choose one with --option x=NAME."
+    said = unknown("dose", options.x, names)
+    return f"{said}{'' if said.endswith('?') else '.'} Choose one with --option x=NAME."
 
 
 # ----------------------------------------------------------------------------------------------------------- drawing
