@@ -148,7 +148,9 @@ def test_bars_and_bands_are_wilsons_intervals(tmp_path: Path) -> None:
     (bars,) = (one for one in axes.containers if isinstance(one, ErrorbarContainer))
     ends = [np.asarray(segment)[:, 1].tolist() for segment in bars[2][0].get_segments()]
     assert ends == [interval("rob[beta=0.001]"), interval("rob[beta=0.02]")]
-    bands = [sorted([box.get_y(), box.get_y() + box.get_height()]) for box in axes.patches if isinstance(box, Rectangle)]
+    bands = [
+        sorted([box.get_y(), box.get_y() + box.get_height()]) for box in axes.patches if isinstance(box, Rectangle)
+    ]
     assert bands == [interval(name) for name in ("base", "rob[beta=0]", "rob[K=0,T=0,sigma=1.0]", "simcse")]
 
 

@@ -54,9 +54,7 @@ def test_sentences_are_shuffled_one_by_one_unless_asked() -> None:
     assert batches.neighbours(objectives.find("mlm").Options()) == 1
 
 
-def test_an_encoder_sees_neighbours_in_each_batch(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_encoder_sees_neighbours_in_each_batch(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
     found = objectives.find("simcse")
     build = found.build

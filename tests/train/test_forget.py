@@ -89,8 +89,8 @@ def test_an_amount_of_0_forgets_nothing_and_the_seed_decides_the_rest(base: Path
 
 
 def test_what_makes_no_sense_is_refused(base: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match="`amount` is a share, at most 1, where `by` is mixing; it is 1.5"):
+    with pytest.raises(ValidationError, match="`amount` is a share, at most 1, where `by` is mixing"):
         Options(amount=1.5)
     assert Options(by="noise", amount=1.5).amount == 1.5
-    with pytest.raises(JobError, match="forgetting takes no steps; leave out train.steps"):
+    with pytest.raises(JobError, match=r"forgetting takes no steps; leave out train\.steps"):
         pretrain(spec(base, "noise", 0.1, steps=4), base, TEXTS, tmp_path, seed=0)
