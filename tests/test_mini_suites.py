@@ -40,6 +40,8 @@ SUITES: dict[str, tuple[str, ...]] = {
         FEWER,
         "num_examples=12",  # of which some must fall: the figure needs texts
     ),
+    # The figure `dose` shows trainings, too.
+    "dose-response": (f"encoders={PACKAGED}", "figures=[]"),
     "adcl-figure3": (
         f"encoders={PACKAGED}",
         "evaluate=[{space: {fooled: mini-bert-packaged}}]",
