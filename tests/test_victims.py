@@ -14,7 +14,7 @@ from rbench.cli import app
 from rbench.errors import ResourceError
 from rbench.plan.prepare import Options, prepare
 from rbench.progress import Silent
-from rbench.spec import AttackJob, VictimJob
+from rbench.spec import AdversarialJob, AttackJob, VictimJob
 from rbench.storage.runs import Store
 from tests import tiny
 from tests.victims.made import rewrite, write_classifier
@@ -148,6 +148,36 @@ def test_compare_merge_verify_strip_and_the_gate_take_it(run: Path, place: Path)
         assert result.exit_code == 0, (words, result.output)
         if words[0] in ("compare", "table"):
             assert "shipped" in result.output and "asked" in result.output
+
+
+def test_a_set_made_against_a_classifier_is_scored_and_merged_with_its_run(run: Path, place: Path) -> None:
+    for words in (
+        ["build", "adversarial", "--run", str(run), "--encoder", "shipped", "--attack", "pwws", "--out", "set"],
+        ["run", "ci.yaml", "--out", "onset", "--set", "evaluate=[{adversarial: ./set}]", "--set", "attacks=[]"],
+        ["merge", str(run), "onset", "--out", "merged"],
+    ):
+        result = rbench(*words)
+        assert result.exit_code == 0, (words, result.output)
+    store = Store(run)
+    plan = store.plan()
+    assert plan is not None
+    (attack,) = (job for job in plan.jobs if isinstance(job.spec, AttackJob) and job.parts[0] == "shipped")
+    statuses = [one.status for one in store.outcomes(attack)]
+    before = sum(one != "skipped" for one in statuses) / len(statuses)
+    on_set = statuses.count("failed") / len(statuses)
+    merged = Store(place / "merged")
+    plan = merged.plan()
+    assert plan is not None and len(plan.jobs) == 9
+    found = {}
+    for job in plan.jobs:
+        record = merged.record(job)
+        assert record is not None and record.status == "complete"
+        if isinstance(job.spec, AdversarialJob):
+            found[job.parts[0]] = {one.name: one.value for one in record.scores}
+    assert [*found] == ["shipped", "asked"]
+    for scores in found.values():
+        assert scores["clean"] == pytest.approx(before)
+        assert scores["adversarial"] == pytest.approx(on_set)
 
 
 def test_a_victim_near_chance_is_announced_before_it_is_attacked(place: Path) -> None:
