@@ -242,3 +242,21 @@ def test_rbench_attack_takes_models_functions_and_files(place: Path) -> None:
 def test_bad_options_of_attack_are_refused(words: tuple[str, ...], message: str) -> None:
     said = rbench("attack", *words, "-t", "mini-sentiment", "-a", "pwws")
     assert said.exit_code == 2 and message in said.stderr, said.output
+
+
+def test_doctor_says_which_classifiers_are_there_and_fit_the_task(place: Path) -> None:
+    write_classifier(place / "unnamed", ("LABEL_0", "LABEL_1"))
+    victims = "victims=[./shipped, ./unnamed, ./gone, {function: theirs:classify, version: '1', name: asked}]"
+    found = {
+        check.name: check
+        for check in api.doctor(Options(overrides=(victims,)), "ci.yaml")
+        if check.kind == "classifier"
+    }
+    assert {name: check.ok for name, check in found.items()} == {
+        "shipped": True,
+        "unnamed": False,
+        "gone": False,
+        "asked": True,
+    }
+    assert found["shipped"].where == str(place / "shipped")
+    assert "LABEL_0" in found["unnamed"].remedy and "no folder" in found["gone"].remedy
