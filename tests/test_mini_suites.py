@@ -70,7 +70,7 @@ def test_every_suite_here_is_run() -> None:
 
 
 def check(suite: str, run: Path) -> None:
-    options = api.Options(profile="mini", overrides=(*QUICK, *SUITES[suite]), out=run, workers=1)
+    options = api.Options(profile="mini", overrides=(*QUICK, *SUITES[suite]), out=run, workers=1, backend="torch")
     result = api.run(suite, options)
     assert not result.failed and not result.skipped
     asked = Store(result.run).plan()
