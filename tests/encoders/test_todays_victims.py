@@ -50,6 +50,8 @@ def test_back_ends_and_equal_lengths_give_the_networks_logits(kind: str, backend
     torch.nn.init.normal_(classifier.head.weight)
     if backend not in backends.usable(torch.device("cpu")):
         pytest.skip(f"this machine has no {backend}")
+    if backend == "openvino" and kind == "roberta":
+        pytest.skip("OpenVINO compiles for ten seconds, and this network is BERT's with another tokenizer")
     try:
         victim = Victim(classifier, "toy", backend=backend)
     except ResourceError as error:
