@@ -97,8 +97,8 @@ def lines(axes: Axes) -> dict[str, list[tuple[float, float]]]:
 
 def controls(axes: Axes) -> dict[str, float]:
     """The height of each line across the panel, by its label."""
-    across = (line for line in axes.lines if not str(line.get_label()).startswith("_") and len(line.get_xdata()) == 2)
-    return {str(line.get_label()): float(np.asarray(line.get_ydata())[0]) for line in across}
+    named = (line for line in axes.lines if not str(line.get_label()).startswith("_"))
+    return {str(line.get_label()): float(np.asarray(line.get_ydata())[0]) for line in named}
 
 
 def asr(store: Store) -> dict[tuple[str, str, str], float]:

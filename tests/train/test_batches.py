@@ -40,7 +40,7 @@ def test_whole_groups_are_trained_on_and_held_out(count: int, size: int, seed: i
 
 def test_a_batch_is_made_of_neighbours_in_an_order_of_its_own_each_epoch() -> None:
     rows = Rows([str(i) for i in range(48)], lambda text: {"text": text}, False, 4)
-    first, second, again = (list(Order(rows, 8, 3, lambda e=e: e)) for e in (0, 1, 0))
+    first, second, again = (list(Order(rows, 8, 3, epoch)) for epoch in (lambda: 0, lambda: 1, lambda: 0))
     assert first == again and first != second and sorted(first) == list(range(48))
     starts = [group[0] for group in runs(first, 4)]
     assert runs(first, 4) == [[s, s + 1, s + 2, s + 3] for s in starts] and starts != sorted(starts)
@@ -56,7 +56,7 @@ def test_sentences_are_shuffled_one_by_one_unless_asked() -> None:
 
 def test_an_encoder_sees_neighbours_in_each_batch(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
-    found = objectives.find("simcse")
+    found: Any = objectives.find("simcse")
     build = found.build
 
     def watched(*args: Any) -> Any:

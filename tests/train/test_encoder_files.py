@@ -114,7 +114,7 @@ HARD = ["simcse", "robustembed", "robustsentembed", "uscal", "vadvcse", "noise"]
 
 def test_encoders_on_the_hard_task_have_one_training_and_differ_in_the_objective() -> None:
     trains = {name: read(f"{name}-minilm-mlm-hard").train for name in HARD}
-    shared = ("neighbours", "dropout", "temperature")
+    shared = ("neighbours", "temperature")
     settings = set()
     for train in trains.values():
         assert train is not None and train.options["neighbours"] == train.batch_size == 64
