@@ -41,7 +41,7 @@ SUITES: dict[str, tuple[str, ...]] = {
         "num_examples=12",  # of which some must fall: the figure needs texts
     ),
     # The figure `dose` shows trainings, too.
-    "dose-response": (f"encoders={PACKAGED}", "figures=[]"),
+    "dose-response": (f"encoders={PACKAGED}", "figures=[]", "claims=[]"),
     "adcl-figure3": (
         f"encoders={PACKAGED}",
         "evaluate=[{space: {fooled: mini-bert-packaged}}]",
@@ -57,6 +57,7 @@ ALIKE = (
     ("adcl-table4", "adcl-figure3"),
     ("cline-table5",),
     ("adcl-table3",),
+    ("dose-response",),
 )
 """Suites with the same victims, which one process fine-tunes once."""
 
