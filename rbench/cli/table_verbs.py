@@ -111,8 +111,8 @@ def table(
         typer.Option(
             "--with-paper",
             metavar="[TABLE]",
-            help="Show our numbers beside a paper's: those of the printed table that the suite reproduces, or of TABLE, "
-            "such as adcl-table1. The layouts are paper and full.",
+            help="Show our numbers beside a paper's: those of the printed table that the suite reproduces, or of "
+            "TABLE, such as adcl-table1. The layouts are paper and full.",
         ),
     ] = None,
     intervals: Annotated[

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from rbench.errors import RbenchError
@@ -23,6 +24,9 @@ from rbench.verdicts.systems import label_of, partners
 
 SAME_TASK: Mapping[str, tuple[str, ...]] = {"sickr": ("sickr_heldout",)}
 """Further tasks of ours that are a paper's task: other pairs of the same data set."""
+
+CITED = ("of systems that rbench does not have", "")
+"""Why a number of a system that the paper only cites has none of ours beside it."""
 
 
 class Ours(NamedTuple):
@@ -83,8 +87,7 @@ class Comparison:
 
     def cited(self, row: int) -> bool:
         """Whether a row is of a system that the paper cites and rbench does not have, such as Skip-thought."""
-        named = any(one.where.encoder is not None for one in self.printed.found())
-        return named and all(pair.found.where.encoder is None for pair in self.pairs[row])
+        return all(pair.why == CITED for pair in self.pairs[row])
 
 
 def compare(name: str, printed: PrintedTable, results: Results, table_of: TableOf) -> Comparison:
@@ -98,9 +101,7 @@ def compare(name: str, printed: PrintedTable, results: Results, table_of: TableO
     """
     reader = _Reader(printed, partners(printed, _encoders(results)), table_of)
     columns, found = printed.columns, iter(printed.found())
-    rows = tuple(
-        _with_computed(tuple(reader.pair(next(found)) for _ in columns), columns) for _ in printed.rows
-    )
+    rows = tuple(_with_computed(tuple(reader.pair(next(found)) for _ in columns), columns) for _ in printed.rows)
     return Comparison(name, printed, rows, reader.partners, tuple(reader.made.values()))
 
 
@@ -114,8 +115,15 @@ class _Reader:
     made: dict[str, Table] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def named(self) -> bool:
+        """Whether the printed table's numbers are of encoders; ADCL's table of seconds is of attacks alone."""
+        return any(one.where.encoder is not None for one in self.printed.found())
+
     def pair(self, found: Found) -> Pair:
         where, label = found.where, label_of(found.where)
+        if label is None and self.named:
+            return Pair(found, None, CITED)
         if found.cell.printed is None:
             return Pair(found, None, ("the source cannot be read", ""))
         if label is not None and label not in self.partners:
@@ -234,7 +242,9 @@ def _computed(pair: Pair, column: PrintedColumn, by_name: Mapping[str, Pair]) ->
     if len(there) < len(parts):
         lacking = next(part.why for part in parts if part.ours is None)
         alike = all(part.ours is not None or part.why == lacking for part in parts) and not there
-        return replace(pair, ours=None, why=lacking if alike else ("computed from numbers of which some are left out", ""))
+        return replace(
+            pair, ours=None, why=lacking if alike else ("computed from numbers of which some are left out", "")
+        )
     values = [one.value for one in there]
     value = math.fsum(values) / len(values) if column.computed.kind == "mean" else values[0] - values[1]
     return replace(pair, ours=Ours(value, None, None, None, there[0].encoder), why=("", ""))

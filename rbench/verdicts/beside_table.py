@@ -71,7 +71,9 @@ def table(compared: Comparison, plan: Plan, layout: str, metric: str | None = No
     )
 
 
-def _paper(compared: Comparison, shown: list[int], chosen: list[int]) -> tuple[tuple[str, ...], list[tuple[Entry, ...]]]:
+def _paper(
+    compared: Comparison, shown: list[int], chosen: list[int]
+) -> tuple[tuple[str, ...], list[tuple[Entry, ...]]]:
     names = _names(compared)
     header = (*map(_heading, names), *(compared.printed.columns[j].label for j in chosen))
     rows = []
@@ -167,7 +169,9 @@ def _reason(why: tuple[str, str]) -> str:
 
 def _notes(compared: Comparison, plan: Plan) -> list[str]:
     source = compared.printed.source
-    said = [f"Printed: {source.paper}, Table {source.table} ({source.place}). Ours: {plan.suite.title or plan.suite.name}."]
+    said = [
+        f"Printed: {source.paper}, Table {source.table} ({source.place}). Ours: {plan.suite.title or plan.suite.name}."
+    ]
     said += [SMALL] if _small(compared, plan) else []
     if compared.stand_ins:
         pairs = "; ".join(f"{ours} beside {theirs}" for theirs, ours in compared.stand_ins.items())
@@ -183,16 +187,17 @@ def _notes(compared: Comparison, plan: Plan) -> list[str]:
 
 def _small(compared: Comparison, plan: Plan) -> bool:
     """Whether the RUN is smaller than the paper's experiment, or of other things."""
-    suite = plan.suite
-    return bool(compared.stand_ins) or not suite.resources.profile.startswith("standard") or "max_train" in _training(suite)
-
-
-def _training(suite: Any) -> Mapping[str, Any]:
-    return {name: value for name, value in suite.training.model_dump().items() if value is not None}
+    training = plan.suite.training
+    parts = (training, *(part for part in training.values() if isinstance(part, Mapping)))
+    cut = any("max_train" in part for part in parts)
+    return bool(compared.stand_ins) or cut or not plan.suite.resources.profile.startswith("standard")
 
 
 def _count(compared: Comparison) -> str:
-    every, there = sum(not compared.cited(i) for i, row in enumerate(compared.pairs) for _ in row), len(compared.matched)
+    every, there = (
+        sum(not compared.cited(i) for i, row in enumerate(compared.pairs) for _ in row),
+        len(compared.matched),
+    )
     some = f"{there} of the {every} numbers" if there else f"None of the {every} numbers"
     return f"{some} of {compared.name} {'have' if there > 1 else 'has'} one of ours beside {'them' if there > 1 else 'it'}."
 
