@@ -47,7 +47,7 @@ class TableSettings(TypedDict):
     names: bool
     wide: bool
     size: FontSize | None
-    include: list[Path]
+    include: tuple[Path, ...]
 
 
 @app.command(

@@ -1,7 +1,7 @@
 """Lay out our numbers beside a paper's.
 
-paper   The paper's own rows and columns, as far as they have a number of ours: `84.2 (76.5, +7.7)` is ours, the paper's,
-        and ours less the paper's. Rows of systems that the paper only cites stand there as printed.
+paper   The paper's own rows and columns, as far as they have a number of ours: `84.2 (76.5, +7.7)` is ours, the
+        paper's, and ours less the paper's. Rows of systems that the paper only cites stand there as printed.
 full    A row for each number, with our interval and n.
 """
 
@@ -17,6 +17,8 @@ from rbench.tables.notes import spanned
 from rbench.tables.table import Beside, Entry, Meaning, Number, Table
 from rbench.verdicts.beside import Comparison, Pair
 
+Grid = tuple[tuple[str, ...], list[tuple[Entry, ...]]]
+"""Header and rows."""
 SMALL = (
     "Encoders, data or sizes here are not the paper's: a difference is no failed reproduction, and an agreement no "
     "successful one."
@@ -71,9 +73,7 @@ def table(compared: Comparison, plan: Plan, layout: str, metric: str | None = No
     )
 
 
-def _paper(
-    compared: Comparison, shown: list[int], chosen: list[int]
-) -> tuple[tuple[str, ...], list[tuple[Entry, ...]]]:
+def _paper(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
     names = _names(compared)
     header = (*map(_heading, names), *(compared.printed.columns[j].label for j in chosen))
     rows = []
@@ -84,7 +84,7 @@ def _paper(
     return header, rows
 
 
-def _full(compared: Comparison, shown: list[int], chosen: list[int]) -> tuple[tuple[str, ...], list[tuple[Entry, ...]]]:
+def _full(compared: Comparison, shown: list[int], chosen: list[int]) -> Grid:
     names, rows = _names(compared), []
     for i in shown:
         for pair in (compared.pairs[i][j] for j in chosen):
@@ -199,7 +199,8 @@ def _count(compared: Comparison) -> str:
         len(compared.matched),
     )
     some = f"{there} of the {every} numbers" if there else f"None of the {every} numbers"
-    return f"{some} of {compared.name} {'have' if there > 1 else 'has'} one of ours beside {'them' if there > 1 else 'it'}."
+    rest = "have one of ours beside them" if there > 1 else "has one of ours beside it"
+    return f"{some} of {compared.name} {rest}."
 
 
 def _left_out(compared: Comparison) -> str:
