@@ -7,7 +7,7 @@ numbers come from the cells of the RUN's own tables, so both agree. A number tha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -135,6 +135,7 @@ class _Reader:
         against = self.partners.get(where.made_against or "")
         rows = [row for row in table.cells if _is_of(row, encoder, against if where.made_against else None)]
         rows = [row for row in rows if row.get("attack") != ANY]
+        rows = [row for row in rows if ("sets" in row) == (where.task is None)] if _averages(rows) else rows
         for axis, wanted in _axes(where):
             left = [row for row in rows if _agrees(row, axis, wanted, where)]
             if not left:
@@ -181,6 +182,11 @@ def _is_of(row: Mapping[str, Any], encoder: str | None, against: str | None) -> 
     return encoder is None or row.get("encoder") == encoder
 
 
+def _averages(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether some rows are averages over the evaluations that `sets` names."""
+    return any("sets" in row for row in rows)
+
+
 def _axes(where: Coordinates) -> list[tuple[str, str]]:
     """Return the axes on which a printed number is fixed, with its names, in the order in which reasons are told."""
     strategy = where.strategy and Choice(name=where.strategy, options=where.strategy_options).label
@@ -200,12 +206,12 @@ def _agrees(row: Mapping[str, Any], axis: str, wanted: str, where: Coordinates) 
             return False
         ours, theirs = of_label(row["finetune"]), of_label(wanted)
         return ours.name == theirs.name and theirs.options.items() <= ours.options.items()
-    return bool(row.get("part") == wanted or ("evaluation" in row and _split(row) == wanted))
+    return bool(row.get("part") == wanted or (row.get("evaluation") and _split(row) == wanted))
 
 
 def _on_test(row: Mapping[str, Any], where: Coordinates) -> bool:
     """Whether a row is of test texts, unless the printed number says what it is of."""
-    return where.part is not None or "evaluation" not in row or _split(row) == "test"
+    return where.part is not None or not row.get("evaluation") or _split(row) == "test"
 
 
 def _split(row: Mapping[str, Any]) -> str:
@@ -247,4 +253,6 @@ def _computed(pair: Pair, column: PrintedColumn, by_name: Mapping[str, Pair]) ->
         )
     values = [one.value for one in there]
     value = math.fsum(values) / len(values) if column.computed.kind == "mean" else values[0] - values[1]
+    if pair.ours is not None and math.isclose(pair.ours.value, value, abs_tol=1e-9):
+        return pair  # the RUN's own average, with an interval, is over the same columns
     return replace(pair, ours=Ours(value, None, None, None, there[0].encoder), why=("", ""))

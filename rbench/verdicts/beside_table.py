@@ -52,6 +52,7 @@ def table(compared: Comparison, plan: Plan, layout: str, metric: str | None = No
     header, rows = (_paper if layout == "paper" else _full)(compared, shown, chosen)
     notes = _notes(compared, plan)
     counts = [pair.ours.n for pair in compared.matched if pair.ours is not None and pair.ours.n]
+    own = list(dict.fromkeys(said for one in compared.tables for said in one.brief))
     sizes = [f"n of ours: {spanned(counts)}."] if counts else []
     return Table(
         metric="with_paper",
@@ -60,7 +61,7 @@ def table(compared: Comparison, plan: Plan, layout: str, metric: str | None = No
         rows=tuple(rows),
         groups=frozenset(),
         cells=tuple(_cell(compared, i, compared.pairs[i][j]) for i in shown for j in chosen),
-        notes=(*notes, *sizes, *plan.suite.notes),
+        notes=(*notes, *sizes, *own, *plan.suite.notes),
         interval="95% intervals of ours, as the RUN's own tables have them. Papers print none.",
         flags=_flags(compared),
         about=Meaning(
@@ -69,7 +70,7 @@ def table(compared: Comparison, plan: Plan, layout: str, metric: str | None = No
             percent=False,
             undefined="the source cannot be read",
         ),
-        brief=tuple(notes),
+        brief=(*notes, *own),
     )
 
 
