@@ -118,32 +118,33 @@ def _first(victims: list[Victim]) -> list[Victim]:
 
 
 def _said(victims: list[Victim], names: list[str]) -> list[str]:
-    """Say of a task which parts were there, which absent, and which columns are not above chance."""
+    """Say of a task which parts were there, which absent, and which numbers are not above chance."""
     task = victims[0].task
     records = [record for victim in victims for record in victim.records]
     if not records:
         return []
-    rows = {part: {record.counts.get(f"{PART_ROWS}{part.name}", 0) for record in records} for part in task.parts}
+    rows = {part.name: {record.counts.get(f"{PART_ROWS}{part.name}", 0) for record in records} for part in task.parts}
     said = []
     for split in ("train", "validation", "test"):
-        there = [f"{part.name} {spanned(n)}" for part, n in rows.items() if part.split == split and any(n)]
-        said.append(f"{task.name}, {split}: {', '.join(there)}.")
-    absent = [part.name for part, n in rows.items() if not any(n)]
-    said += [f"{task.name}: absent here: {', '.join(absent)}."] if absent else []
-    chance = 1 / len(task.labels) if task.labels else None
-    below = [
-        f"{victim.encoder} on {name}"
-        for victim in victims
-        for name in names
-        if chance is not None and (one := victim.number(name)) is not None and one.low is not None and one.low <= chance
-    ]
-    if below and chance is not None:
-        said.append(f"Not above chance ({100 * chance:.1f}), because the interval reaches down to it: {listed(below)}.")
-    lacking = [part.name for part, n in rows.items() if part.split == "train" and not any(n)]
-    if lacking:
+        there = [part.name for part in task.parts if part.split == split and any(rows[part.name])]
+        said.append(f"{task.name}, {split}: {', '.join(f'{name} {spanned(rows[name])}' for name in there)}.")
+    most = [spec.training.max_train for victim in victims if isinstance(spec := victim.jobs[0].spec, FinetuneJob)]
+    if any(most):
+        said.append(f"{task.name}: at most {spanned(n for n in most if n)} of the training rows are used.")
+    absent = [part for part in task.parts if not any(rows[part.name])]
+    said += [f"{task.name}: absent here: {', '.join(part.name for part in absent)}."] if absent else []
+    said += _at_chance(victims, names, 1 / len(task.labels))
+    if lacking := [part.name for part in absent if part.split == "train"]:
         without = f"Without {', '.join(lacking)} to train on"
         said.append(f"{without}, an accuracy above chance is not to be expected on every part.")
     return said
+
+
+def _at_chance(victims: list[Victim], names: list[str], chance: float) -> list[str]:
+    """Name the numbers whose interval reaches down to the accuracy of guessing."""
+    numbers = ((victim, name, victim.number(name)) for victim in victims for name in names)
+    low = [f"{victim.encoder} on {name}" for victim, name, one in numbers if one and (one.low or 0.0) <= chance]
+    return [f"Not above chance ({100 * chance:.1f}), as the interval reaches down to it: {listed(low)}."] if low else []
 
 
 def _cell(victim: Victim, part: str, number: Number | None, flags: Flags) -> dict[str, Any]:

@@ -30,8 +30,8 @@ def read(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, dict[str, list
     """
     rows: dict[str, list[Row]] = {}
     origin, found = _each(spec, data_path, lambda part: _rows(part, data_path))
-    for part, own in found.items():
-        rows.setdefault(part.split, []).extend(own)
+    for part in spec.parts:
+        rows.setdefault(part.split, []).extend(found.get(part.name, ()))
     return origin, rows
 
 
@@ -60,27 +60,25 @@ def part_of(example: Example) -> str:
     return example.id.rpartition(":")[0]
 
 
-def _each(spec: TaskSpec, data_path: Sequence[Path], ask: Callable[[Part], T]) -> tuple[str, dict[Part, T]]:
-    """Ask for each part. Return which are there and which absent, for people, and the answers of those that are."""
-    found: dict[Part, T] = {}
-    absent: dict[Part, str] = {}
+def _each(spec: TaskSpec, data_path: Sequence[Path], ask: Callable[[Part], T]) -> tuple[str, dict[str, T]]:
+    """Ask for each part. Return which are there and which absent, for people, and the answers by name."""
+    found: dict[str, T] = {}
+    absent: dict[str, str] = {}
     for part in spec.parts:
         try:
-            found[part] = ask(part)
+            found[part.name] = ask(part)
         except _AbsentError as error:
-            absent[part] = str(error)
+            absent[part.name] = str(error)
+    told = []
     for split in dict.fromkeys(part.split for part in spec.parts):
-        lacking = [part for part in spec.parts if part.split == split]
-        if all(part in absent for part in lacking):
-            raise ResourceError(_nothing(spec, split, lacking, data_path, absent))
-    for part, reason in absent.items():
-        logger.warning("task %s: its part %s is absent: %s", spec.name, part.name, reason)
-    told = "; ".join(f"{split}: {_names(split, found)}" for split in dict.fromkeys(part.split for part in found))
-    return f"several sources ({told}" + (f"; absent: {', '.join(p.name for p in absent)})" if absent else ")"), found
-
-
-def _names(split: str, found: Mapping[Part, Any]) -> str:
-    return " + ".join(part.name for part in found if part.split == split)
+        own = [part for part in spec.parts if part.split == split]
+        if all(part.name in absent for part in own):
+            raise ResourceError(_nothing(spec, split, own, data_path, absent))
+        told.append(f"{split}: {' + '.join(part.name for part in own if part.name in found)}")
+    for name, reason in absent.items():
+        logger.warning("task %s: its part %s is absent: %s", spec.name, name, reason)
+    told += [f"absent: {', '.join(absent)}"] if absent else []
+    return f"several sources ({'; '.join(told)})", found
 
 
 class _AbsentError(Exception):
@@ -143,11 +141,11 @@ def _hub(part: Part) -> HubData:
 
 
 def _nothing(
-    spec: TaskSpec, split: str, lacking: Sequence[Part], data_path: Sequence[Path], absent: Mapping[Part, str]
+    spec: TaskSpec, split: str, lacking: Sequence[Part], data_path: Sequence[Path], absent: Mapping[str, str]
 ) -> str:
     looked = ", ".join(map(str, data_path)) or "the data path, which is empty"
     wanted = ", or ".join(" + ".join(map(local.file_of, part.local)) for part in lacking if part.local)
-    reasons = "; ".join(dict.fromkeys(f"{part.name}: {absent[part]}" for part in lacking))
+    reasons = "; ".join(dict.fromkeys(f"{part.name}: {absent[part.name]}" for part in lacking))
     return (
         f"task `{spec.name}`: no part of its {split} split is in {looked} or on the hub ({reasons}). "
         f"Put {wanted} (columns {', '.join((*spec.columns, 'label'))}) into a folder DIR and pass --data DIR or set "
