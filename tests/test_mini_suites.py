@@ -47,6 +47,7 @@ SUITES: dict[str, tuple[str, ...]] = {
         FEWER,
         "num_examples=12",
     ),
+    "vadvcse-table3": ("encoders=[mini-bert-packaged]", FEWER),
 }
 
 
@@ -55,6 +56,7 @@ ALIKE = (
     ("adcl-table4", "adcl-figure3"),
     ("cline-table5",),
     ("adcl-table3",),
+    ("vadvcse-table3",),
 )
 """Suites with the same victims, which one process fine-tunes once."""
 

@@ -56,7 +56,7 @@ def table(options: Plain, results: Results) -> Table:
             f"suite {results.plan.suite.name} has no task that is made of several sources, such as anli: there is no "
             "part to show. Add one under `tasks`."
         )
-    names = list(dict.fromkeys(p.name for victim in victims for p in victim.task.parts if p.split == "test"))
+    names = _shown(victims)
     tasks, several = list(dict.fromkeys(victim.task.name for victim in victims)), len({v.finetune for v in victims}) > 1
     flags, jobs = Flags(results.plan, results.standing.records), [job for victim in victims for job in victim.jobs]
     rows: list[tuple[Entry, ...]] = []
@@ -110,6 +110,13 @@ def _victim(jobs: list[Job], key: tuple[str, str, str], records: Mapping[str, Re
     assert isinstance(spec, FinetuneJob | VictimJob)
     done = (records.get(job.key) for job in jobs)
     return Victim(spec.task, *key[1:], tuple(jobs), tuple(r for r in done if r is not None and r.status == "complete"))
+
+
+def _shown(victims: list[Victim]) -> list[str]:
+    """Return the parts that have a column: those that some victim was scored on, or all before any is done."""
+    every = dict.fromkeys(p.name for victim in victims for p in victim.task.parts if p.split == "test")
+    there = [name for name in every if any(victim.number(name) is not None for victim in victims)]
+    return there or list(every)
 
 
 def _first(victims: list[Victim]) -> list[Victim]:

@@ -112,13 +112,13 @@ def results(
 
 def test_a_row_for_each_victim_and_a_column_for_each_round() -> None:
     found = table(Plain(), results(seeds=(0, 1)))
-    assert found.header == ("Encoder", *NAMES)
+    assert found.header == ("Encoder", *NAMES[:2]), "an absent part has no column"
     (row,) = found.rows
-    assert row[0] == "simcse-bert-base" and row[3] is None
+    assert row[0] == "simcse-bert-base"
     assert (row[1].value, row[1].n) == (pytest.approx(0.52), 100)  # type: ignore[union-attr]
     assert (row[1].low, row[1].high) == wilson(52, 100), "as wide as one seed, since both see the same rows"  # type: ignore[union-attr]
     assert row[1].seed_sd == pytest.approx(np.std([0.5, 0.54], ddof=1))  # type: ignore[union-attr]
-    assert [cell["part"] for cell in found.cells] == [*NAMES]
+    assert [cell["part"] for cell in found.cells] == [*NAMES[:2]]
 
 
 def test_the_table_names_what_was_there_and_what_is_at_chance() -> None:
