@@ -18,7 +18,6 @@ from rbench.spec import Choice, EncoderSpec
 from rbench.spec.claimed import SCORES
 from rbench.spec.printed import Coordinates, Found, PrintedColumn, PrintedMetric, PrintedTable
 from rbench.tables import Results, Table
-from rbench.tables.any_attack import ANY
 from rbench.verdicts.cells import TableOf
 from rbench.verdicts.systems import label_of, partners
 
@@ -136,7 +135,6 @@ class _Reader:
         encoder = self.partners[label] if label is not None else None
         against = self.partners.get(where.made_against or "")
         rows = [row for row in table.cells if _is_of(row, encoder, against if where.made_against else None)]
-        rows = [row for row in rows if row.get("attack") != ANY]
         rows = [row for row in rows if ("sets" in row) == (where.task is None)] if _averages(rows) else rows
         for axis, wanted in _axes(where):
             left = [row for row in rows if _agrees(row, axis, wanted, where)]

@@ -166,6 +166,7 @@ def specs(*names: str) -> dict[str, EncoderSpec | None]:
         ("adcl-table1", ("minilm", "adcl-minilm"), {"bert-base": "minilm", "adcl-bert-base": "adcl-minilm"}),
         ("adcl-table1", ("adcl-bert-base", "adcl-minilm"), {"adcl-bert-base": "adcl-bert-base"}),
         ("adcl-table1", ("minilm-random",), {}),
+        ("cline-table4", ("minilm-mlm",), {"bert-base": "minilm-mlm"}),  # and not beside roberta-base, too
         ("robustsentembed-table1", ("simcse-minilm", "simcse-minilm-mlm"), {"simcse-bert-base": "simcse-minilm"}),
         ("robustsentembed-table3", ("mini-static",), {"glove": "mini-static"}),
         ("adcl-table6", ("adcl-mini[queue=8192]",), {"adcl-bert-base[queue=8192]": "adcl-mini[queue=8192]"}),
