@@ -75,8 +75,9 @@ def _each(spec: TaskSpec, data_path: Sequence[Path], ask: Callable[[Part], T]) -
         if all(part.name in absent for part in own):
             raise ResourceError(_nothing(spec, split, own, data_path, absent))
         told.append(f"{split}: {' + '.join(part.name for part in own if part.name in found)}")
-    for name, reason in absent.items():
-        logger.warning("task %s: its part %s is absent: %s", spec.name, name, reason)
+    for reason in dict.fromkeys(absent.values()):
+        names = ", ".join(name for name, why in absent.items() if why == reason)
+        logger.warning("task %s: absent: %s: %s", spec.name, names, reason)
     told += [f"absent: {', '.join(absent)}"] if absent else []
     return f"several sources ({'; '.join(told)})", found
 
