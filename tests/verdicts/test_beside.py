@@ -7,6 +7,7 @@ import io
 import json
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +206,26 @@ def test_wrong_names_are_refused_before_the_run_is_read() -> None:
     with pytest.raises(SuiteError, match=r"quickstart reproduces no printed table. Name one: --with-paper adcl-table1"):
         of_suite("quickstart")
     assert of_suite("table1") == "robustsentembed-table1"
+
+
+def test_the_average_of_the_run_gives_its_interval_where_it_is_over_the_same_sets(make_run: MakeRun) -> None:
+    sets = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+    results = Results.of(make_run(make_suite(encoders=("simcse-bert-base",)), done=lambda job: False))
+
+    def told(mean: float, of: tuple[str, ...] = sets) -> Comparison:
+        common = {"encoder": "simcse-bert-base", "n": 9}
+        cells = [{**common, "evaluation": name, "value": 0.7 + i / 100} for i, name in enumerate(of)]
+        cells += [{**common, "evaluation": "stsb[split=validation]", "value": 0.1}]
+        cells += [{**common, "evaluation": None, "sets": " ".join(of), "value": mean, "low": 0.5, "high": 0.9}]
+        shown = build(make_run(name="other"), "asr")
+        return compare(
+            "t", printed.load("robustsentembed-table3"), results, lambda _: replace(shown, cells=tuple(cells))
+        )
+
+    (row,) = (row for row in told(0.73).pairs if row[0].ours is not None)
+    assert [pair.ours and pair.ours.value for pair in row] == pytest.approx([70, 71, 72, 73, 74, 75, 76, 73])
+    assert row[-1].ours is not None and row[-1].ours[1:3] == pytest.approx((50, 90)) and row[-1].inside is True
+    (row,) = (row for row in told(0.6).pairs if row[0].ours is not None)
+    assert row[-1].ours is not None and row[-1].ours[:3] == (pytest.approx(73), None, None), "an average of other sets"
+    (row,) = (row for row in told(0.7, sets[:3]).pairs if row[0].ours is not None)
+    assert row[-1].ours is None and row[-1].why[0] == "computed from numbers of which some are left out"
