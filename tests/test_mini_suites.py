@@ -49,6 +49,7 @@ SUITES: dict[str, tuple[str, ...]] = {
         FEWER,
         "num_examples=12",
     ),
+    "vadvcse-table3": ("encoders=[mini-bert-packaged]", FEWER),
 }
 
 
@@ -58,6 +59,7 @@ ALIKE = (
     ("cline-table5",),
     ("adcl-table3",),
     ("dose-response",),
+    ("vadvcse-table3",),
 )
 """Suites with the same victims, which one process fine-tunes once."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from rbench.api.adversarial import BuiltSet, Cell, build_adversarial, build_adversarial_from
 from rbench.api.attack_result import AttackResult
 from rbench.api.attacking import attack_texts
+from rbench.api.beside_paper import table_beside_paper
 from rbench.api.cases import Case, Cases, cases
 from rbench.api.claims import claims, claims_table, contradicted
 from rbench.api.classifiers import classifier, classifier_name
@@ -81,6 +82,7 @@ __all__ = [
     "run",
     "strip",
     "table",
+    "table_beside_paper",
     "textattack_wrapper",
     "train",
     "verify",

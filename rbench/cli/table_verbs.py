@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 import typer
+from typer.core import TyperCommand
 
 from rbench.cli import arguments as a
 from rbench.cli.console import say, tell
@@ -21,7 +23,35 @@ SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 """The formats by the ending of a file's name."""
 
 
+class WithPaper(TyperCommand):
+    """Lets `--with-paper` stand alone, which means the printed table that the suite reproduces."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Say `suite` for the option's value where none follows: the end, another option, or a folder."""
+        told: list[str] = []
+        for word, following in zip_longest(args, args[1:]):
+            told.append(word)
+            alone = following is None or following.startswith("-") or Path(following).is_dir()
+            if word == "--with-paper" and alone:
+                told.append("suite")
+        return super().parse_args(ctx, told)
+
+
+class TableSettings(TypedDict):
+    """How a table is shown, whatever it shows."""
+
+    layout: str
+    fmt: str
+    intervals: bool
+    notes: Notes | None
+    names: bool
+    wide: bool
+    size: FontSize | None
+    include: tuple[Path, ...]
+
+
 @app.command(
+    cls=WithPaper,
     rich_help_panel=MEASURE,
     epilog="Example: [bold]rbench table results/runs/quickstart --metric queries --format latex[/bold]",
 )
@@ -29,7 +59,7 @@ SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 def table(
     run: a.RunsArgument,
     metric: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--metric",
             metavar="NAME",
@@ -38,9 +68,9 @@ def table(
             "oracle_asr: successes that keep the true label (mini tasks); sts: Spearman correlations of evaluations; "
             "contrast: accuracy on contrast sets, and consistency; positives: the hard positives that a suite builds; "
             "advsts: attacks on similarity scores, with errors and correlations before and after; or a measure: rbench "
-            "list measures.",
+            "list measures. (default: asr; with --with-paper all that the paper prints)",
         ),
-    ] = "asr",
+    ] = None,
     fmt: Annotated[
         str | None,
         typer.Option(
@@ -74,6 +104,15 @@ def table(
             metavar="HOW",
             help="For --metric contrast: where fine-tuning strategies differ in their learning rate alone, show the "
             "best by validation, or by the contrast set itself.",
+        ),
+    ] = None,
+    with_paper: Annotated[
+        str | None,
+        typer.Option(
+            "--with-paper",
+            metavar="[TABLE]",
+            help="Show our numbers beside a paper's: those of the printed table that the suite reproduces, or of "
+            "TABLE, such as adcl-table1. The layouts are paper and full.",
         ),
     ] = None,
     intervals: Annotated[
@@ -131,20 +170,25 @@ def table(
     """
     from rbench import api
 
-    text = api.table(
-        run,
-        metric=metric,
-        layout=layout,
-        fmt=format_of(fmt, out),
-        intervals=intervals,
-        pick=cast("Pick | None", pick),
-        bold=cast("Bold | None", bold),
-        notes=cast("Notes | None", notes),
-        names=names,
-        wide=wide,
-        size=cast("FontSize | None", size),
-        include=search_path(include or (), "RBENCH_INCLUDE"),
-    )
+    shown: TableSettings = {
+        "layout": layout,
+        "fmt": format_of(fmt, out),
+        "intervals": intervals,
+        "notes": cast("Notes | None", notes),
+        "names": names,
+        "wide": wide,
+        "size": cast("FontSize | None", size),
+        "include": search_path(include or (), "RBENCH_INCLUDE"),
+    }
+    if with_paper is not None:
+        for option, value in (("--pick", pick), ("--bold", bold)):
+            if value is not None:
+                raise SuiteError(f"{option} does not go with --with-paper, which compares with the paper alone")
+        text = api.table_beside_paper(run, with_paper, metric=metric, **shown)
+    else:
+        text = api.table(
+            run, metric=metric or "asr", pick=cast("Pick | None", pick), bold=cast("Bold | None", bold), **shown
+        )
     if out is None:
         say(text.rstrip("\n"))
         return

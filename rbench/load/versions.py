@@ -20,6 +20,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "pretrain": ("train.loop", "encoders.sentence"),
     "selection": ("train.selection",),
     "finetune": ("encoders.classifier",),
+    "parts": ("stages.parts",),
     "open model": ("victims.model",),
     "open answers": ("attack.answering",),
     "attack": ("attack.run", "attack.victim", "attack.build"),

@@ -131,6 +131,16 @@ def asked_of(profile: ResourceProfile | None) -> list[str]:
     return [kind for kind in RESOURCE_KINDS if profile is not None and getattr(profile, kind) is not None]
 
 
+def parted(task: TaskSpec) -> list[str]:
+    """Return the entries of `versions.PARTS` of the code that scores a victim on the parts of a task, if it has any."""
+    return ["parts"] if task.parts else []
+
+
+def opening(victim: VictimSpec, task: TaskSpec) -> list[str]:
+    """Return the entries of `versions.PARTS` of the code that opens a classifier that exists, and scores it."""
+    return ["open model" if victim.origin == "model" else "open answers", *parted(task)]
+
+
 def ways(spec: AttackSpec) -> list[str]:
     """Return the names of the code behind an attack: its module, or the entries of `versions.PARTS` for recipes."""
     if spec.recipe is None:

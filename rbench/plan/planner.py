@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, selected_by, training_for, ways
+from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, opening, parted, selected_by, training_for, ways
 from rbench.plan.lineage import (
     effective,
     in_domain_for,
@@ -136,7 +136,7 @@ class _Planner:
             task=inputs.tasks[task],
             data_fingerprint=inputs.data[task],
             max_validation=training_for(self.suite, inputs.tasks[task]).max_validation,
-            versions=dict(self._code("open model" if spec.origin == "model" else "open answers").versions),
+            versions=dict(self._code(*opening(spec, inputs.tasks[task])).versions),
         )
         return self._job(job, (name, task, AS_IS), {}, seed)
 
@@ -222,7 +222,8 @@ class _Planner:
             size = self.inputs.sizes[task]["train"]
             n = training.train_rows(size)
             needed["attack"] = self.attack(victim, encoder, task, clean, asked.attack, seed, n)
-        code = self._code("finetune", f"finetune/{strategy.name}", self._opened(encoder), *asked.resources)
+        behind = (*asked.resources, *parted(self.inputs.tasks[task]))
+        code = self._code("finetune", f"finetune/{strategy.name}", self._opened(encoder), *behind)
         job = FinetuneJob(
             encoder=portable(effective(encoder, self.inputs.encoders)),
             encoder_fingerprint=None if below else self.inputs.weights[encoder],

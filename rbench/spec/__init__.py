@@ -79,7 +79,7 @@ from rbench.spec.results import (
     SkipReason,
     error_kind,
 )
-from rbench.spec.sources import HubData, HubSplit, LocalData, Unsplit
+from rbench.spec.sources import PART_ACCURACY, PART_ROWS, HubData, HubSplit, LocalData, Part, Unsplit
 from rbench.spec.suite import (
     ADVERSARIAL,
     CLEAN,
@@ -108,6 +108,8 @@ __all__ = [
     "COSINE",
     "FLAGS",
     "IN_DOMAIN",
+    "PART_ACCURACY",
+    "PART_ROWS",
     "RESOURCE_KINDS",
     "SCHEMA_VERSION",
     "SHORT",
@@ -155,6 +157,7 @@ __all__ = [
     "Notes",
     "NumExamples",
     "Outcome",
+    "Part",
     "Pick",
     "Plan",
     "Pooling",

@@ -21,7 +21,7 @@ from rbench.spec.common import (
     Strict,
     TaskKind,
 )
-from rbench.spec.sources import HubData, LocalData
+from rbench.spec.sources import HubData, LocalData, Part
 
 
 class Named(Strict):
@@ -73,8 +73,9 @@ class Training(Strict):
 class TaskSpec(Named):
     """A data set with a prediction target. `columns` names the text columns, in the order in which they are encoded."""
 
-    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"hub", "local", "sizes", "training", "contrast"}
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"hub", "local", "sizes", "training", "contrast", "parts"}
     # A job's key holds the hash of the rows, so it does not need to hold where they came from or how many there are.
+    # The ids of rows name the part that they came from.
 
     kind: TaskKind
     columns: tuple[str, ...]
@@ -93,6 +94,9 @@ class TaskSpec(Named):
     training: Training = Training()
     contrast: str | None = None
     """The contrast set of this task that `evaluate: [contrast]` means."""
+    parts: tuple[Part, ...] = ()
+    """The sources of a task that is made of several, in place of `hub`, `local` and `generator`. Victims are scored on
+    each part of the test split by itself."""
 
     @property
     def has_oracle(self) -> bool:
@@ -108,6 +112,17 @@ class TaskSpec(Named):
         low, high = self.scale
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ValueError(f"`scale` is [lowest, highest], two different numbers, not [{low:g}, {high:g}]")
+        return self
+
+    @model_validator(mode="after")
+    def _has_each_part_once(self) -> TaskSpec:
+        names = [part.name for part in self.parts]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"parts that stand more than once: {', '.join(twice)}")
+        if self.parts and (self.hub is not None or self.local is not None or self.generator is not None):
+            raise ValueError("`parts` say where the rows are; leave `hub`, `local` and `generator` out")
+        if self.parts and self.kind in ("sts", "unlabelled"):
+            raise ValueError(f"only tasks with classes have `parts`, and this one is of the kind {self.kind}")
         return self
 
     def without_effect(self) -> frozenset[str]:

@@ -6,8 +6,10 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from rbench.spec.common import Count, Share, Split, Strict
+from rbench.spec.common import Count, Positive, Share, Split, Strict
 
+PART_ACCURACY, PART_ROWS = "accuracy of ", "rows of "
+"""What the names of scores and counts of a task's parts begin with; the part's name follows."""
 _TABLES = (".csv", ".tsv", ".json", ".parquet")
 
 
@@ -57,6 +59,32 @@ class HubData(HubSource):
             for part, one in self.elsewhere.items()
         ]
         return (self.model_copy(update={"elsewhere": {}}), *others)
+
+
+class Part(Strict):
+    """One source of a task that is made of several, such as a round of ANLI. It may be absent."""
+
+    name: str
+    """What tables call it. Each of its examples has it in its id: `dev R1:17`."""
+    split: Split
+    """The split of the task that its rows belong to."""
+    local: tuple[str, ...] = ()
+    """Sources below a data folder, `<folder>/<file stem>`. All must be there."""
+    hub: HubSplit | None = None
+    generator: str | None = None
+    """Name of a generator in rbench.mini, whose rows of `split` are the part's."""
+    rows: tuple[Count, Positive] | None = None
+    """The rows of the source that are the part's, from the first, counted from 0, up to the second; None: all."""
+
+    @model_validator(mode="after")
+    def _has_an_origin(self) -> Part:
+        if (self.generator is None) == (not self.local and self.hub is None):
+            raise ValueError("a part has either `local` and `hub`, or one of the two, or a `generator`")
+        if ":" in self.name or not self.name.strip():
+            raise ValueError(f"a part's name is not empty and has no colon, unlike {self.name!r}")
+        if self.rows is not None and self.rows[0] >= self.rows[1]:
+            raise ValueError(f"`rows` is [first, up to], not {list(self.rows)}")
+        return self
 
 
 class Unsplit(Strict):

@@ -6,6 +6,7 @@ from rbench import score
 from rbench.spec import Job, Record, Score, VictimJob
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
+from rbench.stages.parts import by_part, part_counts
 from rbench.stages.victims import opened
 
 
@@ -33,6 +34,7 @@ def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -
         context.progress.update(done, len(rows), f"{split}: {len(rows)} texts")
 
     found = classify(victim, [row.texts for row in rows], progress=progress)
+    parted = by_part(victim, data, context.progress.update) if spec.task.parts else ()
     inputs.check()
     right = sum(int(label) == row.label for label, row in zip(found.labels, rows, strict=True))
     accuracy = Score(name=f"{split}_accuracy", value=right / len(rows), n=len(rows))
@@ -40,8 +42,8 @@ def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -
     return Record(
         job=job,
         status="complete",
-        scores=(accuracy,),
-        counts={"n": len(rows), **{f"{name}_rows": size for name, size in data.sizes.items()}},
+        scores=(accuracy, *parted),
+        counts={"n": len(rows), **{f"{name}_rows": size for name, size in data.sizes.items()}, **part_counts(data)},
         health=score.victim_health(accuracy, (row.label for row in rows)),
         provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=place.fingerprint),
     )

@@ -14,6 +14,7 @@ from rbench.publish import cards
 from rbench.spec import FinetuneJob, Health, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.stages.context import Context, Source, changed
 from rbench.stages.inputs import Inputs, own
+from rbench.stages.parts import by_part, part_counts
 from rbench.storage.weights import weights_hash
 from rbench.system import checkpoints
 
@@ -243,4 +244,7 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
     n = min(data.sizes["validation"], spec.training.max_validation or 10**9)
     found = _scores(scores, {}, n, getattr(module, "COUNTED", {}))
+    if spec.task.parts:
+        found = (*found, *by_part(victim, data, context.progress.update))
+        sizes |= part_counts(data)
     return Made(found, {"n": n, **sizes}, data.fingerprint, getattr(made, "health", None))

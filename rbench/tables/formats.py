@@ -18,12 +18,12 @@ from rbench.spec import Notes
 from rbench.tables import latex, markdown
 from rbench.tables.latex import latex_escape
 from rbench.tables.markdown import markdown_escape
-from rbench.tables.table import Draws, Entry, Marked, Number, Table
+from rbench.tables.table import Beside, Draws, Entry, Marked, Number, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
 NAMED = 8
 """The most jobs or encoders that a note names. It counts the others."""
-_ABSENT, _PARTIAL, _UNDEFINED, _WITHHELD = "–", "†", "n/a", "—"
+_ABSENT, _PARTIAL, _UNDEFINED, _WITHHELD, _CITED = "–", "†", "n/a", "—", "‡"
 
 
 def render(
@@ -78,6 +78,16 @@ def number(entry: Number, intervals: bool = False) -> str:
     return text
 
 
+def beside(entry: Beside, intervals: bool = False) -> str:
+    """Format a printed number with ours: `84.2 (76.5*, +7.7)`, a star where it lies in our interval. Without ours it is
+    alone: `76.5`, with a `‡` where the paper cites it."""
+    printed = (entry.printed or _UNDEFINED) + ("*" if entry.inside else "") + (_CITED if entry.cited else "")
+    if entry.ours is None or entry.ours.value is None:
+        return printed
+    less = f", {entry.ours.value - float(entry.printed):+.{entry.ours.digits}f}" if entry.printed else ""
+    return f"{number(entry.ours, intervals)} ({printed}{less})"
+
+
 def withheld(flags: Sequence[str]) -> str:
     """Format an entry that a suite withholds: `— near chance`."""
     return f"{_WITHHELD} {', '.join(flags)}"
@@ -117,6 +127,8 @@ def _grid(
         if isinstance(entry, Number):
             shown = escape(number(entry, intervals))
             return bold(shown) if entry.best else shown
+        if isinstance(entry, Beside):
+            return escape(beside(entry, intervals))
         if isinstance(entry, Marked):
             return "".join(
                 colour(bold(escape(piece)), entry.colour) if marked else escape(piece) for piece, marked in entry.pieces

@@ -22,8 +22,9 @@ _LATEX = {
     _BREAK: "{}",
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "*": "{*}", '"': "''",
-    "†": r"$^{\dagger}$", "±": r"$\pm$", "–": "--", "—": "---", "↓": r"$\downarrow$", "↑": r"$\uparrow$",
-    "×": r"$\times$", "≤": r"$\le$", "≥": r"$\ge$", "“": "``", "”": "''", "‘": "`", "’": "'", "…": r"\ldots{}",
+    "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "±": r"$\pm$", "–": "--", "—": "---",
+    "↓": r"$\downarrow$", "↑": r"$\uparrow$", "×": r"$\times$", "≤": r"$\le$", "≥": r"$\ge$",
+    "“": "``", "”": "''", "‘": "`", "’": "'", "…": r"\ldots{}",
     "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}", "ł": r"\l{}",
     "Ł": r"\L{}", "ı": r"\i{}", **{char: "\\" + char for char in "{}$&#_%"},
 }  # fmt: skip

@@ -158,7 +158,20 @@ class Marked:
         return "".join(piece for piece, _ in self.pieces)
 
 
-Entry = str | int | Number | Marked | None
+@dataclass(frozen=True)
+class Beside:
+    """A number that a paper prints, with ours where there is one."""
+
+    printed: str
+    """As printed, with all digits; empty where the source cannot be read."""
+    ours: Number | None = None
+    inside: bool | None = None
+    """Whether the printed number lies in our interval; None without one."""
+    cited: bool = False
+    """Whether the paper cites the system and rbench does not have it."""
+
+
+Entry = str | int | Number | Marked | Beside | None
 CellKey = tuple[str, str, str, str]
 """Attack, encoder, strategy and task of a cell of attacks."""
 

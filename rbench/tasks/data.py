@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from rbench.errors import ResourceError
 from rbench.spec import HubData, TaskSpec
-from rbench.tasks import lines, local, online, tables
+from rbench.tasks import lines, local, online, parts, tables
 from rbench.tasks.clean import Columns, Example, Reserved, Row, SplitColumns, clean
 
 logger = logging.getLogger("rbench")
@@ -117,6 +117,9 @@ def _rows(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, SplitColumns,
             return origin, tables.columns(spec), rows
         path = lines.find(spec.local.file, data_path)
         return f"file {path.name}", Columns.of(spec, spec.local.columns), {"train": lines.corpus(path)}
+    if spec.parts:
+        origin, parted = parts.read(spec, data_path)
+        return origin, Columns.of(spec, {}), parted
     found = local.find(spec, data_path)
     if found is not None:
         root, layout = found
@@ -141,6 +144,8 @@ def locate_task(spec: TaskSpec, data_path: Sequence[Path] = ()) -> str:
     if spec.local is not None and spec.local.file is not None:
         corpus = tables.is_corpus(spec)
         return f"file {lines.find(spec.local.file, data_path)}" if corpus else f"table {tables.find(spec, data_path)}"
+    if spec.parts:
+        return parts.locate(spec, data_path)
     found = local.find(spec, data_path)
     return local.describe(*found) if found is not None else _told(_from_hub(spec, data_path, online.locate))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rbench.spec import ContrastSpec, TaskSpec
-from rbench.tasks import lines, local, tables
+from rbench.tasks import lines, local, parts, tables
 
 
 def of_task(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
@@ -20,6 +20,8 @@ def of_task(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
     if spec.local is not None and spec.local.file is not None:
         corpus = tables.is_corpus(spec)
         return [lines.find(spec.local.file, data_path)] if corpus else tables.files(spec, data_path)
+    if spec.parts:
+        return [path for part in spec.parts for path in parts.files(part, data_path)]
     found = local.find(spec, data_path)
     if found is None:
         return []

@@ -19,6 +19,8 @@ ASKED_FOR = {
     "imdb", "mr", "sst2", "yelp", "mrpc", "snli", "mnli_matched", "mnli_mismatched", "ag_news", "dbpedia", "cr", "subj",
     "mpqa", "trec", "perspectrum", "boolq",
 }  # fmt: skip
+OF_PARTS = [FOLDER / "anli.yaml"]
+"""Made of several sources, each with a place of its own."""
 NOT_ON_THE_HUB = {"perspectrum"}
 """As far as is known; their notes say where to get them."""
 
@@ -45,7 +47,9 @@ def test_file_is_a_task_that_says_where_it_comes_from(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if path.stem not in NOT_ON_THE_HUB], ids=lambda path: path.stem
+    "path",
+    [path for path in FILES if path.stem not in NOT_ON_THE_HUB and path not in OF_PARTS],
+    ids=lambda path: path.stem,
 )
 def test_hub_data_is_pinned_and_complete(path: Path) -> None:
     spec = read(path)
@@ -60,7 +64,21 @@ def test_hub_data_is_pinned_and_complete(path: Path) -> None:
     assert "test" in on_the_hub(spec)
 
 
-ON_THE_HUB = [path for path in (*FILES, FOLDER / "wiki1m.yaml") if path.stem not in NOT_ON_THE_HUB]
+@pytest.mark.parametrize("path", OF_PARTS, ids=lambda path: path.stem)
+def test_parts_are_pinned_stay_in_their_folder_and_never_train_on_test(path: Path) -> None:
+    spec = read(path)
+    for part in spec.parts:
+        assert all(local.SOURCE.fullmatch(source) for source in part.local)
+        assert "test" not in " ".join(part.local) or part.split == "test"
+        if part.hub is not None:
+            assert REPO_ID.fullmatch(part.hub.id) and COMMIT.fullmatch(part.hub.revision)
+            assert set(part.hub.columns) == {*spec.columns, "label"}
+            assert "test" not in part.hub.split or part.split == "test"
+
+
+ON_THE_HUB = [
+    path for path in (*FILES, FOLDER / "wiki1m.yaml") if path.stem not in NOT_ON_THE_HUB and path not in OF_PARTS
+]
 UNKNOWN_SIZES = {"cr": {"train", "validation"}}
 """Splits whose published size was not found; a note of the task says so."""
 
@@ -104,7 +122,7 @@ def test_data_that_is_on_no_hub_says_where_it_is(name: str) -> None:
     assert spec.hub is None and any("github.com/" in note and "hub" in note for note in spec.notes)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in FILES if path not in OF_PARTS], ids=lambda path: path.stem)
 def test_local_layout_stays_in_its_folder_and_never_trains_on_test(path: Path) -> None:
     spec = read(path)
     assert spec.local is not None

@@ -1,0 +1,159 @@
+"""Quality against robustness: a mark for each encoder with both intervals, and the front that no encoder dominates.
+
+A panel is an attack on a task. An encoder is on the front if no other one is at least as good in both respects and
+better in one. Intervals are of each number by itself, so encoders whose bars overlap may change places.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from rbench.errors import StoreError
+from rbench.figures import style
+from rbench.score.front import front
+from rbench.spec.common import Strict
+from rbench.tables import Results
+from rbench.tables.aggregate import Cell, Grid, grid
+from rbench.tables.layouts import hiding
+from rbench.tables.notes import spanned
+from rbench.tables.quality import Similarity, similarity
+from rbench.tables.table import Number
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLE = "Quality (STS or clean accuracy) against robustness (ASR or accuracy under attack), with the front of both"
+_COLUMNS = 3
+"""Most panels side by side."""
+_LABEL = {"asr": "ASR (%)", "aua": "Accuracy under attack (%)", "clean": "Clean accuracy (%)"}
+
+
+class Options(Strict):
+    """What a suite may set."""
+
+    quality: Literal["sts", "clean"] | None = None
+    """`sts`: average of the suite's STS tasks; `clean`: clean accuracy. None: `sts` where the RUN has it."""
+    robustness: Literal["asr", "aua"] = "asr"
+    """Attack success rate, or accuracy under attack."""
+    attack: str | None = None
+    """The only attack to draw; None: all."""
+    task: str | None = None
+    """The only task to draw; None: all."""
+
+
+class Mark(NamedTuple):
+    """An encoder in a panel."""
+
+    label: str
+    quality: Number
+    robustness: Number
+
+    def point(self, robustness: str) -> tuple[float, float]:
+        """Return both numbers so that high is good."""
+        across = self.robustness.value or 0.0
+        return (-across if robustness == "asr" else across), self.quality.value or 0.0
+
+
+def draw(options: Options, results: Results) -> Figure:
+    """Draw from what the tables show. Raises StoreError, with a remedy, where no encoder has both numbers."""
+    of, vectors = grid(results), similarity(results)
+    quality = options.quality or ("sts" if vectors.sets else "clean")
+    if quality == "sts" and not vectors.sets:
+        raise StoreError(
+            f"{results.root} has no STS: suite {of.plan.suite.name} evaluates on no STS task. Add one under `evaluate` "
+            "and run it again, or draw `--option quality=clean`"
+        )
+    _check(options, of)
+    panels, left = _panels(options, of, vectors, quality)
+    if not panels:
+        raise StoreError(
+            f"{results.root}: no encoder has {quality} and {options.robustness} under such an attack yet. "
+            "Run the suite again, and draw it then"
+        )
+    figure, axes = style.panels([title for title, _ in panels], columns=_COLUMNS)
+    labels = list(dict.fromkeys(mark.label for _, marks in panels for mark in marks))
+    drawn: dict[str, Artist] = {}
+    for place, (_, marks) in zip(axes, panels, strict=True):
+        _join(place, marks, options.robustness)
+        for mark in marks:
+            drawn.setdefault(mark.label, _mark(place, mark, labels.index(mark.label)))
+        place.set_xlabel(_LABEL[options.robustness])
+    upright = f"STS, mean of {len(vectors.sets)} (×100)" if len(vectors.sets) > 1 else f"{''.join(vectors.sets)} (×100)"
+    for place in axes[::_COLUMNS]:
+        place.set_ylabel(upright if quality == "sts" else _LABEL["clean"])
+    style.legend(figure, [drawn[label] for label in labels], labels)
+    style.note(figure, _note(panels, options, left))
+    return figure
+
+
+def _check(options: Options, of: Grid) -> None:
+    for what, asked, there in (("attack", options.attack, of.attacks), ("task", options.task, of.tasks)):
+        if asked is not None and asked not in there:
+            raise StoreError(f"there is no {what} {asked}; the RUN has {', '.join(there)}")
+
+
+def _panels(
+    options: Options, of: Grid, vectors: Similarity, quality: str
+) -> tuple[list[tuple[str, list[Mark]]], list[str]]:
+    """Return the marks of each panel with its title, and the encoders without one of the two numbers."""
+    several = len({cell.finetune for cell in of.cells.values()}) > 1
+    chosen = [
+        cell
+        for cell in of.cells.values()
+        if options.attack in (None, cell.attack) and options.task in (None, cell.task) and cell.present
+    ]
+    tasks = len({cell.task for cell in chosen}) > 1
+    panels: dict[str, list[Mark]] = {}
+    left: dict[str, None] = {}
+    for cell in chosen:
+        label = f"{cell.encoder}, {cell.finetune}" if several else cell.encoder
+        good = (vectors.mean or {}).get(cell.encoder) if quality == "sts" else _number(of, cell, "clean")
+        hard = _number(of, cell, options.robustness)
+        if good is None or hard is None or good.value is None or hard.value is None:
+            left[label] = None
+            continue
+        title = f"{cell.attack}, {cell.task}" if tasks else cell.attack
+        panels.setdefault(title, []).append(Mark(label, good, hard))
+    return list(panels.items()), list(left)
+
+
+def _number(of: Grid, cell: Cell, metric: Literal["clean", "asr", "aua"]) -> Number | None:
+    number = cell.number(metric)
+    return number.hidden(hiding(of, cell.jobs, metric)) if number is not None else None
+
+
+def _mark(axes: Axes, mark: Mark, index: int) -> Artist:
+    found = style.points(
+        axes,
+        [100 * (mark.robustness.value or 0)],
+        [100 * (mark.quality.value or 0)],
+        index=index,
+        label=mark.label,
+        x_intervals=[_interval(mark.robustness)],
+        y_intervals=[_interval(mark.quality)],
+    )
+    drawn: Artist = found[0]
+    return drawn
+
+
+def _interval(number: Number) -> style.Interval:
+    return None if number.low is None or number.high is None else (100 * number.low, 100 * number.high)
+
+
+def _join(axes: Axes, marks: list[Mark], robustness: str) -> None:
+    """Join the marks on the front with a muted line behind them."""
+    on = [marks[i] for i in front([mark.point(robustness) for mark in marks])]
+    x = [100 * (mark.robustness.value or 0) for mark in on]
+    y = [100 * (mark.quality.value or 0) for mark in on]
+    axes.plot(x, y, color=style.MUTED, linewidth=0.9, zorder=1, label="front")
+
+
+def _note(panels: list[tuple[str, list[Mark]]], options: Options, left: list[str]) -> str:
+    sizes = [mark.robustness.n for _, marks in panels for mark in marks if mark.robustness.n is not None]
+    said = f"n of {options.robustness.upper()} {spanned(sizes)}; bars are 95% intervals of each number by itself. "
+    said += "The line joins the encoders that no other one dominates."
+    if any(mark.quality.low is None for _, marks in panels for mark in marks):
+        said += " The quality shown has no interval here."
+    return said + (f" Without one of the two numbers: {', '.join(left)}." if left else "")

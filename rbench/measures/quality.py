@@ -1,0 +1,115 @@
+"""Quality and robustness side by side: how good the vectors of each encoder are, and how often they are fooled.
+
+A row is an encoder, fine-tuned with a strategy on a task. STS is of the encoder as it is, clean accuracy, ASR and
+accuracy under attack are of its victims. Every number is that of the table of its own metric.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from rbench.errors import StoreError
+from rbench.spec import AttackMetric, Strict
+from rbench.tables import Results, Table
+from rbench.tables.aggregate import Cell, Grid, grid
+from rbench.tables.layouts import hiding
+from rbench.tables.notes import interval_note, notes, sizes
+from rbench.tables.quality import Similarity, similarity
+from rbench.tables.table import Entry, Meaning, Number
+
+TITLE = "Quality of vectors (STS, clean accuracy) beside robustness (ASR, accuracy under attack)"
+_SHORT: dict[AttackMetric, str] = {"clean": "Clean", "asr": "ASR", "aua": "AUA"}
+
+
+class Options(Strict):
+    """What is shown."""
+
+    sets: Literal["average", "each"] = "average"
+    """STS: the average over the sets of the suite, or each set."""
+    attacked: Literal["asr", "aua", "both"] = "both"
+    """Under each attack: the success rate, the accuracy under attack, or both."""
+
+
+def table(options: Options, results: Results) -> Table:
+    """Make the table. Raises StoreError where the suite has no attacks."""
+    of, vectors = grid(results), similarity(results)
+    several = len(of.finetunes) > 1
+    shown: list[tuple[str, AttackMetric]] = [("", "clean")]
+    chosen: tuple[AttackMetric, ...] = ("asr", "aua") if options.attacked == "both" else (options.attacked,)
+    shown += [(attack, metric) for metric in chosen for attack in of.attacks]
+    sets = _sets(vectors, options)
+    rows: list[tuple[Entry, ...]] = []
+    cells: list[dict[str, Any]] = []
+    groups = set()
+    for task, encoder, finetune in _victims(of):
+        groups |= {len(rows)} if rows and rows[-1][0] != task else set()
+        numbers = {(name, "sts"): _correlation(vectors, encoder, name) for name in sets}
+        numbers |= {key: _attacked(of, (encoder, finetune, task), *key) for key in shown}
+        rows.append((task, encoder, *([finetune] if several else []), *numbers.values()))
+        cells += [_cell(task, encoder, finetune, *key, number) for key, number in numbers.items()]
+    if not any(isinstance(entry, Number) for row in rows for entry in row):
+        raise StoreError(f"{results.root}: nothing is done yet. Run the suite again, and make the table then.")
+    header = ["Task", "Encoder", *(["Fine-tuning"] if several else [])]
+    header += [name if name in vectors.sets else f"STS, mean of {len(vectors.sets)}" for name in sets]
+    return Table(
+        metric="quality",
+        layout="paper",
+        header=(*header, *(f"{_SHORT[metric]} {attack}".rstrip() for attack, metric in shown)),
+        rows=tuple(rows),
+        groups=frozenset(groups),
+        cells=tuple(cells),
+        notes=notes(of, of.tasks, (*_said(vectors), sizes(of, "asr", of.tasks))),
+        interval=f"{interval_note(of, 'asr')} Those of STS are as in the table sts.",
+        flags=of.flags.listed(run.job for run in of.runs),
+        about=Meaning("Quality and robustness", "high STS, clean accuracy and AUA are good, and a low ASR"),
+        brief=tuple(_said(vectors)),
+    )
+
+
+def _sets(vectors: Similarity, options: Options) -> tuple[str, ...]:
+    """Return the columns of STS; the empty name is the average."""
+    if not vectors.sets:
+        return ()
+    return vectors.sets if options.sets == "each" or len(vectors.sets) == 1 else ("",)
+
+
+def _victims(of: Grid) -> list[tuple[str, str, str]]:
+    """Return task, encoder and strategy of each row, task by task in the suite's order."""
+    there = {(cell.task, cell.encoder, cell.finetune) for cell in of.cells.values()}
+    every = ((task, encoder, finetune) for task in of.tasks for encoder in of.encoders for finetune in of.finetunes)
+    return [victim for victim in every if victim in there]
+
+
+def _correlation(vectors: Similarity, encoder: str, name: str) -> Number | None:
+    return (vectors.each or {}).get((encoder, name)) if name else (vectors.mean or {}).get(encoder)
+
+
+def _attacked(of: Grid, victim: tuple[str, str, str], attack: str, metric: AttackMetric) -> Number | None:
+    """Return a number of a victim. Clean accuracy is from the first attack that is done: all see the same examples."""
+    found = (of.cells.get((name, *victim)) for name in ((attack,) if attack else of.attacks))
+    cell: Cell | None = next((cell for cell in found if cell is not None and cell.present), None)
+    number = cell.number(metric) if cell is not None else None
+    return number.hidden(hiding(of, cell.jobs, metric)) if cell is not None and number is not None else None
+
+
+def _cell(task: str, encoder: str, finetune: str, name: str, quantity: str, number: Number | None) -> dict[str, Any]:
+    own = number or Number(None, percent=True)
+    return {
+        "task": task,
+        "encoder": encoder,
+        "finetune": finetune,
+        "quantity": quantity,
+        "attack": name if quantity != "sts" and name else None,
+        "evaluation": name if quantity == "sts" and name else None,
+        "value": own.value,
+        "n": own.n,
+        "low": own.low,
+        "high": own.high,
+    }
+
+
+def _said(vectors: Similarity) -> list[str]:
+    if not vectors.sets:
+        return ["STS is not shown, because the suite has no STS task under `evaluate`."]
+    sets = ", ".join(vectors.sets)
+    return [f"STS: Spearman ×100 of the encoder as it is, on {sets}; the rest is of its victims, in %.", *vectors.notes]

@@ -1,0 +1,151 @@
+"""Accuracy by part: from a victim's answers to the record, and from records to the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rbench.encoders.classify import Classified
+from rbench.errors import StoreError
+from rbench.load import load_encoder, printed
+from rbench.load.registry import Registry
+from rbench.measures._options import Plain
+from rbench.measures.parts import table
+from rbench.score import wilson
+from rbench.spec import Choice, FinetuneJob, Job, Plan, Provenance, Record, Suite, TaskSpec, Training
+from rbench.stages.parts import by_part, part_counts
+from rbench.tables.formats import render
+from rbench.tasks.clean import Example
+from rbench.tasks.data import TaskData
+from rbench.verdicts.beside import compare
+
+NAMES = ("dev R1", "dev R2", "test R1")
+TASK = TaskSpec.model_validate(
+    {
+        "name": "mix",
+        "kind": "single",
+        "columns": ("text",),
+        "labels": ("a", "b", "c"),
+        "parts": [
+            {"name": "SNLI", "split": "train", "local": ["snli/train"]},
+            {"name": "MNLI", "split": "train", "hub": {"id": "a/b", "revision": "1", "split": "train", "columns": {}}},
+            {"name": "valid", "split": "validation", "local": ["snli/validation"]},
+            *({"name": name, "split": "test", "local": [f"anli/{name[-2:]}"]} for name in NAMES),
+        ],
+        "notes": ("A note of the task.",),
+    }
+)
+
+
+class Says:
+    """A victim that says the first letter of a text."""
+
+    def classified(self, rows: Sequence[tuple[str, ...]], progress: Any = None) -> Classified:
+        progress(len(rows))
+        return Classified(np.array(["abc".index(row[0][0]) for row in rows]), np.zeros(len(rows), bool), [])
+
+
+def data() -> TaskData:
+    tests = [Example(f"dev R1:{i}", (text,), 0) for i, text in enumerate(("a", "b", "a", "c"))]
+    tests += [Example(f"dev R2:{i}", (text,), 1) for i, text in enumerate(("b", "b", "a"))]
+    examples = {"train": [Example(f"SNLI:{i}", ("a",), 0) for i in range(7)], "validation": [], "test": tests}
+    return TaskData(TASK, "", "f", {}, {}, {}, examples)
+
+
+def test_each_part_is_scored_by_itself() -> None:
+    seen: list[tuple[int, int, str]] = []
+    scores = by_part(Says(), data(), lambda *told: seen.append(told))
+    assert [(one.name, one.value, one.n) for one in scores] == [
+        ("accuracy of dev R1", 2 / 4, 4),
+        ("accuracy of dev R2", 2 / 3, 3),
+    ]
+    assert (scores[0].low, scores[0].high) == wilson(2, 4)
+    assert seen == [(7, 7, "test: 7 texts")]
+    assert part_counts(data()) == {
+        "rows of SNLI": 7,
+        "rows of MNLI": 0,
+        "rows of valid": 0,
+        "rows of dev R1": 4,
+        "rows of dev R2": 3,
+        "rows of test R1": 0,
+    }
+
+
+def results(
+    encoders: tuple[str, ...] = ("simcse-bert-base",), seeds: tuple[int, ...] = (0,), task: TaskSpec = TASK
+) -> Any:
+    """A RUN whose victims are right on 70 and 38 of 100 rows of each round that is there."""
+    jobs, records = [], {}
+    for encoder in encoders:
+        for seed in seeds:
+            spec = FinetuneJob(
+                encoder=load_encoder(encoder, Registry()),
+                strategy=Choice(name="clean"),
+                task=task,
+                data_fingerprint="d",
+                training=Training(max_train=200),
+            )
+            job = Job.make(spec, (encoder, task.name, "clean"), {}, seed)
+            right = {"dev R1": 70 + 4 * seed, "dev R2": 38}
+            texts = [(f"accuracy of {name}", n / 100, *(wilson(n, 100) or ())) for name, n in right.items()]
+            scores = [{"name": name, "value": v, "n": 100, "low": low, "high": high} for name, v, low, high in texts]
+            counts = {"rows of SNLI": 500, "rows of MNLI": 0, "rows of dev R1": 100, "rows of dev R2": 100}
+            jobs.append(job)
+            records[job.key] = Record.model_validate(
+                {
+                    "job": job,
+                    "status": "complete",
+                    "scores": scores,
+                    "counts": counts,
+                    "provenance": Provenance(rbench="0"),
+                }
+            )
+    suite = Suite(name="vadvcse-table3", encoders=encoders, tasks=(task.name,), finetune=("clean",), seeds=seeds)
+    standing = SimpleNamespace(records=records, done=frozenset(records), problems={})
+    return SimpleNamespace(plan=Plan(suite=suite, jobs=tuple(jobs)), standing=standing, root=Path("RUN"))
+
+
+def test_a_row_for_each_victim_and_a_column_for_each_round() -> None:
+    found = table(Plain(), results(seeds=(0, 1)))
+    assert found.header == ("Encoder", *NAMES[:2]), "an absent part has no column"
+    (row,) = found.rows
+    assert row[0] == "simcse-bert-base"
+    assert (row[1].value, row[1].n) == (pytest.approx(0.72), 100)  # type: ignore[union-attr]
+    assert (row[1].low, row[1].high) == wilson(72, 100), "as wide as one seed, since both see the same rows"  # type: ignore[union-attr]
+    assert row[1].seed_sd == pytest.approx(np.std([0.7, 0.74], ddof=1))  # type: ignore[union-attr]
+    assert [cell["part"] for cell in found.cells] == [*NAMES[:2]]
+
+
+def test_the_table_names_what_was_there_and_what_is_at_chance() -> None:
+    text = render(table(Plain(), results()), "markdown")
+    for said in (
+        "mix, train: SNLI 500.",
+        "mix, test: dev R1 100, dev R2 100.",
+        "mix: absent here: MNLI, valid, test R1.",
+        "mix: at most 200 of the training rows are used.",
+        "Not above chance (33.3), as the interval reaches down to it: simcse-bert-base on dev R2.",
+        "Without MNLI to train on, an accuracy above chance is not to be expected on every part.",
+        "mix: A note of the task.",
+    ):
+        assert said in text, said
+
+
+def test_a_suite_without_such_a_task_is_refused() -> None:
+    with pytest.raises(StoreError, match="has no task that is made of several sources, such as anli"):
+        table(Plain(), results(task=TASK.model_copy(update={"parts": ()})))
+
+
+def test_the_rounds_stand_beside_those_that_the_paper_prints() -> None:
+    run = results()
+    found = compare("vadvcse-table3", printed.load("vadvcse-table3"), run, lambda metric: table(Plain(), run))
+    ours = {pair.found.column: pair.ours and pair.ours.value for pair in found.pairs[0]}
+    assert ours == {
+        **{name: pytest.approx(value) for name, value in {"dev-r1": 70, "dev-r2": 38}.items()},
+        **dict.fromkeys(("dev-r3", "dev-all", "test-r1", "test-r2", "test-r3", "test-all")),
+    }
+    assert found.pairs[0][0].inside is False and found.pairs[0][1].inside is True

@@ -1,0 +1,70 @@
+"""The table of quality beside robustness has the numbers of the tables of their own metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rbench.errors import StoreError
+from rbench.measures.quality import Options, table
+from rbench.storage.runs import Store
+from rbench.tables import Results, build
+from rbench.tables.table import Number
+from tests.tables.conftest import make_run as make_run
+
+REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
+
+
+@pytest.fixture(scope="module")
+def zoo() -> Results:
+    return Results.of(Store(REFERENCE / "minilm-zoo"))
+
+
+def test_every_number_is_that_of_its_own_table(zoo: Results) -> None:
+    found = table(Options(), zoo)
+    assert found.header == (
+        *("Task", "Encoder", "stsb[split=validation]", "Clean"),
+        *("ASR textfooler", "ASR pwws", "AUA textfooler", "AUA pwws"),
+    )
+    assert len(found.rows) == 2 * 12 and found.groups == {12}
+    of = {metric: build(zoo, metric).cells for metric in ("asr", "aua", "clean", "sts")}  # type: ignore[arg-type]
+    for cell in found.cells:
+        names = ("encoder", "evaluation") if cell["quantity"] == "sts" else ("encoder", "task", "finetune")
+        names += ("attack",) if cell["attack"] else ()
+        wanted = {name: cell[name] for name in names}
+        same = [c for c in of[cell["quantity"]] if wanted.items() <= {**c, "evaluation": c.get("evaluation")}.items()]
+        assert same and all(cell[k] == same[0][k] for k in ("value", "n", "low", "high")), cell
+    assert len(found.cells) == 24 * 6
+
+
+def test_options_choose_columns(zoo: Results) -> None:
+    assert [name for name in table(Options(attacked="aua"), zoo).header if name.startswith("A")] == [
+        "AUA textfooler",
+        "AUA pwws",
+    ]
+
+
+def test_a_run_without_sts_says_so(make_run: Callable[..., Store]) -> None:
+    found = table(Options(), Results.of(make_run()))
+    assert found.header[:3] == ("Task", "Encoder", "Clean")
+    assert found.brief == ("STS is not shown, because the suite has no STS task under `evaluate`.",)
+
+
+def test_a_run_where_nothing_is_done_is_refused(make_run: Callable[..., Store]) -> None:
+    with pytest.raises(StoreError, match=r"nothing is done yet. Run the suite again"):
+        table(Options(), Results.of(make_run(done=lambda job: False)))
+
+
+def test_the_average_needs_all_sets(zoo: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two sets the mean has no value where one is missing; each set can still be shown."""
+    from rbench.tables import quality
+
+    sets = quality.similarity(zoo)
+    one = sets.sets[0]
+    found = quality._means(  # type: ignore[arg-type]
+        type("Found", (), {"encoders": ("a", "b"), "evaluations": ("x", "y")}),
+        {("a", "x"): Number(0.4, True), ("a", "y"): Number(0.6, True), ("b", "x"): (sets.each or {})["minilm", one]},
+    )
+    assert {name: number.value for name, number in found.items()} == {"a": pytest.approx(0.5)}
