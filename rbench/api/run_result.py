@@ -37,6 +37,8 @@ class RunResult:
     """The flags of the jobs, one sentence for each flag."""
     claims: list[str] = field(default_factory=list)
     """What the run says of each claim of the suite, and which differences it could have shown."""
+    elsewhere: list[Job] = field(default_factory=list)
+    """The jobs that other processes were still running in the same folder."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:

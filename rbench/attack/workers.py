@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import traceback
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -91,20 +90,28 @@ class Workers:
             with processes.starting():
                 forkserver.ensure_running()
 
-    def run(self, attack_task: AttackTask, examples: Iterable[Example]) -> Iterator[Outcome]:
+    def run(
+        self, attack_task: AttackTask, examples: Iterable[Example], expected: int | None = None
+    ) -> Iterator[Outcome]:
         """Yield one outcome for each example, in the order in which they end. Several processes start with the longest.
+
+        Args:
+            expected: about how many examples there are, if each is to be taken no sooner than a process needs it. Their
+                order is then that of `examples`.
 
         Raises:
             JobError: a process died; the outcomes yielded before remain valid.
             RbenchError: the victim or a resource raised it. An exception raised on an example is in its outcome.
         """
-        todo = deque(examples)
-        enough = self.count > 1 and len(todo) > FEW
-        if attack_task.asked or (not self._workers and not (todo and (enough or attack_task.foreign))):
-            yield from self._engine.run(attack_task, todo)
+        if expected is None:
+            examples = sorted(examples, key=length, reverse=True)  # the longest first, so that processes end together
+            expected = len(examples)
+        enough = self.count > 1 and expected > FEW
+        if attack_task.asked or (not self._workers and not (expected and (enough or attack_task.foreign))):
+            yield from self._engine.run(attack_task, examples)
             return
         try:
-            yield from self._distribute(attack_task, todo)
+            yield from self._distribute(attack_task, iter(examples), expected)
         except BaseException:
             self.close()  # the processes still work for a run that has ended
             raise
@@ -125,18 +132,17 @@ class Workers:
             worker.end()
         self._workers = []
 
-    def _distribute(self, attack_task: AttackTask, todo: deque[Example]) -> Iterator[Outcome]:
+    def _distribute(self, attack_task: AttackTask, todo: Iterator[Example], expected: int) -> Iterator[Outcome]:
         self._engine = Engine(self.config)  # frees its victim and resources, which the processes load themselves
         while len(self._workers) < self.count:
             self._workers.append(_Worker.start(self.config, max(1, cores() // self.count)))
         at_once = self.config.pooled or POOLED["cpu" if self.count > 1 else self.config.device.split(":")[0]]
-        pooled = max(1, min(at_once, len(todo) // (ROUNDS * self.count)))
-        todo = deque(sorted(todo, key=_length, reverse=True))  # the longest first, so that processes end together
+        pooled = max(1, min(at_once, expected // (ROUNDS * self.count)))
         for worker in self._workers:
             worker.file = attack_task.path if attack_task.foreign else None
             worker.send((attack_task, pooled))
             worker.last_sent = False
-        for _ in range(pooled + (AHEAD if len(todo) > ROUNDS * self.count else 0)):
+        for _ in range(pooled + (AHEAD if expected > ROUNDS * self.count else 0)):
             for worker in self._workers:
                 worker.give(todo)
         busy = {worker.connection: worker for worker in self._workers}
@@ -185,11 +191,12 @@ class _Worker:
         except (EOFError, OSError) as error:
             raise self._died() from error
 
-    def give(self, todo: deque[Example]) -> None:
+    def give(self, todo: Iterator[Example]) -> None:
         """Send the next example, or None once there is none."""
         if not self.last_sent:
-            self.last_sent = not todo
-            self.send(todo.popleft() if todo else None)
+            example = next(todo, None)
+            self.last_sent = example is None
+            self.send(example)
 
     def _died(self) -> JobError:
         self.process.join(timeout=5)
@@ -205,7 +212,8 @@ class _Worker:
         self.process.join(timeout=5)
 
 
-def _length(example: Example) -> int:
+def length(example: Example) -> int:
+    """Return the number of characters of an example, which decides roughly how long it takes to attack."""
     return sum(map(len, example.texts))
 
 
