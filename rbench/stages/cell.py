@@ -1,4 +1,4 @@
-"""The examples of one attack job, which this process attacks chunk by chunk, as other processes may at the same time."""
+"""The examples of one attack job, which this process attacks chunk by chunk, beside other processes."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -91,6 +90,6 @@ class TeamBoard:
 def _sign(path: Path) -> _Sign:
     """Return something that changes when a file is replaced; None if there is none."""
     with suppress(OSError):
-        found = os.stat(path)
+        found = path.stat()
         return found.st_ino, found.st_size, found.st_mtime_ns
     return None

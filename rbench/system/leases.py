@@ -108,15 +108,15 @@ class Leases:
     def names(self) -> set[str]:
         """Return the names of which any part was ever taken."""
         with suppress(OSError):
-            return set(os.listdir(self.folder))
+            return {one.name for one in self.folder.iterdir()}
         return set()
 
 
 def _listed(folder: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     with suppress(OSError):
-        for file in os.listdir(folder):
-            part, _, number = file.rpartition(".")
+        for file in folder.iterdir():
+            part, _, number = file.name.rpartition(".")
             if part and number.isdecimal() and not part.startswith("."):
                 found[part] = max(found.get(part, 0), int(number))
     return found
@@ -135,7 +135,7 @@ def _make(file: Path, content: bytes) -> bool:
         try:
             os.link(temporary, file)
         except FileExistsError:
-            return os.stat(temporary).st_nlink == 2  # NFS: the link was made, and the answer was lost
+            return temporary.stat().st_nlink == 2  # NFS: the link was made, and the answer was lost
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
@@ -148,9 +148,8 @@ def _make(file: Path, content: bytes) -> bool:
 def _make_exclusively(file: Path, content: bytes) -> bool:
     """Do the same where there are no hard links. For a moment readers see an empty file."""
     try:
-        handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        with file.open("xb") as opened:
+            opened.write(content)
     except FileExistsError:
         return False
-    with open(handle, "wb") as opened:
-        opened.write(content)
     return True

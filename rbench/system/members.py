@@ -73,7 +73,7 @@ def _boot() -> str:
 
 def _space() -> str:
     with suppress(OSError):
-        return os.readlink("/proc/self/ns/pid")
+        return str(Path("/proc/self/ns/pid").readlink())
     return ""
 
 
