@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from rbench.api import logs
 from rbench.api.claims import summary
 from rbench.api.figures import write_figures
 from rbench.api.run_result import RunResult
+from rbench.api.told import Told
 from rbench.errors import ResourceError, StoreError
 from rbench.load.registry import Registry
 from rbench.plan.only import select
@@ -73,6 +73,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
             progress.note(note)
         needed = (key for job in todo for key in (job.key, *job.needs.values()))
         with cache.using(needed), _workers(todo, options, device, cache) as workers:
+            team.member.about["workers"] = workers.count if workers is not None else 1
             ended = _run(todo, _context(prepared, store, team, cache, device, workers, progress, options))
         found = standing(store, prepared.plan)
         elsewhere = [job for job in todo if job.key not in ended.keys]
@@ -149,7 +150,7 @@ def _context(
         places=prepared.places,
         device=device,
         workers=workers,
-        progress=progress,
+        progress=Told(progress, team.member),
         logs=options.logs or store.root / "logs",
         report_to=options.report_to,
     )
@@ -176,9 +177,7 @@ def _run(todo: list[Job], context: Context) -> _Ended:
 
     def call(job: Job) -> Record | None:
         context.progress.start(job.name, number[job.key], len(todo))
-        context.team.member.say(now=True, job=job.name, since=_now(), done=0, total=0)
         record = run_job(job, context)
-        context.team.member.say(job=None)
         if record is None:
             board.nothing_left(job)
             context.progress.finish("others do the rest")
@@ -229,10 +228,6 @@ def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache)
     with Processes(options.workers or sensible(device), how) as workers:
         workers.warm_up(largest)
         yield workers
-
-
-def _now() -> str:
-    return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 def _write_tables(prepared: Prepared, store: Store, found: Standing, progress: Progress) -> list[str]:

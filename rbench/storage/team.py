@@ -127,6 +127,13 @@ def holders(leases: Leases, job: Job) -> dict[str, str]:
     return {part: holder for part, holder in found.items() if holder is not None}
 
 
+def observed(root: Path) -> tuple[Members, Callable[[Job], dict[str, str]]]:
+    """Return what shows who works in a RUN, and a function that returns the holders of a job's parts. Writes nothing."""
+    members = Members(root / PROCESSES)
+    leases = Leases(root / PROCESSES, Member(root / PROCESSES, {}), members)
+    return members, lambda job: holders(leases, job)
+
+
 def check_still(root: Path) -> None:
     """Raise StoreError if a process runs in a RUN. Writes nothing."""
     if living := Members(root / PROCESSES).living():

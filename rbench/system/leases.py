@@ -76,9 +76,12 @@ class Leases:
             except OSError:
                 break
         surely = self._members.expiry / 2
-        lease = Lease(file, number + 1, self._member, surely, lambda: self._held.pop((name, part), None))
+        lease = Lease(file, number + 1, self._member, surely, lambda: self._forget(name, part))
         self._held[name, part] = lease
         return lease
+
+    def _forget(self, name: str, part: str) -> None:
+        self._held.pop((name, part), None)
 
     def held(self, name: str) -> list[Lease]:
         """Return the leases of a name that this process holds."""
