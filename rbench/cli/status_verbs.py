@@ -13,7 +13,7 @@ from rbench.cli.console import print_table, say
 from rbench.cli.verbs import MEASURE, app, verb
 
 if TYPE_CHECKING:
-    from rbench.api.status import Status, Working
+    from rbench.api.status import State, Status, Working
 
 EVERY = 10.0
 """Seconds between two looks of --watch."""
@@ -50,7 +50,7 @@ def _show(found: Status) -> None:
     else:
         say("no process works on this run")
     say()
-    states = ("done", "failed", "under way", "to do")
+    states: tuple[State, ...] = ("done", "failed", "under way", "to do")
     rows = [[str(stage), *(str(counts[state]) for state in states)] for stage, counts in found.jobs.items()]
     print_table(["stage", *states], rows)
     say()

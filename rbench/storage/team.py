@@ -128,7 +128,7 @@ def holders(leases: Leases, job: Job) -> dict[str, str]:
 
 
 def observed(root: Path) -> tuple[Members, Callable[[Job], dict[str, str]]]:
-    """Return what shows who works in a RUN, and a function that returns the holders of a job's parts. Writes nothing."""
+    """Return who works in a RUN, and a function that returns who holds which part of a job. Writes nothing."""
     members = Members(root / PROCESSES)
     leases = Leases(root / PROCESSES, Member(root / PROCESSES, {}), members)
     return members, lambda job: holders(leases, job)
