@@ -122,7 +122,7 @@ class Workers:
             yield from self._engine.run(attack_task, todo)
             return
         if whole is not None:
-            todo = iter(sorted(whole, key=length, reverse=True))  # so that processes end together
+            todo = iter(sorted(whole, key=lambda one: one.length, reverse=True))  # so that processes end together
         try:
             yield from self._distribute(attack_task, todo, expected)
         except BaseException:
@@ -293,11 +293,6 @@ class _Worker:
         self.connection.close()
         self.process.terminate()
         self.process.join(timeout=5)
-
-
-def length(example: Example) -> int:
-    """Return the number of characters of an example, which decides roughly how long it takes to attack."""
-    return sum(map(len, example.texts))
 
 
 class _Ended:

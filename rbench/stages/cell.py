@@ -44,8 +44,6 @@ class Cell:
         A chunk is taken when its first example is asked for, and given back when all of its examples have outcomes
         (`append`). The longest texts of a chunk come first, so that worker processes end together.
         """
-        from rbench.attack.workers import length
-
         for number in range(chunks(len(self._chosen))):
             chunk = self._chosen[number * CHUNK : (number + 1) * CHUNK]
             if not self._missing(chunk):
@@ -56,7 +54,7 @@ class Cell:
             self._look()  # what the last holder had done
             if missing := self._missing(chunk):
                 self._open[missing[0].id] = lease, {one.id for one in missing}
-                yield from sorted(missing, key=length, reverse=True)
+                yield from sorted(missing, key=lambda one: one.length, reverse=True)
             else:
                 lease.give_back()
 
