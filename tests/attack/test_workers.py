@@ -336,6 +336,7 @@ def test_only_the_embedded_world_has_an_oracle() -> None:
 OWN = """
 import os, sys
 from textattack import Attack
+from textattack.constraints.pre_transformation import RepeatModification
 from textattack.goal_functions import UntargetedClassification
 from textattack.search_methods import GreedySearch
 from textattack.transformations import WordSwap
@@ -354,7 +355,7 @@ class Swap(WordSwap):
 
 def build(victim, resources, options):
     {building}
-    return Attack(UntargetedClassification(victim), [], Swap(), GreedySearch())
+    return Attack(UntargetedClassification(victim), [RepeatModification()], Swap(), GreedySearch())
 """
 
 

@@ -85,9 +85,7 @@ def work(root: Path, log: Path | None = None, wait: float = 0.0) -> list[str]:
                 board.nothing_left(job)
                 cell.close()
                 return None
-            record = Record(
-                job=job, status="complete", provenance=Provenance(rbench="0"), outcomes=cell.merge(kept)
-            )
+            record = Record(job=job, status="complete", provenance=Provenance(rbench="0"), outcomes=cell.merge(kept))
             team.check(job)
             store.write_record(record)
             return record

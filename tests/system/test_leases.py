@@ -84,7 +84,7 @@ def test_who_was_stopped_for_long_notices_before_it_writes(tmp_path: Path) -> No
     lease.check()  # nobody has taken over yet: it may go on
     assert other.leases.take("job", "job") is not None
     stopped.member.beat()  # its heartbeat is the first to go on
-    with pytest.raises(LeaseLost, match="gave no sign of life for 120 s.*Run the same command again"):
+    with pytest.raises(LeaseLost, match=r"gave no sign of life for 120 s.*Run the same command again"):
         lease.check()
     lease.give_back()
     assert stopped.leases.take("job", "job") is None and other.leases.held("job")
