@@ -159,6 +159,9 @@ training: {max_train: 300, max_validation: 50, epochs: 1, learning_rate: 1.0e-3}
 """
 
 
+TUNED_JOB = "finetune/toy/mini-sentiment/clean/seed0"
+
+
 def one_of_three(place: Path, log: Path, killed_after: int | None) -> None:
     """Run the suite beside others, in chunks of four; `log` gets a line for each training and each outcome."""
 
@@ -199,7 +202,7 @@ def test_three_processes_do_nothing_twice_and_lose_nothing_of_one_that_is_killed
     run(place, "three", suite="few.yaml", cache="empty-cache")  # what the killed one left, if the others had left too
     done = log.read_text().splitlines()
     assert len(done) == len({*done}), "no training and no attack is done twice"
-    assert {line for line in done if " " not in line} == {"pretrain/toy", "finetune/toy/mini-sentiment/clean/seed0"}
+    assert {line for line in done if " " not in line} == {"pretrain/toy/seed0", TUNED_JOB}
     assert sum(" " in line for line in done) >= 2 * 24 - 4, "the last run attacks a chunk at most"
     assert tables(place / "three") == tables(place / "one")
 
@@ -240,7 +243,7 @@ def test_a_killed_fine_tuning_goes_on_and_ends_with_the_same_weights(place: Path
     process.send_signal(signal.SIGKILL)
     process.wait()
     (listed,) = (item for item in items(place / "third-cache") if item.kind == "checkpoints")
-    assert listed.name == "finetune/toy/mini-sentiment/clean/seed0"
+    assert listed.name == TUNED_JOB
     run(place, "tuned", cache="third-cache", suite="tuned.yaml")
     first, second = (
         {r.job.key: (r.provenance.weights_hash, r.scores) for r in Store(run).records() if r.job.stage == "finetune"}
