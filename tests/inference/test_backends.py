@@ -20,7 +20,7 @@ INPUTS = {"input_ids": torch.arange(5, 25).reshape(4, 5), "attention_mask": torc
 
 
 @pytest.fixture(autouse=True)
-def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def forgetful(measuring: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(backends, "_found", {})
     yield
     backends.remember_in(None)
@@ -118,7 +118,8 @@ def test_what_was_found_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"half": '])
-def test_a_damaged_memory_is_made_anew(tmp_path: Path, content: str) -> None:
+def test_a_damaged_memory_is_made_anew(tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "usable", lambda device: ["torch", "onednn"])
     file = tmp_path / "backends.json"
     file.write_text(content)
     backends.remember_in(file)
