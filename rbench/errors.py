@@ -27,7 +27,7 @@ class JobError(RbenchError):
 
 
 class StoreError(RbenchError):
-    """A RUN folder is locked, damaged, or written by an incompatible version of rbench."""
+    """A RUN folder is in use, damaged, or written by an incompatible version of rbench."""
 
 
 class LeaseLost(RbenchError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -50,7 +50,7 @@ def run(jobs: Sequence[Job], board: Board, call: Callable[[Job], Record | None])
                 failed.add(job.key)
             yield job, record
         if ended is None:
-            if not any(left.keys() & {*job.needs.values()} for job in left.values()):
+            if not any(_waits(job, left) for job in left.values()):
                 return
             board.pause()
 
@@ -64,16 +64,21 @@ def _settled(left: dict[str, Job], failed: set[str], board: Board) -> list[tuple
         if gone.intersection(job.needs.values()):
             gone.add(job.key)
             found.append((job, None))
-        elif (record := board.ended(job, job.key in needed)) is not None:
+        elif not _waits(job, left) and (record := board.ended(job, job.key in needed)) is not None:
             found.append((job, record))
     return found
+
+
+def _waits(job: Job, left: Container[str]) -> bool:
+    """Whether a job needs one that has not ended."""
+    return any(key in left for key in job.needs.values())
 
 
 def _run_one(
     left: dict[str, Job], board: Board, call: Callable[[Job], Record | None]
 ) -> list[tuple[Job, Record | None]] | None:
     """Take one job and run it. Returns it if it ended, nothing if only a part of it did; None if none can be taken."""
-    ready = [job for job in left.values() if not left.keys() & {*job.needs.values()}]
+    ready = [job for job in left.values() if not _waits(job, left)]
     for shared in (False, True):
         for job in ready:
             taken = board.take(job, shared=shared)

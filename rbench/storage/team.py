@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,7 @@ class Team:
             finally:
                 for lease in self._leases.all_held():
                     lease.give_back()
+                self._tidy()
 
     def _turn(self) -> Lease:
         """Wait until no other process is joining."""
@@ -96,16 +97,20 @@ class Team:
         """Return the living process that holds each part of a job, by part. Parts that nobody holds are left out."""
         return holders(self._leases, job)
 
-    def untouched(self, jobs: list[Job]) -> set[str]:
-        """Return the keys of jobs of which no process has ever taken a part."""
-        names = self._leases.names()
-        return {job.key for job in jobs if job.key[:NAMED] not in names}
-
     def state(self, job: Job) -> frozenset[tuple[str, int, str | None]]:
         """Return something that changes when a part of a job is taken, given back, or lost by a process that died."""
         name = job.key[:NAMED]
         parts = self._leases.parts(name)
         return frozenset((part, number, self._leases.holder(name, part)) for part, number in parts.items())
+
+    def _tidy(self) -> None:
+        """Remove all leases, if no other process is there. Whoever was stopped for long and goes on finds none."""
+        with suppress(OSError):
+            lease = self._leases.take(_JOINING, WHOLE)
+            if lease is not None:
+                if len(self.members.living()) == 1:
+                    self._leases.clear(but=_JOINING)
+                lease.give_back()
 
     def _sweep(self) -> None:
         """Remove what processes left that are dead. Called while no other process is there, or can come."""

@@ -14,6 +14,7 @@ import errno
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -108,11 +109,11 @@ class Leases:
         """Return the parts of a name that were ever taken, each with the number of its last lease."""
         return _listed(self.folder / name)
 
-    def names(self) -> set[str]:
-        """Return the names of which any part was ever taken."""
-        with suppress(OSError):
-            return {one.name for one in self.folder.iterdir()}
-        return set()
+    def clear(self, but: str) -> None:
+        """Remove all leases except those of one name. No other process may be there. Raises OSError."""
+        for folder in [*self.folder.iterdir()]:
+            if folder.name != but:
+                shutil.rmtree(folder)
 
 
 def _listed(folder: Path) -> dict[str, int]:

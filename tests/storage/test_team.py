@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rbench.errors import StoreError
+from rbench.errors import LeaseLost, StoreError
 from rbench.spec import Choice, Plan, Suite
 from rbench.storage.board import TeamBoard, chunks
 from rbench.storage.runs import Store
@@ -93,6 +93,19 @@ def test_the_end_gives_back_what_is_held(tmp_path: Path) -> None:
             assert one.take(ATTACK) is not None and other.take(ATTACK) is None
             raise ZeroDivisionError
         assert other.take(ATTACK) is not None
+
+
+def test_the_last_to_leave_removes_the_leases(tmp_path: Path) -> None:
+    one, other = Team(tmp_path), Team(tmp_path)
+    with one.joined(lambda others: PLAN):
+        with other.joined(lambda others: PLAN):
+            lease = other.take(ATTACK)
+        assert one.holders(ATTACK) == {} and len(one.state(ATTACK)) == 1
+        assert lease is not None
+        other.member._longest = 1000.0
+    assert [path.name for path in (one.folder / "leases").iterdir()] == ["joining"]
+    with pytest.raises(LeaseLost):
+        lease.check()
 
 
 def test_a_run_in_use_is_named(tmp_path: Path) -> None:

@@ -48,7 +48,10 @@ def test_one_of_two_holds_a_part(two: tuple[Process, Process]) -> None:
     lease.give_back()
     assert other.leases.holder("job", "0001") is None and one.leases.held("job") == []
     assert other.leases.take("job", "0001") is not None
-    assert other.leases.parts("job") == {"0001": 2, "0002": 1} and one.leases.names() == {"job"}
+    assert other.leases.parts("job") == {"0001": 2, "0002": 1}
+    one.leases.take("other", "job")
+    one.leases.clear(but="other")
+    assert [path.name for path in one.leases.folder.iterdir()] == ["other"]
 
 
 def test_the_lease_of_a_dead_process_is_taken_over_by_one_of_many(tmp_path: Path, clock: Clock) -> None:
