@@ -265,7 +265,7 @@ def erring(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """erring(n): from now on attacks raise on the first n examples that they are given."""
 
     def after(n: int) -> None:
-        def run(self: Workers, cell: Any, chosen: Any) -> Iterator[Outcome]:
+        def run(self: Workers, cell: Any, chosen: Any, expected: int) -> Iterator[Outcome]:
             todo = list(chosen)
             for i, example in enumerate(todo[:n]):
                 kind = "ValueError" if i % 2 == 0 else "attacks.Odd"
