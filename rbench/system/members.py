@@ -54,7 +54,9 @@ class Identity:
 
     @property
     def ended(self) -> bool:
-        """Whether a process of this machine has ended."""
+        """Whether a process of this machine is known to have ended."""
+        if os.name != "posix":  # elsewhere `os.kill` would end it
+            return False
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
