@@ -94,7 +94,7 @@ def _scores(outcomes: Collection[Outcome], spec: AttackJob) -> tuple[Score, ...]
 def _check_errors(outcomes: Collection[Outcome]) -> None:
     kinds = Counter(error_kind(outcome.error or "") for outcome in outcomes if _counts_as_error(outcome))
     if kinds.total() > TOLERATED * len(outcomes):
-        named = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
+        named = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
         raise JobError(
             f"{kinds.total()} of {len(outcomes)} examples errored ({named}), more than a tenth. "
             "Their errors are in outcomes.jsonl; run the same command again to attack them again."
