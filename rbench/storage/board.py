@@ -50,7 +50,7 @@ class TeamBoard:
         record = self._store.look(job).record
         if record is None or (record.status == "failed" and _sign(self._record(job)) == self._before[job.key]):
             return None
-        at_hand = record.status == "failed" or not needed or self._cache.seems_to_have(job.key)
+        at_hand = record.status == "failed" or not needed or self._cache.has(job.key)
         return record if at_hand else None
 
     def take(self, job: Job, *, shared: bool) -> AbstractContextManager[None] | None:

@@ -175,7 +175,9 @@ def test_a_record_that_appears_is_the_work_of_another(two: tuple[Process, Proces
     assert later.board.ended(ATTACK, needed=False) is None, "who comes later tries again"
 
 
-def test_weights_are_made_again_only_where_they_are_needed_and_missing(two: tuple[Process, Process]) -> None:
+def test_weights_are_made_again_only_where_they_are_needed_and_missing(
+    two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, other = two
     one.store.write_record(make_record(TUNE))
     assert other.board.ended(TUNE, needed=True) is None, "the cache of this machine does not have them"
@@ -183,6 +185,9 @@ def test_weights_are_made_again_only_where_they_are_needed_and_missing(two: tupl
     place = other.cache.place(TUNE.key)
     place.mkdir(parents=True)
     (place / manifest.NAME).write_text("{}")
+    assert other.cache.seems_to_have(TUNE.key)
+    assert other.board.ended(TUNE, needed=True) is None, "what is there is damaged"
+    monkeypatch.setattr(other.cache, "has", lambda key: key == TUNE.key)
     assert other.board.ended(TUNE, needed=True) is not None
 
 
