@@ -27,4 +27,8 @@ class JobError(RbenchError):
 
 
 class StoreError(RbenchError):
-    """A RUN folder is locked, damaged, or written by an incompatible version of rbench."""
+    """A RUN folder is in use, damaged, or written by an incompatible version of rbench."""
+
+
+class LeaseLost(RbenchError):
+    """Another process took over what this one did, because this one seemed dead. It must write nothing more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -10,8 +11,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import chdir, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -19,7 +22,10 @@ from typer.testing import CliRunner
 from rbench import api
 from rbench.cli import app
 from rbench.spec import AttackJob, Job, Outcome
-from rbench.storage.runs import Store
+from rbench.stages import cell
+from rbench.stages import weights as stages
+from rbench.storage import board
+from rbench.storage.runs import Parts, Store
 from rbench.storage.weights.inventory import items
 
 SUITE = """\
@@ -106,7 +112,7 @@ def whole(place: Path) -> Path:
 
 
 def outcome_lines(run: Path) -> int:
-    return sum(len(file.read_bytes().splitlines()) for file in run.rglob("outcomes.jsonl"))
+    return sum(len(file.read_bytes().splitlines()) for file in run.rglob("outcomes*.jsonl"))
 
 
 def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
@@ -128,18 +134,77 @@ def test_killed_runs_end_with_the_same_tables(place: Path, whole: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert reached()
-    before = {file: file.read_bytes() for file in (place / "killed").rglob("outcomes.jsonl")}
+    before = {file: file.read_bytes() for file in (place / "killed").rglob("outcomes*.jsonl")}
     assert sum(map(len, before.values())), "there is something to keep"
     run(place, "killed", cache="other-cache")
     for file, content in before.items():  # nothing that was done is done again
-        kept = content[: content.rfind(b"\n") + 1]
-        assert file.read_bytes().startswith(kept)
+        kept = content.split(b"\n")[:-1]
+        assert {*kept} <= {*(file.parent / "outcomes.jsonl").read_bytes().split(b"\n")}
     assert tables(place / "killed") == tables(whole)
     plan = Store(whole).plan()
     assert plan is not None
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob):
             assert outcomes(place / "killed", job) == outcomes(whole, job)
+
+
+FEW = """\
+name: few
+encoders: [toy]
+tasks: [mini-sentiment]
+attacks: [random, {pwws: {max_words: 3}}]
+num_examples: 24
+resources: {profile: mini, masked_lm: toy}
+training: {max_train: 300, max_validation: 50, epochs: 1, learning_rate: 1.0e-3}
+"""
+
+
+TUNED_JOB = "finetune/toy/mini-sentiment/clean/seed0"
+
+
+def one_of_three(place: Path, log: Path, killed_after: int | None) -> None:
+    """Run the suite beside others, in chunks of four; `log` gets a line for each training and each outcome."""
+
+    def noting(function: Callable[..., Any], what: Callable[..., str]) -> Callable[..., Any]:
+        def noted(*args: Any) -> Any:
+            done = function(*args)
+            with log.open("a") as file:
+                file.write(f"{what(*args)}\n")
+            if killed_after is not None and len(log.read_text().splitlines()) >= killed_after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return done
+
+        return noted
+
+    stages.pretrain = noting(stages.pretrain, lambda job, *rest: job.name)  # type: ignore[assignment]
+    stages.finetune = noting(stages.finetune, lambda job, *rest: job.name)  # type: ignore[assignment]
+    append = noting(Parts.append, lambda parts, outcome: f"{parts._job.name} {outcome.example_id}")
+    Parts.append = append  # type: ignore[method-assign]
+    board.CHUNK = cell.CHUNK = 4  # type: ignore[attr-defined]
+    os.environ["RBENCH_CACHE"] = str(place / "empty-cache")
+    with chdir(place):
+        result = api.run(
+            "few.yaml", out="three", include="mine", device="cpu", backend="torch", workers=1, progress=False
+        )
+    assert not result.failed and not result.skipped, result
+
+
+def test_three_processes_do_nothing_twice_and_lose_nothing_of_one_that_is_killed(place: Path) -> None:
+    (place / "few.yaml").write_text(FEW)
+    run(place, "one", suite="few.yaml")
+    log, fork = place / "log", multiprocessing.get_context("forkserver")
+    processes = [fork.Process(target=one_of_three, args=(place, log, 30 if i == 1 else None)) for i in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(300)
+    assert sorted(process.exitcode or 0 for process in processes) in ([0, 0, 0], [-signal.SIGKILL, 0, 0])
+    run(place, "three", suite="few.yaml", cache="empty-cache")  # what the killed one left, if the others had left too
+    done = log.read_text().splitlines()
+    assert len(done) == len({*done}), "no training and no attack is done twice"
+    assert {line for line in done if " " not in line} == {"pretrain/toy/seed0", TUNED_JOB}
+    assert sum(" " in line for line in done) >= 2 * 24 - 4, "the last run attacks a chunk at most"
+    assert tables(place / "three") == tables(place / "one")
 
 
 TUNED = """\
@@ -178,7 +243,7 @@ def test_a_killed_fine_tuning_goes_on_and_ends_with_the_same_weights(place: Path
     process.send_signal(signal.SIGKILL)
     process.wait()
     (listed,) = (item for item in items(place / "third-cache") if item.kind == "checkpoints")
-    assert listed.name == "finetune/toy/mini-sentiment/clean/seed0"
+    assert listed.name == TUNED_JOB
     run(place, "tuned", cache="third-cache", suite="tuned.yaml")
     first, second = (
         {r.job.key: (r.provenance.weights_hash, r.scores) for r in Store(run).records() if r.job.stage == "finetune"}

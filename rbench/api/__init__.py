@@ -24,6 +24,7 @@ from rbench.api.paper_claims import paper_claims, paper_claims_table
 from rbench.api.results import load_results, table
 from rbench.api.run_result import RunResult
 from rbench.api.runs import Merged, merge
+from rbench.api.status import Status, Watcher, status
 from rbench.api.suites import Planned, attack, plan, run
 from rbench.api.textattack_log import write_textattack_csv
 from rbench.api.train import ListedObjective, Trained, export, load_encoder, objectives, train
@@ -50,7 +51,9 @@ __all__ = [
     "PlanError",
     "Planned",
     "RunResult",
+    "Status",
     "Trained",
+    "Watcher",
     "attack",
     "attack_texts",
     "build_adversarial",
@@ -80,6 +83,7 @@ __all__ = [
     "paper_claims_table",
     "plan",
     "run",
+    "status",
     "strip",
     "table",
     "table_beside_paper",

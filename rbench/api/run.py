@@ -5,21 +5,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rbench.api import logs
 from rbench.api.claims import summary
 from rbench.api.figures import write_figures
 from rbench.api.run_result import RunResult
+from rbench.api.told import Told
 from rbench.errors import ResourceError, StoreError
 from rbench.load.registry import Registry
 from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
-from rbench.spec import CONTRAST, AttackJob, Job, Record
+from rbench.spec import CONTRAST, AttackJob, Job, Plan, Record
 from rbench.storage import texts
+from rbench.storage.board import TeamBoard
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, errored, standing
+from rbench.storage.team import Team, digest, who
 from rbench.storage.weights import WeightCache, default_cache
 from rbench.tables import Results
 
@@ -39,16 +44,20 @@ def _check_attacks(todo: list[Job]) -> None:
 
 
 def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
-    """Run a prepared suite; see `rbench.api.run`."""
-    from rbench.stages import Context
+    """Run a prepared suite, beside other processes that run it in the same folder; see `rbench.api.run`."""
     from rbench.tables.flags import Flags
     from rbench.train import reports
 
-    store = Store(prepared.run)
+    store, team = Store(prepared.run), Team(prepared.run)
     jobs = select(prepared.plan, options.only)
     logs.inputs(prepared)
-    with store.lock():
-        prepared, found = _as_it_stands(store, prepared, options)
+    joined = _Joined(store, prepared, options, progress)
+    with team.joined(joined.prepare):
+        prepared = joined.prepared
+        found = standing(store, prepared.plan)
+        for job in prepared.plan.jobs:
+            if job.key in found.problems:
+                store.check_owner(job)
         cache = WeightCache(default_cache())
         if swept := cache.sweep():
             progress.note(f"removed what killed processes had left: {', '.join(map(str, swept))}")
@@ -59,76 +68,150 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
         reports.check(options.report_to)
         device = device_of(options.device) if todo else "cpu"
         logs.jobs(todo, jobs, cache, device)
-        if options.fresh and (moved := store.set_aside()) is not None:
-            progress.note(f"the old results are in {moved}")
-        store.write_plan(prepared.plan)
         problems = [found.problems[job.key] for job in jobs if job.key in found.problems]
         for note in (*prepared.notes, *problems, *texts.notes(prepared.plan)):
             progress.note(note)
         needed = (key for job in todo for key in (job.key, *job.needs.values()))
         with cache.using(needed), _workers(todo, options, device, cache) as workers:
-            context = Context(
-                plan=prepared.plan,
-                store=store,
-                cache=cache,
-                encoders=prepared.loaded.encoders,
-                tasks=prepared.loaded.tasks,
-                resources=prepared.loaded.resources,
-                modules=prepared.loaded.modules,
-                contrast=prepared.loaded.contrast,
-                adversarial=prepared.loaded.adversarial,
-                victims=prepared.loaded.victims,
-                rows=prepared.rows,
-                places=prepared.places,
-                device=device,
-                workers=workers,
-                progress=progress,
-                logs=options.logs or store.root / "logs",
-                report_to=options.report_to,
-            )
-            failed, skipped = _finished(todo, context)
+            team.member.about["workers"] = workers.count if workers is not None else 1
+            ended = _run(todo, _context(prepared, store, team, cache, device, workers, progress, options))
         found = standing(store, prepared.plan)
-        tables = _write_tables(prepared, store, found, progress)
-        results = Results(store, prepared.plan, found)
-        figures = write_figures(results, prepared.loaded.modules, progress.note)
-        claims = summary(results, Registry(options.include))
+        elsewhere = [job for job in todo if job.key not in ended.keys]
+        made = _Made() if elsewhere else _make(prepared, options, store, found, progress)
         flags = Flags(prepared.plan, found.records).raised_notes(jobs)
     done = sum(job.key in found.done for job in jobs)
-    wrong = errored(store, found, jobs)
-    return RunResult(prepared.run, done, failed, skipped, tables, wrong, figures, flags, claims)
+    return RunResult(
+        prepared.run,
+        done,
+        ended.failed,
+        ended.skipped,
+        made.tables,
+        errored(store, found, jobs),
+        made.figures,
+        flags,
+        made.claims,
+        elsewhere,
+    )
 
 
-def _as_it_stands(store: Store, prepared: Prepared, options: Options) -> tuple[Prepared, Standing]:
-    """Return the suite with `texts` set in its plan, and the state of its jobs. With --fresh no job is done."""
-    plan = prepared.plan
-    store.texts = options.texts if options.fresh else texts.kept(store, plan, options.texts)
-    found = Standing({}, {}) if options.fresh else standing(store, plan)
-    for job in plan.jobs:
-        if job.key in found.problems:
-            store.check_owner(job)
-    return dataclasses.replace(prepared, plan=plan.model_copy(update={"texts": store.texts})), found
+class _Joined:
+    """Prepares the folder of a RUN while no other process can join it (`Team.joined`)."""
+
+    def __init__(self, store: Store, prepared: Prepared, options: Options, progress: Progress) -> None:
+        self._store, self.prepared, self._options, self._progress = store, prepared, options, progress
+
+    def prepare(self, others: list[dict[str, Any]]) -> Plan:
+        """Write the plan, unless others run it already. Raises StoreError if they run another one."""
+        store, options, plan = self._store, self._options, self.prepared.plan
+        if others and options.fresh:
+            raise StoreError(f"{store.root} is in use by {who(others)}. --fresh would take away what it works on.")
+        store.texts = options.texts if options.fresh else texts.kept(store, plan, options.texts)
+        plan = plan.model_copy(update={"texts": store.texts})
+        if others and {one["plan"] for one in others} != {digest(plan)}:
+            raise StoreError(
+                f"{store.root} is in use by {who(others)}, which runs another plan there (another suite, --limit, "
+                "--set, data or weights). Wait for it or choose another --out."
+            )
+        if options.fresh and (moved := store.set_aside()) is not None:
+            self._progress.note(f"the old results are in {moved}")
+        if others:
+            self._progress.note(f"{store.root} is shared with {who(others)}")
+        else:
+            store.write_plan(plan)
+        self.prepared = dataclasses.replace(self.prepared, plan=plan)
+        return plan
 
 
-def _finished(todo: list[Job], context: Context) -> tuple[list[Record], list[Job]]:
-    """Run all jobs; return the records of failed jobs, and the jobs that needed one of them."""
-    from rbench.executors import inline
+def _context(
+    prepared: Prepared,
+    store: Store,
+    team: Team,
+    cache: WeightCache,
+    device: str,
+    workers: Workers | None,
+    progress: Progress,
+    options: Options,
+) -> Context:
+    from rbench.stages import Context
+
+    return Context(
+        plan=prepared.plan,
+        store=store,
+        team=team,
+        cache=cache,
+        encoders=prepared.loaded.encoders,
+        tasks=prepared.loaded.tasks,
+        resources=prepared.loaded.resources,
+        modules=prepared.loaded.modules,
+        contrast=prepared.loaded.contrast,
+        adversarial=prepared.loaded.adversarial,
+        victims=prepared.loaded.victims,
+        rows=prepared.rows,
+        places=prepared.places,
+        device=device,
+        workers=workers,
+        progress=Told(progress, team.member),
+        logs=options.logs or store.root / "logs",
+        report_to=options.report_to,
+    )
+
+
+@dataclass
+class _Ended:
+    """The jobs that ended while this process ran."""
+
+    keys: set[str] = field(default_factory=set)
+    failed: list[Record] = field(default_factory=list)
+    skipped: list[Job] = field(default_factory=list)
+    """The jobs that needed one that failed."""
+
+
+def _run(todo: list[Job], context: Context) -> _Ended:
+    """Run all jobs that no other process runs."""
+    from rbench.executors import leases
     from rbench.stages import run_job
 
     number = {job.key: i + 1 for i, job in enumerate(todo)}
+    board = TeamBoard(context.team, context.store, context.cache, todo)
+    ended, own = _Ended(), set()
 
-    def call(job: Job) -> Record:
+    def call(job: Job) -> Record | None:
         context.progress.start(job.name, number[job.key], len(todo))
         record = run_job(job, context)
-        context.progress.finish(record.status)
+        if record is None:
+            board.nothing_left(job)
+            context.progress.finish("others do the rest")
+        else:
+            own.add(job.key)
+            context.progress.finish(record.status)
         return record
 
-    failed, skipped = [], []
-    for job, record in inline.run(todo, call):
+    for job, record in leases.run(todo, board, call):
+        ended.keys.add(job.key)
         if record is None:
-            skipped.append(job)
+            ended.skipped.append(job)
         elif record.status == "failed":
-            failed.append(record)
-    return failed, skipped
+            ended.failed.append(record)
+        if record is not None and job.key not in own:
+            context.progress.note(f"{job.name}: {record.status}, by another process")
+    return ended
+
+
+@dataclass
+class _Made:
+    """What is written at the end of a run."""
+
+    tables: list[str] = field(default_factory=list)
+    figures: list[Path] = field(default_factory=list)
+    claims: list[str] = field(default_factory=list)
+
+
+def _make(prepared: Prepared, options: Options, store: Store, found: Standing, progress: Progress) -> _Made:
+    """Write the suite's tables and figures, and judge its claims."""
+    tables = _write_tables(prepared, store, found, progress)
+    results = Results(store, prepared.plan, found)
+    figures = write_figures(results, prepared.loaded.modules, progress.note)
+    return _Made(tables, figures, summary(results, Registry(options.include)))
 
 
 @contextmanager

@@ -37,6 +37,8 @@ class RunResult:
     """The flags of the jobs, one sentence for each flag."""
     claims: list[str] = field(default_factory=list)
     """What the run says of each claim of the suite, and which differences it could have shown."""
+    elsewhere: list[Job] = field(default_factory=list)
+    """The jobs that other processes were still running in the same folder."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -64,11 +66,22 @@ class RunResult:
 
         return Results.of(Store(self.run))
 
+    def said_of_others(self) -> list[str]:
+        """Say what other processes still do; nothing if they do nothing."""
+        if not self.elsewhere:
+            return []
+        jobs = "1 job is" if len(self.elsewhere) == 1 else f"{len(self.elsewhere)} jobs are"
+        return [
+            f"{jobs} under way in other processes, and nothing is left for this one. The last of them writes the "
+            f"tables. rbench status {self.run} shows them."
+        ]
+
     def _said(self) -> list[str]:
         """Return the lines below the tables: what failed, and where the results are."""
         lines = [*self.claims, *self.flags]
         lines += [f"failed: {record.job.name}: {_last_line(record.error)}" for record in self.failed]
         lines += [f"not run, because it needs a job that failed: {job.name}" for job in self.skipped]
+        lines += self.said_of_others()
         return [*lines, f"{self.complete} jobs complete; results are in {self.run}"]
 
     def __repr__(self) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from rbench.plan.union import union
 from rbench.storage import merge as merging
 from rbench.storage.joined import Joined, Part
 from rbench.storage.runs import Reader, Store
+from rbench.storage.team import check_still
 from rbench.tables import Results
 from rbench.tables.aggregate import plan_of
 
@@ -85,20 +85,13 @@ def merge(runs: Sequence[Path | str], out: Path | str) -> Merged:
     if len(stores) < 2:
         raise StoreError("name two RUNs or more to merge")
     merging.check_out(out, stores)
-    with _kept_still(stores):
-        merging.check_texts((store, plan_of(store)) for store in stores)
-        joined, notes = _joined(stores)
-        merging.check_inputs(stores)
-        merging.write(joined, out)
+    for store in stores:
+        check_still(store.root)
+    merging.check_texts((store, plan_of(store)) for store in stores)
+    joined, notes = _joined(stores)
+    merging.check_inputs(stores)
+    merging.write(joined, out)
     return Merged(out, len(joined.plan().jobs), len(joined.standing.done), joined.shared, notes)
-
-
-@contextmanager
-def _kept_still(stores: Sequence[Store]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for store in stores:
-            stack.enter_context(store.kept_still())
-        yield
 
 
 def _joined(stores: Sequence[Store]) -> tuple[Joined, tuple[str, ...]]:

@@ -14,12 +14,14 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from rbench.attack.engine import POOLED, AttackTask, Engine, EngineConfig
+from rbench.attack.truth import truth
 from rbench.errors import JobError, RbenchError
 from rbench.spec import Outcome
 from rbench.system import processes
@@ -38,6 +40,10 @@ AHEAD = 1
 ROUNDS = 4
 """A process attacks at most 1 / (ROUNDS x processes) of a cell's examples at once, so that all processes still have
 work near the end."""
+
+
+DEATHS = 5
+"""Processes that may end in a cell before it fails."""
 
 
 def cores() -> int:
@@ -91,20 +97,34 @@ class Workers:
             with processes.starting():
                 forkserver.ensure_running()
 
-    def run(self, attack_task: AttackTask, examples: Iterable[Example]) -> Iterator[Outcome]:
+    def run(
+        self, attack_task: AttackTask, examples: Iterable[Example], expected: int | None = None
+    ) -> Iterator[Outcome]:
         """Yield one outcome for each example, in the order in which they end. Several processes start with the longest.
 
+        If a process ends, for instance because the machine has no memory left, another takes its place. The examples
+        that it had are attacked again, one at a time. The one whose process ends again is errored.
+
+        Args:
+            expected: about how many examples there are, if each is to be taken no sooner than a process needs it. Their
+                order is then that of `examples`.
+
         Raises:
-            JobError: a process died; the outcomes yielded before remain valid.
+            JobError: a user's own attack ended its process, or processes ended again and again. The outcomes yielded
+                before remain valid.
             RbenchError: the victim or a resource raised it. An exception raised on an example is in its outcome.
         """
-        todo = deque(examples)
-        enough = self.count > 1 and len(todo) > FEW
-        if attack_task.asked or (not self._workers and not (todo and (enough or attack_task.foreign))):
+        whole = [*examples] if expected is None else None
+        expected = len(whole) if whole is not None else expected or 0
+        todo = iter(examples if whole is None else whole)
+        enough = self.count > 1 and expected > FEW
+        if attack_task.asked or (not self._workers and not (expected and (enough or attack_task.foreign))):
             yield from self._engine.run(attack_task, todo)
             return
+        if whole is not None:
+            todo = iter(sorted(whole, key=lambda one: one.length, reverse=True))  # so that processes end together
         try:
-            yield from self._distribute(attack_task, todo)
+            yield from self._distribute(attack_task, todo, expected)
         except BaseException:
             self.close()  # the processes still work for a run that has ended
             raise
@@ -125,18 +145,18 @@ class Workers:
             worker.end()
         self._workers = []
 
-    def _distribute(self, attack_task: AttackTask, todo: deque[Example]) -> Iterator[Outcome]:
+    def _distribute(self, attack_task: AttackTask, todo: Iterator[Example], expected: int) -> Iterator[Outcome]:
         self._engine = Engine(self.config)  # frees its victim and resources, which the processes load themselves
-        while len(self._workers) < self.count:
-            self._workers.append(_Worker.start(self.config, max(1, cores() // self.count)))
         at_once = self.config.pooled or POOLED["cpu" if self.count > 1 else self.config.device.split(":")[0]]
-        pooled = max(1, min(at_once, len(todo) // (ROUNDS * self.count)))
-        todo = deque(sorted(todo, key=_length, reverse=True))  # the longest first, so that processes end together
+        pooled = max(1, min(at_once, expected // (ROUNDS * self.count)))
+        waiting = pooled + (AHEAD if expected > ROUNDS * self.count else 0)
+        suspects: deque[Example] = deque()
+        deaths = 0
+        while len(self._workers) < self.count:
+            self._workers.append(self._start())
         for worker in self._workers:
-            worker.file = attack_task.path if attack_task.foreign else None
-            worker.send((attack_task, pooled))
-            worker.last_sent = False
-        for _ in range(pooled + (AHEAD if len(todo) > ROUNDS * self.count else 0)):
+            worker.begin(attack_task, pooled)
+        for _ in range(waiting):
             for worker in self._workers:
                 worker.give(todo)
         busy = {worker.connection: worker for worker in self._workers}
@@ -145,13 +165,47 @@ class Workers:
                 worker = busy[connection]  # type: ignore[index]
                 message = worker.receive()
                 if isinstance(message, Outcome):
-                    worker.give(todo)
+                    del worker.given[message.example_id]
+                    worker.give(_drained(suspects) if worker.alone else todo)
                     yield message
                 elif isinstance(message, _Done):
                     worker.backend = message.backend
+                    if worker.alone:  # it has attacked all that were suspected: on with the others
+                        worker.enter(attack_task, pooled, todo, waiting)
+                    else:
+                        del busy[worker.connection]
+                elif isinstance(message, _Ended):
+                    deaths += 1
+                    if attack_task.foreign or deaths > DEATHS:
+                        raise worker.died()
+                    if worker.alone:
+                        yield from (worker.blamed(one, attack_task) for one in worker.given.values())
+                    else:
+                        log.warning("%s", worker.lost())
+                        suspects += worker.given.values()
                     del busy[worker.connection]
+                    worker = self._replace(worker)
+                    busy[worker.connection] = worker
+                    if suspects:
+                        worker.enter(attack_task, 1, _drained(suspects), 1, alone=True)
+                    else:
+                        worker.enter(attack_task, pooled, todo, waiting)
                 else:
                     raise message
+
+    def _start(self) -> _Worker:
+        return _Worker.start(self.config, max(1, cores() // self.count))
+
+    def _replace(self, worker: _Worker) -> _Worker:
+        worker.end()
+        new = self._start()
+        self._workers[self._workers.index(worker)] = new
+        return new
+
+
+def _drained(examples: deque[Example]) -> Iterator[Example]:
+    while examples:
+        yield examples.popleft()
 
 
 @dataclass
@@ -159,7 +213,11 @@ class _Worker:
     process: Any
     connection: Connection
     backend: str = ""
-    last_sent: bool = field(default=False)
+    last_sent: bool = False
+    given: dict[str, Example] = field(default_factory=dict)
+    """The examples that it attacks, or that wait in it."""
+    alone: bool = False
+    """Whether it attacks, one at a time, examples of a process that ended."""
     file: Path | None = None
     """The user's own file of the current attack; None for other attacks."""
 
@@ -174,30 +232,62 @@ class _Worker:
         return cls(process, ours)
 
     def send(self, what: Any) -> None:
-        try:
+        with suppress(OSError):  # the process has ended, which `receive` says
             self.connection.send(what)
-        except OSError as error:
-            raise self._died() from error
 
     def receive(self) -> Any:
         try:
             return self.connection.recv()
-        except (EOFError, OSError) as error:
-            raise self._died() from error
+        except (EOFError, OSError):
+            return _Ended()
 
-    def give(self, todo: deque[Example]) -> None:
+    def begin(self, attack_task: AttackTask, pooled: int, *, alone: bool = False) -> None:
+        """Send a cell, of which the process attacks `pooled` examples at once."""
+        self.file = attack_task.path if attack_task.foreign else None
+        self.given, self.last_sent, self.alone = {}, False, alone
+        self.send((attack_task, pooled))
+
+    def enter(
+        self, attack_task: AttackTask, pooled: int, todo: Iterator[Example], first: int, *, alone: bool = False
+    ) -> None:
+        """Send a cell that others have begun, and the `first` examples of it."""
+        self.begin(attack_task, pooled, alone=alone)
+        for _ in range(first):
+            self.give(todo)
+
+    def give(self, todo: Iterator[Example]) -> None:
         """Send the next example, or None once there is none."""
         if not self.last_sent:
-            self.last_sent = not todo
-            self.send(todo.popleft() if todo else None)
+            example = next(todo, None)
+            self.last_sent = example is None
+            if example is not None:
+                self.given[example.id] = example
+            self.send(example)
 
-    def _died(self) -> JobError:
+    def died(self) -> JobError:
+        """Return the error for a process that has ended."""
+        own = f" The attack's file {self.file} may have ended it: correct the file." if self.file else ""
+        return JobError(f"a worker process {self._how()}{own} Run the command again to continue the job.")
+
+    def lost(self) -> str:
+        """Say what becomes of the examples of a process that has ended."""
+        return f"a worker process {self._how()} Its {len(self.given)} examples are attacked again, one by one."
+
+    def blamed(self, example: Example, attack_task: AttackTask) -> Outcome:
+        """Return the outcome of an example that ended two processes, the second one alone."""
+        return Outcome(
+            example_id=example.id,
+            status="errored",
+            original=example.texts,
+            **truth(example, attack_task.task).fields,
+            error=f"WorkerEnded: twice a process that attacked this example {self._how()}",
+        )
+
+    def _how(self) -> str:
         self.process.join(timeout=5)
         code = self.process.exitcode
-        config = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-        memory = " It may have run out of memory: use fewer --workers." if code == -signal.SIGKILL else ""
-        own = f" The attack's file {self.file} may have ended it: correct the file." if self.file else ""
-        return JobError(f"a worker process ended {config}.{memory}{own} Run the command again to continue the job.")
+        how = f"ended by signal {-code}." if code is not None and code < 0 else f"ended with exit code {code}."
+        return f"{how} It may have run out of memory: use fewer --workers." if code == -signal.SIGKILL else how
 
     def end(self) -> None:
         self.connection.close()
@@ -205,8 +295,8 @@ class _Worker:
         self.process.join(timeout=5)
 
 
-def _length(example: Example) -> int:
-    return sum(map(len, example.texts))
+class _Ended:
+    """The process has ended. It has sent nothing more."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from rbench.cli import (
     drawing_verbs,
     gate_verbs,
     keeping_verbs,
+    status_verbs,
     table_verbs,
     training_verbs,
 )
@@ -38,13 +39,14 @@ __all__ = [
     "gate_verbs",
     "keeping_verbs",
     "main",
+    "status_verbs",
     "table_verbs",
     "training_verbs",
 ]
 
 
 def main() -> None:
-    """Run the `rbench` command. Raises SystemExit with 0, 1, 2, 3 or 130."""
+    """Run the `rbench` command. Raises SystemExit with 0, 1, 2, 3, 130 or 143."""
     for stream in (sys.stdout, sys.stderr):
         # An adversarial text may hold characters that the terminal's encoding lacks. They are shown escaped.
         if isinstance(stream, io.TextIOWrapper):

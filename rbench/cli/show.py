@@ -111,6 +111,8 @@ def result(run: RunResult) -> None:
 
 def _ending(run: RunResult) -> None:
     tell(f"{run.complete} jobs complete; results are in {run.run}")
+    for line in run.said_of_others():
+        tell(line)
     if run.figures:
         tell(f"figures: {', '.join(map(str, run.figures))}")
     for record in run.failed:

@@ -16,6 +16,7 @@ from rbench.cli import arguments as a
 from rbench.cli import table_task
 from rbench.cli.console import log_to_stderr, say, tell
 from rbench.cli.first_screen import HELP, unwrapped
+from rbench.cli.stopping import Terminated, stoppable
 from rbench.errors import RbenchError, SuiteError
 from rbench.load.registry import KINDS
 from rbench.load.search_path import search_path
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 MEASURE, EXPLORE = "Measure", "Explore"
-FAILED, BAD_INPUT, CHECK_FAILED, INTERRUPTED = 1, 2, 3, 130
+FAILED, BAD_INPUT, CHECK_FAILED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 
 app = typer.Typer(
     add_completion=False,
@@ -35,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 complete, 1 some jobs failed, 2 bad suite, option or resource, 3 a check failed, "
-    "130 interrupted.",
+    "130 interrupted, 143 terminated.",
 )
 
 
@@ -66,7 +67,7 @@ def verb(
 
     The first line says what is being done. It is printed at once, before the verb imports anything, unless the user
     passes --quiet. An error that a user can fix becomes one message and exit code 2. Ctrl-C prints how to resume and
-    exits with 130.
+    exits with 130, SIGTERM with 143.
 
     Args:
         doing: the first line, with the verb's arguments in braces: `Planning {suite}`; or a function of these.
@@ -86,7 +87,8 @@ def verb(
             os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
             try:
-                function(*args, **kwargs)
+                with stoppable():
+                    function(*args, **kwargs)
             except RbenchError as error:
                 tell(f"error: {error}")
                 raise typer.Exit(BAD_INPUT) from error
@@ -94,8 +96,9 @@ def verb(
                 tell(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
                 raise typer.Exit(BAD_INPUT) from error
             except KeyboardInterrupt as error:
-                tell(f"Interrupted. {resume}".rstrip())
-                raise typer.Exit(INTERRUPTED) from error
+                asked = isinstance(error, Terminated)
+                tell(f"{'Terminated' if asked else 'Interrupted'}. {resume}".rstrip())
+                raise typer.Exit(TERMINATED if asked else INTERRUPTED) from error
 
         call.__doc__ = unwrapped(function.__doc__ or "")
         return call
@@ -149,6 +152,7 @@ def run(
 
     Fine-tunes every encoder on every task, attacks the classifiers, and writes one record per job. Running the same
     command again resumes: finished jobs are not run again, and a half-finished attack continues at its next example.
+    Running it several times at once shares the work: in several terminals, or on machines that see the same folder.
     """
     from rbench import api
     from rbench.cli import show
@@ -167,7 +171,7 @@ def run(
     with watching(quiet) as progress:
         result = api.run(suite, options, progress=progress)
     show.result(result)
-    if result.failed or result.skipped:
+    if result.failed or result.skipped or (limits and result.elsewhere):
         if limits:
             tell("--fail-if was not judged, because the run is not complete")
         raise typer.Exit(FAILED)

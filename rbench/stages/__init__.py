@@ -14,7 +14,7 @@ import traceback
 from typing import Any
 
 import rbench
-from rbench.errors import RbenchError
+from rbench.errors import LeaseLost, RbenchError
 from rbench.spec import (
     AdversarialJob,
     AttackJob,
@@ -36,8 +36,11 @@ from rbench.storage import provenance
 log = logging.getLogger("rbench")
 
 
-def run_job(job: Job, context: Context) -> Record:
-    """Run one job and store its record. An error, or an exit, becomes a failed record; Ctrl-C passes through."""
+def run_job(job: Job, context: Context) -> Record | None:
+    """Run one job and store its record. Returns None if other processes still do parts of it.
+
+    An error, or an exit, becomes a failed record. Ctrl-C passes through, and so does LeaseLost.
+    """
     started, clock = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), time.perf_counter()
 
     def source(**more: Any) -> Provenance:
@@ -57,6 +60,7 @@ def run_job(job: Job, context: Context) -> Record:
 
     if job.stage not in ("open", "evaluate"):
         context.network.clear()  # free the memory for trainings and attacks
+    record: Record | None
     try:
         spec = job.spec
         if isinstance(spec, PretrainJob):
@@ -77,12 +81,15 @@ def run_job(job: Job, context: Context) -> Record:
             record = builds.build(job, spec, context, source)
         else:
             record = evaluations.evaluate(job, spec, context, source)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, LeaseLost):
         raise
     except BaseException as error:  # a user's module may call sys.exit
         text = str(error) if isinstance(error, RbenchError) else traceback.format_exc()
         log.error("%s failed: %s", job.name, str(error) or type(error).__name__)
         record = Record(job=job, status="failed", provenance=source(), error=text)
+    if record is None:
+        return None
+    context.team.check(job)
     context.store.write_record(record)
     for raised in record.health.flags if record.health is not None else ():
         context.progress.note(f"{job.name} is flagged `{raised.flag}`: {raised.because}")

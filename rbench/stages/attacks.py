@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from rbench import score
 from rbench.errors import JobError
 from rbench.spec import AttackJob, Job, Outcome, Record, Score, error_kind
+from rbench.stages.cell import Cell
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
 from rbench.stages.victims import victim_hash
@@ -28,8 +30,10 @@ def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Exampl
     return [examples[i] for i in generator.permutation(len(examples))[:n]]
 
 
-def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Record:
+def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Record | None:
     """Attack the examples that have no outcome yet, and store each outcome as soon as it is there.
+
+    Returns None if other processes still attack some of the examples. The one that ends last makes the record.
 
     Raises JobError if more than a tenth of the examples errored.
     """
@@ -47,16 +51,19 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         "resources": inputs.hashes(spec.resources, spec.resource_fingerprints),
     }
     inputs.check()  # the hashes must be those of the opened files
-    resumed = context.store.resume(job, {example.id for example in chosen})
-    for note in resumed.notes:
-        context.progress.note(note)
-    outcomes = {outcome.example_id: outcome for outcome in resumed.outcomes}
-    context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
-    for outcome in context.workers.run(attack_task, [example for example in chosen if example.id not in outcomes]):
-        context.store.append(job, outcome)
-        outcomes[outcome.example_id] = outcome
-        context.progress.update(len(outcomes), len(chosen), _tally(outcomes.values()))
-    kept = [outcomes[example.id] for example in chosen]
+    cell = Cell(job, chosen, context)
+    context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
+    with closing(cell):
+        left = len(chosen) - len(cell.outcomes)
+        for outcome in context.workers.run(attack_task, cell.examples(), left):
+            cell.append(outcome)
+            context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
+    kept = cell.complete
+    if kept is None or context.team.take(job) is None:
+        return None
+    if (already := context.store.look(job).record) is not None and _whole(already):
+        return already
+    stored = cell.merge(kept)
     _check_errors(kept)
     return Record(
         job=job,
@@ -69,8 +76,13 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
             backend=context.workers.backend(attack_task),
             **opened,
         ),
-        outcomes=context.store.seal(job, kept),
+        outcomes=stored,
     )
+
+
+def _whole(record: Record) -> bool:
+    """Whether a record needs not be made again."""
+    return record.status == "complete" and score.lacking(record) is None
 
 
 def _scores(outcomes: Collection[Outcome], spec: AttackJob) -> tuple[Score, ...]:
@@ -82,7 +94,7 @@ def _scores(outcomes: Collection[Outcome], spec: AttackJob) -> tuple[Score, ...]
 def _check_errors(outcomes: Collection[Outcome]) -> None:
     kinds = Counter(error_kind(outcome.error or "") for outcome in outcomes if _counts_as_error(outcome))
     if kinds.total() > TOLERATED * len(outcomes):
-        named = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
+        named = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
         raise JobError(
             f"{kinds.total()} of {len(outcomes)} examples errored ({named}), more than a tenth. "
             "Their errors are in outcomes.jsonl; run the same command again to attack them again."

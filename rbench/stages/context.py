@@ -14,6 +14,7 @@ from rbench.plan.rows import Rows
 from rbench.progress import Progress
 from rbench.spec import ContrastSpec, EncoderSpec, Plan, Provenance, ResourceProfile, Split, TaskSpec, VictimSpec
 from rbench.storage.runs import Store
+from rbench.storage.team import Team
 from rbench.storage.weights import WeightCache
 from rbench.system.located import Places
 from rbench.system.one_slot_cache import OneSlotCache
@@ -34,6 +35,8 @@ class Context:
 
     plan: Plan
     store: Store
+    team: Team
+    """The processes that run these jobs, this one included."""
     cache: WeightCache
     encoders: Mapping[str, EncoderSpec]
     tasks: Mapping[str, TaskSpec]

@@ -60,7 +60,8 @@ def write(joined: Joined, out: Path) -> None:
     try:
         store.write_plan(plan)
         for job in plan.jobs:
-            for name in FILES:
+            names = {*FILES, *(path.name for path in joined.part_files(job))}
+            for name in sorted(names):
                 if (content := files.read(joined.folder(job) / name)) is not None:
                     files.write(store.folder(job) / name, content)
         copied = standing(store, plan)

@@ -41,7 +41,7 @@ def kept(store: Store, plan: Plan, wanted: bool) -> bool:
         return False
     if before is None and any(r.outcomes is not None and not r.outcomes.texts for r in store.records(plan)):
         return False
-    if not wanted and any(store.root.rglob("outcomes.jsonl")):
+    if not wanted and any(store.root.rglob("outcomes*.jsonl")):
         raise StoreError(
             f"{store.root} has outcomes with texts, so --no-texts cannot resume it. Resume it without --no-texts and "
             "make a copy without texts, rbench strip RUN; or choose another --out."
@@ -112,7 +112,7 @@ def _check_out(run: Path, out: Path) -> None:
 
 def _problem(source: Store, job: Job) -> str | None:
     """Say what is damaged in the files of a job; None if nothing is."""
-    return source.look(job).problem or source.read(job).damage
+    return source.look(job).problem or next((read.damage for read in source.reads(job) if read.damage), None)
 
 
 def _strip_job(source: Store, stripped: Store, job: Job) -> None:

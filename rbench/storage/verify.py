@@ -108,7 +108,7 @@ def _job(store: Store, job: Job) -> tuple[State, list[Finding]]:
 def _linewise(store: Store, job: Job, remedy: str) -> list[str]:
     """Say which outcome lines are damaged or repeated. The job's record, if any, matches the file."""
     read = store.read(job)
-    wrong = [f"{read.damage}. {remedy}"] if read.damage else []
+    wrong = [f"{one.damage}. {remedy}" for one in store.reads(job) if one.damage]
     ids = Counter(line.outcome.example_id for line in read.lines if line.outcome is not None)
     again = [name for name, n in ids.items() if n > 1]
     if again:

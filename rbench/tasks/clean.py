@@ -61,6 +61,11 @@ class Example(NamedTuple):
     texts: tuple[str, ...]
     label: int | float | None
 
+    @property
+    def length(self) -> int:
+        """Number of characters of all texts, which decides roughly how long an attack takes."""
+        return sum(map(len, self.texts))
+
 
 @dataclass
 class Dropped:

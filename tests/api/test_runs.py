@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from rbench.cli.arguments import FORMATS, LAYOUTS
 from rbench.errors import StoreError
 from rbench.spec import EncoderSpec, FinetuneJob, Job, Plan, Provenance, Record, Training
 from rbench.storage.runs import Store, files
+from rbench.storage.team import Team
 from tests.tables.conftest import TASKS, finish, make_outcomes, make_plan, make_record, make_suite
 
 SUITE = make_suite()
@@ -195,11 +197,11 @@ def test_too_few_runs_are_refused(halves: list[Path], tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_being_written_is_refused(halves: list[Path], tmp_path: Path) -> None:
-    with Store(halves[1]).lock():
-        refused(f"{halves[1]} is in use by process", halves, tmp_path / "out")
+    plan = Store(halves[1]).plan()
+    assert plan is not None
+    with Team(halves[1]).joined(lambda others: plan):
+        refused(f"{halves[1]} is in use by process {os.getpid()} on ", halves, tmp_path / "out")
     assert api.merge(halves, tmp_path / "out").complete == 16
-    with Store(halves[1]).lock():
-        pass  # merging has given the lock back
 
 
 def test_texts_are_not_mixed_with_none(halves: list[Path], tmp_path: Path) -> None:

@@ -119,20 +119,63 @@ def test_a_few_examples_start_no_process(attack_task: attack.AttackTask, example
         assert not workers._workers and workers.backend(attack_task) == "torch"
 
 
-def test_a_process_that_dies_is_named_and_what_was_done_stands(
-    attack_task: attack.AttackTask, examples: list[Example]
+def test_a_process_that_dies_is_replaced_and_its_examples_are_attacked_again(
+    attack_task: attack.AttackTask, examples: list[Example], expected: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    many = [example._replace(id=f"{example.id}:{i}") for i in range(20) for example in examples]
     done: list[Outcome] = []
-    with attack.Workers(2, attack.EngineConfig(backend="torch", pooled=2)) as workers:
-        with pytest.raises(JobError, match=r"ended by signal 9\. It may have run out of memory: use fewer --workers"):
-            for outcome in workers.run(attack_task, many):
-                done.append(outcome)
-                if len(done) == 3:
-                    os.kill(workers._workers[0].process.pid, signal.SIGKILL)
-        assert 3 <= len(done) < len(many)
-        assert not workers._workers
-        assert len(list(workers.run(attack_task, examples))) == len(examples)  # and new ones start
+    with attack.Workers(2, CONFIG) as workers:
+        for outcome in workers.run(attack_task, examples):
+            done.append(outcome)
+            if len(done) == 2:
+                os.kill(workers._workers[0].process.pid, signal.SIGKILL)
+    assert len(done) == len(examples) and plain(done) == expected
+    assert "ended by signal 9. It may have run out of memory: use fewer --workers. Its" in caplog.text
+
+
+def ends(attack_task: attack.AttackTask, folder: Path) -> attack.AttackTask:
+    """The cell with an attack of rbench's own that ends its process on texts with the word `poison`."""
+    return attack.AttackTask(**(vars(own(attack_task, folder, "os._exit(3)")) | {"foreign": False}))
+
+
+def test_an_example_that_ends_two_processes_is_errored_and_the_others_are_not(
+    attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path
+) -> None:
+    poisoned = examples[1]._replace(texts=("poison " + examples[1].texts[0],))
+    with attack.Workers(2, CONFIG) as workers:
+        done = {o.example_id: o for o in workers.run(ends(attack_task, tmp_path), [poisoned, *examples[2:11]])}
+    assert done.keys() == {e.id for e in examples[1:11]}
+    assert {name for name, o in done.items() if o.status == "errored"} == {poisoned.id}
+    assert done[poisoned.id].error == (
+        "WorkerEnded: twice a process that attacked this example ended with exit code 3."
+    )
+    assert (done[poisoned.id].original, done[poisoned.id].label) == (poisoned.texts, poisoned.label)
+
+
+def test_processes_that_end_again_and_again_fail_the_cell(
+    attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DEATHS", 1)
+    many = [one._replace(texts=("poison " + one.texts[0],)) for one in examples[:9]]
+    with (
+        attack.Workers(2, CONFIG) as workers,
+        pytest.raises(JobError, match=r"ended with exit code 3\. Run the command again to continue the job"),
+    ):
+        list(workers.run(ends(attack_task, tmp_path), many))
+    assert not workers._workers
+
+
+def test_examples_are_taken_when_they_are_needed(attack_task: attack.AttackTask, examples: list[Example]) -> None:
+    taken: list[str] = []
+
+    def lazily() -> Iterator[Example]:
+        for one in examples:
+            taken.append(one.id)
+            yield one
+
+    with attack.Workers(2, CONFIG) as workers:
+        first = next(iter(workers.run(attack_task, lazily(), len(examples))))
+    assert first.example_id in taken
+    assert len(taken) <= 2 * (1 + module.AHEAD) + 1 < len(examples)
 
 
 def test_a_broken_victim_is_said_here(attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path) -> None:
@@ -293,6 +336,7 @@ def test_only_the_embedded_world_has_an_oracle() -> None:
 OWN = """
 import os, sys
 from textattack import Attack
+from textattack.constraints.pre_transformation import RepeatModification
 from textattack.goal_functions import UntargetedClassification
 from textattack.search_methods import GreedySearch
 from textattack.transformations import WordSwap
@@ -311,7 +355,7 @@ class Swap(WordSwap):
 
 def build(victim, resources, options):
     {building}
-    return Attack(UntargetedClassification(victim), [], Swap(), GreedySearch())
+    return Attack(UntargetedClassification(victim), [RepeatModification()], Swap(), GreedySearch())
 """
 
 

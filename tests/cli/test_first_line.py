@@ -17,6 +17,7 @@ from tests.cli.conftest import Api, Shell
 FIRST = {
     "run quickstart": "Planning quickstart",
     "plan quickstart": "Planning quickstart",
+    "status .": "Reading .",
     "table .": "Reading .",
     "figure . --kind queries": "Reading .",
     "baseline . --out b.json": "Making a baseline in b.json",

@@ -17,11 +17,12 @@ import yaml
 import rbench
 from rbench import api
 from rbench.cli import main, show
+from rbench.cli.stopping import Terminated, stoppable
 from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, SuiteError
 from rbench.load.registry import KINDS, Registry
 from rbench.progress import Silent
 from rbench.spec import EncoderSpec, EvaluateJob, Job, Record, TaskSpec
-from tests.cli.conftest import Api, Shell, outcome
+from tests.cli.conftest import Api, Shell, attack_job, outcome
 
 VERBS = ["run", "plan", "table", "figure", "train", "export", "attack", "list", "doctor", "cache"]
 ANSI = "\x1b["
@@ -163,8 +164,9 @@ def test_ctrl_c_says_how_to_go_on_and_ends_with_130(shell: Shell, mock: Api) -> 
     assert shell("plan", "quickstart").exit_code == 130
 
 
-def test_a_signal_ends_the_real_command_with_130(tmp_path: Path) -> None:
-    code = (
+@pytest.mark.parametrize(("number", "code", "said"), [(2, 130, "Interrupted"), (15, 143, "Terminated")])
+def test_a_signal_ends_the_real_command(number: int, code: int, said: str) -> None:
+    script = (
         "import signal, sys, time\n"
         # A shell starts background jobs with SIGINT ignored, and children inherit that.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -176,15 +178,42 @@ def test_a_signal_ends_the_real_command_with_130(tmp_path: Path) -> None:
         "from rbench.cli import main\n"
         "main()\n"
     )
-    command = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = subprocess.Popen(
+        [sys.executable, "-c", script], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert command.stderr is not None
     assert command.stderr.readline() == "Planning quickstart\n"
     assert command.stderr.readline() == "[1/1] attack/x: started\n"
-    command.send_signal(signal.SIGINT)
+    command.send_signal(number)
     out, err = command.communicate(timeout=30)
-    assert (command.returncode, out) == (130, "")
-    assert "run the same command again" in err
+    assert (command.returncode, out) == (code, "")
+    assert f"{said}. Finished work is kept: run the same command again" in err
     assert "Traceback" not in err
+
+
+def test_a_program_that_handles_sigterm_itself_keeps_its_handler() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with stoppable():
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with pytest.raises(Terminated), stoppable():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert False, "the signal is raised at once"  # noqa: B011
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_what_others_still_do_is_said_and_a_limit_is_not_judged(shell: Shell, mock: Api) -> None:
+    mock.answers["run"] = api.RunResult(Path("r"), 1, elsewhere=[attack_job(0)])
+    result = shell("run", "quickstart")
+    assert result.exit_code == 0
+    assert "1 job is under way in other processes, and nothing is left for this one." in result.stderr
+    assert "rbench status r shows them" in result.stderr
+    result = shell("run", "quickstart", "--fail-if", "asr > 60")
+    assert result.exit_code == 1 and "--fail-if was not judged" in result.stderr
 
 
 def test_a_bug_keeps_its_traceback(shell: Shell, mock: Api) -> None:

@@ -84,6 +84,12 @@ def test_a_job_says_its_flags_when_it_ends(tmp_path: Path, monkeypatch: pytest.M
     ended = Record(job=make_job(), status="complete", provenance=Provenance(rbench="0"), health=health)
     monkeypatch.setattr(stages.attacks, "attack", lambda *arguments: ended)
     progress = SimpleNamespace(note=notes.append)
-    context: Any = SimpleNamespace(store=Store(tmp_path), device="cpu", network=OneSlotCache(), progress=progress)
+    context: Any = SimpleNamespace(
+        store=Store(tmp_path),
+        team=SimpleNamespace(check=lambda job: None),
+        device="cpu",
+        network=OneSlotCache(),
+        progress=progress,
+    )
     stages.run_job(make_job(), context)
     assert notes == [f"{make_job().name} is flagged `starved of candidates`: 80% of 10 words"]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from rbench import stages
-from rbench.spec import EncoderSpec, EvaluateJob, Job, TaskSpec
+from rbench.errors import LeaseLost
+from rbench.spec import EncoderSpec, EvaluateJob, Job, Provenance, Record, TaskSpec
 from rbench.storage.runs import Store
 from rbench.system.one_slot_cache import OneSlotCache
 from tests.storage.runs.test_store import make_job
@@ -17,7 +18,9 @@ from tests.storage.runs.test_store import make_job
 
 @pytest.fixture
 def context(tmp_path: Path) -> Any:
-    return SimpleNamespace(store=Store(tmp_path), device="cpu", network=OneSlotCache())
+    return SimpleNamespace(
+        store=Store(tmp_path), team=SimpleNamespace(check=lambda job: None), device="cpu", network=OneSlotCache()
+    )
 
 
 def raising(error: BaseException) -> Any:
@@ -33,7 +36,7 @@ def test_a_job_that_raises_or_exits_has_failed(
 ) -> None:
     monkeypatch.setattr(stages.attacks, "attack", raising(error))
     record = stages.run_job(make_job(), context)
-    assert record.status == "failed" and type(error).__name__ in str(record.error)
+    assert record is not None and record.status == "failed" and type(error).__name__ in str(record.error)
     assert context.store.record(make_job()) == record
 
 
@@ -42,6 +45,20 @@ def test_ctrl_c_leaves_no_record(context: Any, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(KeyboardInterrupt):
         stages.run_job(make_job(), context)
     assert context.store.record(make_job()) is None
+
+
+def test_who_lost_its_lease_writes_no_record(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = Record(job=make_job(), status="complete", provenance=Provenance(rbench="0"))
+    monkeypatch.setattr(stages.attacks, "attack", raising(LeaseLost("another has it")))
+    with pytest.raises(LeaseLost):
+        stages.run_job(make_job(), context)
+    monkeypatch.setattr(stages.attacks, "attack", lambda *arguments: ended)
+    context.team.check = raising(LeaseLost("another has it"))
+    with pytest.raises(LeaseLost):
+        stages.run_job(make_job(), context)
+    assert context.store.record(make_job()) is None
+    monkeypatch.setattr(stages.attacks, "attack", lambda *arguments: None)
+    assert stages.run_job(make_job(), context) is None and context.store.record(make_job()) is None
 
 
 def test_what_evaluations_keep_in_memory_goes_before_a_job_of_another_kind(

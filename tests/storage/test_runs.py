@@ -88,12 +88,13 @@ def test_an_outcome_that_is_not_there_is_noticed_and_made_again(
     planned = api.plan(world.suite, world.options)
     assert job.key not in planned.done and any(job.name in note for note in planned.notes)
 
-    kept = set(examples(world, PWWS))
+    before = {*world.file(PWWS).read_bytes().splitlines()}
     result, told = world.run()
     assert not result.failed
     assert told.started == [job.name]
     assert any(job.name in note and "counts as not done" in note for note in told.notes)
-    assert set(examples(world, PWWS)[: N - 1]) == kept, "what was sound was not attacked again"
+    after = {*world.file(PWWS).read_bytes().splitlines()}
+    assert len(before & after) == N - 1, "what was sound was not attacked again"
     assert same(world, whole, PWWS)
     assert world.table() == whole.table()
     assert len(api.load_results(world.root)) == 2 * N
@@ -264,7 +265,7 @@ def erring(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """erring(n): from now on attacks raise on the first n examples that they are given."""
 
     def after(n: int) -> None:
-        def run(self: Workers, cell: Any, chosen: Any) -> Iterator[Outcome]:
+        def run(self: Workers, cell: Any, chosen: Any, expected: int) -> Iterator[Outcome]:
             todo = list(chosen)
             for i, example in enumerate(todo[:n]):
                 kind = "ValueError" if i % 2 == 0 else "attacks.Odd"

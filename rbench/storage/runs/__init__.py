@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from rbench.storage.runs.fields import read_fields
 from rbench.storage.runs.names import folder_name
+from rbench.storage.runs.parts import Parts
 from rbench.storage.runs.reader import Found, Read, Reader
 from rbench.storage.runs.store import Resumed, Store
 
-__all__ = ["Found", "Read", "Reader", "Resumed", "Store", "folder_name", "read_fields"]
+__all__ = ["Found", "Parts", "Read", "Reader", "Resumed", "Store", "folder_name", "read_fields"]

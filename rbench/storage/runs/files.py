@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rbench.errors import StoreError
+
+UNFINISHED = ".tmp"
+"""The end of the name of a file that is being written. If its process is killed, the file stays."""
 
 
 @contextmanager
@@ -31,7 +35,7 @@ def read(path: Path) -> bytes | None:
 
 def write(path: Path, content: bytes) -> None:
     """Replace the file in one step: after a crash it holds the old content or the new content, never a part."""
-    temporary = path.with_name(f"{path.name}.tmp")
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")  # others may write the same file
     with as_store_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -52,7 +56,7 @@ def append(path: Path, line: bytes) -> None:
     with as_store_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as file:
-            _cut_torn_line(file.fileno())
+            cut_torn_line(file.fileno())
             file.write(line + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -76,7 +80,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _cut_torn_line(handle: int, block: int = 65536) -> None:
+def cut_torn_line(handle: int, block: int = 65536) -> None:
     """Cut a file after its last newline, reading backwards from its end."""
     end = size = os.fstat(handle).st_size
     while end:

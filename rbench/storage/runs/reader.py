@@ -57,6 +57,13 @@ class Read:
         lines = "1 line is" if len(bad) == 1 else f"{len(bad)} lines are"
         return f"{lines} damaged in {self.path} ({'; '.join(bad[:_NAMED])}{more})" if bad else None
 
+    def check_owner(self) -> None:
+        """Raise StoreError if a sound line belongs to another job."""
+        if (other := next((line for line in self.lines if line.other_job), None)) is not None:
+            raise StoreError(
+                f"{self.path}:{other.number}: {other.problem}. Choose another --out for this suite, or delete the line."
+            )
+
 
 class Reader:
     """What lies in the folder `root`. Every method raises StoreError if something cannot be read."""
@@ -179,13 +186,32 @@ class Reader:
         contradicted = stated is not None and stated.sha256 != digest(content, 0, texts=True).sha256
         return Read(path, content, tuple(read_lines(content, job, contradicted=contradicted)))
 
+    def part_files(self, job: Job) -> list[Path]:
+        """Return the files of the job's outcomes: outcomes.jsonl, then those of single processes (`runs.parts`)."""
+        found = [path for path in self.folder(job).glob("outcomes.*") if path.name.endswith(".jsonl")]
+        return sorted(found, key=lambda path: (path.name != OUTCOMES, path.name))
+
+    def reads(self, job: Job) -> list[Read]:
+        """Read the lines of all files of the job's outcomes."""
+        found = [self.read(job)]
+        for path in self.part_files(job):
+            if path.name != OUTCOMES:
+                content = files.read(path) or b""
+                found.append(Read(path, content, tuple(read_lines(content, job))))
+        return found
+
     def content(self, job: Job) -> bytes | None:
         """Return the bytes of the job's outcomes.jsonl as they are; None if there is no file."""
         return files.read(self.folder(job) / "outcomes.jsonl")
 
     def outcomes(self, job: Job) -> list[Outcome]:
-        """Return the job's reliable outcomes in the order in which they happened; see `Read.outcomes`."""
-        return self.read(job).outcomes
+        """Return the job's reliable outcomes, one for each example, also those of a job under way."""
+        found: dict[str, Outcome] = {}
+        for read in self.reads(job):
+            for outcome in read.outcomes:
+                if found.setdefault(outcome.example_id, outcome).status == "errored":
+                    found[outcome.example_id] = outcome
+        return list(found.values())
 
     def predictions(self, job: Job) -> list[Prediction]:
         """Read the predictions; an empty list if the job has written none. Raises StoreError for a damaged line."""

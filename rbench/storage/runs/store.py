@@ -76,10 +76,7 @@ class Store(Reader, RunFolder):
             StoreError: a sound line belongs to another job.
         """
         read = self.read(job)
-        if (other := next((line for line in read.lines if line.other_job), None)) is not None:
-            raise StoreError(
-                f"{read.path}:{other.number}: {other.problem}. Choose another --out for this suite, or delete the line."
-            )
+        read.check_owner()
         kept: dict[str, Line] = {}
         errored = 0
         for line in read.lines:

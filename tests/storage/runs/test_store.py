@@ -158,6 +158,16 @@ def test_of_two_outcomes_of_one_example_the_first_counts(tmp_path: Path) -> None
     assert [(o.example_id, o.num_queries) for o in store.outcomes(JOB)] == [("a", 1), ("b", 0)]
 
 
+def python(script: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parent,
+    )
+
+
 def test_a_process_killed_at_any_moment_leaves_a_readable_store(tmp_path: Path) -> None:
     script = """
         import sys
@@ -332,65 +342,12 @@ def test_no_job_leaves_the_run(parts: list[str]) -> None:
     assert folder.is_relative_to("/run/attack")
 
 
-# ----------------------------------------------------------------------------------------------------------- the lock
-
-
-def python(script: str, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parent,
-    )
-
-
-HOLD = """
-    import sys
-    from pathlib import Path
-    from rbench.storage.runs import Store
-    with Store(Path(sys.argv[1])).lock():
-        print("locked", flush=True)
-        sys.stdin.read()
-"""
-
-
-def test_a_second_process_is_told_who_holds_the_lock(tmp_path: Path) -> None:
-    root = tmp_path / "run"
-    holder = python(HOLD, root)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "locked\n"
-    store = Store(root)
-    with pytest.raises(StoreError, match=rf"in use by process {holder.pid} on .+ since \d{{4}}-"), store.lock():
-        pass
-    fill(store, "a")
-    store.write_plan(Plan(suite=SUITE, jobs=(JOB,)))
-    with pytest.raises(StoreError, match="in use"):
-        store.set_aside()
-    holder.kill()  # not a clean exit: the system must let go
-    holder.wait()
-    with store.lock():
-        pass
-
-
-def test_a_lock_is_not_taken_twice_and_is_given_back(tmp_path: Path) -> None:
-    store = Store(tmp_path / "run")
-    with store.lock():
-        for second in (store, Store(store.root)):
-            with pytest.raises(StoreError, match=f"in use by process {os.getpid()} "), second.lock():
-                pass
-    with pytest.raises(ZeroDivisionError), store.lock():
-        raise ZeroDivisionError
-    with store.lock():
-        assert (store.root / ".lock.holder").exists()
-    assert not (store.root / ".lock.holder").exists()
+# ------------------------------------------------------------------------------------------------ a folder of strangers
 
 
 def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = Store(tmp_path / "file")
-    with pytest.raises(StoreError, match="cannot be written"), store.lock():
-        pass
     with pytest.raises(StoreError, match="cannot be written"):
         store.append(JOB, make_outcome("a"))
     with pytest.raises(StoreError, match="cannot be read"):
@@ -404,8 +361,8 @@ def test_fresh_moves_and_never_deletes(tmp_path: Path) -> None:
     store = Store(tmp_path / "run")
     asides = []
     for name in ("a", "b", "c"):
-        with store.lock():
-            fill(store, name)
+        fill(store, name)
+        (store.root / ".processes" / "leases").mkdir(parents=True, exist_ok=True)
         asides.append(store.set_aside())
         assert store.set_aside() is None
         assert store.outcomes(JOB) == []
@@ -414,20 +371,7 @@ def test_fresh_moves_and_never_deletes(tmp_path: Path) -> None:
         assert aside is not None
         assert aside.name.startswith("run.")
         assert [o.example_id for o in Store(aside).outcomes(JOB)] == [name]
-        assert not (aside / ".lock").exists()
-
-
-def test_fresh_under_the_lock_keeps_the_lock(tmp_path: Path) -> None:
-    store = Store(tmp_path / "run")
-    with store.lock():
-        fill(store, "a")
-        aside = store.set_aside()
-        fill(store, "b")
-        with pytest.raises(StoreError, match="in use"), Store(store.root).lock():
-            pass
-    assert aside is not None
-    assert [o.example_id for o in Store(aside).outcomes(JOB)] == ["a"]
-    assert [o.example_id for o in store.outcomes(JOB)] == ["b"]
+        assert not (aside / ".processes").exists() and (store.root / ".processes").exists()
 
 
 def test_fresh_leaves_strangers_folders_alone(tmp_path: Path) -> None:

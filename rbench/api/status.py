@@ -1,0 +1,169 @@
+"""Say how far a RUN is, and which processes work on it: `rbench status`. Reads the folder and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic_core import from_json
+
+from rbench.errors import StoreError
+from rbench.spec import AttackJob, Job, Stage
+from rbench.storage.runs import Store, read_fields
+from rbench.storage.team import observed
+from rbench.tables.aggregate import plan_of
+
+State = Literal["done", "failed", "under way", "to do"]
+_MEASURED = 3
+"""Complete jobs of a kind that are read to learn how long one takes."""
+
+
+@dataclass(frozen=True)
+class Working:
+    """A process that works on a RUN, as it says itself."""
+
+    host: str
+    pid: int
+    since: str
+    """When it joined: date and time with the zone of its machine."""
+    workers: int
+    job: str | None
+    """What it does; None between two jobs."""
+    job_since: str | None
+    done: int
+    total: int
+    """Steps of its job, such as examples; 0 where they are not known yet."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a RUN is."""
+
+    run: Path
+    processes: tuple[Working, ...]
+    jobs: Mapping[Stage, Mapping[State, int]]
+    """The number of jobs in each state, for each stage that the plan has, in its order."""
+    hours: float
+    """Estimate of the hours that are left for the processes that work now, or for one if none does."""
+    unmeasured: int
+    """Jobs that `hours` leaves out, because no job of their kind has ended."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every job is done."""
+        return all(n == 0 or state == "done" for counts in self.jobs.values() for state, n in counts.items())
+
+
+class Watcher:
+    """Looks at a RUN once or again and again. It sees that a process of another machine is dead only by waiting.
+
+    Raises StoreError if `run` is no RUN.
+    """
+
+    def __init__(self, run: Path | str) -> None:
+        self._store = Store(Path(run))
+        self._plan = plan_of(self._store)
+        self._observed = observed(self._store.root)
+        self._speeds: dict[tuple[str, ...], tuple[float, int]] = {}
+
+    def look(self) -> Status:
+        """Return how far the RUN is now."""
+        members, holders = self._observed
+        processes = tuple(_working(one) for one in members.living() if "plan" in one)
+        states: dict[str, State] = {}
+        for job in self._plan.jobs:
+            ended = self._ended(job)
+            states[job.key] = ended or ("under way" if holders(job) else "to do")
+        counts: dict[Stage, dict[State, int]] = {}
+        for job in self._plan.jobs:
+            of_stage = counts.setdefault(job.stage, {"done": 0, "failed": 0, "under way": 0, "to do": 0})
+            of_stage[states[job.key]] += 1
+        seconds, unmeasured = self._left(states, processes)
+        return Status(self._store.root, processes, counts, seconds / 3600, unmeasured)
+
+    def _ended(self, job: Job) -> Literal["done", "failed"] | None:
+        found = self._fields(job)
+        if found is None:
+            return None
+        return "done" if found.get("status") == "complete" else "failed"
+
+    def _fields(self, job: Job) -> dict[str, Any] | None:
+        """Read a record without checking it: `rbench verify` does."""
+        with suppress(OSError, ValueError):
+            found = from_json((self._store.folder(job) / "record.json").read_bytes())
+            if isinstance(found, dict) and found.get("job", {}).get("key") == job.key:
+                return found
+        return None
+
+    def _left(self, states: Mapping[str, State], processes: tuple[Working, ...]) -> tuple[float, int]:
+        """Return the seconds that are left, and the number of jobs about which nothing is known."""
+        self._measure(job for job in self._plan.jobs if states[job.key] == "done")
+        here, workers = max(1, len(processes)), max(1, sum(one.workers for one in processes))
+        seconds, unmeasured = 0.0, 0
+        for job in self._plan.jobs:
+            if states[job.key] in ("done", "failed"):
+                continue
+            spent, units = next((self._speeds[kind] for kind in _kinds(job) if kind in self._speeds), (0.0, 0))
+            if not units:
+                unmeasured += 1
+            elif isinstance(job.spec, AttackJob):
+                seconds += spent / units * max(0, job.spec.num_examples - self._attacked(job)) / workers
+            else:
+                seconds += spent / units / here
+        return seconds, unmeasured
+
+    def _measure(self, done: Iterable[Job]) -> None:
+        """Learn from complete jobs how many seconds one takes, or one example of an attack in one process."""
+        for job in done:
+            for kind in _kinds(job):
+                spent, units = self._speeds.get(kind, (0.0, 0))
+                enough = 64 * _MEASURED if isinstance(job.spec, AttackJob) else _MEASURED
+                if units < enough:
+                    more, n = self._cost(job)
+                    self._speeds[kind] = spent + more, units + n
+
+    def _cost(self, job: Job) -> tuple[float, int]:
+        if not isinstance(job.spec, AttackJob):
+            return float((self._fields(job) or {}).get("provenance", {}).get("seconds", 0.0)), 1
+        with suppress(StoreError):
+            record = self._store.look(job).record
+            if record is not None:
+                times = [float(row[0]) for row in read_fields(self._store, job, record, ["seconds"])]
+                return sum(times), len(times)
+        return 0.0, 0
+
+    def _attacked(self, job: Job) -> int:
+        return len({outcome.example_id for outcome in self._store.outcomes(job)})
+
+
+def status(run: Path | str) -> Status:
+    """Say how far a RUN is: who does what, what is done and to do, and about how many hours are left.
+
+    Raises StoreError if `run` is no RUN.
+    """
+    return Watcher(run).look()
+
+
+def _kinds(job: Job) -> tuple[tuple[str, ...], ...]:
+    """Return the kinds of a job, the narrowest first: jobs of one kind take about as long."""
+    stage = str(job.stage)
+    if isinstance(job.spec, AttackJob):
+        return (stage, job.spec.task.name, job.parts[-1]), (stage, "", job.parts[-1])
+    return ((stage, *job.parts[1:]), (stage,)) if len(job.parts) > 1 else ((stage,),)
+
+
+def _working(said: Mapping[str, Any]) -> Working:
+    doing = said.get("doing") or {}
+    return Working(
+        host=str(said.get("host", "?")),
+        pid=int(said.get("pid", 0)),
+        since=str(said.get("since", "?")),
+        workers=int(said.get("workers") or 1),
+        job=doing.get("job"),
+        job_since=doing.get("since"),
+        done=int(doing.get("done") or 0),
+        total=int(doing.get("total") or 0),
+    )

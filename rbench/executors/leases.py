@@ -1,0 +1,90 @@
+"""Run jobs beside any number of other processes that run the same jobs: each takes what no other one has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from rbench.spec import Job, Record
+
+
+class Board(Protocol):
+    """Says what other processes do, and lets this one take jobs."""
+
+    def ended(self, job: Job, needed: bool) -> Record | None:
+        """Return the record that another process wrote for a job while this one runs; None if there is none.
+
+        `needed` says whether a job that is left needs what this one makes.
+        """
+
+    def take(self, job: Job, *, shared: bool) -> AbstractContextManager[None] | None:
+        """Take a job while the block lasts; None if a living process has it.
+
+        With `shared`, take a job that others work on, if a part of it is left.
+        """
+
+    def pause(self) -> None:
+        """Wait a little, because all that this process could do needs what others are doing."""
+
+
+def run(jobs: Sequence[Job], board: Board, call: Callable[[Job], Record | None]) -> Iterator[tuple[Job, Record | None]]:
+    """Yield each job that ends with its record, whichever process ran it, until nothing is left for this process.
+
+    The first job is taken that no process works on; if there is none, a part of one that others work on. While other
+    processes make what this one needs next, it waits. What is left at the end, others are doing. It is not yielded.
+    A job is not run if a job that it needs failed or was not run. Its record is None.
+
+    Args:
+        jobs: jobs in an order in which each comes after all jobs that it needs.
+        call: runs a job, or what is left of it. It turns errors into failed records. It returns None if others still
+            do parts of the job. An exception that it raises ends the run.
+    """
+    left = {job.key: job for job in jobs}
+    failed: set[str] = set()
+    while left:
+        ended = _settled(left, failed, board) or _run_one(left, board, call)
+        for job, record in ended or ():
+            del left[job.key]
+            if record is None or record.status == "failed":
+                failed.add(job.key)
+            yield job, record
+        if ended is None:
+            if not any(_waits(job, left) for job in left.values()):
+                return
+            board.pause()
+
+
+def _settled(left: dict[str, Job], failed: set[str], board: Board) -> list[tuple[Job, Record | None]]:
+    """Return the jobs that need not run here: others ran them, or something that they need failed."""
+    found: list[tuple[Job, Record | None]] = []
+    needed = {key for job in left.values() for key in job.needs.values()}
+    gone = set(failed)
+    for job in left.values():
+        if gone.intersection(job.needs.values()):
+            gone.add(job.key)
+            found.append((job, None))
+        elif not _waits(job, left) and (record := board.ended(job, job.key in needed)) is not None:
+            found.append((job, record))
+    return found
+
+
+def _waits(job: Job, left: Container[str]) -> bool:
+    """Whether a job needs one that has not ended."""
+    return any(key in left for key in job.needs.values())
+
+
+def _run_one(
+    left: dict[str, Job], board: Board, call: Callable[[Job], Record | None]
+) -> list[tuple[Job, Record | None]] | None:
+    """Take one job and run it. Returns it if it ended, nothing if only a part of it did; None if none can be taken."""
+    ready = [job for job in left.values() if not _waits(job, left)]
+    for shared in (False, True):
+        for job in ready:
+            taken = board.take(job, shared=shared)
+            if taken is None:
+                continue
+            with taken:
+                record = call(job)
+            return [] if record is None else [(job, record)]
+    return None

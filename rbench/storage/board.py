@@ -1,0 +1,95 @@
+"""Which jobs of a RUN this process may take, beside the other processes of its team (`rbench.executors.leases`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record
+from rbench.storage.runs import Store
+from rbench.storage.team import WHOLE, Team
+from rbench.storage.weights import WeightCache
+
+CHUNK = 64
+"""Examples of an attack that a process takes at once. Another process may take the next ones."""
+PAUSE = 1.0
+"""Seconds between two looks at what others do."""
+
+_Sign = tuple[int, int, int] | None
+
+
+def chunks(examples: int) -> int:
+    """Return the number of chunks of so many examples."""
+    return -(-examples // CHUNK)
+
+
+class TeamBoard:
+    """The board of a team (`rbench.executors.leases.Board`).
+
+    Args:
+        jobs: the jobs that this process has to run. What the RUN has of them now, such as the record of a job that
+            failed, does not count as the work of another process.
+    """
+
+    def __init__(self, team: Team, store: Store, cache: WeightCache, jobs: Sequence[Job]) -> None:
+        self._team, self._store, self._cache = team, store, cache
+        self._before = {job.key: _sign(self._record(job)) for job in jobs}
+        self._nothing_left: dict[str, frozenset[tuple[str, int, str | None]]] = {}
+
+    def ended(self, job: Job, needed: bool) -> Record | None:
+        if isinstance(job.spec, PretrainJob | FinetuneJob):
+            return self._made(job, needed)
+        if _sign(self._record(job)) == self._before[job.key]:
+            return None
+        return self._store.look(job).record
+
+    def _made(self, job: Job, needed: bool) -> Record | None:
+        """Return the record of weights that another process made, if this one's cache has them or need not."""
+        record = self._store.look(job).record
+        if record is None or (record.status == "failed" and _sign(self._record(job)) == self._before[job.key]):
+            return None
+        at_hand = record.status == "failed" or not needed or self._cache.has(job.key)
+        return record if at_hand else None
+
+    def take(self, job: Job, *, shared: bool) -> AbstractContextManager[None] | None:
+        if not isinstance(job.spec, AttackJob):
+            lease = None if shared else self._team.take(job)
+            return None if lease is None or self._ended_meanwhile(job) else self._held(job)
+        holders = self._team.holders(job)
+        if bool(holders) != shared or WHOLE in holders or len(holders) >= chunks(job.spec.num_examples):
+            return None
+        return None if self._nothing_left.get(job.key) == self._team.state(job) else self._held(job)
+
+    def pause(self) -> None:
+        time.sleep(PAUSE)
+
+    def nothing_left(self, job: Job) -> None:
+        """Note that others do all that is left of a job, so that it is not tried again until that changes."""
+        self._nothing_left[job.key] = self._team.state(job)
+
+    def _ended_meanwhile(self, job: Job) -> bool:
+        """Whether a job ended between the look at its record and its lease. Then the lease is given back."""
+        if self.ended(job, needed=True) is None:
+            return False
+        self._team.give_back(job)
+        return True
+
+    @contextmanager
+    def _held(self, job: Job) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._team.give_back(job)
+
+    def _record(self, job: Job) -> Path:
+        return self._store.folder(job) / "record.json"
+
+
+def _sign(path: Path) -> _Sign:
+    """Return something that changes when a file is replaced; None if there is none."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+    return None

@@ -1,0 +1,152 @@
+"""The processes that run the jobs of one RUN together. Each is an `rbench run` of its own; none commands the others.
+
+    RUN/.processes/members/    who is here (`rbench.system.members`)
+    RUN/.processes/leases/     who does what (`rbench.system.leases`)
+
+A process that wants to run a suite in a folder joins. It may join others if all of them have the same plan. It then
+takes jobs that no living process has. An attack is taken in chunks of its examples, so that several processes share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from rbench.errors import StoreError
+from rbench.spec import Job, Plan
+from rbench.storage.runs.files import UNFINISHED, as_store_error
+from rbench.storage.runs.folder import PROCESSES
+from rbench.system.leases import Lease, Leases
+from rbench.system.members import Member, Members
+
+WHOLE = "job"
+"""The part of a job that is held to do all of it, or to merge its chunks and write its record."""
+_JOINING = "joining"
+_POLL = 0.1
+NAMED = 16
+"""Digits of a job's key in the name of its leases."""
+
+
+class Team:
+    """This process among those that share the RUN in `root`.
+
+    Every method raises StoreError if the folder cannot be written.
+    """
+
+    def __init__(self, root: Path, members: Members | None = None) -> None:
+        self.root, self.folder = root, root / PROCESSES
+        self.members = members or Members(self.folder)
+        self.member = Member(self.folder, {})
+        self._leases = Leases(self.folder, self.member, self.members)
+
+    @contextmanager
+    def joined(self, prepare: Callable[[list[dict[str, Any]]], Plan]) -> Iterator[None]:
+        """Be in the team while the block lasts. Its end gives back all that this process holds.
+
+        Args:
+            prepare: called while no other process can join, with what those say of themselves that run jobs here.
+                Returns the plan that this process runs. What it raises is raised again.
+        """
+        with ExitStack() as stack:
+            with as_store_error(self.root):
+                stack.enter_context(self.member.present())
+                lease = self._turn()
+            try:
+                others = [one for one in self.members.living() if "plan" in one and one["id"] != self.member.id]
+                if not others:
+                    self._sweep()
+                plan = prepare(others)
+                with as_store_error(self.root):
+                    self.member.about = {"plan": digest(plan)}
+                    self.member.beat()
+            finally:
+                lease.give_back()
+            try:
+                yield
+            finally:
+                for lease in self._leases.all_held():
+                    lease.give_back()
+                self._tidy()
+
+    def _turn(self) -> Lease:
+        """Wait until no other process is joining."""
+        while (lease := self._leases.take(_JOINING, WHOLE)) is None:
+            time.sleep(_POLL)
+        return lease
+
+    def take(self, job: Job, part: str = WHOLE) -> Lease | None:
+        """Take a job, or a chunk of it. None if a living process has it."""
+        with as_store_error(self.folder):
+            return self._leases.take(job.key[:NAMED], part)
+
+    def check(self, job: Job) -> None:
+        """Raise LeaseLost if another process has taken over what this one holds of a job."""
+        for lease in self._leases.held(job.key[:NAMED]):
+            lease.check()
+
+    def give_back(self, job: Job) -> None:
+        """Give back all that this process holds of a job."""
+        for lease in self._leases.held(job.key[:NAMED]):
+            lease.give_back()
+
+    def holders(self, job: Job) -> dict[str, str]:
+        """Return the living process that holds each part of a job, by part. Parts that nobody holds are left out."""
+        return holders(self._leases, job)
+
+    def state(self, job: Job) -> frozenset[tuple[str, int, str | None]]:
+        """Return something that changes when a part of a job is taken, given back, or lost by a process that died."""
+        name = job.key[:NAMED]
+        parts = self._leases.parts(name)
+        return frozenset((part, number, self._leases.holder(name, part)) for part, number in parts.items())
+
+    def _tidy(self) -> None:
+        """Remove all leases, if no other process is there. Whoever was stopped for long and goes on finds none."""
+        with suppress(OSError):
+            lease = self._leases.take(_JOINING, WHOLE)
+            if lease is not None:
+                if len(self.members.living()) == 1:
+                    self._leases.clear(but=_JOINING)
+                lease.give_back()
+
+    def _sweep(self) -> None:
+        """Remove what processes left that are dead. Called while no other process is there, or can come."""
+        with as_store_error(self.root):
+            self.members.sweep()
+            for file in self.root.rglob(f"*{UNFINISHED}"):
+                file.unlink(missing_ok=True)
+
+
+def digest(plan: Plan) -> str:
+    """Return what tells plans apart: 16 hex digits."""
+    return hashlib.sha256(plan.model_dump_json().encode()).hexdigest()[:16]
+
+
+def holders(leases: Leases, job: Job) -> dict[str, str]:
+    """Return the living process that holds each part of a job, by part."""
+    name = job.key[:NAMED]
+    found = {part: leases.holder(name, part) for part in leases.parts(name)}
+    return {part: holder for part, holder in found.items() if holder is not None}
+
+
+def observed(root: Path) -> tuple[Members, Callable[[Job], dict[str, str]]]:
+    """Return who works in a RUN, and a function that returns who holds which part of a job. Writes nothing."""
+    members = Members(root / PROCESSES)
+    leases = Leases(root / PROCESSES, Member(root / PROCESSES, {}), members)
+    return members, lambda job: holders(leases, job)
+
+
+def check_still(root: Path) -> None:
+    """Raise StoreError if a process runs in a RUN. Writes nothing."""
+    if living := Members(root / PROCESSES).living():
+        raise StoreError(f"{root} is in use by {who(living)}. Wait until that run has ended.")
+
+
+def who(living: list[dict[str, Any]]) -> str:
+    """Name processes in a message: the oldest, and how many more there are."""
+    first = living[0]
+    named = f"process {first['pid']} on {first['host']} since {first['since']}" if "pid" in first else "another process"
+    return f"{named} and {len(living) - 1} more" if len(living) > 1 else named

@@ -1,0 +1,231 @@
+"""Say that this process works in a shared folder, and tell which other processes that work there still live.
+
+    FOLDER/members/<id>.json    who, where, since when, what it does, and a number that grows with each heartbeat
+
+A member of the same machine lives as long as its process does. Of a member elsewhere an observer sees the file alone:
+it is alive while the file keeps changing. How long the file has not changed is measured by the observer's own clock,
+from when the observer first saw this content. Times of two machines are never compared, so their clocks may differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+BEAT = 10.0
+"""Seconds between two heartbeats."""
+EXPIRY = 120.0
+"""Seconds without a heartbeat after which a member counts as dead. Network file systems may show a file as it was a
+minute ago."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """A process: which machine, and which process of it."""
+
+    host: str
+    boot: str
+    """Id of the machine's last start, so that a machine that was started again is another one. "" where unknown."""
+    space: str
+    """The namespace of process numbers: containers on one machine have their own. "" where unknown."""
+    pid: int
+    started: str
+    """When the process started, in the system's own units: numbers of processes are used again. "" where unknown."""
+
+    @classmethod
+    def own(cls) -> Identity:
+        """Return the identity of this process."""
+        return cls(socket.gethostname(), _boot(), _space(), os.getpid(), _started(os.getpid()) or "")
+
+    @property
+    def here(self) -> bool:
+        """Whether the process runs, or ran, where this process can see it."""
+        return (self.host, self.boot, self.space) == (socket.gethostname(), _boot(), _space())
+
+    @property
+    def ended(self) -> bool:
+        """Whether a process of this machine is known to have ended."""
+        if os.name != "posix":  # elsewhere `os.kill` would end it
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:  # it belongs to another user
+            pass
+        started = _started(self.pid)
+        return started is None or (bool(self.started) and started != self.started)
+
+
+def _boot() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
+
+
+def _space() -> str:
+    with suppress(OSError):
+        return str(Path("/proc/self/ns/pid").readlink())
+    return ""
+
+
+def _started(pid: int) -> str | None:
+    """Return when a process started; None if it has ended and its parent has not noticed; "" where unknown."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return "" if not Path("/proc/self/stat").exists() else None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+class Member:
+    """This process in `folder`. Inside `present` a thread writes its heartbeats.
+
+    Args:
+        about: what others should know of it, such as the plan that it runs.
+        clock: seconds that also pass while the machine sleeps.
+    """
+
+    def __init__(
+        self, folder: Path, about: dict[str, Any], *, beat: float = BEAT, clock: Callable[[], float] | None = None
+    ) -> None:
+        self.id = secrets.token_hex(6)
+        self.file = folder / "members" / f"{self.id}.json"
+        self.about = about
+        self._identity = Identity.own()
+        self._since = datetime.now().astimezone().isoformat(timespec="seconds")
+        self._doing: dict[str, Any] = {}
+        self._beats, self._beat = 0, beat
+        self._clock = clock or _awake_or_not
+        self._last, self._longest = self._clock(), 0.0
+        self._wake, self._ended = threading.Event(), False
+        self._writing = threading.Lock()
+
+    @property
+    def silent(self) -> float:
+        """The longest time so far, in seconds, in which no heartbeat was written; the present silence counts too."""
+        return max(self._longest, self._clock() - self._last)
+
+    def say(self, *, now: bool = False, **doing: Any) -> None:
+        """Change what others read of this process: with the next heartbeat, or `now`."""
+        self._doing = {**self._doing, **doing}
+        if now:
+            self._wake.set()
+
+    def beat(self) -> None:
+        """Write a heartbeat. Raises OSError if the folder cannot be written."""
+        with self._writing:
+            self._beats += 1
+            told = {"id": self.id, **dataclasses.asdict(self._identity), "since": self._since, "beat": self._beats}
+            replace(self.file, json.dumps({**told, **self.about, "doing": self._doing}).encode())
+            self._longest = self.silent
+            self._last = self._clock()
+
+    @contextmanager
+    def present(self) -> Iterator[None]:
+        """Be a member while the block lasts. Raises OSError if the folder cannot be written."""
+        self.beat()
+        thread = threading.Thread(target=self._keep_beating, name="rbench heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended = True
+            self._wake.set()
+            thread.join(timeout=self._beat)
+            with suppress(OSError):
+                self.file.unlink()
+
+    def _keep_beating(self) -> None:
+        while not self._ended:
+            self._wake.wait(self._beat)
+            self._wake.clear()
+            if not self._ended:
+                with suppress(OSError):  # a full disk: others will take over, and this process notices (`silent`)
+                    self.beat()
+
+
+class Members:
+    """The processes that have said that they work in `folder`, as this process sees them.
+
+    Args:
+        clock: seconds that never go backwards.
+    """
+
+    def __init__(self, folder: Path, *, expiry: float = EXPIRY, clock: Callable[[], float] = time.monotonic) -> None:
+        self.folder, self.expiry, self._clock = folder / "members", expiry, clock
+        self._seen: dict[Path, tuple[bytes, float]] = {}
+
+    def living(self) -> list[dict[str, Any]]:
+        """Return what the living members say of themselves, the oldest first. One that cannot be read says nothing."""
+        with suppress(OSError):
+            files = sorted(self.folder.glob("*.json"))
+            found = [read_json(file) or {"id": file.stem} for file in files if self.alive(file.stem)]
+            return sorted(found, key=lambda one: str(one.get("since", "")))
+        return []
+
+    def alive(self, name: str) -> bool:
+        """Whether a member lives. One that cannot be judged counts as alive until its file has not changed for long."""
+        file = self.folder / f"{name}.json"
+        if not file.exists():
+            return False
+        with suppress(TypeError, KeyError):
+            said = read_json(file) or {}
+            identity = Identity(*(said[field.name] for field in dataclasses.fields(Identity)))
+            if identity.here and identity.ended:
+                return False
+        return self.changing(file)
+
+    def changing(self, file: Path) -> bool:
+        """Whether the content of a file has changed within `expiry`, as far as this process has looked at it."""
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            content = b""
+        before, since = self._seen.get(file, (None, 0.0))
+        if content != before:
+            self._seen[file] = content, self._clock()
+            return True
+        return self._clock() - since < self.expiry
+
+    def sweep(self) -> None:
+        """Remove the files of members that are dead."""
+        for file in [*self.folder.glob("*.json")]:
+            if not self.alive(file.stem):
+                file.unlink(missing_ok=True)
+
+
+def read_json(file: Path) -> dict[str, Any] | None:
+    """Return a mapping that a file holds; None if there is no such file, or it holds anything else."""
+    with suppress(OSError, ValueError):
+        found = json.loads(file.read_bytes())
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def replace(file: Path, content: bytes) -> None:
+    """Replace a file in one step, so that no reader sees a part of it. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(file)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _awake_or_not() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()

@@ -1,0 +1,74 @@
+"""Tests how a run enters the folder of a RUN: alone, beside others with the same plan, and where others run another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench.api.run import _Joined
+from rbench.errors import StoreError
+from rbench.plan.prepare import Options
+from rbench.spec import Plan
+from rbench.storage.runs import Store
+from rbench.storage.team import digest
+from tests.storage.conftest import Told
+from tests.tables.conftest import make_plan, make_suite
+
+PLAN = make_plan(make_suite(seeds=(0,)))
+OTHER = {"id": "a", "pid": 17, "host": "node-1", "since": "2026-11-23T07:00:00+00:00", "plan": digest(PLAN)}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    plan: Plan = PLAN
+
+
+def joined(store: Store, others: list[dict[str, Any]], plan: Plan = PLAN, **options: Any) -> tuple[Plan, list[str]]:
+    told = Told([], [])
+    made = _Joined(store, Prepared(plan), Options(**options), told)  # type: ignore[arg-type]
+    plan = made.prepare(others)
+    assert made.prepared.plan == plan
+    return plan, told.notes
+
+
+def test_the_first_process_writes_the_plan_and_the_next_ones_share_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert joined(store, []) == (PLAN, [])
+    written = (tmp_path / "plan.json").stat().st_mtime_ns
+    plan, notes = joined(store, [OTHER])
+    assert plan == PLAN == store.plan()
+    assert notes == [f"{tmp_path} is shared with process 17 on node-1 since 2026-11-23T07:00:00+00:00"]
+    assert (tmp_path / "plan.json").stat().st_mtime_ns == written
+
+
+def test_another_plan_is_refused_while_others_work(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    joined(store, [])
+    fewer = PLAN.model_copy(update={"jobs": PLAN.jobs[1:]})
+    with pytest.raises(StoreError, match=r"in use by process 17 on node-1 .*another suite, --limit.*another --out"):
+        joined(store, [OTHER], fewer)
+    assert store.plan() == PLAN
+    joined(store, [], fewer)
+    assert store.plan() == fewer
+
+
+def test_fresh_is_refused_while_others_work(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    joined(store, [])
+    with pytest.raises(StoreError, match="--fresh would take away what it works on"):
+        joined(store, [OTHER], fresh=True)
+    assert store.plan() == PLAN
+    _, notes = joined(store, [], fresh=True)
+    assert notes[0].startswith("the old results are in ")
+
+
+def test_who_joins_a_run_without_texts_writes_none(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    bare, _ = joined(store, [], texts=False)
+    assert not bare.texts
+    beside = Store(tmp_path)
+    plan, _ = joined(beside, [{**OTHER, "plan": digest(bare)}])
+    assert plan == bare and not beside.texts

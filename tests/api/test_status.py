@@ -1,0 +1,91 @@
+"""Tests what `rbench status` says of a RUN: states of jobs, processes, and the time that is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rbench import api
+from rbench.errors import StoreError
+from rbench.spec import Job, Record
+from rbench.storage.runs import Store
+from rbench.storage.team import Team
+from tests.tables.conftest import finish, make_outcomes, make_plan, make_suite
+
+PLAN = make_plan(make_suite(seeds=(0,)))
+ATTACKS = [job for job in PLAN.jobs if job.stage == "attack"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "run")
+    store.write_plan(PLAN)
+    return store
+
+
+def alike(job: Job) -> list[Job]:
+    """The attacks of the same kind, on the same task."""
+    return [one for one in ATTACKS if (one.parts[1], one.parts[-1]) == (job.parts[1], job.parts[-1])]
+
+
+def test_a_run_that_nobody_works_on(store: Store) -> None:
+    found = api.status(store.root)
+    assert found.processes == () and not found.complete
+    assert found.jobs == {"attack": {"done": 0, "failed": 0, "under way": 0, "to do": len(ATTACKS)}}
+    assert (found.hours, found.unmeasured) == (0.0, len(ATTACKS))
+    assert {path.name for path in store.root.iterdir()} == {"plan.json"}, "it writes nothing"
+
+
+def test_states_and_processes(store: Store) -> None:
+    done, failed, taken = ATTACKS[:3]
+    finish(store, done, sealed=True)
+    record = store.record(done)
+    assert record is not None
+    store.write_record(Record(job=failed, status="failed", provenance=record.provenance, error="x"))
+    team = Team(store.root)
+    with team.joined(lambda others: PLAN):
+        lease = team.take(taken, "0001")
+        team.member.say(job=taken.name, since="2026-11-23T07:00:00+00:00", done=3, total=20)
+        team.member.about["workers"] = 2
+        team.member.beat()
+        found = api.status(store.root)
+        (one,) = found.processes
+        assert (one.job, one.done, one.total, one.workers) == (taken.name, 3, 20, 2)
+        assert lease is not None
+        assert found.jobs["attack"] == {"done": 1, "failed": 1, "under way": 1, "to do": len(ATTACKS) - 3}
+        lease.give_back()
+        assert api.status(store.root).jobs["attack"]["under way"] == 0
+    assert api.status(store.root).processes == ()
+
+
+def test_the_time_left_is_that_of_the_examples_that_are_left(store: Store) -> None:
+    done = ATTACKS[0]
+    finish(store, done, sealed=True)
+    seconds = [outcome.seconds for outcome in make_outcomes(done)]
+    others = alike(done)[1:]
+    assert others
+    for outcome in make_outcomes(others[0])[:5]:
+        store.append(others[0], outcome)
+    found = api.status(store.root)
+    by_attack = [one for one in ATTACKS if one.parts[-1] == done.parts[-1] and one is not done]
+    left = 20 * len(by_attack) - 5
+    assert found.hours == pytest.approx(left * sum(seconds) / len(seconds) / 3600)
+    assert found.unmeasured == len(ATTACKS) - 1 - len(by_attack)
+    team = Team(store.root)
+    with team.joined(lambda others: PLAN):
+        team.member.about["workers"] = 4
+        team.member.beat()
+        assert api.status(store.root).hours == pytest.approx(found.hours / 4)
+
+
+def test_a_complete_run(store: Store) -> None:
+    for job in PLAN.jobs:
+        finish(store, job, sealed=True)
+    found = api.status(store.root)
+    assert found.complete and (found.hours, found.unmeasured) == (0.0, 0)
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"is not a RUN: it has no plan\.json"):
+        api.status(tmp_path)

@@ -1,0 +1,208 @@
+"""Tests that processes which share the attacks of a RUN do each example once, and make what one process makes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rbench.errors import LeaseLost
+from rbench.executors import leases
+from rbench.spec import Choice, Job, Outcome, Plan, Provenance, Record, Suite
+from rbench.stages.cell import Cell
+from rbench.storage import board as boards
+from rbench.storage.board import TeamBoard
+from rbench.storage.runs import Store
+from rbench.storage.team import Team
+from rbench.storage.weights import WeightCache
+from rbench.tasks import Example
+from tests.storage.runs.test_store import make_job
+
+CHUNK, N = 4, 30
+SUITE = Suite(name="s", encoders=("minilm",), tasks=("mr",), attacks=(Choice(name="pwws"),))
+EXAMPLES = [Example(f"test:{i}", ("a film " * (1 + i % 3),), i % 2) for i in range(N)]
+
+
+def attack_job(name: str) -> Job:
+    job = make_job(name)
+    return Job.make(job.spec.model_copy(update={"num_examples": N}), job.parts, job.needs, job.seed)
+
+
+JOBS = tuple(attack_job(name) for name in ("pwws", "bae"))
+PLAN = Plan(suite=SUITE, jobs=JOBS)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boards, "CHUNK", CHUNK)
+    monkeypatch.setattr("rbench.stages.cell.CHUNK", CHUNK)
+    monkeypatch.setattr(boards, "PAUSE", 0.01)
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+def context(root: Path, team: Team) -> Any:
+    return SimpleNamespace(store=Store(root), team=team, progress=Notes())
+
+
+def outcome(example: Example, job: Job, **changes: Any) -> Outcome:
+    status = "failed" if int(example.id[5:]) % 3 else "succeeded"
+    made = {"example_id": example.id, "status": status, "original": example.texts, "label": example.label, **changes}
+    return Outcome(**made)
+
+
+def work(root: Path, log: Path | None = None, wait: float = 0.0) -> list[str]:
+    """Be one process that runs the plan. Each attack is a line in `log`. Returns the names of the jobs that ended."""
+    team, store = Team(root), Store(root)
+    with team.joined(lambda others: PLAN):
+        board = TeamBoard(team, store, WeightCache(root / "cache"), JOBS)
+
+        def call(job: Job) -> Record | None:
+            cell = Cell(job, EXAMPLES, context(root, team))
+            for example in cell.examples():
+                if wait:
+                    time.sleep(wait)
+                cell.append(outcome(example, job))
+                if log is not None:
+                    with log.open("a") as file:
+                        file.write(f"{os.getpid()} {job.parts[-1]} {example.id}\n")
+            kept = cell.complete
+            if kept is None or team.take(job) is None:
+                board.nothing_left(job)
+                cell.close()
+                return None
+            record = Record(job=job, status="complete", provenance=Provenance(rbench="0"), outcomes=cell.merge(kept))
+            team.check(job)
+            store.write_record(record)
+            return record
+
+        return [job.name for job, _ in leases.run(JOBS, board, call)]
+
+
+def content(root: Path) -> dict[str, bytes]:
+    """All that a RUN has of its jobs."""
+    return {str(file.relative_to(root)): file.read_bytes() for file in sorted((root / "attack").rglob("*.*"))}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, bytes]]:
+    root = tmp_path_factory.mktemp("alone")
+    assert work(root) == [job.name for job in JOBS]
+    yield content(root)
+
+
+def test_the_outcomes_are_those_of_the_sample_in_its_order(alone: dict[str, bytes], tmp_path: Path) -> None:
+    work(tmp_path)
+    assert sorted(Path(name).name for name in alone) == ["outcomes.jsonl"] * 2 + ["record.json"] * 2
+    for job in JOBS:
+        assert Store(tmp_path).outcomes(job) == [outcome(example, job) for example in EXAMPLES]
+        assert Store(tmp_path).record(job) is not None
+
+
+def together(root: Path, log: Path, count: int = 3, wait: float = 0.004) -> list[Any]:
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=work, args=(root, log, wait)) for _ in range(count)]
+    for process in processes:
+        process.start()
+    return processes
+
+
+def attacks(log: Path) -> list[tuple[str, str]]:
+    return [(attack, example) for _, attack, example in map(str.split, log.read_text().splitlines())]
+
+
+def test_three_processes_attack_each_example_once(alone: dict[str, bytes], tmp_path: Path) -> None:
+    root, log = tmp_path / "run", tmp_path / "log"
+    processes = together(root, log)
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    assert content(root) == alone
+    assert len(attacks(log)) == len({*attacks(log)}) == 2 * N
+    by_process = Counter((line.split()[0], line.split()[1]) for line in log.read_text().splitlines())
+    assert len(by_process) > 2, "at least one attack was shared"
+    assert [*(root / ".processes" / "members").iterdir()] == []
+
+
+def test_what_a_killed_process_wrote_counts(alone: dict[str, bytes], tmp_path: Path) -> None:
+    root, log = tmp_path / "run", tmp_path / "log"
+    processes = together(root, log)
+    while not log.exists() or len(attacks(log)) < 20:
+        time.sleep(0.002)
+    processes[1].kill()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, -signal.SIGKILL, 0]
+    work(root, log)  # as `rbench run` again; where the others had left, it finishes what is missing
+    assert content(root) == alone
+    assert 2 * N <= len(attacks(log)) + 1 <= 2 * N + 1, "one outcome at most was written and not logged"
+    assert len(attacks(log)) == len({*attacks(log)})
+
+
+def test_a_stopped_process_writes_nothing_more(tmp_path: Path) -> None:
+    job, team = JOBS[0], Team(tmp_path)
+    with team.joined(lambda others: PLAN):
+        cell = Cell(job, EXAMPLES, context(tmp_path, team))
+        examples = cell.examples()
+        cell.append(outcome(next(examples), job))
+        before = Store(tmp_path).outcomes(job)
+        (lease,) = team._leases.held(job.key[:16])
+        lease.file.with_name(f"{lease.file.stem}.{lease.number + 1}").write_text('{"holder": "another"}')
+        team.member._longest = 1000.0
+        with pytest.raises(LeaseLost):
+            cell.append(outcome(next(examples), job))
+        assert Store(tmp_path).outcomes(job) == before and len(before) == 1
+        cell.close()
+
+
+def errored(example: Example) -> Outcome:
+    return outcome(example, JOBS[0], status="errored", error="ValueError: x")
+
+
+def test_errored_examples_are_tried_again_by_the_next_run_and_by_nobody_meanwhile(tmp_path: Path) -> None:
+    job, first, second = JOBS[0], Team(tmp_path), Team(tmp_path)
+    with first.joined(lambda others: PLAN):
+        cell = Cell(job, EXAMPLES, context(tmp_path, first))
+        examples = cell.examples()
+        tried = [next(examples) for _ in range(CHUNK)]
+        for example in tried:
+            cell.append(errored(example))
+        with second.joined(lambda others: PLAN):
+            beside = Cell(job, EXAMPLES, context(tmp_path, second))
+            assert {one.id for one in tried} <= beside.outcomes.keys()
+        assert {one.id for one in tried} <= Cell(job, EXAMPLES, context(tmp_path, first)).outcomes.keys()
+        cell.close()
+    with second.joined(lambda others: PLAN):
+        told = context(tmp_path, second)
+        again = Cell(job, EXAMPLES, told)
+        assert again.outcomes == {}
+        assert told.progress.said == [f"{job.name}: {CHUNK} of its examples errored and are attacked again"]
+        assert {one.id for one in tried} <= {one.id for one in again.examples()}
+
+
+def test_an_outcome_is_kept_whatever_else_was_tried(tmp_path: Path) -> None:
+    job, store = JOBS[0], Store(tmp_path)
+    store.append(job, errored(EXAMPLES[0]))
+    store.append(job, outcome(EXAMPLES[1], job))
+    team = Team(tmp_path)
+    with team.joined(lambda others: PLAN):
+        cell = Cell(job, EXAMPLES, context(tmp_path, team))
+        assert cell.outcomes == {EXAMPLES[1].id: outcome(EXAMPLES[1], job)}
+        cell.append(outcome(EXAMPLES[0], job))
+        cell.close()
+    assert {one.status for one in store.outcomes(job)} <= {"failed", "succeeded"}
+    assert len(store.outcomes(job)) == 2

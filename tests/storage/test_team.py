@@ -1,0 +1,197 @@
+"""Tests how processes join a RUN, and which jobs they may take there."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench.errors import LeaseLost, StoreError
+from rbench.spec import Choice, Plan, Suite
+from rbench.storage.board import TeamBoard, chunks
+from rbench.storage.runs import Store
+from rbench.storage.team import Team, check_still, digest, who
+from rbench.storage.weights import WeightCache, manifest
+from tests.cli.conftest import attack_job, finetune_job
+from tests.storage.runs.test_store import make_record
+
+SUITE = Suite(name="s", encoders=("minilm",), tasks=("mr",), attacks=(Choice(name="pwws"),))
+TUNE, ATTACK = finetune_job(0), attack_job(0)
+PLAN = Plan(suite=SUITE, jobs=(TUNE, ATTACK))
+
+
+def test_those_who_join_are_told_who_is_there(tmp_path: Path) -> None:
+    told: list[list[dict[str, Any]]] = []
+
+    def prepare(others: list[dict[str, Any]]) -> Plan:
+        told.append(others)
+        return PLAN
+
+    one, other = Team(tmp_path), Team(tmp_path)
+    with one.joined(prepare), other.joined(prepare):
+        assert [len(others) for others in told] == [0, 1]
+        assert (told[1][0]["id"], told[1][0]["plan"]) == (one.member.id, digest(PLAN))
+        assert len(one.members.living()) == 2
+    assert one.members.living() == []
+
+
+def test_one_joins_after_the_other(tmp_path: Path) -> None:
+    inside, most = 0, 0
+    lock = threading.Lock()
+
+    def prepare(others: list[dict[str, Any]]) -> Plan:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        threading.Event().wait(0.01)
+        with lock:
+            inside -= 1
+        return PLAN
+
+    def join() -> None:
+        with Team(tmp_path).joined(prepare):
+            pass
+
+    threads = [threading.Thread(target=join) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+
+
+def test_who_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+    def refuse(others: list[dict[str, Any]]) -> Plan:
+        raise StoreError("no")
+
+    team = Team(tmp_path)
+    with pytest.raises(StoreError, match="no"), team.joined(refuse):
+        pass
+    assert team.members.living() == []
+    with Team(tmp_path).joined(lambda others: PLAN):
+        pass
+
+
+def test_the_first_to_come_sweeps(tmp_path: Path) -> None:
+    left = tmp_path / "attack" / "a" / "record.json.1234.tmp"
+    left.parent.mkdir(parents=True)
+    left.write_text("half")
+    with Team(tmp_path).joined(lambda others: PLAN):
+        assert not left.exists()
+        left.write_text("half")
+        with Team(tmp_path).joined(lambda others: PLAN):
+            assert left.exists(), "a process that is there may be writing it"
+
+
+def test_the_end_gives_back_what_is_held(tmp_path: Path) -> None:
+    one, other = Team(tmp_path), Team(tmp_path)
+    with other.joined(lambda others: PLAN):
+        with pytest.raises(ZeroDivisionError), one.joined(lambda others: PLAN):
+            assert one.take(ATTACK) is not None and other.take(ATTACK) is None
+            raise ZeroDivisionError
+        assert other.take(ATTACK) is not None
+
+
+def test_the_last_to_leave_removes_the_leases(tmp_path: Path) -> None:
+    one, other = Team(tmp_path), Team(tmp_path)
+    with one.joined(lambda others: PLAN):
+        with other.joined(lambda others: PLAN):
+            lease = other.take(ATTACK)
+        assert one.holders(ATTACK) == {} and len(one.state(ATTACK)) == 1
+        assert lease is not None
+        other.member._longest = 1000.0
+    assert [path.name for path in (one.folder / "leases").iterdir()] == ["joining"]
+    with pytest.raises(LeaseLost):
+        lease.check()
+
+
+def test_a_run_in_use_is_named(tmp_path: Path) -> None:
+    check_still(tmp_path)
+    team = Team(tmp_path)
+    with (
+        team.joined(lambda others: PLAN),
+        pytest.raises(StoreError, match=rf"{tmp_path} is in use by process \d+ on .+ since \d{{4}}-"),
+    ):
+        check_still(tmp_path)
+    assert who([{"id": "a"}, {"id": "b"}]) == "another process and 1 more"
+
+
+def test_a_folder_that_cannot_be_written_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"), Team(tmp_path / "file").joined(lambda others: PLAN):
+        pass
+
+
+# ---------------------------------------------------------------------------------------------------------- the board
+
+
+class Process:
+    def __init__(self, root: Path) -> None:
+        self.team, self.store = Team(root), Store(root)
+        self.cache = WeightCache(root / "cache")
+        self.board = TeamBoard(self.team, self.store, self.cache, PLAN.jobs)
+        self.team.member.beat()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Process, Process]:
+    return Process(tmp_path), Process(tmp_path)
+
+
+def test_a_training_is_for_one_and_an_attack_for_all(two: tuple[Process, Process]) -> None:
+    one, other = two
+    with one.board.take(TUNE, shared=False) or pytest.fail():
+        assert other.board.take(TUNE, shared=False) is None and other.board.take(TUNE, shared=True) is None
+    assert other.board.take(TUNE, shared=False) is not None
+    assert one.board.take(ATTACK, shared=True) is None, "nobody works on it yet"
+    with one.board.take(ATTACK, shared=False) or pytest.fail():
+        assert one.team.take(ATTACK, "0000") is not None
+        assert other.board.take(ATTACK, shared=False) is None
+        with other.board.take(ATTACK, shared=True) or pytest.fail():
+            assert other.team.take(ATTACK, "0001") is not None
+            assert chunks(100) == 2 and Process(one.store.root).board.take(ATTACK, shared=True) is None
+
+
+def test_what_had_nothing_left_is_tried_again_when_it_changes(two: tuple[Process, Process]) -> None:
+    one, other = two
+    lease = one.team.take(ATTACK, "0000")
+    assert lease is not None
+    other.board.nothing_left(ATTACK)
+    assert other.board.take(ATTACK, shared=True) is None
+    lease.give_back()
+    assert other.board.take(ATTACK, shared=False) is not None
+
+
+def test_a_record_that_appears_is_the_work_of_another(two: tuple[Process, Process]) -> None:
+    one, other = two
+    assert other.board.ended(ATTACK, needed=False) is None
+    one.store.write_record(make_record(ATTACK, "failed"))
+    found = other.board.ended(ATTACK, needed=False)
+    assert found is not None and found.status == "failed"
+    later = Process(one.store.root)
+    assert later.board.ended(ATTACK, needed=False) is None, "who comes later tries again"
+
+
+def test_weights_are_made_again_only_where_they_are_needed_and_missing(
+    two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = two
+    one.store.write_record(make_record(TUNE))
+    assert other.board.ended(TUNE, needed=True) is None, "the cache of this machine does not have them"
+    assert other.board.ended(TUNE, needed=False) is not None
+    place = other.cache.place(TUNE.key)
+    place.mkdir(parents=True)
+    (place / manifest.NAME).write_text("{}")
+    assert other.cache.seems_to_have(TUNE.key)
+    assert other.board.ended(TUNE, needed=True) is None, "what is there is damaged"
+    monkeypatch.setattr(other.cache, "has", lambda key: key == TUNE.key)
+    assert other.board.ended(TUNE, needed=True) is not None
+
+
+def test_a_job_that_ends_while_it_is_taken_is_given_back(two: tuple[Process, Process]) -> None:
+    one, other = two
+    one.store.write_record(make_record(TUNE, "failed"))
+    assert other.board.take(TUNE, shared=False) is None and other.team.holders(TUNE) == {}

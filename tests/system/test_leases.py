@@ -1,0 +1,151 @@
+"""Tests that no two living processes hold one part, whatever dies, stalls or is torn."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench.errors import LeaseLost
+from rbench.system import leases as module
+from rbench.system.leases import Leases
+from rbench.system.members import Member, Members
+from tests.system.test_members import Clock, clock, elsewhere
+
+__all__ = ["clock"]
+
+
+class Process:
+    """A process of this machine that takes leases, with a clock of its own."""
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self.clock = clock
+        self.member = Member(root, {}, clock=clock)
+        self.member.beat()
+        self.members = Members(root, clock=clock)
+        self.leases = Leases(root, self.member, self.members)
+
+    def dies(self) -> None:
+        self.member.file.unlink()
+
+
+@pytest.fixture
+def two(tmp_path: Path, clock: Clock) -> tuple[Process, Process]:
+    return Process(tmp_path, clock), Process(tmp_path, clock)
+
+
+def test_one_of_two_holds_a_part(two: tuple[Process, Process]) -> None:
+    one, other = two
+    lease = one.leases.take("job", "0001")
+    assert lease is not None and other.leases.take("job", "0001") is None
+    assert one.leases.take("job", "0001") is None, "not twice by one process, either"
+    assert other.leases.holder("job", "0001") == one.member.id
+    assert other.leases.take("job", "0002") is not None, "another part is free"
+    lease.give_back()
+    assert other.leases.holder("job", "0001") is None and one.leases.held("job") == []
+    assert other.leases.take("job", "0001") is not None
+    assert other.leases.parts("job") == {"0001": 2, "0002": 1}
+    one.leases.take("other", "job")
+    one.leases.clear(but="other")
+    assert [path.name for path in one.leases.folder.iterdir()] == ["other"]
+
+
+def test_the_lease_of_a_dead_process_is_taken_over_by_one_of_many(tmp_path: Path, clock: Clock) -> None:
+    dead, *others = (Process(tmp_path, clock) for _ in range(5))
+    assert dead.leases.take("job", "job") is not None
+    dead.dies()
+    assert [one.leases.take("job", "job") is not None for one in others].count(True) == 1
+
+
+def test_who_sees_an_old_list_takes_nothing(two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = two
+    for process in (one, other, one):
+        lease = process.leases.take("job", "job")
+        assert lease is not None
+        lease.give_back()
+    assert other.leases.take("job", "job") is not None  # the fourth; the earlier files are gone
+    listed = iter([1])
+    really = module._highest
+    monkeypatch.setattr(module, "_highest", lambda folder, part: next(listed, None) or really(folder, part))
+    monkeypatch.setattr(one.leases, "holder", lambda name, part: None)
+    assert one.leases.take("job", "job") is None
+    assert one.leases.parts("job") == {"job": 4} and other.leases.held("job")[0].number == 4
+    assert [file.name for file in (other.leases.folder / "job").iterdir()] == ["job.4"]
+
+
+def test_who_was_stopped_for_long_notices_before_it_writes(tmp_path: Path) -> None:
+    stopped, other = Process(tmp_path, Clock()), Process(tmp_path, Clock())
+    lease = stopped.leases.take("job", "job")
+    assert lease is not None
+    elsewhere(tmp_path, stopped.member.id)  # seen from another machine
+    assert other.leases.take("job", "job") is None
+    stopped.clock.now = other.clock.now = 120.0
+    lease.check()  # nobody has taken over yet: it may go on
+    assert other.leases.take("job", "job") is not None
+    stopped.member.beat()  # its heartbeat is the first to go on
+    with pytest.raises(LeaseLost, match=r"gave no sign of life for 120 s.*Run the same command again"):
+        lease.check()
+    lease.give_back()
+    assert stopped.leases.take("job", "job") is None and other.leases.held("job")
+
+
+def test_a_check_costs_nothing_while_heartbeats_are_written(
+    two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = two[0].leases.take("job", "job")
+    assert lease is not None
+    two[0].clock.now = 59.0
+    monkeypatch.setattr(module, "_highest", None)
+    lease.check()
+
+
+@pytest.mark.parametrize("content", [b"", b'{"holder": "a', b"[]", b'{"holder": 3}', b"\xff\x00"])
+def test_a_torn_lease_is_given_time(two: tuple[Process, Process], content: bytes) -> None:
+    one, other = two
+    lease = one.leases.take("job", "job")
+    assert lease is not None
+    lease.file.write_bytes(content)
+    assert other.leases.take("job", "job") is None and other.leases.holder("job", "job") == "unknown"
+    other.clock.now = 120.0
+    assert other.leases.take("job", "job") is not None
+
+
+def no_links(number: int) -> Callable[..., Any]:
+    def link(*args: Any, **kwargs: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return link
+
+
+def test_without_hard_links_it_is_the_same(two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "link", no_links(errno.EPERM))
+    one, other = two
+    lease = one.leases.take("job", "job")
+    assert lease is not None and other.leases.take("job", "job") is None
+    lease.give_back()
+    assert other.leases.take("job", "job") is not None
+    assert not module._make(other.leases.folder / "job" / "job.2", b"")
+
+
+def test_a_link_whose_answer_was_lost_counts(two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch) -> None:
+    really = os.link
+
+    def link(*args: Any) -> None:
+        really(*args)
+        raise FileExistsError
+
+    monkeypatch.setattr(os, "link", link)
+    assert two[0].leases.take("job", "job") is not None and two[1].leases.take("job", "job") is None
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(
+    two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", no_links(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left"):
+        two[0].leases.take("job", "job")
+    assert [*(two[0].leases.folder / "job").iterdir()] == []
