@@ -20,6 +20,7 @@ from rbench.cli import (
     drawing_verbs,
     gate_verbs,
     keeping_verbs,
+    report_verbs,
     table_verbs,
     training_verbs,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "gate_verbs",
     "keeping_verbs",
     "main",
+    "report_verbs",
     "table_verbs",
     "training_verbs",
 ]

@@ -18,6 +18,7 @@ FIRST = {
     "run quickstart": "Planning quickstart",
     "plan quickstart": "Planning quickstart",
     "table .": "Reading .",
+    "report .": "Reading .",
     "figure . --kind queries": "Reading .",
     "baseline . --out b.json": "Making a baseline in b.json",
     "check . --baseline b.json": "Checking . against b.json",
