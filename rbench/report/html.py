@@ -52,10 +52,10 @@ def page(report: Report, examples: str = "", figures: Sequence[tuple[str, str]] 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    sources = "'unsafe-inline'"
+    hashes = " ".join(f"'{one.hash}'" for one in scripts)
     policy = (
-        f"default-src 'none'; script-src {' '.join(f"'{one.hash}'" for one in scripts)}; style-src {sources}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
     )
     return environment.get_template("report.html.j2").render(
         report=report,

@@ -2,11 +2,12 @@
 const report = (globalThis.report ??= {});
 
 const listeners = [];
-let state = read();
+let state = {};
+state = read();
 
 function read() {
   const hash = location.hash.slice(1);
-  return hash.includes("=") ? Object.fromEntries(new URLSearchParams(hash)) : { ...(state ?? {}) };
+  return hash.includes("=") ? Object.fromEntries(new URLSearchParams(hash)) : { ...state };
 }
 
 report.get = (name, otherwise = "") => state[name] ?? otherwise;
