@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rbench.api import logs
 from rbench.api.claims import summary
 from rbench.api.figures import write_figures
+from rbench.api.report import write_beside
 from rbench.api.run_result import RunResult
 from rbench.errors import ResourceError, StoreError
 from rbench.load.registry import Registry
@@ -38,8 +39,10 @@ def _check_attacks(todo: list[Job]) -> None:
             check(spec)
 
 
-def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
-    """Run a prepared suite; see `rbench.api.run`."""
+def run_prepared(
+    prepared: Prepared, options: Options, progress: Progress, *, report: bool = False
+) -> RunResult:
+    """Run a prepared suite; see `rbench.api.run`. With `report`, the RUN's report is written at the end."""
     from rbench.stages import Context
     from rbench.tables.flags import Flags
     from rbench.train import reports
@@ -92,10 +95,13 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
         results = Results(store, prepared.plan, found)
         figures = write_figures(results, prepared.loaded.modules, progress.note)
         claims = summary(results, Registry(options.include))
+        page, why = write_beside(results, Registry(options.include), texts=store.texts) if report else (None, "")
+        if why:
+            progress.note(why)
         flags = Flags(prepared.plan, found.records).raised_notes(jobs)
     done = sum(job.key in found.done for job in jobs)
     wrong = errored(store, found, jobs)
-    return RunResult(prepared.run, done, failed, skipped, tables, wrong, figures, flags, claims)
+    return RunResult(prepared.run, done, failed, skipped, tables, wrong, figures, flags, claims, page)
 
 
 def _as_it_stands(store: Store, prepared: Prepared, options: Options) -> tuple[Prepared, Standing]:

@@ -37,6 +37,8 @@ class RunResult:
     """The flags of the jobs, one sentence for each flag."""
     claims: list[str] = field(default_factory=list)
     """What the run says of each claim of the suite, and which differences it could have shown."""
+    report: Path | None = None
+    """The run as one HTML file; None where it could not be written."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:

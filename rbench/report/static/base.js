@@ -11,12 +11,12 @@ report.el = function el(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) => child instanceof Node ? child : String(child)));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined).map((child) => child instanceof Node ? child : String(child)));
   return made;
 };
 
 report.fill = function fill(place, ...children) {
-  place.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  place.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return place;
 };
 
@@ -40,6 +40,9 @@ report.visible = function visible(text) {
   return nodes.filter((node) => node !== "");
 };
 
+// Okabe and Ito's colours, for colour-blind readers; the same as in rbench's figures.
+report.COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b8a600"];
+
 // Makes a labelled choice. `options` are [value, text]; `change` gets the value.
 report.choice = function choice(label, options, value, change) {
   const select = report.el("select", { onchange: (event) => change(event.target.value) },
@@ -47,7 +50,7 @@ report.choice = function choice(label, options, value, change) {
   return report.el("label", { class: "field" }, report.el("span", {}, label), select);
 };
 
-report.several = new Set((report.data.metrics[0]?.cells ?? []).map((cell) => `${cell.key[2]}/${cell.key[3]}`)).size
+report.several = new Set((report.data.metrics[0]?.cells ?? []).filter((cell) => cell.key[3]).map((cell) => `${cell.key[2]}/${cell.key[3]}`)).size
   > report.data.names.tasks.length;
 
 // Names a victim: the encoder, and its strategy where a task has several.

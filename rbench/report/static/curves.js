@@ -2,8 +2,7 @@
 const report = (globalThis.report ??= {});
 const { el, fill, data, get, set, title, choice } = report;
 
-// Okabe and Ito's colours, for colour-blind readers; the same as in rbench's figures.
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b8a600"];
+const { COLOURS } = report;
 const DASHES = ["0", "5 3", "2 2", "7 2 2 2"];
 
 function size(place) {
@@ -70,23 +69,22 @@ function frontChart(place) {
   const points = groups.get(attack).filter((cell) => cell.key[3] === task).map((cell) => {
     const quality = x === "sts" ? scored.get(cell.key[1]) : clean.cells.find((one) => JSON.stringify(one.key) === JSON.stringify(cell.key));
     return { name: report.victim(cell.key[1], cell.key[2]), x: quality?.value ?? null, xs: quality?.shown, y: cell.value, ys: cell.shown };
-  }).filter((point) => point.x !== null);
+  }).filter((point) => point.x !== null).map((point, i) => ({ ...point, colour: COLOURS[i % COLOURS.length] }));
   const front = points.filter((point) => !points.some((other) => other !== point && other.x >= point.x && other.y >= point.y && (other.x > point.x || other.y > point.y)));
   const label = x === "sts" ? "Similarity (Spearman ×100)" : "Clean accuracy, %";
   const chart = plot({
-    width: size(place), height: 300, marginLeft: 42, marginBottom: 38, marginRight: 60, inset: 12,
+    width: size(place), height: 300, marginLeft: 42, marginBottom: 38, inset: 12,
     x: { label, nice: true, ticks: 5 }, y: { label: "AUA, %", grid: true, nice: true, ticks: 5 },
     marks: [
       Plot.line(d3.sort(front, (p) => p.x), { x: (p) => 100 * p.x, y: (p) => 100 * p.y, stroke: "var(--accent)", strokeOpacity: 0.5, strokeDasharray: "4 3" }),
-      Plot.dot(points, { x: (p) => 100 * p.x, y: (p) => 100 * p.y, r: 4.5, fill: (p) => front.includes(p) ? "var(--accent)" : "var(--card)", stroke: "var(--accent)", title: (p) => `${p.name}\n${label} ${p.xs}\nAUA ${p.ys}%`, tip: { fill: "var(--card)", stroke: "var(--line)" } }),
-      Plot.text(points, { x: (p) => 100 * p.x, y: (p) => 100 * p.y, text: "name", dy: -11, fill: "currentColor" }),
+      Plot.dot(points, { x: (p) => 100 * p.x, y: (p) => 100 * p.y, r: 4.5, fill: (p) => front.includes(p) ? p.colour : "var(--card)", stroke: "colour", strokeWidth: 2, title: (p) => `${p.name}\n${label} ${p.xs}\nAUA ${p.ys}%`, tip: { fill: "var(--card)", stroke: "var(--line)" } }),
     ],
   });
   chart.setAttribute("aria-label", `Accuracy under ${title(attack)} against ${label}`);
   fill(place, el("h3", {}, "Quality and robustness"),
     el("div", { class: "fields" }, choice("Attack", [...groups.keys()].map((name) => [name, title(name)]), attack, (value) => set({ fattack: value })),
       scored.size > 1 ? choice("Quality", [["sts", "similarity"], ["clean", "clean accuracy"]], x, (value) => set({ front: value })) : null),
-    el("div", { class: "chart" }, chart),
+    el("div", { class: "chart" }, chart), legend(points.map((point) => point.name)),
     el("p", { class: "dim" }, `Filled: no encoder is better in both. ${task ? title(task) : "Averages over tasks"}, as in the tables; differences may be smaller than their intervals.`));
 }
 

@@ -20,7 +20,7 @@ function text(one, side, heading) {
     el("p", { class: "data", dir: "auto" }, one.text.length > 1 ? el("b", { class: "column" }, `${columns[i] ?? i} `) : null, marked(pieces, side))));
 }
 
-const label = (one, value) => value === null || value === undefined ? "" : Number.isInteger(value) ? data.names.labels[one.task]?.[value] ?? String(value) : String(value);
+const label = (one, value) => value === null || value === undefined ? "" : Number.isInteger(value) ? data.names.labels[one.task]?.[value] ?? String(value) : String(Math.round(1000 * value) / 1000);
 
 function facts(one) {
   const scored = !(data.names.labels[one.task]?.length);
