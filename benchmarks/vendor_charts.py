@@ -21,11 +21,24 @@ import httpx
 OUT = Path(__file__).resolve().parent.parent / "rbench" / "report" / "vendor"
 REGISTRY = "https://registry.npmjs.org"
 PACKAGES = {
-    "d3": ("7.9.2", "dist/d3.min.js", "sha512-ZKb/mONPVKzaO5UlcWcwN8bS4ezvQaYu+bsou+XgNABdGC800kwH651ADTbbTxMPHW13UlvbQafdmJQDk1w7Mg=="),
-    "@observablehq/plot": ("0.6.17", "dist/plot.umd.min.js", "sha512-/qaXP/7mc4MUS0s4cPPFASDRjtsWp85/TbfsciqDgU1HwYixbSbbytNuInD8AcTYC3xaxACgVX06agdfQy9W+g=="),
+    "d3": (
+        "7.9.2",
+        "dist/d3.min.js",
+        "sha512-ZKb/mONPVKzaO5UlcWcwN8bS4ezvQaYu+bsou+XgNABdGC800kwH651ADTbbTxMPHW13UlvbQafdmJQDk1w7Mg==",
+    ),
+    "@observablehq/plot": (
+        "0.6.17",
+        "dist/plot.umd.min.js",
+        "sha512-/qaXP/7mc4MUS0s4cPPFASDRjtsWp85/TbfsciqDgU1HwYixbSbbytNuInD8AcTYC3xaxACgVX06agdfQy9W+g==",
+    ),
 }
 """By package: version, the file that is taken, and the archive's hash (sha512, as npm states it)."""
-AXE = ("axe-core", "4.14.1", "axe.min.js", "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==")
+AXE = (
+    "axe-core",
+    "4.14.1",
+    "axe.min.js",
+    "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+)
 """What checks pages for readers with screen readers. It is MPL-2.0, and no part of rbench."""
 
 

@@ -39,9 +39,7 @@ def _check_attacks(todo: list[Job]) -> None:
             check(spec)
 
 
-def run_prepared(
-    prepared: Prepared, options: Options, progress: Progress, *, report: bool = False
-) -> RunResult:
+def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, report: bool = False) -> RunResult:
     """Run a prepared suite; see `rbench.api.run`. With `report`, the RUN's report is written at the end."""
     from rbench.stages import Context
     from rbench.tables.flags import Flags

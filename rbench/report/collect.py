@@ -42,7 +42,9 @@ def collect(results: Results, judge: Judge, *, texts: bool = True) -> tuple[Repo
     of = next(iter(part("attacks", lambda: [grid(results)])), None)
     attacks = of is not None and any(cell.present for cell in of.cells.values())
     if of is not None and not attacks:
-        missing.append(Fact(name="attacks", value="no attack is done yet. Run the suite again; finished jobs are kept."))
+        missing.append(
+            Fact(name="attacks", value="no attack is done yet. Run the suite again; finished jobs are kept.")
+        )
     missing += _unfinished(results)
     examples = next(iter(part("examples", lambda: [packed(results, texts=texts)])), None) if attacks else None
     if attacks and examples is not None and not examples.sampled.total:

@@ -26,7 +26,9 @@ def pairs(results: Results) -> Iterator[Pair]:
     encoders = grid(results).encoders
     sides: dict[str, Side | str] = {}
     for one, other in list(combinations(encoders, 2))[:MOST]:
-        found = [sides[name] if name in sides else sides.setdefault(name, _side(results, name)) for name in (one, other)]
+        found = [
+            sides[name] if name in sides else sides.setdefault(name, _side(results, name)) for name in (one, other)
+        ]
         wrong = [side for side in found if isinstance(side, str)]
         if wrong:
             yield Pair(one=one, other=other, missing=" ".join(wrong))

@@ -160,4 +160,6 @@ def _fingerprints(plan: Plan, records: list[Record]) -> Iterator[tuple[str, str]
 
 def _duration(seconds: float) -> str:
     minutes, hours = seconds / 60, seconds / 3600
-    return f"{hours:.1f} hours" if hours >= 1 else f"{minutes:.1f} minutes" if minutes >= 1 else f"{seconds:.0f} seconds"
+    return (
+        f"{hours:.1f} hours" if hours >= 1 else f"{minutes:.1f} minutes" if minutes >= 1 else f"{seconds:.0f} seconds"
+    )

@@ -86,6 +86,7 @@ class Opened:
 
     def __init__(self, page: Any, file: Path) -> None:
         self.page, self.file = page, file
+        page.set_default_timeout(15_000)  # milliseconds; machines are busy
         self.said: list[str] = []
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))

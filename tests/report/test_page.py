@@ -14,7 +14,9 @@ from tests.report.conftest import AREA, LETTERS, LONG, SCRIPT, Opened
 
 def test_it_loads_without_a_network_and_the_console_stays_empty(opened: Opened) -> None:
     assert opened.go().said == []
-    assert opened.page.evaluate("performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:'))") == []
+    assert (
+        opened.page.evaluate("performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:'))") == []
+    )
 
 
 @pytest.mark.parametrize("metric", ["asr", "aua", "clean", "queries", "perturbed", "oracle_asr"])
@@ -45,7 +47,7 @@ def test_averages_and_marks_are_those_of_the_table(opened: Opened, run: Path) ->
     rows += [line.split("|")[1:-1] for line in api.table(run, names=True).splitlines() if line.startswith("|      ")]
     averages = {row[1].strip(): row[-1].strip() for row in rows}
     shown = opened.all(
-        '#heat td[data-key$=\',""]\']'.replace("'", "'") if False else "#heat td[data-key]",
+        "#heat td[data-key$=',\"\"]']".replace("'", "'") if False else "#heat td[data-key]",
         "one => [one.dataset.key, one.innerText.trim(), one.classList.contains('best')]",
     )
     found = {json.loads(key)[1]: f"**{text}**" if best else text for key, text, best in shown if not json.loads(key)[3]}

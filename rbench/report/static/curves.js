@@ -12,6 +12,7 @@ function size(place) {
 function plot(options) {
   const made = Plot.plot({ style: { background: "none", color: "currentColor", fontFamily: "inherit", fontSize: "11px", overflow: "visible" }, ...options });
   made.setAttribute("role", "img");
+  for (const part of made.querySelectorAll("g[aria-label]")) part.removeAttribute("aria-label"); // an image has one label
   return made;
 }
 
@@ -43,7 +44,7 @@ function budgetChart(place) {
     y: { domain: [0, 100], label: "ASR, %", grid: true, ticks: 5 },
     marks: [
       Plot.areaY(points.filter((point) => point.low !== null), { x: (p) => Math.max(start, p.x), y1: (p) => 100 * p.low, y2: (p) => 100 * p.high, z: "i", fill: (p) => COLOURS[p.i % 8], fillOpacity: 0.12, curve: "step-after" }),
-      Plot.line(points.filter((point) => point.y !== null), { x: (p) => Math.max(start, p.x), y: (p) => 100 * p.y, z: "i", stroke: (p) => COLOURS[p.i % 8], strokeWidth: 1.8, strokeDasharray: (p) => DASHES[Math.floor(p.i / 8) % 4], curve: "step-after" }),
+      DASHES.map((dash, k) => Plot.line(points.filter((point) => point.y !== null && Math.floor(point.i / 8) % 4 === k), { x: (p) => Math.max(start, p.x), y: (p) => 100 * p.y, z: "i", stroke: (p) => COLOURS[p.i % 8], strokeWidth: 1.8, strokeDasharray: dash, curve: "step-after" })),
       Plot.tip(points, Plot.pointer({ x: (p) => Math.max(start, p.x), y: (p) => 100 * (p.y ?? 0), title: (p) => `${p.name}\n${p.x} ${by}: ASR ${d3.format(".1f")(100 * p.y)}% [${d3.format(".1f")(100 * p.low)}, ${d3.format(".1f")(100 * p.high)}]`, fill: "var(--card)", stroke: "var(--line)" })),
     ],
   });
