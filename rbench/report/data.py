@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from rbench.spec import Strict
 
 Key = tuple[str, str, str, str]
@@ -134,10 +136,10 @@ class Names(Strict):
     finetunes: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     attacks: tuple[str, ...] = ()
-    titles: dict[str, str] = {}
-    columns: dict[str, tuple[str, ...]] = {}
+    titles: dict[str, str] = Field(default_factory=dict)
+    columns: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """The text columns of a task."""
-    labels: dict[str, tuple[str, ...]] = {}
+    labels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """The names of a task's labels."""
 
 

@@ -157,9 +157,9 @@ def _said(found: Sampled, *, wanted: bool) -> str:
     said = []
     if found.shown < found.total:
         said.append(
-            f"A sample of {found.shown:,} of {found.total:,} examples: {found.differing:,} on which encoders differ, and "
-            "of the others as many of each cell and status as is their share. All are in the parquet file beside the "
-            "report."
+            f"A sample of {found.shown:,} of {found.total:,} examples: {found.differing:,} on which encoders differ, "
+            "and of the others as many of each cell and status as is their share. All are in the parquet file beside "
+            "the report."
         )
     if not found.texts and found.total:
         said.append(

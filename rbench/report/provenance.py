@@ -1,4 +1,4 @@
-"""Says where the results of a RUN come from: facts, versions, the command that makes them again, references, licences."""
+"""Says where the results of a RUN come from: facts, versions, the command, references and licences."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _state(plan: Plan, standing: Standing) -> str:
 
 
 def _said(record: Record, name: str) -> str:
-    value = getattr(record.provenance, name)
+    value: str | None = getattr(record.provenance, name)
     if name == "commit" and value:
         return value[:10] + (" (changed)" if record.provenance.dirty else "")
     return value or ""

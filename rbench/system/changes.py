@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 
 _LONG = 1000
 """Words and spaces of a text whose common beginning and end are set aside before it is compared."""
@@ -32,11 +31,16 @@ def changes(original: str, perturbed: str) -> Iterator[tuple[str, str]]:
     if len(old) < _LONG:
         yield from _aligned(old, new)
         return
-    head = len(os.path.commonprefix([old, new]))
-    tail = len(os.path.commonprefix([old[head:][::-1], new[head:][::-1]]))
+    head = _alike(old, new)
+    tail = _alike(old[head:][::-1], new[head:][::-1])
     yield from _shared(old[:head])
     yield from _aligned(old[head : len(old) - tail], new[head : len(new) - tail])
     yield from _shared(old[len(old) - tail :])
+
+
+def _alike(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many words both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
 def _shared(words: Sequence[str]) -> Iterator[tuple[str, str]]:

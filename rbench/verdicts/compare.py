@@ -80,9 +80,8 @@ def compare_sides(
     """Compare two encoders whose outcomes are read already, each of its RUN; see `compare_encoders`."""
     shared = [name for name in sides[0].cells if name in sides[1].cells]
     if not shared:
-        raise StoreError(
-            f"{sides[0].encoder} and {sides[1].encoder} have no cell (task, strategy, attack) in common that is complete"
-        )
+        names = f"{sides[0].encoder} and {sides[1].encoder}"
+        raise StoreError(f"{names} have no cell (task, strategy, attack) in common that is complete")
     unlike = {name: differing(sides[0].cells[name][0], sides[1].cells[name][0]) for name in shared}
     allowed = {"the number of examples"} if common else set()
     wrong = [f"{name}: {', '.join(what)}" for name, what in unlike.items() if set(what) - allowed]

@@ -17,7 +17,9 @@ from rbench import api
 from rbench.errors import StoreError
 from rbench.report import examples
 from rbench.storage.runs import Store
-from tests.report.conftest import NASTY, SCRIPT, TURNED, write_run
+from tests.report.conftest import LETTERS, NASTY, SCRIPT, TURNED, write_run
+from tests.report.conftest import page_file as page_file
+from tests.report.conftest import run as run
 
 
 def data(file: Path) -> dict[str, Any]:
@@ -40,7 +42,9 @@ def test_the_file_lies_in_the_run_and_asks_no_network(page_file: Path, run: Path
     text = page_file.read_text()
     assert page_file == run / "report.html" and page_file.stat().st_size < 2_000_000
     assert not re.search(r"""(?:src|href)=["'](?!#|data:)""", text.partition("<script")[0])
-    assert "default-src 'none'" in text and "connect-src" not in text
+    policy = html.unescape(re.search(r'Content-Security-Policy" content="(.*?)"', text)[1])
+    assert policy.startswith("default-src 'none'; script-src 'sha256-") and "connect-src" not in policy
+    assert "unsafe" not in policy.partition("style-src")[0]
     assert missing(page_file) == {}
 
 
@@ -133,9 +137,8 @@ def test_above_the_limit_a_sample_has_all_on_which_encoders_differ(
     assert 20 < len(rows) <= 30
     cells, at = packed(page)["cells"], packed(page)["fields"].index
     there = {(*cells[row[0]][1::2], row[at("example")]) for row in rows}
-    differing = {
-        f"test:{i}" for i, pair in enumerate(zip("sssffffwssff", "ssffsfffswff", strict=True)) if set(pair) == {*"sf"}
-    }
+    pairs = enumerate(zip(*LETTERS.values(), strict=True))
+    differing = {f"test:{i}" for i, pair in pairs if set(pair) == {"s", "f"}}
     assert {("minilm", "mr", one) for one in differing} | {("bert_b", "mini_nli", one) for one in differing} <= there
     assert f"{len(rows)} of 48" in data(page)["sampled"]["said"]
     frame = pd.read_parquet(beside)

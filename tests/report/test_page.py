@@ -14,9 +14,8 @@ from tests.report.conftest import AREA, LETTERS, LONG, SCRIPT, Opened
 
 def test_it_loads_without_a_network_and_the_console_stays_empty(opened: Opened) -> None:
     assert opened.go().said == []
-    assert (
-        opened.page.evaluate("performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:'))") == []
-    )
+    loaded = "performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:'))"
+    assert opened.page.evaluate(loaded) == []
 
 
 @pytest.mark.parametrize("metric", ["asr", "aua", "clean", "queries", "perturbed", "oracle_asr"])
@@ -43,11 +42,11 @@ def test_every_number_is_that_of_the_table(opened: Opened, run: Path, metric: st
 
 def test_averages_and_marks_are_those_of_the_table(opened: Opened, run: Path) -> None:
     opened.state("metric=asr")
-    rows = [line.split("|")[1:-1] for line in api.table(run, names=True).splitlines() if line.startswith("| pwws")]
-    rows += [line.split("|")[1:-1] for line in api.table(run, names=True).splitlines() if line.startswith("|      ")]
+    lines = [line.split("|")[1:-1] for line in api.table(run, names=True).splitlines() if line.startswith("| ")]
+    rows = [line for line in lines[1:] if line[1].strip()]
     averages = {row[1].strip(): row[-1].strip() for row in rows}
     shown = opened.all(
-        "#heat td[data-key$=',\"\"]']".replace("'", "'") if False else "#heat td[data-key]",
+        "#heat td[data-key]",
         "one => [one.dataset.key, one.innerText.trim(), one.classList.contains('best')]",
     )
     found = {json.loads(key)[1]: f"**{text}**" if best else text for key, text, best in shown if not json.loads(key)[3]}
@@ -89,18 +88,17 @@ def test_a_click_on_a_number_filters_the_examples_and_a_second_undoes_it(opened:
         ("words=1-", 44),
         ("q=GOOD+film", 32),
         ("q=test%3A11", 4),
-        ("q=%3Cscript", 8),  # of the example 0, and of 1, which ends one
+        ("q=%3Cscript", 4),
         ("task=mr&attack=pwws&encoder=bert_b&status=failed", 7),
         ("q=nowhere", 0),
     ],
 )
 def test_filters(opened: Opened, hash: str, n: int) -> None:
-    wanted = 4 if hash == "q=%3Cscript" else n
-    assert opened.state(hash).text("#count").startswith(f"{wanted} of 48")
+    assert opened.state(hash).text("#count").startswith(f"{n} of 48")
 
 
 def test_texts_are_shown_as_texts(opened: Opened) -> None:
-    opened.go("#task=mr&encoder=minilm&at=").state("task=mr&encoder=minilm&q=test:0")
+    opened.go().state("task=mr&encoder=minilm&q=test:0")
     side = "#detail .side:first-child .data"
     assert opened.text(side) == SCRIPT
     assert opened.state("task=mr&encoder=minilm&q=test:1&status=succeeded").text(side) == AREA
@@ -163,7 +161,7 @@ def test_two_encoders_are_compared(opened: Opened, run: Path) -> None:
     assert lists == [d.only_one, d.only_other]
     opened.page.locator("#paired .fell button").first.click()
     one = cell.fell_only[0][0].example_id
-    assert f"Example\n{one}" in opened.text("#detail") or "succeeded" in opened.text("#detail")
+    assert one in opened.text("#detail") and "succeeded" in opened.text("#detail")
 
 
 def test_dark_mode_follows_the_system_and_the_button(opened: Opened) -> None:
