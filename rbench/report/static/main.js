@@ -10,4 +10,5 @@ try {
 }
 report.drawCompare();
 report.drawExamples();
+performance.mark("ready");
 document.documentElement.dataset.ready = "true";
