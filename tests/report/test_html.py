@@ -29,6 +29,7 @@ def test_data_comes_back_whatever_it_holds(text: str) -> None:
     )
     (data,) = re.findall(r'id="data">(.*?)</script>', made, re.S)
     found = json.loads(data)
+    assert not set("<>&") & set(data)
     assert (found["suite"], found["names"]["labels"]) == (name, {"task": [name]})
     assert made.count("</script>") == 4 + len(SCRIPTS)
     assert f"<dd>{escape(name)}</dd>" in made
