@@ -14,7 +14,7 @@ from rbench.spec import Outcome
 from rbench.storage.runs import Store
 from tests.tables.conftest import make_plan, make_record, make_suite
 
-LETTERS = {"minilm": "sssffffwssff", "bert_b": "ssffsfffswff"}
+LETTERS = {"minilm": "ssssfffwssff", "bert_b": "ssffsfffswff"}
 """By encoder, what became of each example: `s` it fell, `f` it held, `w` the victim was wrong before."""
 STATUS = {"s": "succeeded", "f": "failed", "w": "skipped"}
 SCRIPT, AREA, TURNED, LONG = "<script>alert(1)</script>", "</textarea></script>", "safe\u202etxet", "word " * 20_000

@@ -82,7 +82,7 @@ def test_a_click_on_a_number_filters_the_examples_and_a_second_undoes_it(opened:
 @pytest.mark.parametrize(
     ("hash", "n"),
     [
-        ("status=succeeded", 2 * (5 + 4)),
+        ("status=succeeded", 2 * (6 + 4)),
         ("status=skipped&encoder=minilm", 2),
         ("words=0", 4),
         ("words=1-", 44),
