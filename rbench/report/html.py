@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -36,12 +35,11 @@ class Script(NamedTuple):
         return "sha256-" + base64.b64encode(hashlib.sha256(self.source.encode()).digest()).decode()
 
 
-def page(report: Report, examples: str = "", figures: Sequence[tuple[str, str]] = ()) -> str:
+def page(report: Report, examples: str = "") -> str:
     """Return the page.
 
     Args:
         examples: as `rbench.report.examples.pack` makes them; empty: there are none.
-        figures: names of figures, each with its SVG.
     """
     scripts = [*(Script("", _source("vendor", name)) for name in VENDORED)]
     scripts += [Script("module", _source("static", name)) for name in SCRIPTS]
@@ -64,7 +62,6 @@ def page(report: Report, examples: str = "", figures: Sequence[tuple[str, str]] 
         style=_source("static", "report.css"),
         data=_data(report),
         examples=examples,
-        figures=[(name, base64.b64encode(svg.encode()).decode()) for name, svg in figures],
         vendored=json.loads(_read("vendor", "versions.json")),
     )
 
