@@ -48,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     "measures": {"spec", "load", "score", "storage", "tables", "tasks", "encoders"},
     "figures": {"spec", "load", "score", "storage", "tables", "measures"},
     "verdicts": {"spec", "load", "score", "tables"},
+    "report": {"spec", "load", "score", "storage", "system", "tables", "figures", "verdicts"},
     "publish": {"spec", "hub", "encoders", "plan", "tasks", "train"},
     "stages": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish"),
@@ -56,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
-        *("measures", "figures", "verdicts"),
+        *("measures", "figures", "verdicts", "report"),
         *("stages", "executors", "tasks", "encoders", "resources", "train", "attack", "victims", "score"),
         "substitution",
     },

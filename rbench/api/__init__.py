@@ -21,6 +21,7 @@ from rbench.api.doctor import Check, doctor
 from rbench.api.figures import figure, write_figure
 from rbench.api.gate import check, check_annotations, check_table, conditions, met, write_baseline, write_reports
 from rbench.api.paper_claims import paper_claims, paper_claims_table
+from rbench.api.report import report
 from rbench.api.results import load_results, table
 from rbench.api.run_result import RunResult
 from rbench.api.runs import Merged, merge
@@ -82,6 +83,7 @@ __all__ = [
     "paper_claims",
     "paper_claims_table",
     "plan",
+    "report",
     "run",
     "status",
     "strip",

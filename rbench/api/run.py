@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rbench.api import logs
 from rbench.api.claims import summary
 from rbench.api.figures import write_figures
+from rbench.api.report import write_beside
 from rbench.api.run_result import RunResult
 from rbench.api.told import Told
 from rbench.errors import ResourceError, StoreError
@@ -43,8 +44,11 @@ def _check_attacks(todo: list[Job]) -> None:
             check(spec)
 
 
-def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> RunResult:
-    """Run a prepared suite, beside other processes that run it in the same folder; see `rbench.api.run`."""
+def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, report: bool = False) -> RunResult:
+    """Run a prepared suite, beside other processes that run it in the same folder; see `rbench.api.run`.
+
+    With `report`, the RUN's report is written at the end.
+    """
     from rbench.tables.flags import Flags
     from rbench.train import reports
 
@@ -77,7 +81,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
             ended = _run(todo, _context(prepared, store, team, cache, device, workers, progress, options))
         found = standing(store, prepared.plan)
         elsewhere = [job for job in todo if job.key not in ended.keys]
-        made = _Made() if elsewhere else _make(prepared, options, store, found, progress)
+        made = _Made() if elsewhere else _make(prepared, options, store, found, progress, report=report)
         flags = Flags(prepared.plan, found.records).raised_notes(jobs)
     done = sum(job.key in found.done for job in jobs)
     return RunResult(
@@ -91,6 +95,7 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress) -> Ru
         flags,
         made.claims,
         elsewhere,
+        made.report,
     )
 
 
@@ -204,14 +209,21 @@ class _Made:
     tables: list[str] = field(default_factory=list)
     figures: list[Path] = field(default_factory=list)
     claims: list[str] = field(default_factory=list)
+    report: Path | None = None
 
 
-def _make(prepared: Prepared, options: Options, store: Store, found: Standing, progress: Progress) -> _Made:
-    """Write the suite's tables and figures, and judge its claims."""
+def _make(
+    prepared: Prepared, options: Options, store: Store, found: Standing, progress: Progress, *, report: bool
+) -> _Made:
+    """Write the suite's tables and figures, judge its claims, and write the report if it is wanted."""
     tables = _write_tables(prepared, store, found, progress)
     results = Results(store, prepared.plan, found)
     figures = write_figures(results, prepared.loaded.modules, progress.note)
-    return _Made(tables, figures, summary(results, Registry(options.include)))
+    claims = summary(results, Registry(options.include))
+    page, why = write_beside(results, Registry(options.include), texts=store.texts) if report else (None, "")
+    if why:
+        progress.note(why)
+    return _Made(tables, figures, claims, page)
 
 
 @contextmanager

@@ -39,6 +39,8 @@ class RunResult:
     """What the run says of each claim of the suite, and which differences it could have shown."""
     elsewhere: list[Job] = field(default_factory=list)
     """The jobs that other processes were still running in the same folder."""
+    report: Path | None = None
+    """The run as one HTML file; None where it could not be written."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:

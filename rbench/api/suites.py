@@ -90,7 +90,7 @@ def run(
     """
     options = asked.options_of(options, settings)
     with shown(progress) as receiver:
-        return run_prepared(_prepared(suite, options), options, receiver)
+        return run_prepared(_prepared(suite, options), options, receiver, report=True)
 
 
 def _prepared(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> Prepared:

@@ -115,6 +115,8 @@ def _ending(run: RunResult) -> None:
         tell(line)
     if run.figures:
         tell(f"figures: {', '.join(map(str, run.figures))}")
+    if run.report is not None:
+        tell(f"report: {run.report}")
     for record in run.failed:
         tell(f"failed: {record.job.name}: {_last_line(record)}")
     for job in run.skipped:

@@ -69,9 +69,9 @@ GROUPS = {
 
 def draw(options: Options, results: Results) -> Figure:
     """Draw from the records. Raises StoreError where no training, or no such series, is stored."""
-    trainings = _trainings(options, results)
+    trainings = stored_trainings(options, results)
     there = list(dict.fromkeys(name for training in trainings for name in training.names))
-    columns = {group: names for group, names in _columns(options, there).items() if names}
+    columns = {group: names for group, names in grouped_series(options, there).items() if names}
     if not columns:
         raise StoreError(f"the figure curves has nothing to draw: the trainings measured only {', '.join(there)}.")
     figure = style.new(min(style.PAGE, 0.9 + 2.2 * len(columns)), 0.9 + 1.5 * len(trainings))
@@ -96,7 +96,7 @@ def draw(options: Options, results: Results) -> Figure:
     return figure
 
 
-def _trainings(options: Options, results: Results) -> list[Training]:
+def stored_trainings(options: Options, results: Results) -> list[Training]:
     """Return the trainings to draw, in the plan's order. Raises StoreError where there are none, or too many."""
     jobs = [job for job in results.plan.jobs if isinstance(job.spec, PretrainJob)]
     suite = results.plan.suite.name
@@ -128,7 +128,7 @@ def _trainings(options: Options, results: Results) -> list[Training]:
     return found
 
 
-def _columns(options: Options, there: Sequence[str]) -> dict[str, list[str]]:
+def grouped_series(options: Options, there: Sequence[str]) -> dict[str, list[str]]:
     """Return the names of series by group. Raises StoreError for a group or series that no training has."""
     grouped = {group: _members(group, there) for group in GROUPS}
     columns: dict[str, list[str]] = {}

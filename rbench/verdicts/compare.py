@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rbench.errors import StoreError
 from rbench.score import Tally
 from rbench.score.paired import Difference, compare, holm
@@ -33,6 +35,8 @@ class ComparedCell:
     """Corrected by Holm for all cells that are compared."""
     flags: tuple[str, ...] = ()
     fell_only: tuple[tuple[Outcome, Outcome], ...] = ()
+    both: int | None = None
+    """Shares: pairs in which both are 1; None where examples are not paired, and for other values."""
     columns: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
 
@@ -67,10 +71,17 @@ def compare_encoders(
         StoreError: an encoder is unknown or not done, no cell is common, or cells of the same names were computed from
             other data, attacks or resources; the message names all of them.
     """
-    sides = Side.of(*one), Side.of(*other)
+    return compare_sides((Side.of(*one), Side.of(*other)), (one[0], other[0]), metric, common=common)
+
+
+def compare_sides(
+    sides: tuple[Side, Side], of: tuple[Results, Results], metric: Compared = "asr", *, common: bool = False
+) -> Comparison:
+    """Compare two encoders whose outcomes are read already, each of its RUN; see `compare_encoders`."""
     shared = [name for name in sides[0].cells if name in sides[1].cells]
     if not shared:
-        raise StoreError(f"{one[1]} and {other[1]} have no cell (task, strategy, attack) in common that is complete")
+        names = f"{sides[0].encoder} and {sides[1].encoder}"
+        raise StoreError(f"{names} have no cell (task, strategy, attack) in common that is complete")
     unlike = {name: differing(sides[0].cells[name][0], sides[1].cells[name][0]) for name in shared}
     allowed = {"the number of examples"} if common else set()
     wrong = [f"{name}: {', '.join(what)}" for name, what in unlike.items() if set(what) - allowed]
@@ -78,7 +89,7 @@ def compare_encoders(
         raise StoreError(
             "these cells cannot be compared, because they differ in more than the encoder:\n" + "\n".join(wrong)
         )
-    flags = [Flags(results.plan, results.standing.records) for results, _ in (one, other)]
+    flags = [Flags(results.plan, results.standing.records) for results in of]
     found, notes, unpaired = [], [], []
     for name in shared:
         samples = (sides[0].cells[name], sides[1].cells[name])
@@ -103,6 +114,7 @@ def compare_encoders(
             p,
             tuple(sorted({str(flag) for some in raised for flag in some or ()})),
             paired.fell_only,
+            None if difference.only_one is None else int(np.sum(paired.sample.one * paired.sample.other)),
             samples[0][0].run.spec.task.columns,
             samples[0][0].run.spec.task.labels,
         )

@@ -19,6 +19,7 @@ FIRST = {
     "plan quickstart": "Planning quickstart",
     "status .": "Reading .",
     "table .": "Reading .",
+    "report .": "Reading .",
     "figure . --kind queries": "Reading .",
     "baseline . --out b.json": "Making a baseline in b.json",
     "check . --baseline b.json": "Checking . against b.json",

@@ -34,3 +34,11 @@ def test_the_same_text_has_no_marks(text: str) -> None:
 )
 def test_marks_stand_where_words_changed(original: str, perturbed: str, shown: str) -> None:
     assert marked(original, perturbed) == shown
+
+
+def test_a_long_text_of_one_word_is_compared_at_once() -> None:
+    """Its words match each other everywhere, so looking for the longest common part would take minutes."""
+    long = "word " * 20_000
+    assert list(changes(long, long.replace("word", "ward", 1)))[:2] == [("word", "ward"), (long[4:], long[4:])]
+    assert list(changes(long, f"{long}indeed"))[-1] == ("", "indeed")
+    assert list(changes(long, f"so {long}"))[-1] == ("", "so ") or marked(long, f"so {long}").count("[[") == 2

@@ -1,0 +1,106 @@
+"""Measure a report of 10,000 examples in a browser: its size, the time to the first view, and that of filters.
+
+    python benchmarks/report.py [--out FILE]      # needs the extra `browser`, and chromium
+
+Writes benchmarks/results/report.json. Texts are drawn from a list of words, 80 a text; 6 attacks on 5 encoders share
+them, as in a RUN. Times are of the page itself (`performance.now`), over five loads; the median and the largest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import sync_playwright
+
+from rbench.report import examples
+from rbench.report.data import Names, Report, Sampled
+from rbench.report.html import page
+from rbench.spec import Outcome
+
+OUT = Path(__file__).resolve().parent / "results" / "report.json"
+EXAMPLES, WORDS, LOADS = 10_000, 80, 5
+ENCODERS, ATTACKS = tuple(f"encoder-{i}" for i in range(5)), tuple(f"attack-{i}" for i in range(6))
+FILTERS = ({"status": "succeeded"}, {"encoder": "encoder-3", "attack": "attack-2"}, {"words": "3"}, {"q": "w123"})
+MEASURED = """async (wanted) => {
+  const start = performance.now();
+  report.set(wanted);
+  await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  return performance.now() - start;
+}"""
+
+
+def drawn() -> list[examples.One]:
+    """Return the examples, those of one text side by side."""
+    draw = random.Random(0)
+    found = []
+    for i in range(EXAMPLES // (len(ENCODERS) * len(ATTACKS)) + 1):
+        words = [f"w{draw.randrange(5000)}" for _ in range(WORDS)]
+        for encoder in ENCODERS:
+            for attack in ATTACKS:
+                changed = dict.fromkeys(draw.sample(range(WORDS), draw.randint(1, 6)), f"w{draw.randrange(5000)}")
+                after = " ".join(changed.get(k, word) for k, word in enumerate(words))
+                outcome = Outcome(
+                    example_id=f"test:{i}",
+                    status=draw.choice(("succeeded", "failed")),
+                    original=(" ".join(words),),
+                    perturbed=(after,),
+                    label=1,
+                    num_words=WORDS,
+                    num_words_changed=len(changed),
+                    num_queries=draw.randint(2, 900),
+                )
+                found.append(examples.One((attack, encoder, "clean", "task"), 0, None, outcome))
+    return found[:EXAMPLES]
+
+
+def main() -> None:
+    """Write the page, load it, and write what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=OUT)
+    out = parser.parse_args().out
+    chosen = drawn()
+    names = Names(encoders=ENCODERS, finetunes=("clean",), tasks=("task",), attacks=ATTACKS)
+    sampled = Sampled(shown=len(chosen), total=len(chosen))
+    text = page(
+        Report(title="10,000 examples", suite="s", names=names, sampled=sampled), examples.pack(chosen, texts=True)
+    )
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        file = Path(folder) / "report.html"
+        file.write_text(text, encoding="utf-8")
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        first, filters = [], []
+        for _ in range(LOADS):
+            opened: Any = browser.new_context(offline=True).new_page()
+            opened.goto(file.as_uri())
+            opened.wait_for_selector("html[data-ready]")
+            first.append(opened.evaluate("performance.getEntriesByName('ready')[0].startTime"))
+            filters += [opened.evaluate(MEASURED, {"q": "", **wanted}) for wanted in FILTERS]
+        version = browser.version
+    found = {
+        "examples": len(chosen),
+        "words a text": WORDS,
+        "bytes of the page": len(text.encode()),
+        "first view, ms": {"median": round(statistics.median(first)), "largest": round(max(first))},
+        "a filter, ms": {"median": round(statistics.median(filters)), "largest": round(max(filters))},
+        "browser": f"Chromium {version}, without a window",
+        "machine": machine_name(),
+    }
+    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(found, indent=1))
+
+
+def machine_name() -> str:
+    from rbench.storage import provenance
+
+    return str(provenance.machine())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""Write a RUN as one HTML file that people open, read and share. It needs no server and no network.
+
+data      what the page gets, as types
+heat, curves, pairs, examples, provenance   the parts, each taken from the tables and verdicts that commands print
+collect   puts the parts together, and says of each that is missing why
+html      puts data, scripts and styles into one file, with a content security policy
+"""
+
+from __future__ import annotations
+
+from rbench.report.collect import collect
+from rbench.report.data import Report
+from rbench.report.html import page
+
+__all__ = ["Report", "collect", "page"]

@@ -1,0 +1,111 @@
+"""Puts the parts of a report together, and says of each part that is missing why, and how to get it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from rbench.errors import RbenchError
+from rbench.report import curves, heat, pairs, provenance
+from rbench.report.data import ClaimChip, Fact, Report
+from rbench.report.examples import Packed, packed
+from rbench.tables import Results
+from rbench.tables.aggregate import grid
+from rbench.tables.flags import Flags
+from rbench.tables.table import Number
+from rbench.verdicts.claims import JudgedClaim
+from rbench.verdicts.claims_table import lines, table
+
+T = TypeVar("T")
+Judge = Callable[[], Sequence[JudgedClaim]]
+"""Judges the claims of the RUN; raises RbenchError where that cannot be done."""
+
+
+def collect(results: Results, judge: Judge, *, texts: bool = True) -> tuple[Report, Packed | None]:
+    """Return all that a page shows, and its examples. A part that cannot be made is named in `Report.missing`.
+
+    Args:
+        judge: judges the claims of the RUN's suite.
+        texts: whether the page may hold texts.
+    """
+    missing: list[Fact] = []
+
+    def part(name: str, make: Callable[[], Iterable[T]]) -> tuple[T, ...]:
+        try:
+            return tuple(make())
+        except RbenchError as error:
+            missing.append(Fact(name=name, value=str(error)))
+            return ()
+
+    plan, standing = results.plan, results.standing
+    of = next(iter(part("attacks", lambda: [grid(results)])), None)
+    attacks = of is not None and any(cell.present for cell in of.cells.values())
+    if of is not None and not attacks:
+        missing.append(
+            Fact(name="attacks", value="no attack is done yet. Run the suite again; finished jobs are kept.")
+        )
+    missing += _unfinished(results)
+    examples = next(iter(part("examples", lambda: [packed(results, texts=texts)])), None) if attacks else None
+    if attacks and examples is not None and not examples.sampled.total:
+        remedy = "Its numbers are there. A run that keeps outcomes/ has the examples."
+        missing.append(Fact(name="examples", value=f"the RUN keeps no outcomes, only records. {remedy}"))
+    report = Report(
+        title=plan.suite.title or plan.suite.name,
+        suite=plan.suite.name,
+        facts=tuple(provenance.header(results, of)),
+        claims=part("claims", lambda: map(chip, judge())) if plan.suite.claims else (),
+        flags=tuple(Flags(plan, standing.records).raised_notes(plan.jobs)),
+        names=provenance.names_of(plan, of),
+        metrics=part("heat table", lambda: heat.heat(results)) if attacks else (),
+        curves=part("curves", lambda: curves.budgets(results)) if attacks else (),
+        series=part("trainings", lambda: curves.series(results)) if _trains(results) else (),
+        quality=part("similarity", lambda: heat.quality(results)) if plan.suite.evaluations else (),
+        pairs=part("comparisons", lambda: pairs.pairs(results)) if attacks else (),
+        sampled=examples.sampled if examples is not None else Report.model_fields["sampled"].default,
+        provenance=tuple(provenance.facts(results)),
+        packages=tuple(provenance.packages(results)),
+        suite_json=json.dumps(plan.suite.model_dump(mode="json", exclude_defaults=True), indent=1, ensure_ascii=False),
+        command=provenance.command(results),
+        bibtex=provenance.bibtex(plan),
+        licences=tuple(provenance.licences(plan)),
+        missing=tuple(missing),
+    )
+    return report, examples
+
+
+def chip(found: JudgedClaim) -> ClaimChip:
+    """Return the verdict on a claim with the rows that `rbench claims` prints."""
+    laid = table([found])
+    return ClaimChip(
+        id=found.claim.id,
+        verdict=found.verdict,
+        text=lines([found])[0].partition(": ")[2],
+        header=laid.header[1:],
+        rows=tuple(tuple(_text(entry) for entry in row[1:]) for row in laid.rows),
+        notes=tuple(note for note in laid.notes if note.startswith(f"{found.claim.id}: ")),
+    )
+
+
+def _text(entry: object) -> str:
+    if isinstance(entry, Number):
+        return "" if entry.value is None else entry.shown(entry.value)
+    return "" if entry is None else str(entry)
+
+
+def _trains(results: Results) -> bool:
+    return any(job.stage == "pretrain" for job in results.plan.jobs)
+
+
+def _unfinished(results: Results) -> list[Fact]:
+    """Say which jobs are damaged, failed or not done."""
+    standing, jobs = results.standing, results.plan.jobs
+    said = [Fact(name="damaged", value=standing.problems[job.key]) for job in jobs if job.key in standing.problems]
+    failed = [job.name for job in jobs if job.key in standing.records and job.key not in standing.done]
+    left = [job.name for job in jobs if job.key not in standing.records and job.key not in standing.problems]
+    for what, names in (("failed", failed), ("not done", left)):
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            remedy = "The same rbench run makes them; finished jobs are kept."
+            said.append(Fact(name=what, value=f"{', '.join(names[:3])}{more}. {remedy}"))
+    return said

@@ -1,0 +1,181 @@
+"""Defines what a report's page gets. Numbers come as tables show them, and at full precision beside that."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from rbench.spec import Strict
+
+Key = tuple[str, str, str, str]
+"""Attack, encoder, strategy and task of a cell."""
+
+
+class Fact(Strict):
+    """A line of the header or of the provenance: what it is called, and what it is."""
+
+    name: str
+    value: str
+
+
+class ClaimChip(Strict):
+    """The verdict on a claim, with its numbers as `rbench claims` prints them."""
+
+    id: str
+    verdict: Literal["supported", "contradicted", "undecided"]
+    text: str
+    """What is claimed, and the numbers, in one line."""
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+class HeatCell(Strict):
+    """One number of a table of attacks."""
+
+    key: Key
+    value: float | None
+    """At full precision; shares are in 0..1."""
+    shown: str
+    """As the table prints it."""
+    interval: str = ""
+    n: int | None = None
+    best: bool = False
+    """Whether it shares the mark: it is the best of its column, or not significantly worse."""
+    skipped: int = 0
+    errored: int = 0
+    seeds: int = 0
+    flags: tuple[str, ...] | None = ()
+    """None: unknown, since an earlier version made the record."""
+
+
+class HeatMetric(Strict):
+    """The table of one metric. An average over tasks has the task "" in its key."""
+
+    name: str
+    title: str
+    definition: str
+    percent: bool
+    best: Literal["lowest", "highest"] | None
+    bold: str
+    """Who shares the mark with the best entries, as the table's caption says it."""
+    cells: tuple[HeatCell, ...]
+
+
+class CurvePoint(Strict):
+    """The success rate within a budget, in 0..1, with its 95% interval."""
+
+    x: float
+    y: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+class BudgetCurve(Strict):
+    """The success rate of one cell by what an attack may spend."""
+
+    by: Literal["queries", "words"]
+    key: Key
+    n: int
+    points: tuple[CurvePoint, ...]
+
+
+class SeriesLine(Strict):
+    """One series that a training measured, by step."""
+
+    training: str
+    group: str
+    name: str
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+class Quality(Strict):
+    """The score of an encoder on similarity, as the table `sts` prints it: the average, or the only task's."""
+
+    encoder: str
+    value: float
+    shown: str
+
+
+class PairCell(Strict):
+    """Two encoders in one cell, as `rbench compare` says it, and the fourfold table behind it."""
+
+    task: str
+    finetune: str
+    attack: str
+    n: int
+    fourfold: tuple[int, int, int, int] | None
+    """Fell with both, with the first alone, with the second alone, with neither. None: not paired by example."""
+    one: str
+    other: str
+    """Both values as the table prints them, each over the encoder's own examples."""
+    difference: str
+    interval: str
+    p: str
+    test: str
+    verdict: str
+    smallest: str
+
+
+class Pair(Strict):
+    """A comparison of two encoders, or why there is none."""
+
+    one: str
+    other: str
+    cells: tuple[PairCell, ...] = ()
+    notes: tuple[str, ...] = ()
+    missing: str = ""
+
+
+class Names(Strict):
+    """The names of the RUN in the order of tables, and the titles that stand for some of them."""
+
+    encoders: tuple[str, ...] = ()
+    finetunes: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    attacks: tuple[str, ...] = ()
+    titles: dict[str, str] = Field(default_factory=dict)
+    columns: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The text columns of a task."""
+    labels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The names of a task's labels."""
+
+
+class Sampled(Strict):
+    """Which examples the page holds."""
+
+    shown: int = 0
+    total: int = 0
+    differing: int = 0
+    """How many are there because encoders differ on them."""
+    texts: bool = True
+    said: str = ""
+    """What a reader must know of it; empty: all examples are there, with their texts."""
+
+
+class Report(Strict):
+    """All that the page shows, but the examples, which are packed apart."""
+
+    title: str
+    suite: str
+    facts: tuple[Fact, ...] = ()
+    claims: tuple[ClaimChip, ...] = ()
+    flags: tuple[str, ...] = ()
+    names: Names = Names()
+    metrics: tuple[HeatMetric, ...] = ()
+    curves: tuple[BudgetCurve, ...] = ()
+    series: tuple[SeriesLine, ...] = ()
+    quality: tuple[Quality, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    sampled: Sampled = Sampled()
+    provenance: tuple[Fact, ...] = ()
+    packages: tuple[Fact, ...] = ()
+    suite_json: str = ""
+    """The suite as the plan holds it, as JSON."""
+    command: str = ""
+    bibtex: str = ""
+    licences: tuple[Fact, ...] = ()
+    missing: tuple[Fact, ...] = ()
+    """The parts that are not there, each with the reason and what to do."""

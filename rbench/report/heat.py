@@ -1,0 +1,91 @@
+"""Reads the numbers of the heat table off the tables that `rbench table` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from rbench.errors import StoreError
+from rbench.report.data import HeatCell, HeatMetric, Key, Quality
+from rbench.spec import AttackMetric
+from rbench.tables import Results, Table, attack_table, build
+from rbench.tables.formats import number
+from rbench.tables.table import MEANING, Number
+from rbench.verdicts.bold import marked
+
+METRICS: tuple[AttackMetric, ...] = ("asr", "aua", "clean", "queries", "perturbed", "oracle_asr")
+"""The metrics that the page offers, in its order. Seconds depend on the machine, so they are left to `rbench table`."""
+
+
+def heat(results: Results) -> Iterator[HeatMetric]:
+    """Yield the table of each metric that the RUN has. Raises StoreError where it has no attacks."""
+    for metric in METRICS:
+        try:
+            table = marked(attack_table(results, metric), results)
+        except StoreError:
+            if metric == METRICS[0]:
+                raise
+            continue  # oracle_asr of tasks without an oracle
+        meaning = MEANING[metric]
+        yield HeatMetric(
+            name=metric,
+            title=meaning.title,
+            definition=meaning.definition,
+            percent=meaning.percent,
+            best=meaning.best,
+            bold=table.bold,
+            cells=tuple(_cells(table, metric)),
+        )
+
+
+def _cells(table: Table, metric: AttackMetric) -> Iterator[HeatCell]:
+    """Yield the cells of a table, then its averages. A cell that is not done is left out."""
+    entries = dict(_entries(table, metric))
+    for cell in table.cells:
+        key: Key = (cell["attack"], cell["encoder"], cell["finetune"], cell["task"])
+        entry = entries.pop(key, None)
+        if entry is not None:
+            told = cell["flags"]
+            yield HeatCell(
+                key=key,
+                value=cell["value"],
+                shown=number(entry),
+                interval=_interval(entry),
+                n=cell["n"],
+                best=entry.best,
+                skipped=cell["skipped"],
+                errored=cell["errored"],
+                seeds=cell["seeds"],
+                flags=None if told is None else tuple(told),
+            )
+    for key, entry in entries.items():
+        yield HeatCell(key=key, value=entry.value, shown=number(entry), interval=_interval(entry), best=entry.best)
+
+
+def _entries(table: Table, metric: AttackMetric) -> Iterator[tuple[Key, Number]]:
+    """Yield the entries of a table in the layout paper, by the cells that they show. An average has no task."""
+    for contest in table.contests:
+        if contest.metric != metric:
+            continue
+        average = table.header[contest.column] == "Avg."
+        for row, keys in contest.entries:
+            entry = table.rows[row][contest.column]
+            if isinstance(entry, Number) and keys:
+                attack, encoder, finetune, task = keys[0]
+                yield (attack, encoder, finetune, "" if average else task), entry
+
+
+def _interval(entry: Number) -> str:
+    if entry.low is None or entry.high is None:
+        return ""
+    return f"{entry.shown(entry.low)} to {entry.shown(entry.high)}"
+
+
+def quality(results: Results) -> Iterator[Quality]:
+    """Yield the last column of the table `sts`, the average or the only task, of each encoder that has one."""
+    table = build(results, "sts")
+    at = table.header.index("Encoder")
+    for row in table.rows:
+        entry = row[-1]
+        if isinstance(entry, Number) and entry.value is not None:
+            yield Quality(encoder=cast(str, row[at]), value=entry.value, shown=number(entry))

@@ -1,0 +1,165 @@
+"""Says where the results of a RUN come from: facts, versions, the command, references and licences."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rbench.report.data import Fact, Names
+from rbench.spec import AttackJob, ContrastJob, Plan, Record
+from rbench.spec.entries import Named
+from rbench.storage.standing import Standing
+from rbench.tables import Results
+from rbench.tables.aggregate import Grid
+from rbench.tables.notes import spanned
+from rbench.tables.titles import titles
+
+
+def header(results: Results, grid: Grid | None) -> Iterator[Fact]:
+    """Yield what stands at the top: state, n, seeds, resources, commit, time."""
+    plan, standing = results.plan, results.standing
+    yield Fact(name="jobs", value=_state(plan, standing))
+    if grid is not None:
+        counts = [cell.pooled.total for cell in grid.cells.values() if cell.present]
+        if counts:
+            yield Fact(name="n of a cell", value=spanned(counts))
+    yield Fact(name="seeds", value=", ".join(map(str, plan.suite.seeds)))
+    if plan.suite.train_seeds:
+        yield Fact(name="training seeds", value=", ".join(map(str, plan.suite.train_seeds)))
+    profiles = dict.fromkeys(job.spec.resources.name for job in plan.jobs if isinstance(job.spec, AttackJob))
+    if profiles:
+        yield Fact(name="resources", value=", ".join(profiles))
+    records = list(standing.records.values())
+    for name in ("rbench", "commit"):
+        if said := _each(_said(record, name) for record in records):
+            yield Fact(name=name, value=said)
+    seconds = sum(record.provenance.seconds for record in records)
+    if seconds:
+        yield Fact(name="computed in", value=_duration(seconds))
+
+
+def facts(results: Results) -> Iterator[Fact]:
+    """Yield what stands behind the records: machines, back-ends, times, fingerprints of data and weights."""
+    records = list(results.standing.records.values())
+    for name in ("rbench", "commit", "python", "platform", "device", "precision", "backend"):
+        if said := _each(_said(record, name) for record in records):
+            yield Fact(name=name, value=said)
+    started = sorted(record.provenance.started for record in records if record.provenance.started)
+    if started:
+        yield Fact(name="first job started", value=started[0])
+        yield Fact(name="last job started", value=started[-1])
+    for name, value in _fingerprints(results.plan, records):
+        yield Fact(name=name, value=value)
+
+
+def packages(results: Results) -> Iterator[Fact]:
+    """Yield the version of each package that the records name."""
+    records = results.standing.records.values()
+    names = dict.fromkeys(name for record in records for name in record.provenance.packages)
+    for name in names:
+        yield Fact(name=name, value=_each(record.provenance.packages.get(name, "") for record in records))
+
+
+def command(results: Results) -> str:
+    """Return the command that makes the RUN again: of its suite by name, where it was one of rbench's."""
+    return f"rbench run {results.plan.suite.name} --out {results.root.name}"
+
+
+def names_of(plan: Plan, grid: Grid | None) -> Names:
+    """Return names in the order of tables, titles, and columns and labels of tasks."""
+    tasks = {job.spec.task.name: job.spec.task for job in plan.jobs if isinstance(job.spec, AttackJob)}
+    return Names(
+        encoders=grid.encoders if grid is not None else plan.suite.lineup,
+        finetunes=grid.finetunes if grid is not None else (),
+        tasks=grid.tasks if grid is not None else (),
+        attacks=grid.attacks if grid is not None else (),
+        titles=titles(plan),
+        columns={name: task.columns for name, task in tasks.items()},
+        labels={name: task.labels for name, task in tasks.items()},
+    )
+
+
+def licences(plan: Plan) -> Iterator[Fact]:
+    """Yield the licence of each task, contrast set and encoder that states one."""
+    for entry in _entries(plan):
+        if entry.licence:
+            yield Fact(name=entry.name, value=entry.licence)
+
+
+def bibtex(plan: Plan) -> str:
+    """Return an entry for each reference that the RUN used, as the files state it, and one for rbench."""
+    used: dict[str, list[str]] = {}
+    for entry in _entries(plan):
+        if entry.reference:
+            used.setdefault(entry.reference, []).append(entry.name)
+    made = [_entry(f"used{i}", reference, names) for i, (reference, names) in enumerate(used.items(), 1)]
+    return "\n\n".join([*made, "@software{rbench,\n  title = {rbench: robustness of sentence encoders}\n}"])
+
+
+def _entry(key: str, reference: str, names: list[str]) -> str:
+    year = re.search(r"\b(19|20)\d\d\b", reference)
+    of = f"\n  year = {{{year[0]}}}," if year else ""
+    return f"@misc{{{key},{of}\n  note = {{{_braced(reference)}}},\n  annote = {{{_braced(', '.join(names))}}}\n}}"
+
+
+def _braced(text: str) -> str:
+    """Escape what BibTeX and LaTeX read as signs."""
+    return re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
+
+
+def _entries(plan: Plan) -> list[Named]:
+    """Return the encoders, tasks, attacks and contrast sets of a plan, each once."""
+    found: dict[tuple[type, str], Named] = {}
+    for job in plan.jobs:
+        spec: Any = job.spec
+        entries = [job.entry, getattr(spec, "task", None), getattr(spec, "attack", None)]
+        entries += [spec.contrast] if isinstance(spec, ContrastJob) else []
+        for entry in entries:
+            if isinstance(entry, Named):
+                found.setdefault((type(entry), entry.name), entry)
+    return list(found.values())
+
+
+def _state(plan: Plan, standing: Standing) -> str:
+    failed = len(standing.records) - len(standing.done)
+    more = [f"{failed} failed"] if failed else []
+    more += [f"{len(standing.problems)} damaged"] if standing.problems else []
+    left = len(plan.jobs) - len(standing.records) - len(standing.problems)
+    more += [f"{left} not done"] if left else []
+    return f"{len(standing.done)} of {len(plan.jobs)} done" + (f" ({', '.join(more)})" if more else "")
+
+
+def _said(record: Record, name: str) -> str:
+    value: str | None = getattr(record.provenance, name)
+    if name == "commit" and value:
+        return value[:10] + (" (changed)" if record.provenance.dirty else "")
+    return value or ""
+
+
+def _each(values: Iterable[str]) -> str:
+    """List the different values, the most frequent first."""
+    return ", ".join(value for value, _ in Counter(value for value in values if value).most_common())
+
+
+def _fingerprints(plan: Plan, records: list[Record]) -> Iterator[tuple[str, str]]:
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        told = record.provenance
+        name = plan.draw(record.job.parts[0]).encoder if record.job.parts else ""
+        if told.dataset_fingerprint and (task := getattr(record.job.spec, "task", None)) is not None:
+            found.setdefault(f"rows of {task.name}", {})[told.dataset_fingerprint] = None
+        if told.weights_hash and record.job.stage in ("pretrain", "evaluate"):
+            found.setdefault(f"weights of {name}", {})[told.weights_hash] = None
+        for kind, value in told.resources.items():
+            found.setdefault(f"resource {kind}", {})[value] = None
+    for name, values in found.items():
+        yield name, ", ".join(value[:16] for value in values)
+
+
+def _duration(seconds: float) -> str:
+    minutes, hours = seconds / 60, seconds / 3600
+    return (
+        f"{hours:.1f} hours" if hours >= 1 else f"{minutes:.1f} minutes" if minutes >= 1 else f"{seconds:.0f} seconds"
+    )

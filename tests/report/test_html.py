@@ -1,0 +1,43 @@
+"""Data in the page: it ends no element, and comes back as it was."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markupsafe import escape
+
+from rbench.report.data import Fact, Names, Report
+from rbench.report.html import SCRIPTS, page
+
+hostile = st.sampled_from(
+    ["</script><script>alert(1)</script>", "<!--", "&lt;", "\u2028", "]]>", "'\"", "\u202e", "\ud800"]
+)
+
+
+@settings(max_examples=20)
+@given(st.lists(hostile, min_size=1, max_size=4).map("".join))
+def test_data_comes_back_whatever_it_holds(text: str) -> None:
+    name = text.encode("utf-8", "replace").decode()
+    made = page(
+        Report(title="t", suite=name, names=Names(labels={"task": (name,)}), facts=(Fact(name="f", value=name),))
+    )
+    (data,) = re.findall(r'id="data">(.*?)</script>', made, re.S)
+    found = json.loads(data)
+    assert not set("<>&") & set(data)
+    assert (found["suite"], found["names"]["labels"]) == (name, {"task": [name]})
+    assert made.count("</script>") == 4 + len(SCRIPTS)
+    assert f"<dd>{escape(name)}</dd>" in made
+
+
+def test_the_policy_names_each_script_and_no_other() -> None:
+    made = page(Report(title="t", suite="s"))
+    policy = html.unescape(re.findall(r'Content-Security-Policy" content="(.*?)"', made)[0])
+    scripts = re.findall(r'<script(?: type="module")?>(.*?)</script>', made, re.S)
+    hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
+    assert re.findall(r"'sha256-(.*?)'", policy) == hashes and len(hashes) == 2 + len(SCRIPTS)

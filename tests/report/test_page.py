@@ -1,0 +1,203 @@
+"""The page in a real browser: from a file, without a network, with the policy that it states."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench import api
+from tests.report.conftest import AREA, LETTERS, LONG, SCRIPT, Opened
+
+
+def test_it_loads_without_a_network_and_the_console_stays_empty(opened: Opened) -> None:
+    assert opened.go().said == []
+    loaded = "performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:'))"
+    assert opened.page.evaluate(loaded) == []
+
+
+@pytest.mark.parametrize("metric", ["asr", "aua", "clean", "queries", "perturbed", "oracle_asr"])
+def test_every_number_is_that_of_the_table(opened: Opened, run: Path, metric: str) -> None:
+    opened.state(f"metric={metric}")
+    shown = {
+        tuple(json.loads(key)): (value, text)
+        for key, value, text in opened.all(
+            "#heat td[data-key]", "one => [one.dataset.key, one.dataset.value, one.innerText]"
+        )
+        if json.loads(key)[3]
+    }
+    stored = json.loads(api.table(run, metric=metric, fmt="json"))["cells"]
+    assert shown.keys() == {(c["attack"], c["encoder"], c["finetune"], c["task"]) for c in stored}
+    percent = metric != "queries"
+    for c in stored:
+        value, text = shown[c["attack"], c["encoder"], c["finetune"], c["task"]]
+        if c["value"] is None:
+            assert (value, text.strip()) == (None, "n/a")
+        else:
+            assert float(value) == c["value"]
+            assert text.strip() == f"{100 * c['value'] if percent else c['value']:.1f}"
+
+
+def test_averages_and_marks_are_those_of_the_table(opened: Opened, run: Path) -> None:
+    opened.state("metric=asr")
+    lines = [line.split("|")[1:-1] for line in api.table(run, names=True).splitlines() if line.startswith("| ")]
+    rows = [line for line in lines[1:] if line[1].strip()]
+    averages = {row[1].strip(): row[-1].strip() for row in rows}
+    shown = opened.all(
+        "#heat td[data-key]",
+        "one => [one.dataset.key, one.innerText.trim(), one.classList.contains('best')]",
+    )
+    found = {json.loads(key)[1]: f"**{text}**" if best else text for key, text, best in shown if not json.loads(key)[3]}
+    assert found == averages and any("**" in text for text in found.values())
+
+
+def test_a_column_sorts_up_and_down(opened: Opened) -> None:
+    opened.go()
+    names = "#heat tbody th"
+    first = opened.all(names)
+    column = '#heat td[data-key=\'["pwws","{}","clean","mr"]\']'
+    values = {name: float(opened.page.get_attribute(column.format(name), "data-value")) for name in LETTERS}
+    assert values["minilm"] > values["bert_b"]
+    button = opened.page.locator("#heat thead tr:nth-child(2) button").first
+    button.click()
+    assert opened.all(names)[0].startswith("minilm")
+    button.click()
+    assert opened.all(names)[0].startswith("bert_b")
+    button.click()
+    assert opened.all(names) == first
+
+
+def test_a_click_on_a_number_filters_the_examples_and_a_second_undoes_it(opened: Opened) -> None:
+    opened.go()
+    button = opened.page.locator('#heat td[data-key=\'["pwws","bert_b","clean","mini_nli"]\'] button')
+    button.click()
+    assert opened.text("#count").startswith("12 of 48")
+    assert opened.page.evaluate("report.filtered().every(one => one.encoder === 'bert_b' && one.task === 'mini_nli')")
+    opened.page.locator('#heat td[data-key=\'["pwws","bert_b","clean","mini_nli"]\'] button').click()
+    assert opened.text("#count").startswith("48 of 48")
+
+
+@pytest.mark.parametrize(
+    ("hash", "n"),
+    [
+        ("status=succeeded", 2 * (6 + 4)),
+        ("status=skipped&encoder=minilm", 2),
+        ("words=0", 4),
+        ("words=1-", 44),
+        ("q=GOOD+film", 32),
+        ("q=test%3A11", 4),
+        ("q=%3Cscript", 4),
+        ("task=mr&attack=pwws&encoder=bert_b&status=failed", 7),
+        ("q=nowhere", 0),
+    ],
+)
+def test_filters(opened: Opened, hash: str, n: int) -> None:
+    assert opened.state(hash).text("#count").startswith(f"{n} of 48")
+
+
+def test_texts_are_shown_as_texts(opened: Opened) -> None:
+    opened.go().state("task=mr&encoder=minilm&q=test:0")
+    side = "#detail .side:first-child .data"
+    assert opened.text(side) == SCRIPT
+    assert opened.state("task=mr&encoder=minilm&q=test:1&status=succeeded").text(side) == AREA
+    opened.state("task=mr&encoder=minilm&q=safe")
+    assert opened.text(side) == "safeU+202Etxet" and "\u202e" not in opened.page.inner_text("body")
+    opened.state("task=mr&encoder=minilm&q=test:3")
+    assert len(opened.page.text_content(side)) == len(LONG)
+    assert opened.page.evaluate("document.querySelectorAll('#examples script, #examples textarea').length") == 0
+    assert opened.said == []
+
+
+def test_changed_words_are_marked(opened: Opened) -> None:
+    opened.state("task=mr&encoder=minilm&q=film+4")
+    assert opened.all("#detail del") == ["good"] and opened.all("#detail ins") == ["fine"]
+    told = json.loads(opened.page.evaluate("report.asJson(report.filtered()[0])"))
+    assert (told["original"], told["perturbed"]) == ({"text": "a good film 4"}, {"text": "a fine film 4"})
+    assert (told["example_id"], told["status"], told["num_queries"]) == ("test:4", "failed", 14)
+
+
+def test_a_link_opens_the_same_view(opened: Opened) -> None:
+    opened.go()
+    opened.page.select_option("#examples .fields select >> nth=0", "bert_b")
+    opened.page.check("#metrics input[value=queries]")
+    opened.page.keyboard.press("j")
+    opened.page.keyboard.press("j")
+    before = [opened.text("#count"), opened.text("#heat"), opened.text("#detail")]
+    hash = opened.page.evaluate("location.hash")
+    opened.go(hash)
+    assert [opened.text("#count"), opened.text("#heat"), opened.text("#detail")] == before
+    assert "metric=queries" in hash and "encoder=bert_b" in hash
+
+
+def test_next_previous_and_random_stay_among_the_filtered(opened: Opened) -> None:
+    opened.go("#status=skipped")
+    of = "#detail article"
+    indices = set(opened.page.evaluate("report.filtered().map(one => String(one.index))"))
+    seen = []
+    for _ in range(4):
+        opened.page.click("text=Next ›")
+        seen.append(opened.page.get_attribute(of, "data-index"))
+    assert set(seen) == indices and len(seen) == len(indices)
+    opened.page.click("text=‹ Previous")
+    assert opened.page.get_attribute(of, "data-index") == seen[-2]
+    opened.page.click("text=Random")
+    assert opened.page.get_attribute(of, "data-index") in indices
+
+
+def test_two_encoders_are_compared(opened: Opened, run: Path) -> None:
+    opened.go()
+    found = api.compare(run, between=("minilm", "bert_b"))
+    cell = found.cells[0]
+    d = cell.difference
+    table = [int(text) for text in opened.all(".fourfold tbody td")]
+    pairs = list(zip(LETTERS["minilm"], LETTERS["bert_b"], strict=True))
+    assert table == [pairs.count(("s", "s")), pairs.count(("s", "f")), pairs.count(("f", "s")), pairs.count(("f", "f"))]
+    assert sum(table) == d.n
+    assert "exact McNemar" in opened.text("#paired") and f"ASR {100 * d.value:.1f} points" in opened.text("#paired")
+    assert [t.partition(":")[2].strip() for t in opened.all("#paired h4")] == [str(d.only_one), str(d.only_other)]
+    lists = opened.all("#paired .fell", "one => one.children.length")
+    assert lists == [d.only_one, d.only_other]
+    opened.page.locator("#paired .fell button").first.click()
+    one = cell.fell_only[0][0].example_id
+    assert one in opened.text("#detail") and "succeeded" in opened.text("#detail")
+
+
+def test_dark_mode_follows_the_system_and_the_button(opened: Opened) -> None:
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = opened.go().page.evaluate(colour)
+    opened.page.emulate_media(color_scheme="dark")
+    dark = opened.page.evaluate(colour)
+    assert dark != light
+    opened.page.click("#theme")
+    assert opened.page.evaluate(colour) == light
+    opened.page.emulate_media(color_scheme="light")
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_the_page_is_never_wider_than_the_screen(opened: Opened, width: int) -> None:
+    opened.page.set_viewport_size({"width": width, "height": 800})
+    assert opened.go().page.evaluate("document.documentElement.scrollWidth") <= width
+    opened.page.set_viewport_size({"width": 1200, "height": 900})
+
+
+def test_claims_say_their_numbers(opened: Opened) -> None:
+    verdicts = {one.claim.id: one.verdict for one in api.claims(opened.file.parent)}
+    assert opened.all(".chip summary", "one => one.innerText.trim()") == [f"{v} {name}" for name, v in verdicts.items()]
+    opened.page.locator(".chip summary").first.press("Enter")
+    assert opened.page.locator(".chip .card").first.is_visible()
+    assert "95% interval" in opened.text(".chip .card")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_has_no_serious_finding(opened: Opened, scheme: str) -> None:
+    axe = Path(__file__).parent / "axe.min.js"
+    if not axe.exists():
+        pytest.skip("axe-core is not here: python benchmarks/vendor_charts.py --axe")
+    opened.page.emulate_media(color_scheme=scheme)
+    opened.go().page.evaluate(axe.read_text(encoding="utf-8"))
+    found: Any = opened.page.evaluate("axe.run()")
+    opened.page.emulate_media(color_scheme="light")
+    serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+    assert {one["id"]: [node["html"][:120] for node in one["nodes"]][:3] for one in serious} == {}
