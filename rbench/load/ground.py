@@ -120,7 +120,7 @@ def _trained_by(plan: Plan) -> dict[str, Trained]:
     found: dict[str, Trained] = {}
     for job in plan.jobs:
         below = jobs.get(job.needs.get("encoder", ""))
-        if not isinstance(job.spec, FinetuneJob | EvaluateJob) or below is None:
+        if not (isinstance(job.spec, FinetuneJob) or job.untuned) or below is None:
             continue
         assert isinstance(below.spec, PretrainJob)
         train, name = below.spec.encoder.train, plan.draw(job.parts[0]).encoder

@@ -20,7 +20,7 @@ from rbench.load.consistency import check_maps, check_purpose, check_repeats
 from rbench.load.draws import load_draws
 from rbench.load.entries import Entries
 from rbench.load.ground import of_suite
-from rbench.load.measures import check_asked, check_tables, measured, name_measured
+from rbench.load.measures import check_asked, check_tables, measured, name_measured, of_encoders
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.quoted_claims import with_quoted
@@ -181,7 +181,7 @@ def _load(
     adversarial = asked_sets(merged, suite, entries, strategies, strategy, problems)
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     _check_figures(merged, entries)
-    resources = _resources(merged, entries, strategies.values())
+    resources = _resources(merged, entries, [*strategies.values(), *measures.values()])
     check_victims(merged, entries, problems)
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     _check_whole(merged, entries, known, problems)
@@ -246,7 +246,7 @@ def _check_whole(merged: Positioned, entries: Entries, known: set[str], problems
     """Check what concerns several parts of a suite."""
     check_tables(merged, entries.modules, problems)
     check_asked(merged, entries.modules, problems)
-    check_purpose(merged, problems)
+    check_purpose(merged, of_encoders(merged, entries.modules), problems)
     check_table(merged, entries, known, problems)
     check_repeats(merged, problems)
     check_maps(merged, known, problems)
@@ -279,7 +279,7 @@ def _evaluations(
     names, found = measured_names(merged), {}
     for choice in choices(merged, "evaluate"):
         if choice.name in names:
-            needs = measured(choice, suite, entries.modules, problems)
+            needs = measured(choice, suite, entries, problems)
             found.update({choice.label: needs} if needs is not None else {})
         elif choice.name not in (CONTRAST, ADVERSARIAL):
             entries.tasks.scored(choice.name, choice.place)
@@ -384,10 +384,12 @@ def _check_figures(merged: Positioned, entries: Entries) -> None:
         entries.modules.check("figures", choice.name, choice.place, choice.options)
 
 
-def _resources(merged: Positioned, entries: Entries, strategies: Iterable[StrategyNeeds]) -> ResourceProfile | None:
+def _resources(
+    merged: Positioned, entries: Entries, users: Iterable[StrategyNeeds | MeasureNeeds]
+) -> ResourceProfile | None:
     """Return the suite's resource profile. Where it is wrong, add a problem and return None."""
     needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs}
-    needed |= {kind for strategy in strategies for kind in strategy.resources}
+    needed |= {kind for user in users for kind in user.resources}
     if "resources" not in merged.data:
         return entries.encoders.resources(
             Suite.model_fields["resources"].default, Positioned({}, {(): merged.at()}), needed
