@@ -113,14 +113,12 @@ def _best(vectors: Array, labels: Labels, folds: int, grid: Sequence[float]) -> 
 def _path(vectors: Array, labels: Labels, grid: Sequence[float]) -> Any:
     """Yield the classifier for each C, ascending. Each starts from the one before, which changes only the time.
 
-    The optimum is unique, so the solver does not matter. Newton's is the fastest for two classes, and its Hessian grows
-    with the square of the number of classes. Raises JobError where a solver does not converge.
+    The optimum is unique, so with this tolerance the solver hardly matters. Raises JobError where it does not converge.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    solver = "newton-cholesky" if len(np.unique(labels)) == 2 else "lbfgs"
-    one = LogisticRegression(solver=solver, warm_start=True, tol=1e-6, max_iter=5000, random_state=SEED)
+    one = LogisticRegression(warm_start=True, tol=1e-6, max_iter=5000, random_state=SEED)
     for c in grid:
         one.set_params(C=c)
         with warnings.catch_warnings():
