@@ -14,7 +14,7 @@ from rbench.load.registry import unknown
 from rbench.spec import ADVERSARIAL, CONTRAST, Evaluation, EvaluationMetric, Training
 
 
-def check_purpose(merged: Positioned, of_encoders: Collection[str], problems: Problems) -> None:
+def check_purpose(merged: Positioned, problems: Problems, of_encoders: Collection[str] = ()) -> None:
     """Check that a suite has `tasks`, unless it only scores encoders, and that it measures what its tables show.
 
     Args:

@@ -134,7 +134,9 @@ def _of_encoders(
             problems.add(choice.place, f"{choice.name}: {error}")
         tasks[name] = Choice(name=choice.name, options=own.model_dump(mode="json"))
     resources = entries.modules.needs("measures", choice.name, made)
-    return needs.model_copy(update={"tasks": tasks, "splits": splits, "resources": resources})
+    said = {name: value for name, value in choice.options.data.items() if name not in getattr(module, "BY_TASK", ())}
+    label = Choice(name=choice.name, options=said).label
+    return needs.model_copy(update={"label": label, "tasks": tasks, "splits": splits, "resources": resources})
 
 
 def of_encoders(merged: Positioned, modules: Modules) -> set[str]:

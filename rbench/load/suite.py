@@ -246,7 +246,7 @@ def _check_whole(merged: Positioned, entries: Entries, known: set[str], problems
     """Check what concerns several parts of a suite."""
     check_tables(merged, entries.modules, problems)
     check_asked(merged, entries.modules, problems)
-    check_purpose(merged, of_encoders(merged, entries.modules), problems)
+    check_purpose(merged, problems, of_encoders(merged, entries.modules))
     check_table(merged, entries, known, problems)
     check_repeats(merged, problems)
     check_maps(merged, known, problems)

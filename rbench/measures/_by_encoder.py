@@ -126,7 +126,7 @@ def by_encoder(results: Results, name: str, options: BaseModel | None, tasks: Se
     there = dict.fromkeys(_row(results, job) for job in asked)
     wanted = [row for row in there if options is None or any(at == row for at, _ in done)]
     encoders = in_order(plan.suite.encoders, (encoder for encoder, _ in wanted))
-    labels = in_order((one.label for one in plan.suite.evaluate), (label for _, label in wanted))
+    labels = tuple(dict.fromkeys(label for _, label in wanted))
     rows = tuple((encoder, label) for label in labels for encoder in encoders if (encoder, label) in wanted)
     return ByEncoder(results, asked, done, rows, in_order(tasks, (job.parts[2] for job in asked)))
 

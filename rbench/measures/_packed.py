@@ -1,4 +1,4 @@
-"""Whether each example was a hit, packed into a few letters, so that two encoders can be compared example by example."""
+"""Pack whether each example was a hit into a few letters, so that encoders can be compared example by example."""
 
 from __future__ import annotations
 

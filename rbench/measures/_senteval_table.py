@@ -37,7 +37,7 @@ _PROTOCOLS = {
 
 def made(options: Options, results: Results) -> Table:
     """Make one row for each encoder, a column for each task, and their average."""
-    chosen = type(options).model_validate(options.model_dump(include={"folds"} & options.model_fields_set))
+    chosen = type(options).model_validate(options.model_dump(include={"folds", "max_rows"} & options.model_fields_set))
     found = by_encoder(results, NAME, chosen if chosen.model_fields_set else None, SEVEN)
     shown = [task for task in found.tasks if "tasks" not in options.model_fields_set or task in options.tasks]
     several = len(shown) > 1

@@ -31,6 +31,7 @@ VERSION = 1
 OF = "encoders"
 USES = ("encoders.sentence",)
 NAME = "senteval"
+BY_TASK = ("tasks", "protocols")
 TASKS = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
 PROTOCOLS: dict[str, Literal["nested", "folds", "split"]] = {
     **dict.fromkeys(("mr", "cr", "subj", "mpqa"), "nested"),
@@ -48,9 +49,11 @@ class Options(Strict):
     """Tasks with classes. An average is marked where one of these is missing in the table."""
     folds: Positive = 10
     """Folds of the cross-validations, at least 2. SimCSE and its successors take 10."""
-    protocols: dict[str, Literal["nested", "folds", "split"]] = {}
+    protocols: Mapping[str, Literal["nested", "folds", "split"]] = {}
     """By task, how its rows are divided, where it is not as SentEval does: `nested`: cross-validation over all rows.
     `folds`: training and test rows. `split`: training, validation and test rows, as for tasks that SentEval lacks."""
+    max_rows: Positive | None = None
+    """At most this many rows of each split, drawn with seed 1111, for a quick look. None: all, as in papers."""
 
     @field_validator("folds")
     @classmethod
@@ -67,7 +70,7 @@ class Options(Strict):
 def tasks(options: Options) -> dict[str, Options]:
     """Return the tasks to load, each with the options that decide its accuracy."""
     return {
-        task: Options(tasks=(task,), folds=options.folds, protocols={task: options.protocol(task)})
+        task: options.model_copy(update={"tasks": (task,), "protocols": {task: options.protocol(task)}})
         for task in options.tasks
     }
 
@@ -89,7 +92,7 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
 
     protocol = options.protocol(context.task.name)
     used = [name for name in ("train", "validation", "test") if name in context.splits]
-    rows = {name: context.rows(name) for name in used}
+    rows = {name: _drawn(context.rows(name), options.max_rows) for name in used}
     vectors = features(context, [one for name in used for one in rows[name]])
     with threadpool_limits(1):  # the matrices are small: threads cost more than they save
         fitted, labels = _fitted(protocol, options.folds, rows, vectors, context)
@@ -107,6 +110,17 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
             },
         )
     ]
+
+
+def _drawn(rows: list[Example], most: int | None) -> list[Example]:
+    """Return at most so many rows, in their order."""
+    import numpy as np
+
+    from rbench.measures._logistic import SEED
+
+    if most is None or most >= len(rows):
+        return rows
+    return [rows[i] for i in sorted(np.random.default_rng(SEED).permutation(len(rows))[:most])]
 
 
 def features(context: EncoderContext, rows: Sequence[Example]) -> Array:

@@ -167,18 +167,18 @@ class _Planner(JobMaker):
 
     def as_it_is(self, encoder: str) -> list[Job]:
         """Return the jobs that score and measure one encoder without fine-tuning it."""
-        measures = {label: asked for label, asked in self.inputs.measures.items() if asked.of == "encoders"}
+        measures = [asked for asked in self.inputs.measures.values() if asked.of == "encoders"]
         return [self.evaluate(encoder, one) for one in self.suite.evaluations] + [
-            self._of_encoder(asked, encoder, label, task) for label, asked in measures.items() for task in asked.tasks
+            self._of_encoder(asked, encoder, task) for asked in measures for task in asked.tasks
         ]
 
-    def _of_encoder(self, asked: MeasureNeeds, encoder: str, label: str, task: str) -> Job:
+    def _of_encoder(self, asked: MeasureNeeds, encoder: str, task: str) -> Job:
         """Return the job of a measure that reads one encoder and one task. Its seed is 0."""
         below, profile = self.pretrain(encoder), self.inputs.resources.only(asked.resources)
         profile = profile if asked.resources else None
         return self._measure(
             asked.tasks[task],
-            (encoder, label, task),
+            (encoder, asked.label, task),
             task,
             {"encoder": below, "masked_lm": self._behind(profile)},
             0,

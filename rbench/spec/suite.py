@@ -84,6 +84,8 @@ class MeasureNeeds(Strict):
     of: Literal["attacks", "tasks", "encoders"] = "attacks"
     """`attacks`: all victims and the attack's outcomes. `tasks`: the rows of a task. `encoders`: one encoder as it is,
     and the rows of a task."""
+    label: str = ""
+    """Of a measure of encoders: its name in jobs and tables, without options that each task has of its own."""
     tasks: dict[str, Choice] = {}
     """Of a measure of encoders: the tasks that it reads, each with the measure and its options on this task alone."""
     splits: dict[str, tuple[str, ...]] = {}
