@@ -1,6 +1,7 @@
-"""Alignment against uniformity of sentence vectors (RobustSentEmbed, Figure 3). The best encoders are at the lower left.
+"""Alignment against uniformity of sentence vectors (RobustSentEmbed, Figure 3).
 
-A point is an encoder, with 95% intervals. The numbers are those of the measure `alignment`.
+A point is an encoder, with 95% intervals. The best are at the lower left. The numbers are those of the measure
+`alignment`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ _AUXILIARIES = frozenset(
         *("doing", "done", "can", "could", "may", "might", "must", "shall", "should", "will", "would", "not"),
     ]
 )
-)
 """Words that a tagger may call verbs or adverbs, and that carry little meaning of their own."""
 
 

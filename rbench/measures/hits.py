@@ -30,8 +30,8 @@ BY_TASK = ("task",)
 PARTS = {"cls": "CLS", "mean": "MEAN", "bertscore": "BS"}
 ABOUT = Meaning(
     "Semantic sensitivity",
-    "share of triplets in which the text with a synonym is nearer to the original than the text with an antonym, by the "
-    "best layer",
+    "share of triplets in which the text with a synonym is nearer to the original than the text with an antonym, by "
+    "the best layer",
     "highest",
     undefined="the encoder has no such vector",
     good="better",
@@ -137,9 +137,9 @@ def table(options: Options, results: Results) -> Table:
         groups=frozenset(),
         cells=tuple(cell for task, row in shown for cell in _cells(found, row, task)),
         notes=(
-            "n: triplets. A triplet is a text, the text with one word replaced by a synonym, and with it replaced by an "
-            "antonym. Equal similarities are no hit. The layer with the most hits is shown, chosen on the same triplets. "
-            "A coin hits 50%.",
+            "n: triplets. A triplet is a text, the text with one word replaced by a synonym, and with it replaced by "
+            "an antonym. Equal similarities are no hit. The layer with the most hits is shown, chosen on the same "
+            "triplets. A coin hits 50%.",
             *found.notes(),
         ),
         interval=found.interval("Wilson 95% intervals, which leave out that the layer was chosen."),
