@@ -26,7 +26,7 @@ class Found(NamedTuple):
 def on_sphere(vectors: Array) -> Array:
     """Return the vectors with length 1. A vector 0 has no direction, and its row becomes NaN."""
     with np.errstate(invalid="ignore"):
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 def alignment(first: Array, second: Array) -> Found:

@@ -174,8 +174,8 @@ class _Planner(JobMaker):
 
     def _of_encoder(self, asked: MeasureNeeds, encoder: str, task: str) -> Job:
         """Return the job of a measure that reads one encoder and one task. Its seed is 0."""
-        below, profile = self.pretrain(encoder), self.inputs.resources.only(asked.resources)
-        profile = profile if asked.resources else None
+        below = self.pretrain(encoder)
+        profile = self.inputs.resources.only(asked.resources) if asked.resources else None
         return self._measure(
             asked.tasks[task],
             (encoder, asked.label, task),
@@ -342,7 +342,7 @@ class _Planner(JobMaker):
             )
         seeds = {draw.train_seed for encoder in encoders if (draw := self.inputs.draws.get(encoder)) is not None}
         parts = (label, task, attack, *(f"train_seed={one}" for one in seeds))
-        more = {
+        more: dict[str, Any] = {
             "attack": attack,
             "encoders": tuple(encoders),
             "strategies": strategies,

@@ -322,10 +322,10 @@ class Job(Strict):
     def entry(self) -> EncoderSpec | VictimSpec | None:
         """The encoder that the job trains, fine-tunes, scores or measures, or the classifier that it opens; None for
         others."""
-        if isinstance(self.spec, VictimJob):
-            return self.spec.victim
-        own = isinstance(self.spec, PretrainJob | FinetuneJob | EvaluateJob | MeasureJob)
-        return self.spec.encoder if own else None  # type: ignore[union-attr, return-value]
+        spec = self.spec
+        if isinstance(spec, VictimJob):
+            return spec.victim
+        return spec.encoder if isinstance(spec, PretrainJob | FinetuneJob | EvaluateJob | MeasureJob) else None
 
     @property
     def untuned(self) -> bool:

@@ -55,9 +55,8 @@ def test_splits_and_bound_are_options_and_no_pair_has_no_number() -> None:
     (row,) = alignment.run(Options(splits=("train",), positive=5), context())
     assert (row.numbers["pairs"], row.numbers["texts"]) == (1, 4) and row.numbers["alignment_low"] is None
     (row,) = alignment.run(Options(splits=("test",), positive=5), context())
-    assert row.numbers["pairs"] == 0 and row.numbers["alignment"] is None, (
-        "the one such pair has a text without direction"
-    )
+    assert row.numbers["pairs"] == 0, "the one such pair has a text without direction"
+    assert row.numbers["alignment"] is None
 
 
 def test_what_has_no_scores_is_refused() -> None:
