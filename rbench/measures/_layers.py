@@ -63,7 +63,7 @@ def _alike(encoder: SentenceEncoder, batch: Sequence[Triplet]) -> dict[tuple[str
     if not encoder._typed:
         encoded.pop("token_type_ids", None)
     outputs = encoder.model(**encoded, output_hidden_states=True, return_dict=True)
-    every = getattr(outputs, "hidden_states", None)
+    every: Sequence[Tensor] = getattr(outputs, "hidden_states", None) or ()
     static = not every
     positions = mask.cumsum(1)
     skipped = max(prompt_tokens(encoder.tokenizer), int(getattr(encoder.model, "UNCOUNTED", 0)))

@@ -94,7 +94,7 @@ def _heading(shown: list[str]) -> str:
 
 def _notes(found: ByEncoder, shown: list[str]) -> tuple[str, ...]:
     there = {task: next((one for row in found.rows for one in found.of(row, task)), None) for task in shown}
-    told = {}
+    told: dict[str, list[str]] = {}
     for task, one in there.items():
         if one is not None:
             numbers, protocol = one.rows[0].numbers, one.rows[0].names["protocol"]

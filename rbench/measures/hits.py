@@ -124,7 +124,7 @@ def table(options: Options, results: Results) -> Table:
         columns = [best_of(column, "highest") for column in columns]
     rows: list[tuple[Entry, ...]] = []
     for i, (task, row) in enumerate(shown):
-        sizes = [column[i].n for column in columns if column[i] is not None]
+        sizes = [one.n for column in columns if (one := column[i]) is not None]
         own = zip(columns, PARTS, strict=True)
         entries = [entry for column, part in own for entry in (column[i], layers(found, row, task, part))]
         rows.append((task, *found.names(row), max((n or 0 for n in sizes), default=None), *entries))

@@ -91,7 +91,7 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
     from rbench.measures._packed import packed
 
     protocol = options.protocol(context.task.name)
-    used = [name for name in ("train", "validation", "test") if name in context.splits]
+    used: list[str] = [name for name in ("train", "validation", "test") if name in context.splits]
     rows = {name: _drawn(context.rows(name), options.max_rows) for name in used}
     vectors = features(context, [one for name in used for one in rows[name]])
     with threadpool_limits(1):  # the matrices are small: threads cost more than they save
