@@ -181,7 +181,8 @@ def _load(
     adversarial = asked_sets(merged, suite, entries, strategies, strategy, problems)
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     _check_figures(merged, entries)
-    resources = _resources(merged, entries, [*strategies.values(), *measures.values()])
+    asked = [kind for user in (*strategies.values(), *measures.values()) for kind in user.resources]
+    resources = _resources(merged, entries, asked)
     check_victims(merged, entries, problems)
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     _check_whole(merged, entries, known, problems)
@@ -384,12 +385,9 @@ def _check_figures(merged: Positioned, entries: Entries) -> None:
         entries.modules.check("figures", choice.name, choice.place, choice.options)
 
 
-def _resources(
-    merged: Positioned, entries: Entries, users: Iterable[StrategyNeeds | MeasureNeeds]
-) -> ResourceProfile | None:
+def _resources(merged: Positioned, entries: Entries, asked: Iterable[ResourceKind]) -> ResourceProfile | None:
     """Return the suite's resource profile. Where it is wrong, add a problem and return None."""
-    needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs}
-    needed |= {kind for user in users for kind in user.resources}
+    needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs} | {*asked}
     if "resources" not in merged.data:
         return entries.encoders.resources(
             Suite.model_fields["resources"].default, Positioned({}, {(): merged.at()}), needed

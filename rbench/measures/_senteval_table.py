@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
 
 from rbench.measures._by_encoder import ByEncoder, Estimate, Row, average, by_encoder
 from rbench.measures._stored import MeasuredJob
@@ -11,9 +14,6 @@ from rbench.tables import Results, Table
 from rbench.tables.columns import best_of
 from rbench.tables.draws import plain
 from rbench.tables.table import Entry, Meaning, Number
-
-if TYPE_CHECKING:
-    from rbench.measures.senteval import Options
 
 NAME = "senteval"
 SEVEN = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
@@ -35,11 +35,15 @@ _PROTOCOLS = {
 }
 
 
-def made(options: Options, results: Results) -> Table:
-    """Make one row for each encoder, a column for each task, and their average."""
-    chosen = type(options).model_validate(options.model_dump(include={"folds", "max_rows"} & options.model_fields_set))
-    found = by_encoder(results, NAME, chosen if chosen.model_fields_set else None, SEVEN)
-    shown = [task for task in found.tasks if "tasks" not in options.model_fields_set or task in options.tasks]
+def made(results: Results, chosen: BaseModel | None, tasks: Sequence[str] | None) -> Table:
+    """Make one row for each encoder, a column for each task, and their average.
+
+    Args:
+        chosen: options that choose among jobs; None: all jobs.
+        tasks: the tasks to show; None: all.
+    """
+    found = by_encoder(results, NAME, chosen, SEVEN)
+    shown = [task for task in found.tasks if tasks is None or task in tasks]
     several = len(shown) > 1
     pairs = [
         task for task in shown if any(_f1(one).value is not None for row in found.rows for one in found.of(row, task))

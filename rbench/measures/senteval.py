@@ -177,4 +177,6 @@ def table(options: Options, results: Results) -> Table:
     """Make one row for each encoder, a column for each task, and their average."""
     from rbench.measures._senteval_table import made
 
-    return made(options, results)
+    said = options.model_fields_set
+    chosen = Options.model_validate(options.model_dump(include={"folds", "max_rows"} & said))
+    return made(results, chosen if chosen.model_fields_set else None, options.tasks if "tasks" in said else None)
