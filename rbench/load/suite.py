@@ -165,8 +165,7 @@ def _load(
     named.update(unlisted.own)
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
     check_profiles(located, profile, problems)
-    merged = merged.put(("profiles",), Positioned({}))
-    merged = name_measured(merged, registry, problems)
+    merged = name_measured(merged.put(("profiles",), Positioned({})), registry, problems)
     merged, entries.victims = load_victims(merged, entries.files, problems)
     suite = check(Suite, merged, problems)
     _load_axes(merged, entries, problems)
@@ -188,7 +187,8 @@ def _load(
     _check_whole(merged, entries, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
-    claims, notes = claims_here(suite.claims, located, merged, of_suite(suite, entries, tuning, contrast), problems)
+    ground = of_suite(suite, entries, tuning, contrast, measures.values())
+    claims, notes = claims_here(suite.claims, located, merged, ground, problems)
     problems.raise_any()
     return Loaded(
         suite=_with_tables(suite, merged, entries).model_copy(update={"claims": claims}),

@@ -261,3 +261,19 @@ def test_each_training_seed_is_measured_with_the_encoders_that_have_one_training
     assert [spec.encoders[0] for spec in specs if isinstance(spec, MeasureJob)] == ["mini-bert-packaged"] * 2
     drawn = [plan.draw(spec.encoders[1]) for spec in specs if isinstance(spec, MeasureJob)]
     assert [(draw.encoder, draw.train_seed) for draw in drawn] == [("simcse-mini", 0), ("simcse-mini", 1)]
+
+
+def test_a_claim_may_speak_of_a_measure_of_encoders(tmp_path: Path) -> None:
+    claim = "claims: [{id: a, metric: alignment, lower: mini-static, than: mini-bert-packaged}]\n"
+    suite = "encoders: [mini-static, mini-bert-packaged]\nevaluate: [{alignment: {task: mini-sts, splits: [test]}}]\n"
+    (tmp_path / "s.yaml").write_text(suite + claim)
+    result = api.run(tmp_path / "s.yaml", Options(out=tmp_path / "RUN", device="cpu", backend="torch"))
+    assert not result.failed
+    told = json.loads(api.table(tmp_path / "RUN", metric="alignment", fmt="json"))["cells"]
+    lower = told[0]["alignment"] - told[1]["alignment"]
+    (verdict,) = api.claims(tmp_path / "RUN")
+    (judged,) = verdict.judged
+    assert judged.verdict.difference is not None and judged.verdict.difference.value == pytest.approx(lower)
+    (tmp_path / "s.yaml").write_text(suite + claim.replace("alignment", "senteval"))
+    with pytest.raises(SuiteError, match=r"does not produce the metric senteval: it needs `evaluate: \[senteval\]`"):
+        load(tmp_path / "s.yaml", registry=Registry())
