@@ -273,7 +273,7 @@ def test_a_claim_may_speak_of_a_measure_of_encoders(tmp_path: Path) -> None:
     lower = told[0]["alignment"] - told[1]["alignment"]
     (verdict,) = api.claims(tmp_path / "RUN")
     (judged,) = verdict.judged
-    assert judged.verdict.difference is not None and judged.verdict.difference.value == pytest.approx(lower)
+    assert judged.difference is not None and judged.difference.value == pytest.approx(lower)
     (tmp_path / "s.yaml").write_text(suite + claim.replace("alignment", "senteval"))
     with pytest.raises(SuiteError, match=r"does not produce the metric senteval: it needs `evaluate: \[senteval\]`"):
         load(tmp_path / "s.yaml", registry=Registry())
