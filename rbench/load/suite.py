@@ -180,7 +180,7 @@ def _load(
     adversarial = asked_sets(merged, suite, entries, strategies, strategy, problems)
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     _check_figures(merged, entries)
-    asked = {k for one in strategies.values() for k in one.resources} | {k for m in measures.values() for k in m.resources}
+    asked = {k for s in strategies.values() for k in s.resources} | {k for m in measures.values() for k in m.resources}
     resources = _resources(merged, entries, asked)
     check_victims(merged, entries, problems)
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
