@@ -59,8 +59,9 @@ ALIKE = (
     ("adcl-table4", "adcl-figure3"),
     ("cline-table5",),
     ("adcl-table3",),
+    ("robustsentembed-table4", "vadvcse-table2", "robustsentembed-figure3", "cline-table7"),
 )
-"""Suites with the same victims, which one process fine-tunes once."""
+"""Suites with the same victims, which one process fine-tunes once, and those of measures of encoders."""
 
 
 @pytest.mark.parametrize("suites", ALIKE, ids=lambda suites: "-and-".join(suites))
