@@ -118,7 +118,7 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
         elif isinstance(spec, EvaluateJob):
             weights |= known(job.parts[0], spec.encoder_fingerprint)
             splits[spec.task.name, spec.split] = spec.data_fingerprint
-        elif isinstance(spec, FinetuneJob):
+        elif isinstance(spec, FinetuneJob) or (isinstance(spec, MeasureJob) and spec.encoder is not None):
             weights |= known(job.parts[0], spec.encoder_fingerprint)
             data[spec.task.name] = spec.data_fingerprint
             resources |= spec.resource_fingerprints

@@ -42,6 +42,10 @@ SUITES: dict[str, tuple[str, ...]] = {
     ),
     # The figure `dose` shows trainings, too.
     "dose-response": (f"encoders={PACKAGED}", "figures=[]", "claims=[]"),
+    "robustsentembed-table4": ("encoders=[mini-static, mini-bert-packaged]",),
+    "vadvcse-table2": ("encoders=[mini-static]",),
+    "robustsentembed-figure3": ("encoders=[mini-static, simcse-mini-packaged]",),
+    "cline-table7": ("encoders=[mini-static, mini-bert-packaged]",),
     "adcl-figure3": (
         f"encoders={PACKAGED}",
         "evaluate=[{space: {fooled: mini-bert-packaged}}]",
@@ -60,8 +64,9 @@ ALIKE = (
     ("adcl-table3",),
     ("dose-response",),
     ("vadvcse-table3",),
+    ("robustsentembed-table4", "vadvcse-table2", "robustsentembed-figure3", "cline-table7"),
 )
-"""Suites with the same victims, which one process fine-tunes once."""
+"""Suites with the same victims, which one process fine-tunes once, and those of measures of encoders."""
 
 
 @pytest.mark.parametrize("suites", ALIKE, ids=lambda suites: "-and-".join(suites))

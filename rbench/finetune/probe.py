@@ -1,4 +1,7 @@
-"""A linear probe: logistic regression on frozen sentence vectors, the transfer setting of SentEval.
+"""A linear probe: a victim whose head is a logistic regression on frozen sentence vectors.
+
+It is not SentEval's protocol, which the measure `senteval` has: folds, grid and features differ, and nothing there is
+attacked.
 
 The regression becomes the victim's head, so that a probe is attacked like any other victim. The inverse penalty C is
 chosen among the option `c` by the accuracy on the validation split.

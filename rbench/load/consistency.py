@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import get_args
 
 from pydantic import ValidationError
@@ -13,14 +14,20 @@ from rbench.load.registry import unknown
 from rbench.spec import ADVERSARIAL, CONTRAST, Evaluation, EvaluationMetric, Training
 
 
-def check_purpose(merged: Positioned, problems: Problems) -> None:
-    """Check that a suite has `tasks`, unless it only scores encoders, and that it measures what its tables show."""
+def check_purpose(merged: Positioned, problems: Problems, of_encoders: Collection[str] = ()) -> None:
+    """Check that a suite has `tasks`, unless it only scores encoders, and that it measures what its tables show.
+
+    Args:
+        of_encoders: the measures of the suite that read encoders as they are, and name their tasks themselves.
+    """
     _check_lineup(merged, problems)
     attacks, evaluate, tasks = (merged.data.get(key) for key in ("attacks", "evaluate", "tasks"))
     asked = {choice.name for choice in choices(merged, "evaluate")}
     measures = {*measured_names(merged)}
     asked -= measures
-    only_scored = evaluate and asked and not asked & {CONTRAST, ADVERSARIAL} and not measures and not attacks
+    alone = asked | {*of_encoders}
+    others = asked & {CONTRAST, ADVERSARIAL} or measures - {*of_encoders}
+    only_scored = evaluate and alone and not others and not attacks
     if tasks is None and "tasks" not in merged.data:
         if not only_scored:
             problems.add(merged.at(), "`tasks` is missing")

@@ -21,6 +21,8 @@ from rbench.spec import (
     ContrastSpec,
     EvaluateJob,
     FinetuneJob,
+    MeasureJob,
+    MeasureNeeds,
     Plan,
     PretrainJob,
     Suite,
@@ -38,12 +40,14 @@ def of_suite(
     entries: Entries,
     tuning: Mapping[str, Sequence[Choice]],
     contrast: Mapping[str, Sequence[ContrastSpec]],
+    measures: Iterable[MeasureNeeds],
 ) -> Ground:
     """Return what the claims of a suite that is being loaded may speak of.
 
     Args:
         tuning: the strategies that make victims, by task.
         contrast: the contrast sets, by task.
+        measures: those that the suite asks for.
     """
     victims = [
         (encoder, task, choice.label)
@@ -70,6 +74,7 @@ def of_suite(
             _contrast(victims, sets),
             [CellOf(e, task, None, f) for e, task, f in victims] if ADVERSARIAL in asked else [],
             suite,
+            {one.what.name: [CellOf(e, t) for e in suite.encoders for t in one.tasks] for one in measures if one.tasks},
         ),
         trained,
         tuple(entries.modules.registry.names("measures")),
@@ -83,6 +88,7 @@ def of_plan(plan: Plan, registry: Registry) -> Ground:
     valid, evaluated, adversarial = dict(attacked), dict(attacked), dict(attacked)
     victims: dict[tuple[str, str, str], None] = {}
     sets: dict[tuple[str, str], None] = {}
+    measured: dict[str, list[CellOf]] = {}
     for job in plan.jobs:
         if isinstance(job.spec, PretrainJob):
             continue
@@ -93,6 +99,8 @@ def of_plan(plan: Plan, registry: Registry) -> Ground:
             valid |= {cell: None} if job.spec.task.has_oracle else {}
         elif isinstance(job.spec, EvaluateJob):
             evaluated[CellOf(encoder, parts[0])] = None
+        elif isinstance(job.spec, MeasureJob) and job.untuned:
+            measured.setdefault(job.spec.what.name, []).append(CellOf(encoder, job.spec.task.name))
         elif isinstance(job.spec, ContrastJob):
             victims[encoder, parts[0], parts[1]] = None
             sets[parts[0], parts[2]] = None
@@ -100,7 +108,7 @@ def of_plan(plan: Plan, registry: Registry) -> Ground:
             adversarial[CellOf(encoder, parts[0], None, parts[1])] = None
     cells = [[*found] for found in (attacked, valid, evaluated)]
     return Ground(
-        _by_metric(cells[0], cells[1], cells[2], _contrast(victims, sets), [*adversarial], plan.suite),
+        _by_metric(cells[0], cells[1], cells[2], _contrast(victims, sets), [*adversarial], plan.suite, measured),
         _trained_by(plan),
         tuple(registry.names("measures")),
         tuple(registry.names("objectives")),
@@ -120,7 +128,7 @@ def _trained_by(plan: Plan) -> dict[str, Trained]:
     found: dict[str, Trained] = {}
     for job in plan.jobs:
         below = jobs.get(job.needs.get("encoder", ""))
-        if not isinstance(job.spec, FinetuneJob | EvaluateJob) or below is None:
+        if not (isinstance(job.spec, FinetuneJob) or job.untuned) or below is None:
             continue
         assert isinstance(below.spec, PretrainJob)
         train, name = below.spec.encoder.train, plan.draw(job.parts[0]).encoder
@@ -151,11 +159,18 @@ def _contrast(victims: Iterable[tuple[str, str, str]], sets: Iterable[tuple[str,
 
 
 def _by_metric(
-    attacked: Cells, valid: Cells, evaluated: Cells, contrast: Cells, adversarial: Cells, suite: Suite
+    attacked: Cells,
+    valid: Cells,
+    evaluated: Cells,
+    contrast: Cells,
+    adversarial: Cells,
+    suite: Suite,
+    measured: Mapping[str, Cells],
 ) -> dict[str, tuple[CellOf, ...]]:
+    """Return the cells of each metric. `measured`: those of measures of encoders, by the measure's name."""
     cells = {metric: valid if metric == ORACLE else attacked for metric in ATTACKED}
     measures = {*suite.measured, *(table.metric for table in suite.tables if table.measure)} - {ADVERSARIAL}
-    cells |= dict.fromkeys(measures, attacked)
+    cells |= dict.fromkeys(measures, attacked) | {name: tuple(dict.fromkeys(own)) for name, own in measured.items()}
     tables = {"sts": evaluated, CONTRAST: contrast, **dict.fromkeys(measures, attacked)}
     cells |= {name: tables[table] for name, table in SCORES.items() if table in tables}
     cells[ADVERSARIAL] = adversarial

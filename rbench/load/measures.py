@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+from pydantic import BaseModel
+
 from rbench.errors import SuiteError
-from rbench.load.choices import Chosen, choices, items
+from rbench.load.choices import Chosen, choices, items, measured_names
 from rbench.load.code import Module, find
+from rbench.load.entries import Entries
 from rbench.load.modules import Modules, checked
 from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry, unknown
@@ -74,8 +77,12 @@ def name_measured(merged: Positioned, registry: Registry, problems: Problems) ->
     return merged.put(("measured",), Positioned(found, {(): merged.at(("evaluate",))})) if found else merged
 
 
-def measured(choice: Chosen, suite: Suite | None, modules: Modules, problems: Problems) -> MeasureNeeds | None:
-    """Return a measure under `evaluate` with all of its options. Where something is wrong, add a problem."""
+def measured(choice: Chosen, suite: Suite | None, entries: Entries, problems: Problems) -> MeasureNeeds | None:
+    """Return a measure under `evaluate` with all of its options, and load the tasks that a measure of encoders reads.
+
+    Where something is wrong, add a problem.
+    """
+    modules = entries.modules
     module: Any = modules.open("measures", choice.name, choice.place)
     made = modules.check("measures", choice.name, choice.place, choice.options)
     if module is None or made is None or suite is None:
@@ -89,7 +96,53 @@ def measured(choice: Chosen, suite: Suite | None, modules: Modules, problems: Pr
         problems.add(choice.place, f"the measure {choice.name} needs `attacks`, which this suite lacks")
     if hasattr(module, "check") and (wrong := module.check(made, suite)) is not None:
         problems.add(choice.place, f"{choice.name}: {wrong}")
-    return MeasureNeeds(what=Choice(name=choice.name, options=made.model_dump(mode="json")), of=of)
+    needs = MeasureNeeds(what=Choice(name=choice.name, options=made.model_dump(mode="json")), of=of)
+    return _of_encoders(choice, module, made, needs, suite, entries, problems) if of == "encoders" else needs
+
+
+def _of_encoders(
+    choice: Chosen,
+    module: Any,
+    made: BaseModel,
+    needs: MeasureNeeds,
+    suite: Suite,
+    entries: Entries,
+    problems: Problems,
+) -> MeasureNeeds:
+    """Return what a measure of encoders needs: its tasks with their splits, and resources."""
+    if not suite.encoders:
+        problems.add(
+            choice.place,
+            f"the measure {choice.name} reads the vectors of encoders as they are, and this suite has none: "
+            "classifiers that exist have no frozen vectors. Name `encoders`, or leave it out",
+        )
+    if missing := [name for name in ("tasks", "splits") if not hasattr(module, name)]:
+        problems.add(
+            choice.place,
+            f"the measure {choice.name} has OF = 'encoders' and exports no {' and no '.join(missing)}; see "
+            "docs/guide-add-a-measure.md",
+        )
+        return needs
+    tasks, splits = {}, {}
+    for name, own in module.tasks(made).items():
+        spec = entries.tasks.load(name, choice.place)
+        if spec is None:
+            continue
+        try:
+            splits[name] = tuple(module.splits(own, spec))
+        except ValueError as error:
+            problems.add(choice.place, f"{choice.name}: {error}")
+        tasks[name] = Choice(name=choice.name, options=own.model_dump(mode="json"))
+    resources = entries.modules.needs("measures", choice.name, made)
+    said = {name: value for name, value in choice.options.data.items() if name not in getattr(module, "BY_TASK", ())}
+    label = Choice(name=choice.name, options=said).label
+    return needs.model_copy(update={"label": label, "tasks": tasks, "splits": splits, "resources": resources})
+
+
+def of_encoders(merged: Positioned, modules: Modules) -> set[str]:
+    """Return the measures under `evaluate` that read encoders as they are, and name their tasks themselves."""
+    found = {name: modules.found.get(("measures", name)) for name in measured_names(merged)}
+    return {name for name, one in found.items() if one is not None and getattr(one.open(), "OF", "") == "encoders"}
 
 
 def check_asked(merged: Positioned, modules: Modules, problems: Problems) -> None:

@@ -20,7 +20,7 @@ from rbench.load.consistency import check_maps, check_purpose, check_repeats
 from rbench.load.draws import load_draws
 from rbench.load.entries import Entries
 from rbench.load.ground import of_suite
-from rbench.load.measures import check_asked, check_tables, measured, name_measured
+from rbench.load.measures import check_asked, check_tables, measured, name_measured, of_encoders
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.quoted_claims import with_quoted
@@ -165,8 +165,7 @@ def _load(
     named.update(unlisted.own)
     known = {name for tree in (located, merged, *profiles_of(located)) for _, name in names(tree, "tasks")}
     check_profiles(located, profile, problems)
-    merged = merged.put(("profiles",), Positioned({}))
-    merged = name_measured(merged, registry, problems)
+    merged = name_measured(merged.put(("profiles",), Positioned({})), registry, problems)
     merged, entries.victims = load_victims(merged, entries.files, problems)
     suite = check(Suite, merged, problems)
     _load_axes(merged, entries, problems)
@@ -181,13 +180,15 @@ def _load(
     adversarial = asked_sets(merged, suite, entries, strategies, strategy, problems)
     building = {choice.label: _building(merged, choice, entries, problems) for choice in choices(merged, "build")}
     _check_figures(merged, entries)
-    resources = _resources(merged, entries, strategies.values())
+    asked = {k for s in strategies.values() for k in s.resources} | {k for m in measures.values() for k in m.resources}
+    resources = _resources(merged, entries, asked)
     check_victims(merged, entries, problems)
     draws = load_draws(merged, suite.train_seeds, entries.encoders, problems) if suite is not None else {}
     _check_whole(merged, entries, known, problems)
     problems.raise_any()
     assert suite is not None and resources is not None  # otherwise a problem was added and raised
-    claims, notes = claims_here(suite.claims, located, merged, of_suite(suite, entries, tuning, contrast), problems)
+    ground = of_suite(suite, entries, tuning, contrast, measures.values())
+    claims, notes = claims_here(suite.claims, located, merged, ground, problems)
     problems.raise_any()
     return Loaded(
         suite=_with_tables(suite, merged, entries).model_copy(update={"claims": claims}),
@@ -246,7 +247,7 @@ def _check_whole(merged: Positioned, entries: Entries, known: set[str], problems
     """Check what concerns several parts of a suite."""
     check_tables(merged, entries.modules, problems)
     check_asked(merged, entries.modules, problems)
-    check_purpose(merged, problems)
+    check_purpose(merged, problems, of_encoders(merged, entries.modules))
     check_table(merged, entries, known, problems)
     check_repeats(merged, problems)
     check_maps(merged, known, problems)
@@ -279,7 +280,7 @@ def _evaluations(
     names, found = measured_names(merged), {}
     for choice in choices(merged, "evaluate"):
         if choice.name in names:
-            needs = measured(choice, suite, entries.modules, problems)
+            needs = measured(choice, suite, entries, problems)
             found.update({choice.label: needs} if needs is not None else {})
         elif choice.name not in (CONTRAST, ADVERSARIAL):
             entries.tasks.scored(choice.name, choice.place)
@@ -384,10 +385,9 @@ def _check_figures(merged: Positioned, entries: Entries) -> None:
         entries.modules.check("figures", choice.name, choice.place, choice.options)
 
 
-def _resources(merged: Positioned, entries: Entries, strategies: Iterable[StrategyNeeds]) -> ResourceProfile | None:
+def _resources(merged: Positioned, entries: Entries, asked: Iterable[ResourceKind]) -> ResourceProfile | None:
     """Return the suite's resource profile. Where it is wrong, add a problem and return None."""
-    needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs}
-    needed |= {kind for strategy in strategies for kind in strategy.resources}
+    needed = {kind for spec in entries.attacks.found.values() for kind in spec.needs} | {*asked}
     if "resources" not in merged.data:
         return entries.encoders.resources(
             Suite.model_fields["resources"].default, Positioned({}, {(): merged.at()}), needed

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from rbench.measures._context import Asked, MeasureContext
+from rbench.measures._context import Asked, EncoderContext, MeasureContext
 from rbench.measures._stored import MeasuredJob, measured
 from rbench.spec import MeasuredRow
 from rbench.tables import Results, Table
 
-__all__ = ["Asked", "Measure", "MeasureContext", "MeasuredJob", "MeasuredRow", "measured"]
+__all__ = ["Asked", "EncoderContext", "Measure", "MeasureContext", "MeasuredJob", "MeasuredRow", "measured"]
 
 
 class Measure(Protocol):
@@ -27,6 +27,11 @@ class Measure(Protocol):
     (`measured`). `OF = "tasks"` makes it one job for each task instead, without victims. `check(options, suite)` says
     in a sentence what is wrong with the options in this suite, or returns None. `VERSION` is raised when results
     change.
+
+    `OF = "encoders"` makes it one job for each encoder and task, whose `run` gets an `EncoderContext`. Then `tasks(
+    options)` returns the names of the tasks that it reads, each with the options on this task alone. `splits(options,
+    task)` returns the splits of the task without which it cannot be computed, and raises ValueError, with a sentence,
+    for a task that it is not for. `NEEDS` lists kinds of resources.
     """
 
     Options: type[BaseModel]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rbench.spec import AdversarialJob, AttackJob, ContrastJob, EvaluateJob, Job
+from rbench.spec import AdversarialJob, AttackJob, ContrastJob, EvaluateJob, Job, MeasureJob
 
 if TYPE_CHECKING:
     from rbench.plan.prepare import Prepared
@@ -28,6 +28,8 @@ def estimate(job: Job, prepared: Prepared) -> Estimate | None:
     spec = job.spec
     if isinstance(spec, EvaluateJob):
         return Estimate(prepared.data[spec.task.name].sizes[spec.split])
+    if isinstance(spec, MeasureJob) and spec.encoder is not None:
+        return Estimate(sum(prepared.data[spec.task.name].sizes.values()))
     if isinstance(spec, ContrastJob):
         sets = prepared.contrast[spec.task.name]
         return Estimate(next(data.texts for data in sets if data.spec.name == spec.contrast.name))

@@ -58,6 +58,9 @@ def _place(suite: Suite, draws: Mapping[str, Draw], job: Job, needed: bool) -> t
     encoder = _at(suite.lineup, draw.encoder)
     if isinstance(spec, EvaluateJob):
         return (training, 0, encoder, _at([one.label for one in suite.evaluations], parts[1]))
+    if isinstance(spec, MeasureJob) and spec.encoder is not None:
+        named = _at([one.name for one in suite.evaluate], spec.what.name)
+        return (training, 0, encoder, len(suite.evaluations) + named)
     if isinstance(spec, MeasureJob):
         seeds = {draws[label].train_seed for label in spec.encoders if label in draws}
         later = next((suite.train_seeds.index(seed) for seed in seeds if seed in suite.train_seeds), 0)

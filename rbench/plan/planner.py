@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, opening, parted, selected_by, training_for, ways
+from rbench.plan.job_maker import JobMaker
 from rbench.plan.lineage import (
     effective,
     in_domain_for,
@@ -19,7 +20,6 @@ from rbench.plan.lineage import (
     portable_victim,
     registered_base,
     trained_root,
-    weights_source,
 )
 from rbench.plan.order import with_needs
 from rbench.plan.rounds import labels_of, rounds
@@ -45,7 +45,6 @@ from rbench.spec import (
     Suite,
     VictimJob,
 )
-from rbench.spec.jobs import AnyJob
 
 
 def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
@@ -63,7 +62,7 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
     jobs: dict[str, Job] = {}
     first, *_ = every = rounds(suite, inputs.draws)
     for encoders in every:
-        asked = [planner.evaluate(encoder, one) for encoder in encoders for one in suite.evaluations]
+        asked = [job for encoder in encoders for job in planner.as_it_is(encoder)]
         existing = suite.victims if encoders is first else ()
         for seed, task in itertools.product(suite.seeds, suite.tasks):
             for encoder in encoders:
@@ -77,36 +76,8 @@ def make_plan(suite: Suite, inputs: PlanInputs) -> Plan:
     return Plan(suite=suite, jobs=with_needs(jobs.values(), planner.made), draws=dict(inputs.draws))
 
 
-class _Planner:
-    """Makes jobs and remembers them, so that each exists once."""
-
-    def __init__(self, suite: Suite, inputs: PlanInputs) -> None:
-        self.suite, self.inputs = suite, inputs
-        self.made: dict[str, Job] = {}
-
-    def _job(self, spec: AnyJob, parts: tuple[str, ...], needed: Mapping[str, Job | None], seed: int) -> Job:
-        """Make a job, or return it if it was made before. Roles in `needed` without a job are left out."""
-        needs = {role: below.key for role, below in needed.items() if below is not None}
-        job = Job.make(spec, parts, needs, seed)
-        return self.made.setdefault(job.key, job)
-
-    def _code(self, *names: str | None) -> Code:
-        """Merge the code under `names` into what a job's key holds: VERSIONs above 1, and the source a user added."""
-        found = [self.inputs.code[name] for name in names if name is not None and name in self.inputs.code]
-        versions = {name: version for one in found for name, version in one.versions.items() if version > 1}
-        return Code("".join(one.source for one in found), versions)
-
-    def _keyed(self, encoder: str) -> str:
-        """Return the name of an encoder that enters keys. Of one without a file it is not the label: see `portable`."""
-        return encoder if encoder in self.inputs.victims else portable(self.inputs.encoders[encoder]).name
-
-    def _opened(self, encoder: str) -> str | None:
-        """Return the name in `versions.PARTS` of the code that makes the encoder's weights: a table of word vectors, or
-        random numbers. Return None for weights that are read."""
-        source = weights_source(encoder, self.inputs.encoders)
-        if source is None:
-            return None
-        return "random encoder" if source.random_weights else "static encoder" if source.word_vectors else None
+class _Planner(JobMaker):
+    """Makes the jobs that a suite asks for."""
 
     def cell(self, encoder: str, task: str, seed: int) -> list[Job]:
         """Return what is built of an encoder, and its victims' contrast sets and attacks, in the order of the plan."""
@@ -193,6 +164,30 @@ class _Planner:
         """Return the job that trains the masked LM of a profile, or None where no job trains it."""
         lm = profile.masked_lm if profile is not None else None
         return self.pretrain(lm.name, task) if lm is not None and lm.kind == "encoder" and lm.name else None
+
+    def as_it_is(self, encoder: str) -> list[Job]:
+        """Return the jobs that score and measure one encoder without fine-tuning it."""
+        measures = [asked for asked in self.inputs.measures.values() if asked.of == "encoders"]
+        return [self.evaluate(encoder, one) for one in self.suite.evaluations] + [
+            self._of_encoder(asked, encoder, task) for asked in measures for task in asked.tasks
+        ]
+
+    def _of_encoder(self, asked: MeasureNeeds, encoder: str, task: str) -> Job:
+        """Return the job of a measure that reads one encoder and one task. Its seed is 0."""
+        below = self.pretrain(encoder)
+        profile = self.inputs.resources.only(asked.resources) if asked.resources else None
+        return self._measure(
+            asked.tasks[task],
+            (encoder, asked.label, task),
+            task,
+            {"encoder": below, "masked_lm": self._behind(profile)},
+            0,
+            self._code(self._opened(encoder), *asked.resources),
+            encoder=portable(effective(encoder, self.inputs.encoders)),
+            encoder_fingerprint=None if below else self.inputs.weights[encoder],
+            resources=profile,
+            resource_fingerprints=self._hashes(profile),
+        )
 
     def evaluate(self, encoder: str, evaluation: Evaluation) -> Job:
         """Return the job that scores an encoder on one split of a task. It is deterministic, so its seed is 0."""
@@ -322,10 +317,11 @@ class _Planner:
             for labels in labels_of(self.suite, self.inputs.draws)
             if len(labels) == 1 or {*labels} & {*encoders}
         ]
-        for label, asked in self.inputs.measures.items():
+        others = [(label, asked) for label, asked in self.inputs.measures.items() if asked.of != "encoders"]
+        for label, asked in others:
             for seed, task in itertools.product(self.suite.seeds if asked.of == "attacks" else (0,), self.suite.tasks):
                 if asked.of == "tasks":
-                    made.append(self._measure(asked, (label, task), task, {}, seed))
+                    made.append(self._measure(asked.what, (label, task), task, {}, seed))
                 elif self.inputs.tasks[task].labels:
                     made += [
                         self._asked_of(asked, label, task, attack.label, mine, seed) for attack in self.suite.attacks
@@ -347,30 +343,32 @@ class _Planner:
             )
         seeds = {draw.train_seed for encoder in encoders if (draw := self.inputs.draws.get(encoder)) is not None}
         parts = (label, task, attack, *(f"train_seed={one}" for one in seeds))
-        more = {
+        more: dict[str, Any] = {
             "attack": attack,
             "encoders": tuple(encoders),
             "strategies": strategies,
             "existing": self.suite.victims,
         }
-        return self._measure(asked, parts, task, needed, seed, **more)
+        return self._measure(asked.what, parts, task, needed, seed, **more)
 
     def _measure(
         self,
-        asked: MeasureNeeds,
+        what: Choice,
         parts: tuple[str, ...],
         task: str,
         needed: Mapping[str, Job | None],
         seed: int,
+        further: Code | None = None,
         **more: Any,
     ) -> Job:
-        code = self._code("measured", f"measures/{asked.what.name}")
+        """Return a job of a measure. `further`: code that it uses besides the measure's own."""
+        code = self._code("measured", f"measures/{what.name}")
         job = MeasureJob(
-            what=asked.what,
+            what=what,
             task=self.inputs.tasks[task],
             data_fingerprint=self.inputs.data[task],
             source=code.source,
-            versions=dict(code.versions),
+            versions={**(further.versions if further is not None else {}), **code.versions},
             **more,
         )
         return self._job(job, parts, needed, seed)
@@ -392,8 +390,3 @@ class _Planner:
         # The build needs again what the encoder's training needed, for example the masked LM.
         again = {role: self.made[key] for role, key in below.needs.items()}
         return self._job(job, (encoder, task, choice.label), {"encoder": below, **again}, seed)
-
-    def _hashes(self, profile: ResourceProfile | None) -> dict[str, str]:
-        """Return the content hashes of a profile's resources, for those that no job makes."""
-        found = sorted(self.inputs.resource_weights.items())
-        return {kind: value for kind, value in found if profile is not None and getattr(profile, kind) is not None}

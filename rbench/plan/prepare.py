@@ -18,7 +18,7 @@ from rbench.plan.lineage import weights_source
 from rbench.plan.notes import all_notes
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
-from rbench.plan.splits import without_training
+from rbench.plan.splits import without_measured, without_training
 from rbench.plan.victims import locate_victims, with_concurrency
 from rbench.score.sts import FEWEST
 from rbench.spec import COSINE, EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
@@ -104,7 +104,7 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     adversarial = _open_sets(loaded, rows, problems)
     data = _open_tasks(loaded.tasks, contrast, adversarial, rows, problems)
     problems += _too_small(loaded, data)
-    problems += [*_without_pairs(loaded, data), *without_training(loaded, data)]
+    problems += [*_without_pairs(loaded, data), *without_training(loaded, data), *without_measured(loaded, data)]
     splits = _scored_splits(loaded, data, problems) | _trained_on(loaded, data) | _built_of(loaded, data, problems)
     weights = _locate_weights(loaded.encoders, options, problems) | _locate_models(loaded, options, problems)
     loaded, encoder_notes = complete(loaded, weights, problems)
@@ -358,6 +358,7 @@ def _locate_resources(loaded: loading.Loaded, options: Options, problems: list[s
     users: dict[Any, list[str]] = {}
     asked = [(label, spec.needs) for label, spec in loaded.attacks.items()]
     asked += [(label, needs.resources) for label, needs in loaded.strategies.items()]
+    asked += [(f"evaluate: {label}", needs.resources) for label, needs in loaded.measures.items()]
     for label, kinds in asked:
         for kind in kinds:
             users.setdefault(kind, []).append(label)

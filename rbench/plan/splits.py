@@ -28,3 +28,14 @@ def without_training(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> li
             "classifier that exists is attacked without one"
         )
     return wrong
+
+
+def without_measured(loaded: loading.Loaded, data: Mapping[str, TaskData]) -> list[str]:
+    """Return a problem for each split of a task that a measure of encoders needs and that is not there."""
+    return [
+        f"evaluate: {label}: task {task} has no {split} split here; it has {', '.join(data[task].sizes)}"
+        for label, needs in loaded.measures.items()
+        for task, splits in needs.splits.items()
+        for split in splits
+        if task in data and split not in data[task].sizes
+    ]

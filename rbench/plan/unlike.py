@@ -136,7 +136,7 @@ def _of_encoder(job: Job, draws: Mapping[str, Draw]) -> Iterator[Fact]:
         name = f"victim {spec.victim.name}"
         yield Fact(name, "specification", keyed(spec.victim))
         yield Fact(name, "content", spec.victim_fingerprint, "" if spec.victim.origin == "model" else spec.task.name)
-    if not isinstance(spec, PretrainJob | FinetuneJob | EvaluateJob):
+    if not isinstance(spec, PretrainJob | FinetuneJob | EvaluateJob | MeasureJob) or spec.encoder is None:
         return
     name = f"encoder {draws.get(job.parts[0], Draw(encoder=job.parts[0])).encoder}"
     if not isinstance(spec, PretrainJob):
@@ -188,8 +188,9 @@ def _of_method(job: Job) -> Iterator[Fact]:
     elif isinstance(spec, EvaluateJob):
         yield from _of_code(f"evaluation {job.parts[1]}", spec)
     elif isinstance(spec, MeasureJob):
-        yield Fact(f"measure {job.parts[0]}", "options", keyed(spec.what))
-        yield from _of_code(f"measure {job.parts[0]}", spec)
+        name = f"measure {job.parts[0] if spec.encoder is None else '/'.join(job.parts[1:])}"
+        yield Fact(name, "options", keyed(spec.what))
+        yield from _of_code(name, spec)
     elif isinstance(spec, BuildJob):
         yield Fact(f"build {job.parts[2]}", "options", keyed(spec.what))
         yield from _of_code(f"build {job.parts[2]}", spec)
@@ -208,8 +209,10 @@ def _of_code(subject: str, spec: Any, variant: str = "") -> Iterator[Fact]:
 def _of_resources(job: Job) -> Iterator[Fact]:
     """Yield the facts of the suite's resources that a job uses. Those of an encoder's training are facts of it."""
     spec = job.spec
-    profile: ResourceProfile | None = spec.resources if isinstance(spec, FinetuneJob | AttackJob) else None
-    if profile is None or not isinstance(spec, FinetuneJob | AttackJob):
+    if not isinstance(spec, FinetuneJob | AttackJob | MeasureJob):
+        return
+    profile: ResourceProfile | None = spec.resources
+    if profile is None:
         return
     for kind in RESOURCE_KINDS:
         if (source := getattr(profile, kind)) is not None:

@@ -190,7 +190,8 @@ class MeasureJob(Strict):
     """Compute what a measure needs victims or rows for. Its stage is `evaluate` too.
 
     A measure of attacks has one job for each task, attack and seed, which reads all victims of the suite and what the
-    attack made of each. A measure of tasks has one job for each task.
+    attack made of each. A measure of tasks has one job for each task. A measure of encoders has one job for each
+    encoder and task, which reads the encoder as it is, without fine-tuning.
     """
 
     stage: Literal["evaluate"] = "evaluate"
@@ -207,13 +208,21 @@ class MeasureJob(Strict):
     strategies: tuple[Choice, ...] = ()
     existing: tuple[str, ...] = ()
     """Classifiers that exist, whose victims come after those of the encoders."""
+    encoder: EncoderSpec | None = None
+    """Of a measure of encoders: the encoder; None for others."""
+    encoder_fingerprint: str | None = None
+    """Content hash of the encoder's weights, where no job makes them."""
+    resources: ResourceProfile | None = None
+    """Of a measure of encoders: the resources of the suite's profile that it needs; None for none."""
+    resource_fingerprints: dict[str, str] = {}
     source: str = ""
     """The sha256 of the module's source, where a user added it."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
     def without_effect(self) -> frozenset[str]:
-        return _empty(self, "existing", "source", "versions")
+        of_encoders = ("encoder", "encoder_fingerprint", "resources", "resource_fingerprints")
+        return _empty(self, "existing", "source", "versions", *of_encoders)
 
     @staticmethod
     def role(kind: Literal["victim", "attack"], encoder: str, strategy: str) -> str:
@@ -311,10 +320,17 @@ class Job(Strict):
 
     @property
     def entry(self) -> EncoderSpec | VictimSpec | None:
-        """The encoder that the job trains, fine-tunes or scores, or the classifier that it opens; None for others."""
-        if isinstance(self.spec, VictimJob):
-            return self.spec.victim
-        return self.spec.encoder if isinstance(self.spec, PretrainJob | FinetuneJob | EvaluateJob) else None
+        """The encoder that the job trains, fine-tunes, scores or measures, or the classifier that it opens; None for
+        others."""
+        spec = self.spec
+        if isinstance(spec, VictimJob):
+            return spec.victim
+        return spec.encoder if isinstance(spec, PretrainJob | FinetuneJob | EvaluateJob | MeasureJob) else None
+
+    @property
+    def untuned(self) -> bool:
+        """Whether the job scores or measures an encoder as it is, without fine-tuning."""
+        return isinstance(self.spec, EvaluateJob | MeasureJob) and self.spec.encoder is not None
 
     @property
     def name(self) -> str:

@@ -81,8 +81,17 @@ class MeasureNeeds(Strict):
 
     what: Choice
     """The measure, with all options, including the defaults that the suite does not mention."""
-    of: Literal["attacks", "tasks"] = "attacks"
-    """`attacks`: all victims and the attack's outcomes. `tasks`: the rows of a task."""
+    of: Literal["attacks", "tasks", "encoders"] = "attacks"
+    """`attacks`: all victims and the attack's outcomes. `tasks`: the rows of a task. `encoders`: one encoder as it is,
+    and the rows of a task."""
+    label: str = ""
+    """Of a measure of encoders: its name in jobs and tables, without options that each task has of its own."""
+    tasks: dict[str, Choice] = {}
+    """Of a measure of encoders: the tasks that it reads, each with the measure and its options on this task alone."""
+    splits: dict[str, tuple[str, ...]] = {}
+    """By task, the splits without which the measure cannot be computed."""
+    resources: tuple[ResourceKind, ...] = ()
+    """Of a measure of encoders: the kinds of resources that it needs."""
 
 
 def _label(value: Any) -> Any:

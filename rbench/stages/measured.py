@@ -8,6 +8,7 @@ from rbench.errors import JobError
 from rbench.measures._context import Asked, MeasureContext
 from rbench.spec import AS_IS, Job, MeasureJob, Outcome, Record
 from rbench.stages.context import Context, Source
+from rbench.stages.frozen import encoder_context, evidence
 from rbench.stages.inputs import Inputs
 from rbench.stages.victims import victim_of
 
@@ -23,6 +24,23 @@ def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Rec
     module: Any = context.modules["measures", spec.what.name].open()
     options = module.Options.model_validate(spec.what.options)
     inputs = Inputs(job, context)
+    more: dict[str, Any] = {}
+    if spec.encoder is not None:
+        found = encoder_context(job, spec, inputs, context)
+        rows, more = list(module.run(options, found)), evidence(spec, inputs, job, found.encoder)
+    else:
+        rows = list(module.run(options, _victims_context(job, spec, inputs, context)))
+    inputs.check()
+    return Record(
+        job=job,
+        status="complete",
+        counts={"rows": len(rows)},
+        provenance=source(dataset_fingerprint=spec.data_fingerprint, **more),
+        rows=context.store.write_rows(job, rows),
+    )
+
+
+def _victims_context(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> MeasureContext:
     victims = tuple(
         Asked(encoder, context.plan.draw(encoder).encoder, strategy.label)
         for encoder in spec.encoders
@@ -34,7 +52,7 @@ def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Rec
         return victim_of(inputs, spec.task, context, MeasureJob.role("victim", of.label, of.finetune))  # type: ignore[no-any-return]
 
     data = context.data(spec.task, spec.data_fingerprint)
-    asked = MeasureContext(
+    return MeasureContext(
         task=spec.task,
         attack=spec.attack or "",
         seed=job.seed,
@@ -44,15 +62,6 @@ def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Rec
         rows=data.split,
         splits=tuple(data.sizes),
         progress=context.progress.update,
-    )
-    rows = list(module.run(options, asked))
-    inputs.check()
-    return Record(
-        job=job,
-        status="complete",
-        counts={"rows": len(rows)},
-        provenance=source(dataset_fingerprint=spec.data_fingerprint),
-        rows=context.store.write_rows(job, rows),
     )
 
 

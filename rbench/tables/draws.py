@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rbench.score import Sample
-from rbench.spec import EvaluateJob, Job, Plan
+from rbench.spec import Job, Plan
 from rbench.tables.table import Draws
 
 Values = Iterable[tuple[int | None, float | None]]
@@ -71,7 +71,7 @@ def notes(plan: Plan, jobs: Sequence[Job]) -> list[str]:
         said.append(f"Not trained by rbench, so there is one of each: {', '.join(others)}.")
     tuned: dict[str, dict[int, None]] = {}
     for job in jobs:
-        if not isinstance(job.spec, EvaluateJob):
+        if not job.untuned:
             tuned.setdefault(plan.draw(job.parts[0]).encoder, {})[job.seed] = None
     alike: dict[tuple[int, ...], list[str]] = {}
     for name, seen in tuned.items():

@@ -17,7 +17,6 @@ from rbench.spec import (
     AdversarialJob,
     AttackJob,
     ContrastJob,
-    EvaluateJob,
     FinetuneJob,
     Flag,
     Health,
@@ -153,7 +152,7 @@ class Flags:
 
     def _control_encoder(self, job: Job, below: Job | None) -> bool:
         """Whether the encoder, or the classifier that exists, is a control."""
-        of = job if isinstance(job.spec, EvaluateJob) else below
+        of = job if job.untuned else below
         return of is not None and of.entry is not None and of.entry.control
 
     def _named(self, name: str, found: list[tuple[Job, Raised]], asked: list[Job]) -> str:

@@ -19,6 +19,7 @@ from rbench.spec import (
     EncoderSpec,
     EvaluateJob,
     FinetuneJob,
+    MeasureJob,
     Plan,
     VictimJob,
     VictimSpec,
@@ -82,6 +83,8 @@ def _entries(plan: Plan) -> Iterator[tuple[str, Named]]:
             yield spec.task.name, spec.task
         if isinstance(spec, EvaluateJob):
             yield job.parts[1], spec.task
+        if isinstance(spec, MeasureJob) and spec.encoder is not None:
+            yield spec.task.name, spec.task
         if isinstance(spec, ContrastJob):
             yield spec.contrast.name, spec.contrast
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from rbench.errors import RbenchError
-from rbench.spec import AdversarialJob, AttackJob, AttackMetric, ContrastJob, EvaluateJob, Job
+from rbench.spec import AdversarialJob, AttackJob, AttackMetric, ContrastJob, EvaluateJob, Job, MeasureJob
 from rbench.spec.claimed import ATTACKED, SCORES, CellOf
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, grid
@@ -158,4 +158,6 @@ def _names(job: Job, encoder: str) -> list[CellOf]:
         return [CellOf(encoder, name, None, parts[1]) for name in {parts[0], parts[2]}]
     if isinstance(job.spec, AdversarialJob):
         return [CellOf(encoder, parts[0], None, parts[1])]
+    if isinstance(job.spec, MeasureJob) and job.untuned:
+        return [CellOf(encoder, job.spec.task.name)]
     return [CellOf(encoder, parts[0])] if isinstance(job.spec, EvaluateJob) else []

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from rbench import api
 from rbench.cli import app
-from rbench.errors import PlanError, StoreError, SuiteError
+from rbench.errors import PlanError, ResourceError, StoreError, SuiteError
 from rbench.load import load
 from rbench.load.registry import Registry
 from rbench.plan.prepare import Options
@@ -28,8 +28,9 @@ finetune: [probe]
 num_examples: 8
 resources: {profile: mini, masked_lm: mini-bert-packaged}
 training: {max_train: 100}
-evaluate: [transfer, space: {resamples: 20, points: 3}, data, agreement]
-tables: [metric: transfer, metric: space, metric: data, metric: agreement, metric: shortest, metric: asr_difference]
+evaluate: [transfer, space: {resamples: 20, points: 3}, lengths: {task: mini-topic}, data, agreement]
+tables: [metric: transfer, metric: space, metric: data, metric: agreement, metric: shortest, metric: asr_difference,
+  metric: lengths]
 """
 
 
@@ -49,7 +50,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "s.yaml").write_text(SUITE, encoding="utf-8")
     result = api.run(place / "s.yaml", options(place))
     assert not result.failed and not result.skipped, [record.error for record in result.failed]
-    assert len(result.tables) == 6
+    assert len(result.tables) == 7
     return place
 
 
@@ -82,6 +83,21 @@ def test_a_measure_has_a_job_for_each_task_attack_and_seed_after_all_attacks(wor
     assert set(needs) == roles
     assert {plan.job(key).stage for role, key in needs.items() if role.startswith("victim")} == {"finetune"}
     assert plan.suite.evaluations == (), "measures are no STS tasks"
+
+
+def test_a_measure_of_encoders_has_a_job_for_each_encoder_before_all_fine_tunings(world: Path) -> None:
+    plan = plan_of(world)
+    first = plan.jobs[:2]
+    assert [job.name for job in first] == [
+        "evaluate/mini-bert-packaged/lengths[task=mini-topic]/mini-topic/seed0",
+        "evaluate/simcse-mini-packaged/lengths[task=mini-topic]/mini-topic/seed0",
+    ]
+    assert all(job.untuned and job.entry is not None and not job.needs for job in first)
+    (row,) = Store(world / "RUN").rows(first[0])
+    record = Store(world / "RUN").record(first[0])
+    assert row.numbers["n"] == 1000 and record is not None
+    assert isinstance(first[0].spec, MeasureJob)
+    assert record.provenance.weights_hash == first[0].spec.encoder_fingerprint
 
 
 def test_rows_are_kept_and_hold_no_texts(world: Path) -> None:
@@ -167,6 +183,12 @@ def test_editing_a_measure_makes_its_job_anew_and_no_other(world: Path) -> None:
             "data, agrement]",
             r's\.yaml:8:\d+: unknown evaluation "agrement"; did you mean agreement',
         ),
+        ("task: mini-topic", "task: mini-topi", r's\.yaml:8:\d+: unknown task "mini-topi"; did you mean mini-topic'),
+        (
+            "lengths: {task: mini-topic}",
+            "senteval: {tasks: [mini-sts]}",
+            r"8:\d+: senteval: task mini-sts has no classes",
+        ),
         ("points: 3", "point: 3", r's\.yaml:8:\d+: unknown key "point"; did you mean points'),
         ("points: 3", "fooled: minilm", r"s\.yaml:8:\d+: space: `fooled` is either, both, or one of the suite's enc"),
         ("data, agreement]", "data, shortest]", r"s\.yaml:8:\d+: the measure shortest asks no models.*under `tables`"),
@@ -192,6 +214,29 @@ def test_a_suite_that_only_describes_data_trains_nothing(tmp_path: Path) -> None
     assert [table.metric for table in planned.plan.suite.tables] == ["data"]
 
 
+def test_a_suite_that_measures_encoders_alone_needs_no_tasks_and_tells_of_a_missing_split(tmp_path: Path) -> None:
+    suite = "encoders: [mini-bert-packaged]\nevaluate: [{alignment: {task: mini-sts, splits: [test]}}]\n"
+    (tmp_path / "s.yaml").write_text(suite)
+    planned = api.plan(tmp_path / "s.yaml", Options(out=tmp_path / "RUN"))
+    assert [job.name for job in planned.jobs] == ["evaluate/mini-bert-packaged/alignment[splits=[test]]/mini-sts/seed0"]
+    assert [table.metric for table in planned.plan.suite.tables] == ["alignment"]
+    (tmp_path / "s.yaml").write_text(suite.replace("alignment: {task: mini-sts, splits: [test]}", "lacks: {}"))
+    (tmp_path / "measures").mkdir()
+    lacking = GUIDE.split("# DIR/measures/lengths.py\n")[1].split("```")[0]
+    lacking = lacking.replace('"stsb"', '"mini-topic"').replace('("test",)', '("test_r1",)')
+    (tmp_path / "measures" / "lacks.py").write_text(lacking)
+    with pytest.raises(ResourceError, match="evaluate: lacks: task mini-topic has no test_r1 split here; it has train"):
+        api.plan(tmp_path / "s.yaml", Options(out=tmp_path / "RUN", include=(tmp_path,)))
+
+
+def test_classifiers_that_exist_have_no_frozen_vectors(tmp_path: Path) -> None:
+    text = "tasks: [mini-sentiment]\nevaluate: [senteval]\n"
+    text += "victims: [{endpoint: {url: 'http://localhost:1'}, version: a}]\n"
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(SuiteError, match=r"s\.yaml:2:\d+: the measure senteval reads .* have no frozen vectors"):
+        load(tmp_path / "s.yaml", registry=Registry())
+
+
 def test_each_training_seed_is_measured_with_the_encoders_that_have_one_training(tmp_path: Path) -> None:
     text = (
         SUITE.replace("simcse-mini-packaged", "simcse-mini")
@@ -200,10 +245,35 @@ def test_each_training_seed_is_measured_with_the_encoders_that_have_one_training
     )
     text = text.replace("metric: agreement, ", "") + "train_seeds: [0, 1]\n"
     (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
-    plan = api.plan(tmp_path / "s.yaml", Options(out=tmp_path / "RUN")).plan
+    (tmp_path / "DIR" / "measures").mkdir(parents=True)
+    for name, code in re.findall(r"```python\n# DIR/(\S+)\n(.*?)```", GUIDE, re.DOTALL):
+        (tmp_path / "DIR" / name).write_text(code, encoding="utf-8")
+    plan = api.plan(tmp_path / "s.yaml", Options(out=tmp_path / "RUN", include=(tmp_path / "DIR",))).plan
     measured = [job for job in plan.jobs if job.name.startswith("evaluate/transfer")]
     assert [job.parts[-1] for job in measured] == ["train_seed=0", "train_seed=1"]
+    lengths = [job for job in plan.jobs if "lengths" in job.name]
+    drawn = [plan.draw(job.parts[0]) for job in lengths]
+    assert [(draw.encoder, draw.train_seed) for draw in drawn] == [
+        ("mini-bert-packaged", None), ("simcse-mini", 0), ("simcse-mini", 1),
+    ]  # fmt: skip
+    assert [sorted(job.needs) for job in lengths] == [[], ["encoder"], ["encoder"]]
     specs = [job.spec for job in measured]
     assert [spec.encoders[0] for spec in specs if isinstance(spec, MeasureJob)] == ["mini-bert-packaged"] * 2
     drawn = [plan.draw(spec.encoders[1]) for spec in specs if isinstance(spec, MeasureJob)]
     assert [(draw.encoder, draw.train_seed) for draw in drawn] == [("simcse-mini", 0), ("simcse-mini", 1)]
+
+
+def test_a_claim_may_speak_of_a_measure_of_encoders(tmp_path: Path) -> None:
+    claim = "claims: [{id: a, metric: alignment, lower: mini-static, than: mini-bert-packaged}]\n"
+    suite = "encoders: [mini-static, mini-bert-packaged]\nevaluate: [{alignment: {task: mini-sts, splits: [test]}}]\n"
+    (tmp_path / "s.yaml").write_text(suite + claim)
+    result = api.run(tmp_path / "s.yaml", Options(out=tmp_path / "RUN", device="cpu", backend="torch"))
+    assert not result.failed
+    told = json.loads(api.table(tmp_path / "RUN", metric="alignment", fmt="json"))["cells"]
+    lower = told[0]["alignment"] - told[1]["alignment"]
+    (verdict,) = api.claims(tmp_path / "RUN")
+    (judged,) = verdict.judged
+    assert judged.difference is not None and judged.difference.value == pytest.approx(lower)
+    (tmp_path / "s.yaml").write_text(suite + claim.replace("alignment", "senteval"))
+    with pytest.raises(SuiteError, match=r"does not produce the metric senteval: it needs `evaluate: \[senteval\]`"):
+        load(tmp_path / "s.yaml", registry=Registry())

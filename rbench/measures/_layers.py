@@ -1,0 +1,109 @@
+"""How alike two texts are by the hidden states of each layer: first tokens, means, and BERTScore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cosine_similarity, normalize
+
+from rbench.encoders.pooled import masked_mean
+from rbench.encoders.reading import prompt_tokens
+from rbench.errors import JobError
+
+if TYPE_CHECKING:
+    from rbench.encoders.sentence import SentenceEncoder
+    from rbench.measures._triplets import Triplet
+
+PARTS = ("cls", "mean", "bertscore")
+BATCH = 16
+"""Triplets that go through the network at once."""
+
+
+def hits(
+    encoder: SentenceEncoder, found: Sequence[Triplet], progress: Callable[[int, int], None]
+) -> dict[tuple[str, int], NDArray[np.bool_]]:
+    """Return by part and layer (from 1) for each triplet whether the text with the synonym is the nearer one.
+
+    Layers are those of the network after its embeddings. A network of word vectors alone counts as one layer, and has
+    no first token. Raises JobError where a hidden state is not finite.
+    """
+    order = sorted(range(len(found)), key=lambda i: len(found[i].original))
+    said: dict[tuple[str, int], NDArray[np.bool_]] = {}
+    encoder.eval()
+    for start in range(0, len(order), BATCH):
+        progress(start, len(order))
+        chosen = order[start : start + BATCH]
+        for key, value in _alike(encoder, [found[i] for i in chosen]).items():
+            if not bool(value.isfinite().all()):
+                raise JobError("hidden states have numbers that are not finite (NaN or infinity); nothing is counted")
+            own = said.setdefault(key, np.zeros(len(found), dtype=bool))
+            own[chosen] = (value[0] > value[1]).cpu().numpy()
+    return said
+
+
+@torch.inference_mode()
+def _alike(encoder: SentenceEncoder, batch: Sequence[Triplet]) -> dict[tuple[str, int], Tensor]:
+    """Return by part and layer how alike the originals are to the texts with synonyms and antonyms, (2, batch)."""
+    n = len(batch)
+    texts = [getattr(one, name) for name in ("original", "synonym", "antonym") for one in batch]
+    encoded: Any = encoder.tokenizer(
+        texts,
+        truncation=True,
+        max_length=encoder.max_length,
+        padding=True,
+        return_tensors="pt",
+        return_special_tokens_mask=True,
+    ).to(encoder.device)
+    special, mask = encoded.pop("special_tokens_mask"), encoded["attention_mask"]
+    if not encoder._typed:
+        encoded.pop("token_type_ids", None)
+    outputs = encoder.model(**encoded, output_hidden_states=True, return_dict=True)
+    every: Sequence[Tensor] = getattr(outputs, "hidden_states", None) or ()
+    static = not every
+    positions = mask.cumsum(1)
+    skipped = max(prompt_tokens(encoder.tokenizer), int(getattr(encoder.model, "UNCOUNTED", 0)))
+    counted = mask * (positions > skipped)
+    weights = counted * (1 - special)
+    first = (counted * (positions == skipped + 1)).argmax(1)
+    said: dict[tuple[str, int], Tensor] = {}
+    for layer, states in enumerate([outputs.last_hidden_state] if static else every[1:], start=1):
+        wide = states.double()
+        means = masked_mean(wide, counted)
+        of = {"mean": means} if static else {"cls": wide[torch.arange(3 * n, device=mask.device), first], "mean": means}
+        for part, vectors in of.items():
+            said[part, layer] = torch.stack(
+                [cosine_similarity(vectors[:n], vectors[k * n : (k + 1) * n], dim=1) for k in (1, 2)]
+            )
+        said["bertscore", layer] = torch.stack(
+            [
+                bertscore(wide[:n], wide[k:][:n], (counted[:n], counted[k:][:n]), (weights[:n], weights[k:][:n]))
+                for k in (n, 2 * n)
+            ]
+        )
+    return said
+
+
+def bertscore(one: Tensor, other: Tensor, there: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]) -> Tensor:
+    """Return BERTScore's F1 (Zhang et al. 2020, without importance weighting) of paired texts, (batch,).
+
+    Each token is matched with the token of the other text whose state has the largest cosine with its own. Precision
+    and recall are means of these cosines over the tokens of `other` and of `one`.
+
+    Args:
+        one, other: hidden states, (batch, length, dim) each.
+        there: 1 for tokens that may be matched, (batch, length) each: as in the package bert-score, special tokens too.
+        weights: 1 for tokens that count in the means: as there, no special tokens.
+    """
+    cosines = normalize(one, dim=2) @ normalize(other, dim=2).transpose(1, 2)
+    open_ = there[0].unsqueeze(2) * there[1].unsqueeze(1) > 0
+    cosines = cosines.masked_fill(~open_, -1.0)
+    recall, precision = (
+        (cosines.amax(axis) * own).sum(1) / own.sum(1).clamp(min=1) for axis, own in ((2, weights[0]), (1, weights[1]))
+    )
+    both = precision + recall
+    return torch.where(both.abs() > 0, 2 * precision * recall / both.where(both.abs() > 0, torch.ones_like(both)), both)

@@ -1,0 +1,176 @@
+"""Alignment and uniformity of an encoder's vectors (RobustSentEmbed, equations 11 and 12, Figure 3).
+
+Alignment is the mean squared distance of the vectors of two texts that mean the same: pairs of STS-B scored 4 or more.
+Uniformity is the logarithm of the mean of exp(-2 d^2) over pairs of different texts, d their distance: all distinct
+texts of STS-B. Vectors have length 1. Low is good for both. The papers do not name the split; SimCSE's authors say that
+they take the whole of STS-B, so that is the default here.
+"""
+
+from __future__ import annotations
+
+from rbench.measures import EncoderContext, MeasuredRow
+from rbench.measures._by_encoder import ByEncoder, Estimate, Row, by_encoder
+from rbench.measures._stored import MeasuredJob
+from rbench.spec import Split, Strict, TaskSpec
+from rbench.tables import Results, Table
+from rbench.tables.columns import best_of
+from rbench.tables.draws import plain
+from rbench.tables.table import Entry, Meaning, Number
+
+TITLE = "Alignment and uniformity of sentence vectors (RobustSentEmbed, Figure 3)"
+VERSION = 1
+OF = "encoders"
+USES = ("encoders.sentence",)
+NAME = "alignment"
+BY_TASK = ("task",)
+NUMBERS = ("alignment", "uniformity")
+ABOUT = Meaning(
+    "Alignment and uniformity",
+    "mean squared distance of pairs that mean the same, and logarithm of the mean of exp(-2 d^2) over pairs of "
+    "different texts",
+    "lowest",
+    percent=False,
+    digits=3,
+    undefined="no pair with such a score, or fewer than two texts",
+    good="better",
+    among="of each column",
+)
+
+
+class Options(Strict):
+    """Which pairs."""
+
+    task: str = "stsb"
+    """A task with similarity scores."""
+    splits: tuple[Split, ...] = ("train", "validation", "test")
+    """The splits whose pairs are joined."""
+    positive: float = 4.0
+    """Pairs with this score or more mean the same."""
+
+
+def tasks(options: Options) -> dict[str, Options]:
+    """Return the task to load."""
+    return {options.task: options}
+
+
+def splits(options: Options, task: TaskSpec) -> tuple[str, ...]:
+    """Return the splits to read. Raises ValueError for a task without scores, or a bound outside of its scale."""
+    if task.kind != "sts":
+        raise ValueError(f"task {task.name} has no similarity scores (its kind is {task.kind})")
+    if not options.splits:
+        raise ValueError("`splits` names no split; leave it out for all of them")
+    if task.scale is not None and not task.scale[0] <= options.positive <= task.scale[1]:
+        low, high = task.scale
+        raise ValueError(
+            f"`positive` is {options.positive:g}, and the scores of {task.name} go from {low:g} to {high:g}"
+        )
+    return options.splits
+
+
+def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
+    """Return one row. Texts whose vector is 0 have no direction; they are left out, with their pairs, and counted."""
+    import numpy as np
+
+    from rbench.measures._sphere import alignment, on_sphere, uniformity
+
+    rows = [one for split in options.splits for one in context.rows(split)]
+    texts = [text for one in rows for text in one.texts]
+    at: dict[str, int] = {}
+    for i, text in enumerate(texts):
+        at.setdefault(text, i)  # a text belongs to the first pair that it is in
+    found = on_sphere(context.vectors(list(at)))
+    place = {text: i for i, text in enumerate(at)}
+    first, second = (found[[place[one.texts[side]] for one in rows]] for side in (0, 1))
+    whole = np.isfinite(first).all(1) & np.isfinite(second).all(1)
+    close = whole & np.array([float(one.label or 0) >= options.positive for one in rows])
+    directed = np.isfinite(found).all(1)
+    numbers: dict[str, float | None] = {
+        "pairs": int(close.sum()),
+        "texts": int(directed.sum()),
+        "without_direction": int((~directed).sum()),
+    }
+    clusters = np.array([i // 2 for i in at.values()])[directed]
+    for name, one in (
+        ("alignment", alignment(first[close], second[close])),
+        ("uniformity", uniformity(found[directed], clusters)),
+    ):
+        numbers |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+    return [MeasuredRow(names={}, numbers=numbers)]
+
+
+def estimated(name: str, one: MeasuredJob) -> Estimate:
+    """Return `alignment` or `uniformity` of a job, and how many pairs or texts it is of."""
+    numbers = one.rows[0].numbers
+    n = numbers["pairs" if name == "alignment" else "texts"]
+    return Estimate(numbers[name], numbers[f"{name}_low"], numbers[f"{name}_high"], int(n or 0))
+
+
+def number(found: ByEncoder, row: Row, task: str, name: str) -> Number | None:
+    """Return `alignment` or `uniformity` of an encoder on a task; None where no job is done."""
+    return found.number(row, task, lambda one: estimated(name, one), percent=False, digits=ABOUT.digits)
+
+
+def table(options: Options, results: Results) -> Table:
+    """Make one row for each task and encoder."""
+    found = by_encoder(results, NAME, options if options.model_fields_set else None)
+    shown = [(task, row) for task in found.tasks for row in found.rows]
+    columns = [best_of([number(found, row, task, name) for task, row in shown], "lowest") for name in NUMBERS]
+    if len(found.tasks) > 1:  # numbers of different tasks do not compete
+        columns = [[number(found, row, task, name) for task, row in shown] for name in NUMBERS]
+    rows: list[tuple[Entry, ...]] = []
+    for i, (task, row) in enumerate(shown):
+        low, high = columns[0][i], columns[1][i]
+        sizes = (low.n if low is not None else None, high.n if high is not None else None)
+        rows.append((task, *found.names(row), sizes[0], low, sizes[1], high))
+    return Table(
+        metric=NAME,
+        layout="paper",
+        header=(
+            "Task",
+            *(("Encoder", "Options") if found.labelled else ("Encoder",)),
+            "Pairs",
+            "Alignment",
+            "Texts",
+            "Uniformity",
+        ),
+        rows=tuple(rows),
+        groups=frozenset(),
+        cells=tuple(_cell(found, row, task) for task, row in shown if found.of(row, task)),
+        notes=(
+            "Vectors have length 1. Pairs: those with a score of at least "
+            f"{_bounds(found)}; texts: all distinct ones, each once. Low is good for both, and each alone is no "
+            "quality: an encoder that maps all texts to one vector has alignment 0 and uniformity 0.",
+            *_left_out(found),
+            *found.notes(),
+        ),
+        interval=found.interval(
+            "95% intervals: Student's t over pairs for alignment; for uniformity normal, of a U-statistic, the two "
+            "texts of a pair drawn together."
+        ),
+        flags=found.flags.listed(found.asked),
+        about=ABOUT,
+    )
+
+
+def _bounds(found: ByEncoder) -> str:
+    return " or ".join(dict.fromkeys(f"{one.options['positive']:g}" for own in found.done.values() for one in own))
+
+
+def _left_out(found: ByEncoder) -> list[str]:
+    """Say how many texts have the vector 0, for each encoder that has such texts."""
+    said = []
+    for (row, task), own in found.done.items():
+        n = max(int(one.rows[0].numbers["without_direction"] or 0) for one in own)
+        said += [f"{row[0]}: {n} texts of {task} have the vector 0, and are left out with their pairs."] if n else []
+    return said
+
+
+def _cell(found: ByEncoder, row: Row, task: str) -> dict[str, object]:
+    cell: dict[str, object] = {"encoder": row[0], "task": task, "evaluation": row[1]}
+    for name in NUMBERS:
+        one = number(found, row, task, name)
+        assert one is not None
+        own = {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+        cell |= {**own, **{f"{name}_{key}": value for key, value in plain(one.draws).items()}}
+        cell["n" if name == "alignment" else "texts"] = one.n
+    return cell | {"flags": found.flags.told([one.job for one in found.of(row, task)])}

@@ -1,0 +1,99 @@
+"""Tests the measure `hits`: its rows on a tiny network, its table, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rbench.errors import JobError
+from rbench.measures import EncoderContext, MeasuredRow, hits
+from rbench.measures._layers import hits as counted
+from rbench.measures._packed import packed, unpacked
+from rbench.measures._triplets import Triplet
+from rbench.measures.hits import Options
+from rbench.resources.thesaurus import Related
+from rbench.score import wilson
+from rbench.spec import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
+from rbench.tables.table import Number
+from tests import tiny
+from tests.measures.conftest import results
+
+SPEC = tiny.data(2, 2, 2).spec
+
+
+def context(folder: Path, known: bool = True) -> EncoderContext:
+    """A tiny encoder, and a thesaurus in which `good` is `fine` and the opposite of `bad`."""
+    related = Related(synonyms=("fine",), antonyms=("bad",))
+    resources: Any = SimpleNamespace(
+        pos_tags=lambda words: [(word, "ADJ") for word in words],
+        thesaurus=lambda word, tag: related if known and word == "good" else Related(),
+    )
+    data = tiny.data(40, 10, 10)
+    return EncoderContext(
+        SPEC, "one", tiny.encoder(tiny.write_bert(folder)), data.split, tuple(data.sizes), resources, lambda *at: None
+    )
+
+
+def test_rows_hold_the_hits_of_each_part_and_layer(tmp_path: Path) -> None:
+    of = context(tmp_path)
+    rows = hits.run(Options(task="tiny"), of)
+    texts = [one for split in ("train", "validation", "test") for one in of.rows(split) if "good" in one.texts[0]]
+    made = [
+        Triplet(one.id, one.texts[0], one.texts[0].replace("good", "fine"), one.texts[0].replace("good", "bad"))
+        for one in texts
+    ]
+    own = counted(of.encoder, made, lambda *at: None)
+    found = {(row.names["part"], int(row.names["layer"])): row for row in rows}
+    assert {*found} == {*own} and len(made) > 5
+    for key, expected in own.items():
+        assert unpacked(found[key].names["hits"], len(made)).tolist() == expected.tolist()
+        assert found[key].numbers == {"n": len(made), "hits": expected.sum()}
+    few = hits.run(Options(task="tiny", max_triplets=3), of)
+    assert {row.numbers["n"] for row in few} == {3}
+
+
+def test_no_triplet_and_pairs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="no text of tiny has a word with both"):
+        hits.run(Options(task="tiny"), context(tmp_path, known=False))
+    pairs = TaskSpec(name="snli", kind="nli", columns=("premise", "hypothesis"), labels=("a", "b"))
+    with pytest.raises(ValueError, match="snli has 2 columns"):
+        hits.splits(Options(), pairs)
+
+
+def stored(encoder: str, counts: dict[str, list[int]]) -> tuple[Job, list[MeasuredRow]]:
+    spec = MeasureJob(
+        what=Choice(name="hits", options=Options().model_dump(mode="json")),
+        task=SPEC,
+        data_fingerprint="d",
+        encoder=EncoderSpec(name=encoder, base="b"),
+        encoder_fingerprint="f",
+    )
+    rows = [
+        MeasuredRow(
+            names={"part": part, "layer": str(layer), "hits": packed(np.arange(50) < n)}, numbers={"n": 50, "hits": n}
+        )
+        for part, own in counts.items()
+        for layer, n in enumerate(own, start=1)
+    ]
+    return Job.make(spec, (encoder, "hits", "tiny"), {}, 0), rows
+
+
+def test_the_table_shows_the_best_layer_and_the_first_among_equals() -> None:
+    jobs = [
+        stored("one", {"cls": [20, 30, 30], "mean": [25, 20, 10], "bertscore": [5, 6, 7]}),
+        stored("two", {"mean": [40], "bertscore": [1]}),
+    ]
+    made = hits.table(Options(), results(jobs, tasks=(), evaluate=(Choice(name="hits"),), measured=("hits",)))
+    assert made.header == ("Task", "Encoder", "n", "CLS", "layer", "MEAN", "layer", "BS", "layer")
+    one, two = made.rows
+    assert [one[i] for i in (2, 4, 6, 8)] == [50, "2", "1", "3"]
+    cls, mean = one[3], two[5]
+    assert isinstance(cls, Number) and (cls.value, cls.low, cls.high) == (0.6, *(wilson(30, 50) or ()))
+    assert isinstance(mean, Number) and mean.best and mean.value == 0.8
+    assert isinstance(two[3], Number) and two[3].value is None, "word vectors have no first token"
+    told = [(cell["part"], cell["layer"], cell["value"]) for cell in made.cells[:2]]
+    assert told == [("cls", "2", 0.6), ("mean", "1", 0.5)]

@@ -1,0 +1,176 @@
+"""Tests transfer tasks on an encoder that gives made-up vectors, and their table on rows made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
+
+from rbench.errors import JobError
+from rbench.measures import EncoderContext, MeasuredRow, senteval
+from rbench.measures._packed import packed, unpacked
+from rbench.measures.senteval import Options
+from rbench.score import wilson
+from rbench.spec import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
+from rbench.tables.table import Number
+from rbench.tasks import Example
+from tests.measures.conftest import results
+
+PAIRS = TaskSpec(name="mrpc", kind="paraphrase", columns=("sentence1", "sentence2"), labels=("no", "yes"))
+SINGLE = TaskSpec(name="mr", kind="single", columns=("text",), labels=("bad", "good"))
+
+
+def vector(text: str) -> np.ndarray:
+    rng = np.random.default_rng([ord(letter) for letter in text])
+    return rng.normal(size=3) + (1.0 if "good" in text else -1.0) * np.array([0.6, 0.4, 0.0])
+
+
+def context(task: TaskSpec, sizes: dict[str, int], encode: Callable[[Any], Any] | None = None) -> EncoderContext:
+    """An encoder of made-up vectors, and rows of which each text stands in two."""
+    asked: list[list[str]] = []
+
+    def encoded(texts: list[str], backend: str, progress: Callable[[int], object]) -> Any:
+        asked.append(list(texts))
+        progress(len(texts))
+        return np.array([(encode or vector)(text) for text in texts], dtype=np.float32)
+
+    def rows(split: str) -> list[Example]:
+        words = ["good", "bad"]
+        return [
+            Example(
+                f"{split}:{i}",
+                tuple(f"{words[(i + c * (i % 3 > 0)) % 2]} {split} {i // 4}" for c in range(len(task.columns))),
+                i % 2,
+            )
+            for i in range(sizes[split])
+        ]
+
+    made = SimpleNamespace(encode=encoded, asked=asked)
+    return EncoderContext(task, "one", made, rows, tuple(sizes), None, lambda *at: None)  # type: ignore[arg-type]
+
+
+def test_a_pair_has_the_features_of_senteval_and_mrpc_has_f1() -> None:
+    of = context(PAIRS, {"train": 40, "validation": 20, "test": 30})
+    (row,) = senteval.run(Options(tasks=("mrpc",), folds=4), of)
+    features, labels = {}, {}
+    for split in ("train", "validation", "test"):
+        first, second = (np.array([vector(e.texts[c]) for e in of.rows(split)], np.float32) for c in (0, 1))
+        features[split] = np.hstack([np.abs(first.astype(float) - second), first.astype(float) * second])
+        labels[split] = np.array([e.label for e in of.rows(split)])
+    known = np.vstack([features["train"], features["validation"]])
+    classes = np.concatenate([labels["train"], labels["validation"]])
+    scores = []
+    for c in (grid := [0.5, 1, 2, 4, 8, 16, 32]):
+        folds = StratifiedKFold(4, shuffle=True, random_state=1111).split(known, classes)
+        fits = [(LogisticRegression(C=c, tol=1e-9, max_iter=9999).fit(known[a], classes[a]), b) for a, b in folds]
+        scores.append(round(100 * np.mean([one.score(known[b], classes[b]) for one, b in fits]), 2))
+    best = grid[int(np.argmax(scores))]
+    predicted = LogisticRegression(C=best, tol=1e-9, max_iter=9999).fit(known, classes).predict(features["test"])
+    assert row.names["protocol"] == "folds" and row.numbers["least_c"] == row.numbers["most_c"] == best
+    assert row.numbers["accuracy"] == pytest.approx((predicted == labels["test"]).mean(), abs=1e-6)
+    assert row.numbers["f1"] == pytest.approx(f1_score(labels["test"], predicted))
+    assert unpacked(row.names["hits"], 30).tolist() == (predicted == labels["test"]).tolist()
+
+
+def test_each_distinct_text_is_encoded_once_and_all_splits_are_cross_validated() -> None:
+    of = context(SINGLE, {"train": 60, "test": 40})
+    (row,) = senteval.run(Options(tasks=("mr",), folds=3), of)
+    (texts,) = of.encoder.asked  # type: ignore[attr-defined]
+    assert len(texts) == len({*texts}) == 50 and row.numbers["n"] == 100 and row.names["protocol"] == "nested"
+    assert row.numbers["f1"] is None and row.numbers["correct"] == sum(unpacked(row.names["hits"], 100))
+
+
+def test_three_splits_are_for_tasks_that_senteval_lacks_and_most_rows_are_of_a_split() -> None:
+    own = SINGLE.model_copy(update={"name": "tickets"})
+    of = context(own, {"train": 60, "validation": 50, "test": 40})
+    (row,) = senteval.run(Options(tasks=("tickets",), max_rows=30), of)
+    assert row.names["protocol"] == "split" and row.numbers["n"] == 30
+    (texts,) = of.encoder.asked  # type: ignore[attr-defined]
+    assert len(texts) < 90, "rows that are not drawn are not encoded"
+
+
+def test_vectors_that_are_not_finite_are_refused_with_their_number() -> None:
+    of = context(SINGLE, {"train": 60}, lambda text: np.full(3, np.nan) if "3" in text else vector(text))
+    with pytest.raises(JobError, match=r"\d+ of \d+ vectors of one on mr have numbers that are not finite"):
+        senteval.run(Options(tasks=("mr",)), of)
+
+
+def test_training_rows_of_one_class_are_refused() -> None:
+    of = context(SINGLE.model_copy(update={"name": "t"}), {"train": 1, "validation": 20, "test": 20})
+    with pytest.raises(JobError, match="training rows of t are all of one class"):
+        senteval.run(Options(tasks=("t",)), of)
+
+
+def test_what_cannot_be_classified_is_refused_before_anything_runs() -> None:
+    scored = TaskSpec(name="stsb", kind="sts", columns=("a", "b"), metric="spearman")
+    with pytest.raises(ValueError, match="stsb has no classes"):
+        senteval.splits(Options(), scored)
+    with pytest.raises(ValidationError, match="at least 2"):
+        Options(folds=1)
+    assert senteval.splits(Options(), SINGLE) == () and senteval.splits(Options(), PAIRS) == ("train", "test")
+    asked = senteval.tasks(Options(tasks=("mr", "trec", "mine"), folds=5, protocols={"mine": "nested"}))
+    assert {task: (one.tasks, one.protocols[task], one.folds) for task, one in asked.items()} == {
+        "mr": (("mr",), "nested", 5), "trec": (("trec",), "folds", 5), "mine": (("mine",), "nested", 5),
+    }  # fmt: skip
+
+
+def stored(encoder: str, task: str, accuracy: float, n: int = 100, **options: Any) -> tuple[Job, list[MeasuredRow]]:
+    spec = MeasureJob(
+        what=Choice(name="senteval", options={**Options(tasks=(task,)).model_dump(mode="json"), **options}),
+        task=SINGLE.model_copy(update={"name": task}),
+        data_fingerprint="d",
+        encoder=EncoderSpec(name=encoder, base="b"),
+        encoder_fingerprint="f",
+    )
+    numbers = {"n": n, "correct": accuracy * n, "accuracy": accuracy, "f1": 0.5 if task == "mrpc" else None}
+    row = MeasuredRow(
+        names={"protocol": "nested", "hits": packed([True] * n)}, numbers={**numbers, "least_c": 1.0, "most_c": 2.0}
+    )
+    return Job.make(spec, (encoder, "senteval", task), {}, 0), [row]
+
+
+def suite(**more: Any) -> dict[str, Any]:
+    return {"tasks": (), "evaluate": (Choice(name="senteval"),), "measured": ("senteval",), **more}
+
+
+def test_the_table_has_intervals_and_names_the_tasks_that_are_missing() -> None:
+    jobs = [stored(e, t, a) for e, a in (("two", 0.9), ("one", 0.8)) for t in ("mrpc", "mr")]
+    made = senteval.table(Options(), results(jobs, **suite()))
+    assert made.header == ("Encoder", "mr", "mrpc", "Avg. of 2", "mrpc F1")
+    assert [row[0] for row in made.rows] == ["one", "two"], "in the suite's order"
+    mr, mean, f1 = made.rows[1][1], made.rows[1][3], made.rows[1][4]
+    assert isinstance(mr, Number) and (mr.low, mr.high) == wilson(90, 100) and mr.best and mr.value == 0.9
+    assert isinstance(mean, Number) and mean.low is not None and mr.low is not None
+    assert mean.value == pytest.approx(0.9) and mean.low == pytest.approx(0.9 - (0.9 - mr.low) / 2**0.5)
+    assert isinstance(f1, Number) and f1.value == 0.5
+    assert any("Not here: cr, subj, mpqa, sst2, trec" in note for note in made.notes)
+    (cell,) = [one for one in made.cells if one["encoder"] == "one" and one.get("task") == "mr"]
+    assert (cell["value"], cell["n"]) == (0.8, 100)
+    assert [one["value"] for one in made.cells if "average_of" in one] == [pytest.approx(0.8), pytest.approx(0.9)]
+
+
+def test_an_average_over_what_papers_average_has_no_mark_and_one_that_misses_a_task_is_not_there() -> None:
+    six = ("mr", "cr", "subj", "mpqa", "sst2", "mrpc")
+    made = senteval.table(Options(), results([stored("one", t, 0.8) for t in six], **suite()))
+    assert "Avg." in made.header and not any("Not here" in note for note in made.notes)
+    jobs = [stored("one", t, 0.8) for t in six] + [stored("two", "mr", 0.9)]
+    made = senteval.table(Options(), results(jobs, **suite()))
+    assert made.rows[1][made.header.index("Avg.")] is None
+
+
+def test_options_of_the_table_choose_jobs_and_tasks() -> None:
+    jobs = [stored("one", "mr", 0.8), stored("one", "cr", 0.7), stored("two", "mr", 0.6, folds=5)]
+    made = senteval.table(Options(tasks=("mr",), folds=5), results(jobs, **suite()))
+    assert made.header == ("Encoder", "mr") and [row[0] for row in made.rows] == ["two"]
+
+
+def test_classifiers_that_exist_are_named_as_not_measured() -> None:
+    made = senteval.table(Options(), results([stored("one", "mr", 0.8)], **suite(victims=("mine",))))
+    assert "Classifiers that exist have no frozen vectors and are not measured: mine." in made.notes
