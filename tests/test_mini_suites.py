@@ -42,10 +42,10 @@ SUITES: dict[str, tuple[str, ...]] = {
     ),
     # The figure `dose` shows trainings, too.
     "dose-response": (f"encoders={PACKAGED}", "figures=[]", "claims=[]"),
-    "robustsentembed-table4": ("encoders=[mini-static, mini-bert-packaged]",),
+    "robustsentembed-table4": ("encoders=[mini-bert-packaged]",),
     "vadvcse-table2": ("encoders=[mini-static]",),
     "robustsentembed-figure3": ("encoders=[mini-static, simcse-mini-packaged]",),
-    "cline-table7": ("encoders=[mini-static, mini-bert-packaged]",),
+    "cline-table7": ("encoders=[mini-bert-packaged]",),
     "adcl-figure3": (
         f"encoders={PACKAGED}",
         "evaluate=[{space: {fooled: mini-bert-packaged}}]",
