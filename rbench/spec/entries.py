@@ -73,7 +73,9 @@ class Training(Strict):
 class TaskSpec(Named):
     """A data set with a prediction target. `columns` names the text columns, in the order in which they are encoded."""
 
-    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"hub", "local", "sizes", "training", "contrast"}
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {
+        *("hub", "local", "sizes", "subsets", "training", "contrast")
+    }
     # A job's key holds the hash of the rows, so it does not need to hold where they came from or how many there are.
 
     kind: TaskKind
@@ -90,6 +92,9 @@ class TaskSpec(Named):
     sizes: dict[Split, Positive] = {}
     """Published number of rows of each split as the hub's copy is divided here, before any row is left out. A split
     whose number is not known is left out. rbench says where rows that it reads are more or fewer."""
+    subsets: dict[Split, dict[str, Positive]] = {}
+    """The parts of which a split of an STS task was published, and the number of pairs of each. Rows name theirs in the
+    column `subset`. A part that is missing is named under tables."""
     training: Training = Training()
     contrast: str | None = None
     """The contrast set of this task that `evaluate: [contrast]` means."""
@@ -108,6 +113,12 @@ class TaskSpec(Named):
         low, high = self.scale
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ValueError(f"`scale` is [lowest, highest], two different numbers, not [{low:g}, {high:g}]")
+        return self
+
+    @model_validator(mode="after")
+    def _has_subsets_of_pairs(self) -> TaskSpec:
+        if self.subsets and self.kind != "sts":
+            raise ValueError(f"`subsets` are parts of similarity tasks, and a task of the kind {self.kind} has none")
         return self
 
     def without_effect(self) -> frozenset[str]:
