@@ -14,7 +14,7 @@ from rbench.errors import SuiteError
 from rbench.load.search_path import search_path
 
 if TYPE_CHECKING:
-    from rbench.spec import Bold, FontSize, Notes, Pick
+    from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick
 
 LOOK = "How it looks"
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
@@ -76,6 +76,16 @@ def table(
             "best by validation, or by the contrast set itself.",
         ),
     ] = None,
+    aggregation: Annotated[
+        str,
+        typer.Option(
+            "--aggregation",
+            callback=a.one_of("aggregation", a.AGGREGATIONS),
+            metavar="HOW",
+            help="For --metric sts: all correlates all pairs of a set together, as papers do; mean and wmean are the "
+            "mean of its subsets' correlations, plain or weighted by their pairs.",
+        ),
+    ] = "all",
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show 95% intervals (CSV and JSON always have them).")
     ] = False,
@@ -138,6 +148,7 @@ def table(
         fmt=format_of(fmt, out),
         intervals=intervals,
         pick=cast("Pick | None", pick),
+        aggregation=cast("Aggregation", aggregation),
         bold=cast("Bold | None", bold),
         notes=cast("Notes | None", notes),
         names=names,

@@ -6,9 +6,9 @@ so a table can show any of the three.
 
 Spearman's coefficient has a bootstrap standard error: the standard deviation of 1,000 coefficients, each of as many
 pairs as the set has, drawn from it with replacement, by a fixed seed. `Score.sd` holds it times the root of n. An
-average takes its samples as independent: its variance is the sum of theirs, each times the square of its weight. Its 95%
-interval is tanh(atanh(r) +- 1.96 e / (1 - r^2)) with its standard error e. It covers the choice of pairs within each
-sample, and neither the choice of sets nor differences between trainings.
+average takes its samples as independent: its variance is the sum of theirs, each times the square of its weight. Its
+95% interval is tanh(atanh(r) +- 1.96 e / (1 - r^2)) with its standard error e. It covers the choice of pairs within
+each sample, and neither the choice of sets nor differences between trainings.
 """
 
 from __future__ import annotations
@@ -86,13 +86,34 @@ def average(scores: Sequence[Score], *, by_size: bool = False) -> Score:
     weights = [score.n / n if by_size else 1 / len(scores) for score in scores]
     mean = math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
     errors = [weight * score.sd / math.sqrt(score.n) for weight, score in zip(weights, scores, strict=True) if score.sd]
-    if len(errors) < len(scores) or abs(mean) >= 1 - 1e-12:
-        return Score(name=scores[0].name, value=mean, n=n)
-    error = math.sqrt(math.fsum(one**2 for one in errors))
+    error = math.sqrt(math.fsum(one**2 for one in errors)) if len(errors) == len(scores) else None
+    return _reaching(scores[0].name, mean, n, error)
+
+
+def over_trainings(scores: Sequence[Score]) -> Score:
+    """Return the mean of an average over encoders that were scored on the same pairs, such as several trainings.
+
+    Its interval is as wide as that of one encoder. Scores without a value are left out.
+
+    Raises:
+        ValueError: there is no score.
+    """
+    there = [score for score in scores if score.value is not None]
+    if len(scores) == 1 or not there:
+        return scores[0]
+    mean = math.fsum(score.value or 0 for score in there) / len(there)
+    spreads = [score.sd for score in there if score.sd is not None]
+    error = math.fsum(spreads) / len(there) / math.sqrt(there[0].n) if len(spreads) == len(there) else None
+    return _reaching(there[0].name, mean, there[0].n, error)
+
+
+def _reaching(name: str, mean: float, n: int, error: float | None) -> Score:
+    """Return a correlation with the interval that follows from its standard error; None: it has none."""
+    if error is None or abs(mean) >= 1 - 1e-12:
+        return Score(name=name, value=mean, n=n)
     half = float(ndtri((1 + CONFIDENCE) / 2)) * error / (1 - mean**2)
     z = math.atanh(mean)
-    low, high = math.tanh(z - half), math.tanh(z + half)
-    return Score(name=scores[0].name, value=mean, n=n, low=low, high=high, sd=error * math.sqrt(n))
+    return Score(name=name, value=mean, n=n, low=math.tanh(z - half), high=math.tanh(z + half), sd=error * math.sqrt(n))
 
 
 def bootstrap_error(predicted: ArrayLike, gold: ArrayLike) -> float | None:
