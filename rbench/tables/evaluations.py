@@ -196,9 +196,10 @@ def _average(
     found: Evaluated, encoder: str, numbers: Sequence[Number | None], metric: EvaluationMetric
 ) -> list[Number | None]:
     """Return the mean of a row as a list of one, with its interval; an empty list for a single column."""
-    shown = average(numbers, metric)
     score = found.average(encoder, metric)
-    return [one and score and replace(one, n=score.n, low=score.low, high=score.high) for one in shown]
+    if score is None:
+        return average(numbers, metric)
+    return [one and replace(one, n=score.n, low=score.low, high=score.high) for one in average(numbers, metric)]
 
 
 def _averaged(found: Evaluated, encoder: str, metric: EvaluationMetric) -> dict[str, Any]:
@@ -232,7 +233,7 @@ def full(found: Evaluated, metric: EvaluationMetric) -> Table:
                 numbers = [Number.of(s, metric).hidden(hiding) if s is not None else None for s in scores.values()]
                 rows.append((*names, n, *numbers))
                 told = {name: _plain(score, bool(hiding)) for name, score in scores.items()}
-                more = {"subset": subset} if divided else {}
+                more: dict[str, Any] = {"subset": subset} if divided else {}
                 more |= {"train_seed": found.train_seed(job)} if drawn else {}
                 cell = {"encoder": encoder, "evaluation": label, **more, **told[_SCORE[metric]]}
                 cells.append(cell | {"flags": found.flags.told([job]), "scores": told})

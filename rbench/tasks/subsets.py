@@ -18,7 +18,7 @@ def subsets_of(spec: TaskSpec, columns: SplitColumns, rows: Mapping[str, Sequenc
     Raises:
         ResourceError: a row names no subset where others do, or one that the task does not list.
     """
-    found = {}
+    found: dict[str, dict[str, str]] = {}
     for split, known in spec.subsets.items():
         column = (columns if isinstance(columns, Columns) else columns[split]).subset if split in rows else ""
         named = [row for row in rows.get(split, ()) if column in row.values]
