@@ -186,6 +186,24 @@ def test_an_encoder_is_loaded_once_for_all_its_evaluations(place: Path, monkeypa
     assert opened == ["toy", "first", "toy", "toy", "first", "first"]
 
 
+def test_a_sentence_of_several_sets_is_encoded_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = SentenceEncoder.encode
+
+    def counting(self: SentenceEncoder, texts: Any, *more: Any) -> Any:
+        asked.extend(texts)
+        return real(self, texts, *more)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", counting)
+    shared = (place / "data/pairs/test.jsonl").read_bytes()
+    (place / "data/others/test.jsonl").write_bytes(shared)
+    result = ran(place, "sts")
+    texts = {row[column] for row in map(json.loads, shared.splitlines()) for column in ("sentence1", "sentence2")}
+    assert not result.failed and sorted(asked) == sorted([*texts, *texts]), "once by each of two encoders"
+    found = {name: record.scores for name, record in records(result.run).items()}
+    assert found["evaluate/toy/pairs"] == found["evaluate/toy/others"] != found["evaluate/first/pairs"]
+
+
 def test_a_victim_is_loaded_once_for_all_its_contrast_sets(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Path] = []
     real = EncoderClassifier.load.__func__  # type: ignore[attr-defined]
