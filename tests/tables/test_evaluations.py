@@ -84,7 +84,7 @@ def spearman(encoder: str, evaluation: str) -> float:
 
 def test_encoders_go_down_and_evaluations_across(tmp_path: Path) -> None:
     table = build(make_run(tmp_path), "sts")
-    assert table.header == ("Encoder", "stsb *", "sickr[split=validation]", "Avg. *"), "these are not the field's pairs"
+    assert table.header == ("Encoder", "stsb ‡", "sickr[split=validation]", "Avg. ‡"), "these are not the field's pairs"
     assert [row[0] for row in table.rows] == ["minilm", "bert_b"]
     for encoder, *numbers in table.rows:
         values = [spearman(str(encoder), label) for label in ("stsb", "sickr[split=validation]")]
@@ -103,7 +103,7 @@ def test_encoders_go_down_and_evaluations_across(tmp_path: Path) -> None:
 
 def test_one_evaluation_has_no_average_and_one_encoder_no_best(tmp_path: Path) -> None:
     table = build(make_run(tmp_path, evaluate=("stsb",), encoders=("minilm",)), "sts")
-    assert table.header == ("Encoder", "stsb *")
+    assert table.header == ("Encoder", "stsb ‡")
     assert not table.rows[0][1].best  # type: ignore[union-attr]
 
 

@@ -16,7 +16,7 @@ from rbench.storage.runs import Store
 from rbench.tables import evaluation_table
 from rbench.tables.aggregate import Results
 from rbench.tables.brief import briefed
-from rbench.tables.sts_sets import SEVEN, Sets
+from rbench.tables.sts_sets import SEVEN, SHARED, Sets
 
 SUBSETS = {"MSRpar": 9, "OnWN": 12, "MSRvid": 8}
 TASKS = {name: TaskSpec(name=name, kind="sts", columns=("a", "b")) for name in SEVEN}
@@ -95,17 +95,17 @@ def test_the_average_has_the_interval_of_independent_sets(tmp_path: Path) -> Non
 
 def test_what_is_missing_is_marked_and_named(tmp_path: Path) -> None:
     table = evaluation_table(make_run(tmp_path))
-    assert table.header == ("Encoder", "sts12 *", "sickr *", "Avg. *")
+    assert table.header == ("Encoder", "sts12 ‡", "sickr ‡", "Avg. ‡")
     absent = "sts13, sts14, sts15, sts16, stsb"
     for note in (
-        "sts12 *: 21 pairs, without MSRvid (8 pairs); the field's set has 3,108.",
-        "sickr *: 20 pairs; the field's set has 4,927.",
-        f"Avg. *: comparable to no printed average of the field's seven sets: it lacks {absent}; the pairs of sts12, "
+        "sts12 ‡: 21 pairs, without MSRvid (8 pairs); the field's set has 3,108.",
+        "sickr ‡: 20 pairs; the field's set has 4,927.",
+        f"Avg. ‡: comparable to no printed average of the field's seven sets: it lacks {absent}; the pairs of sts12, "
         "sickr are others.",
         "sts12: 3 pairs left out: score outside the scale.",
     ):
         assert note in table.notes
-    assert sum("*:" in sentence for sentence in table.brief) == 3
+    assert sum("‡:" in sentence for sentence in table.brief) == 3
 
 
 def test_the_full_layout_has_a_row_for_each_subset(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def complete(**changed: int) -> Sets:
 
 
 def test_the_seven_sets_with_the_fields_pairs_are_comparable() -> None:
-    assert complete().comparable and complete().notes() == ["Avg.: the mean of the field's seven sets."]
+    assert complete().comparable and complete().notes() == ["Avg.: the mean of the field's seven sets.", SHARED]
     assert complete().brief() == []
     hub = complete(sickr=9927)
     assert not hub.comparable and hub.unlike == {"sickr": "9,927 pairs; the field's set has 4,927"}
