@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -53,6 +53,28 @@ def one_fork_server() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forkserver, "set_forkserver_preload", lambda modules: None)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_back_end() -> Iterator[Callable[..., str]]:
+    """The back-end `auto` is PyTorch. To measure which is the fastest compiles each network for OpenVINO, for seconds.
+
+    The value is what measures. Processes that tests start do measure.
+    """
+    from rbench.inference import backends
+
+    measure = backends._measure
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backends, "_measure", lambda module, read, names: "torch")
+        yield measure
+
+
+@pytest.fixture
+def measuring(one_back_end: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The back-end `auto` is the one that is the fastest on this machine, as for users."""
+    from rbench.inference import backends
+
+    monkeypatch.setattr(backends, "_measure", one_back_end)
 
 
 @pytest.fixture(autouse=True)

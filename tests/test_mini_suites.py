@@ -53,9 +53,27 @@ SUITES: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("suite", SUITES)
-def test_it_runs_from_its_file_to_its_tables_and_figures(suite: str, tmp_path: Path) -> None:
-    options = api.Options(profile="mini", overrides=(*QUICK, *SUITES[suite]), out=tmp_path / "run", workers=1)
+ALIKE = (
+    ("robustsentembed-table2", "robustsentembed-figure2"),
+    ("adcl-table4", "adcl-figure3"),
+    ("cline-table5",),
+    ("adcl-table3",),
+)
+"""Suites with the same victims, which one process fine-tunes once."""
+
+
+@pytest.mark.parametrize("suites", ALIKE, ids=lambda suites: "-and-".join(suites))
+def test_they_run_from_their_files_to_their_tables_and_figures(suites: tuple[str, ...], tmp_path: Path) -> None:
+    for suite in suites:
+        check(suite, tmp_path / suite)
+
+
+def test_every_suite_here_is_run() -> None:
+    assert sorted(SUITES) == sorted(suite for suites in ALIKE for suite in suites)
+
+
+def check(suite: str, run: Path) -> None:
+    options = api.Options(profile="mini", overrides=(*QUICK, *SUITES[suite]), out=run, workers=1, backend="torch")
     result = api.run(suite, options)
     assert not result.failed and not result.skipped
     asked = Store(result.run).plan()

@@ -14,7 +14,7 @@ from rbench.cli import app
 from rbench.errors import ResourceError
 from rbench.plan.prepare import Options, prepare
 from rbench.progress import Silent
-from rbench.spec import AttackJob, VictimJob
+from rbench.spec import AdversarialJob, AttackJob, VictimJob
 from rbench.storage.runs import Store
 from tests import tiny
 from tests.victims.made import rewrite, write_classifier
@@ -150,6 +150,36 @@ def test_compare_merge_verify_strip_and_the_gate_take_it(run: Path, place: Path)
             assert "shipped" in result.output and "asked" in result.output
 
 
+def test_a_set_made_against_a_classifier_is_scored_and_merged_with_its_run(run: Path, place: Path) -> None:
+    for words in (
+        ["build", "adversarial", "--run", str(run), "--encoder", "shipped", "--attack", "pwws", "--out", "set"],
+        ["run", "ci.yaml", "--out", "onset", "--set", "evaluate=[{adversarial: ./set}]", "--set", "attacks=[]"],
+        ["merge", str(run), "onset", "--out", "merged"],
+    ):
+        result = rbench(*words)
+        assert result.exit_code == 0, (words, result.output)
+    store = Store(run)
+    plan = store.plan()
+    assert plan is not None
+    (attack,) = (job for job in plan.jobs if isinstance(job.spec, AttackJob) and job.parts[0] == "shipped")
+    statuses = [one.status for one in store.outcomes(attack)]
+    before = sum(one != "skipped" for one in statuses) / len(statuses)
+    on_set = statuses.count("failed") / len(statuses)
+    merged = Store(place / "merged")
+    plan = merged.plan()
+    assert plan is not None and len(plan.jobs) == 9
+    found = {}
+    for job in plan.jobs:
+        record = merged.record(job)
+        assert record is not None and record.status == "complete"
+        if isinstance(job.spec, AdversarialJob):
+            found[job.parts[0]] = {one.name: one.value for one in record.scores}
+    assert [*found] == ["shipped", "asked"]
+    for scores in found.values():
+        assert scores["clean"] == pytest.approx(before)
+        assert scores["adversarial"] == pytest.approx(on_set)
+
+
 def test_a_victim_near_chance_is_announced_before_it_is_attacked(place: Path) -> None:
     said = rbench("run", "ci.yaml", "--out", "announced", "--set", "victims=[./shipped]", "--set", "evaluate=[]")
     opened, attacked = said.output.index("is flagged `near chance`"), said.output.index("attack/shipped/mini-sentiment")
@@ -212,3 +242,21 @@ def test_rbench_attack_takes_models_functions_and_files(place: Path) -> None:
 def test_bad_options_of_attack_are_refused(words: tuple[str, ...], message: str) -> None:
     said = rbench("attack", *words, "-t", "mini-sentiment", "-a", "pwws")
     assert said.exit_code == 2 and message in said.stderr, said.output
+
+
+def test_doctor_says_which_classifiers_are_there_and_fit_the_task(place: Path) -> None:
+    write_classifier(place / "unnamed", ("LABEL_0", "LABEL_1"))
+    victims = "victims=[./shipped, ./unnamed, ./gone, {function: theirs:classify, version: '1', name: asked}]"
+    found = {
+        check.name: check
+        for check in api.doctor(Options(overrides=(victims,)), "ci.yaml")
+        if check.kind == "classifier"
+    }
+    assert {name: check.ok for name, check in found.items()} == {
+        "shipped": True,
+        "unnamed": False,
+        "gone": False,
+        "asked": True,
+    }
+    assert found["shipped"].where == str(place / "shipped")
+    assert "LABEL_0" in found["unnamed"].remedy and "no folder" in found["gone"].remedy

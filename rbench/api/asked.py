@@ -59,7 +59,7 @@ def _value(name: str, value: Any) -> Any:
 def _check_choice(name: str, value: Any) -> None:
     """Refuse numbers below 1, and words that an option does not know."""
     whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if name in ("limit", "workers", "pooled") and value is not None and not whole:
+    if name in ("limit", "workers", "pooled", "concurrency") and value is not None and not whole:
         raise PlanError(f"{name}={value!r}: expected a whole number of at least 1, or None")
     allowed = {"device": get_args(get_type_hints(Options)["device"]), "backend": BACKENDS}
     if name in allowed and value not in allowed[name]:

@@ -12,7 +12,7 @@ from rbench.load.positions import Problems, read
 from rbench.load.registry import Registry
 from rbench.plan.lineage import trained_root, weights_source
 from rbench.plan.prepare import Options
-from rbench.spec import ContrastSpec, EncoderSpec, ResourceKind, ResourceProfile, Strict, TaskSpec
+from rbench.spec import ContrastSpec, EncoderSpec, ResourceKind, ResourceProfile, Strict, TaskSpec, VictimSpec
 
 
 class Check(Strict):
@@ -60,6 +60,7 @@ def _of_suite(loaded: loading.Loaded, path: Path, registry: Registry, options: O
         *_tasks(loaded.tasks.values(), options.data),
         *_contrast([spec for sets in loaded.contrast.values() for spec in sets], options.data),
         *_encoders(models | loaded.encoders, options.models),
+        *_victims(loaded.victims.values(), loaded.tasks.values(), options.models),
     ]
     return list(dict.fromkeys(checks))
 
@@ -130,6 +131,16 @@ def _encoders(encoders: Mapping[str, EncoderSpec], models: Sequence[Path]) -> li
         base = source.base or source.tokenizer or source.name
         checks.append(_with_hint(check, renaming(source.name, base, models)))
     return checks
+
+
+def _victims(specs: Iterable[VictimSpec], tasks: Iterable[TaskSpec], models: Sequence[Path]) -> list[Check]:
+    """Check classifiers that exist: that they are there, answer, and have the labels of each task."""
+    from rbench.victims.place import locate
+
+    def find(spec: VictimSpec, task: TaskSpec) -> str:
+        return locate(spec, task, models).where
+
+    return [_checked("classifier", spec.name, partial(find, spec, task)) for spec in specs for task in tasks]
 
 
 def _where(source: EncoderSpec, models: Sequence[Path]) -> str:

@@ -195,6 +195,16 @@ WorkersOption = Annotated[
         rich_help_panel=HOW,
     ),
 ]
+ConcurrencyOption = Annotated[
+    int | None,
+    typer.Option(
+        "--concurrency",
+        metavar="N",
+        min=1,
+        help="Requests under way at once to each endpoint. (default: `concurrency` of its file)",
+        rich_help_panel=HOW,
+    ),
+]
 BackendOption = Annotated[
     Backend,
     typer.Option(

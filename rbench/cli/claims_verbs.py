@@ -54,7 +54,7 @@ def claims(
     from rbench import api
 
     if (run is None) == (paper is None):
-        raise typer.BadParameter("name either a RUN or --paper")
+        raise typer.BadParameter("name a RUN (rbench claims RUN), or a paper's table (--paper NAME), and not both")
     if paper is not None:
         if file is not None:
             raise typer.BadParameter("--claims FILE needs a RUN; --paper has claims of its own")

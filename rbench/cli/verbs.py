@@ -125,6 +125,7 @@ def run(
     include: a.IncludeOption = None,
     device: a.DeviceOption = a.Device.auto,
     workers: a.WorkersOption = None,
+    concurrency: a.ConcurrencyOption = None,
     backend: a.BackendOption = a.Backend.auto,
     report_to: a.ReportOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.", rich_help_panel=a.HOW)] = False,
@@ -159,7 +160,7 @@ def run(
         profile, overrides, data, models, include, device, only=only, limit=limit, out=out, fresh=fresh
     )
     options = dataclasses.replace(options, workers=workers, backend=backend.value, report_to=tuple(report_to or ()))
-    options = dataclasses.replace(options, texts=not no_texts)
+    options = dataclasses.replace(options, texts=not no_texts, concurrency=concurrency)
     if dry_run:
         show.plan(api.plan(suite, options))
         return
@@ -245,6 +246,7 @@ def attack(
     include: a.IncludeOption = None,
     device: a.DeviceOption = a.Device.auto,
     workers: a.WorkersOption = None,
+    concurrency: a.ConcurrencyOption = None,
     backend: a.BackendOption = a.Backend.auto,
     quiet: a.QuietOption = False,
     verbose: a.VerboseOption = False,
@@ -267,7 +269,7 @@ def attack(
         raise RbenchError("--label-map goes with --classifier: it says what the classifier's labels mean")
     chosen = [f"seeds={seed}", *([f"resources={resources}"] if resources is not None else [])]
     options = options_of(None, [*chosen, *(overrides or ())], data, models, include, device)
-    options = dataclasses.replace(options, workers=workers, backend=backend.value)
+    options = dataclasses.replace(options, workers=workers, backend=backend.value, concurrency=concurrency)
     chosen_task, registry = (
         table_task.task_of(task, text, label, labels, kind, test_only=bool(classifier)),
         Registry(options.include),

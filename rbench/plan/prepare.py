@@ -19,7 +19,7 @@ from rbench.plan.notes import all_notes
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
 from rbench.plan.splits import without_training
-from rbench.plan.victims import locate_victims
+from rbench.plan.victims import locate_victims, with_concurrency
 from rbench.score.sts import FEWEST
 from rbench.spec import COSINE, EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
 from rbench.system.located import Located, Places
@@ -50,6 +50,8 @@ class Options:
     `if __name__ == "__main__"`, as multiprocessing always does."""
     pooled: int | None = None
     """Examples that a process attacks at the same time; None: as many as suit the device."""
+    concurrency: int | None = None
+    """Requests under way at once, to each endpoint of the suite; None: as many as its `concurrency` says."""
     fresh: bool = False
     texts: bool = True
     """Whether outcomes keep their texts. A RUN that was begun without texts stays without them in any case."""
@@ -94,6 +96,8 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
     """Prepare a suite that is already loaded. Raises PlanError and ResourceError as `prepare` does."""
     if options.limit is not None:
         loaded = dataclasses.replace(loaded, suite=_limited(loaded.suite, options.limit))
+    if options.concurrency is not None:
+        loaded = with_concurrency(loaded, options.concurrency)
     problems: list[str] = []
     rows = Rows(options.data)
     contrast = _open_contrast(loaded, rows, problems)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from rbench.errors import JobError, ResourceError, SuiteError
+from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.load import Loaded
 from rbench.system.located import Located
 
@@ -25,3 +26,19 @@ def locate_victims(loaded: Loaded, models_path: Sequence[Path], problems: list[s
         except (ResourceError, JobError, SuiteError) as error:
             problems.append(str(error))
     return found
+
+
+def with_concurrency(loaded: Loaded, concurrency: int) -> Loaded:
+    """Return the suite with `concurrency` requests under way at once to each of its endpoints. No key depends on it.
+
+    Raises PlanError where no classifier of the suite is an endpoint.
+    """
+    if not any(spec.endpoint is not None for spec in loaded.victims.values()):
+        raise PlanError("--concurrency is how many requests an endpoint gets at once, and there is no endpoint here")
+    changed = {
+        name: spec.model_copy(
+            update={"endpoint": spec.endpoint.model_copy(update={"concurrency": concurrency})} if spec.endpoint else {}
+        )
+        for name, spec in loaded.victims.items()
+    }
+    return dataclasses.replace(loaded, victims=changed)

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -47,7 +46,7 @@ def test_every_verb_explains_itself_with_an_example(shell: Shell, verb: str) -> 
     assert ANSI not in result.stdout
 
 
-def test_help_answers_at_once_and_without_torch() -> None:
+def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; sys.argv = ['rbench', '--help']\n"
         "from rbench.cli import main\n"
@@ -56,9 +55,7 @@ def test_help_answers_at_once_and_without_torch() -> None:
         "heavy = {'torch', 'transformers', 'textattack', 'datasets', 'pandas', 'numpy'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    started = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    assert time.perf_counter() - started < 5  # 0.25 s of work; the rest is room for a busy machine
 
 
 def test_version(shell: Shell) -> None:

@@ -39,6 +39,7 @@ UNTRACED = ("qwen3", "gemma", "llama")
 """OpenVINO cannot trace the masks that transformers 4 makes for these, so "auto" leaves it out."""
 
 
+@pytest.mark.usefixtures("measuring")
 @pytest.mark.parametrize("backend", ["torch", "onednn", "openvino"])
 @pytest.mark.parametrize("kind", ["qwen3", "gemma", "modernbert", "llama", "bert", "roberta"])
 def test_back_ends_and_equal_lengths_give_the_networks_logits(kind: str, backend: str, networks: Make) -> None:
@@ -50,6 +51,8 @@ def test_back_ends_and_equal_lengths_give_the_networks_logits(kind: str, backend
     torch.nn.init.normal_(classifier.head.weight)
     if backend not in backends.usable(torch.device("cpu")):
         pytest.skip(f"this machine has no {backend}")
+    if backend == "openvino" and kind == "roberta":
+        pytest.skip("OpenVINO compiles for ten seconds, and this network is BERT's with another tokenizer")
     try:
         victim = Victim(classifier, "toy", backend=backend)
     except ResourceError as error:

@@ -20,7 +20,7 @@ INPUTS = {"input_ids": torch.arange(5, 25).reshape(4, 5), "attention_mask": torc
 
 
 @pytest.fixture(autouse=True)
-def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def forgetful(measuring: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(backends, "_found", {})
     yield
     backends.remember_in(None)
@@ -72,24 +72,42 @@ def test_a_rows_product_is_the_same_bits_among_any_number(
         assert layer(x[:0]).shape == (0, sizes[1])
 
 
-def test_auto_takes_the_fastest_of_those_that_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = backends._build
+def paced(monkeypatch: pytest.MonkeyPatch, opening: float = 0.0, **seconds: float) -> None:
+    """Let a batch take these seconds, on a clock of its own, and the opening of OpenVINO `opening`.
+
+    A back-end that takes no time answers wrongly.
+    """
+    made, now = backends._build, [0.0]
 
     def sluggish(name: str, *rest: Any) -> Any:
         call = made("torch", *rest)
+        now[0] += opening if name == "openvino" else 0.0
 
         def timed(inputs: dict[str, Tensor]) -> Tensor:
-            backends.time.sleep({"torch": 0.02, "onednn": 0.0, "openvino": 0.002}[name])
-            return call(inputs) + (1.0 if name == "onednn" else 0.0)  # fast, and wrong
+            now[0] += seconds[name]
+            return call(inputs) + (1.0 if not seconds[name] else 0.0)
 
         return timed
 
     monkeypatch.setattr(backends, "usable", lambda device: ["torch", "onednn", "openvino"])
     monkeypatch.setattr(backends, "_build", sluggish)
+    monkeypatch.setattr(backends.time, "perf_counter", lambda: now[0])
+
+
+def test_auto_takes_the_fastest_of_those_that_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    paced(monkeypatch, torch=0.02, onednn=0.0, openvino=0.002)
     file = tmp_path / "cache" / "backends.json"
     backends.remember_in(file)
     assert backends.ready(BERT, read, device=CPU)[0] == "openvino"
     assert list(json.loads(file.read_text()).values()) == ["openvino"]
+
+
+@pytest.mark.parametrize(("opening", "taken"), [(0.0, "openvino"), (2.9, "openvino"), (3.1, "onednn")])
+def test_auto_takes_openvino_where_a_cell_wins_back_what_it_takes_to_open(
+    opening: float, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paced(monkeypatch, torch=0.05, onednn=0.03, openvino=0.02, opening=opening)
+    assert backends.ready(BERT, read, device=CPU)[0] == taken
 
 
 @pytest.mark.parametrize("broken", ["empty", "raises"])
@@ -118,7 +136,8 @@ def test_what_was_found_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"half": '])
-def test_a_damaged_memory_is_made_anew(tmp_path: Path, content: str) -> None:
+def test_a_damaged_memory_is_made_anew(tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "usable", lambda device: ["torch", "onednn"])
     file = tmp_path / "backends.json"
     file.write_text(content)
     backends.remember_in(file)

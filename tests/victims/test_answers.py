@@ -71,6 +71,8 @@ def test_what_is_kept_for_comparison_is_bounded_and_no_global_generator_is_used(
     expected = random.Random(5).random()
     asking(numbered(0, 5 * KEPT))
     assert len(asking._known) == KEPT
+    old = sum(text in numbered(0, KEPT) for text, _ in asking._known)
+    assert KEPT / 2 < old < KEPT, "a few are replaced, so that answers of long ago can still be compared"
     assert random.random() == expected
 
 
