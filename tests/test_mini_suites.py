@@ -58,6 +58,7 @@ ALIKE = (
     ("adcl-table4", "adcl-figure3"),
     ("cline-table5",),
     ("adcl-table3",),
+    ("robustsentembed-table3", "vadvcse-table1", "sts"),
 )
 """Suites with the same victims, which one process fine-tunes once."""
 
