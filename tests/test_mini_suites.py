@@ -26,8 +26,8 @@ FEWER = "training={learning_rate: 1.5e-3, max_train: 40, max_validation: 20}"
 SUITES: dict[str, tuple[str, ...]] = {
     "robustsentembed-table2": (f"encoders={PACKAGED}",),
     "robustsentembed-table3": (),
-    "vadvcse-table1": (),
-    "sts": (),
+    "vadvcse-table1": ("encoders=[mini-static]",),
+    "sts": ("encoders=[mini-static]",),
     # The figure `curves` shows trainings, and packaged encoders are not trained.
     "robustsentembed-figure2": (f"encoders={PACKAGED}", "figures=[queries, {queries: {panels: task}}]"),
     "cline-table5": (
