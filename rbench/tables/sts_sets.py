@@ -53,9 +53,9 @@ class Sets:
 
     @property
     def absent(self) -> list[str]:
-        """Return which of the seven sets the table does not have; empty if it has none of the seven."""
+        """Return which of the seven sets the table does not have."""
         there = {one.task for one in self.evaluations if one.split == "test"}
-        return [name for name in SEVEN if name not in there] if there & SEVEN.keys() else []
+        return [name for name in SEVEN if name not in there]
 
     @property
     def others(self) -> list[str]:
