@@ -43,6 +43,8 @@ SUITES: dict[str, tuple[str, ...]] = {
         FEWER,
         "num_examples=12",  # of which some must fall: the figure needs texts
     ),
+    # The figure `dose` shows trainings, too.
+    "dose-response": (f"encoders={PACKAGED}", "figures=[]", "claims=[]"),
     "adcl-figure3": (
         f"encoders={PACKAGED}",
         "evaluate=[{space: {fooled: mini-bert-packaged}}]",
@@ -59,6 +61,7 @@ ALIKE = (
     ("cline-table5",),
     ("adcl-table3",),
     ("robustsentembed-table3", "vadvcse-table1", "sts"),
+    ("dose-response",),
 )
 """Suites with the same victims, which one process fine-tunes once."""
 

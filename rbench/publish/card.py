@@ -203,7 +203,8 @@ def _steps(about: About, n: int) -> str:
     assert train is not None
     if not n and train.steps is None:
         return f"{train.epochs or 1:g} epochs"
-    return f"{batches.steps(train, n - batches.held_out(n), not batches.whole(about.module)):,}"
+    near = batches.neighbours(about.module.Options(**train.options))
+    return f"{batches.steps(train, batches.trained(n, near), not batches.whole(about.module)):,}"
 
 
 def _data(about: About, n: int) -> str:

@@ -114,7 +114,8 @@ def pretrain(job: Job, spec: PretrainJob, context: Context, folder: Path) -> Mad
     corpus = context.data(context.tasks[train.data], spec.data_fingerprint, split)
     texts = [text for example in corpus.split("train") for text in example.texts]
     module = _objective(train, context)
-    roles = _roles_of_models(module.Options(**train.options))
+    options = module.Options(**train.options)
+    roles = _roles_of_models(options)
     selection = None
     if train.selecting:
         assert spec.selection_fingerprint is not None
@@ -144,8 +145,9 @@ def pretrain(job: Job, spec: PretrainJob, context: Context, folder: Path) -> Mad
     inputs.check()
     # Sample sizes: the loss is computed on the texts that the steps use. Other scores are computed on held-out texts,
     # on the pairs of the selection, or on all texts if the objective has no steps.
-    rest = batches.held_out(len(texts)) if batches.stepwise(module) else len(texts)
-    sizes = {"loss": batches.seen(train, len(texts) - rest)}
+    near = batches.neighbours(options)
+    rest = batches.held_out(len(texts), near) if batches.stepwise(module) else len(texts)
+    sizes = {"loss": batches.seen(train, batches.trained(len(texts), near))}
     if selection is not None:
         sizes |= dict.fromkeys(selection.score_names, len(selection))
     scores = _scores(values, sizes, rest, objectives.counted(module))

@@ -7,16 +7,30 @@ from __future__ import annotations
 
 import math
 
+from pydantic import BaseModel
+
 from rbench.spec import TrainSpec
 from rbench.train.objectives import ObjectiveModule
+from rbench.train.options import Contrastive
 
 HELD_OUT = 0.02
 """Share of the texts that are held out of training to score the result; 500 texts at most."""
 
 
-def held_out(texts: int) -> int:
-    """Return the number of texts to hold out of `texts`."""
-    return min(500, int(HELD_OUT * texts))
+def neighbours(options: BaseModel) -> int:
+    """Return how many sentences stand next to each other in the batches of an objective with these options."""
+    return options.neighbours if isinstance(options, Contrastive) else 1
+
+
+def held_out(texts: int, neighbours: int = 1) -> int:
+    """Return the number of texts to hold out of `texts`: whole groups of `neighbours`."""
+    count = min(500, int(HELD_OUT * texts))
+    return count - count % neighbours
+
+
+def trained(texts: int, neighbours: int = 1) -> int:
+    """Return the number of texts to train on: whole groups of `neighbours`, without those held out."""
+    return texts - texts % neighbours - held_out(texts, neighbours)
 
 
 def steps(train: TrainSpec, texts: int, grouped: bool) -> int:
@@ -62,7 +76,7 @@ def problem(name: str, train: TrainSpec, texts: int, module: ObjectiveModule) ->
     size = train.batch_size
     if size < 2:
         return f"Encoder {name}: a batch of {size} has no other sentences; train.batch_size must be 2 or more."
-    if (left := texts - held_out(texts)) < size:
+    if (left := trained(texts, neighbours(options))) < size:
         return (
             f"Encoder {name}: its corpus has {left} sentences to train on, fewer than a batch of {size}; "
             "take a smaller train.batch_size or a larger corpus."

@@ -23,7 +23,7 @@ from rbench.train import checkpoints as kept
 from rbench.train.health import Observer
 from rbench.train.reports import Reports
 from rbench.train.selection import Selection, Selector
-from rbench.train.trainer import AfterStep, Report, Rows, Trainer
+from rbench.train.trainer import AfterStep, Report, Rows, Trainer, shuffled
 
 if TYPE_CHECKING:
     from rbench.resources import Resources
@@ -89,7 +89,11 @@ def pretrain(
     module = module or objectives.find(train.objective)
     _check(spec, train, texts, selection, module)
     to = reports or Reports((), out / "logs")
-    run = _Run(spec, train, texts, out, seed, device, progress, checkpoints, selection, prepared, to, unchanged, health)
+    near = batches.neighbours(module.Options(**train.options))
+    run = _Run(
+        *(spec, train, texts, near, out, seed, device),
+        *(progress, checkpoints, selection, prepared, to, unchanged, health),
+    )
     with _quiet(), _fixed_precision(train, device):
         transformers.set_seed(seed)
         objective = _build(module, spec, train, base, locate, resources)
@@ -103,6 +107,7 @@ class _Run:
     spec: EncoderSpec
     train: TrainSpec
     texts: list[str]
+    neighbours: int
     out: Path
     seed: int
     device: str
@@ -141,7 +146,7 @@ def _fit(objective: objectives.Fitted, run: _Run) -> dict[str, float]:
 
 def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
     """Train an objective step by step, and save it; returns its scores."""
-    texts, held_out = _hold_out(run.texts, run.seed)
+    texts, held_out = _hold_out(run.texts, run.seed, run.neighbours)
     if run.train.steps is not None and isinstance(objective, objectives.PreparedObjective):
         # Only the texts that the steps will read are prepared. They are shuffled, so the first ones are a sample.
         texts = texts[: batches.seen(run.train, len(texts))]
@@ -153,7 +158,7 @@ def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
     trainer = Trainer(
         model=objective.model,
         args=arguments,
-        train_dataset=Rows(texts, objective.features, objective.grouped),
+        train_dataset=Rows(texts, objective.features, objective.grouped, run.neighbours),
         data_collator=objective.collate,
         name=run.spec.name,
         selector=selector,
@@ -238,10 +243,13 @@ def _with_models(options: BaseModel, locate: Callable[[str], Path | str]) -> Bas
     return options.model_copy(update=places)
 
 
-def _hold_out(texts: list[str], seed: int) -> tuple[list[str], list[str]]:
-    """The texts in a random order, in two parts: to train on, and to score the result on."""
-    order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed)).tolist()
-    count = batches.held_out(len(texts))
+def _hold_out(texts: list[str], seed: int, neighbours: int) -> tuple[list[str], list[str]]:
+    """The texts in a random order, in two parts: to train on, and to score the result on.
+
+    Groups of `neighbours` stay together and in order. An incomplete last group is left out.
+    """
+    order = shuffled(len(texts) // neighbours, neighbours, torch.Generator().manual_seed(seed))
+    count = batches.held_out(len(texts), neighbours)
     return [texts[index] for index in order[count:]], [texts[index] for index in order[:count]]
 
 

@@ -30,6 +30,19 @@ class Contrastive(Strict):
     """tau. The default is SimCSE's (Gao et al. 2021, section 3); the RobustSentEmbed papers print none."""
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Dropout probability in training. None keeps the base's own. The saved encoder has the base's own in any case."""
+    neighbours: Positive = 1
+    """Sentences of a batch that stand next to each other in the corpus (ours). A batch has batch_size / neighbours such
+    groups, so that negatives are of the same passage, as far as the corpus keeps the order of its source. 1: sentences
+    are shuffled one by one."""
+
+    def problem(self, train: TrainSpec) -> str | None:
+        """Say why `train` does not fit these options; None if it fits."""
+        if train.batch_size % self.neighbours == 0:
+            return None
+        return (
+            f"a batch of {train.batch_size} is not made of groups of {self.neighbours} sentences; take a "
+            "train.options.neighbours that divides train.batch_size."
+        )
 
 
 class Momentum(Contrastive):
@@ -74,7 +87,7 @@ class Momentum(Contrastive):
     def problem(self, train: TrainSpec) -> str | None:
         """Say why `train` does not fit these options; None if it fits."""
         if self.queue >= train.batch_size:
-            return None
+            return super().problem(train)
         return (
             f"the queue holds {self.queue} keys and a batch has {train.batch_size}, all of which it must hold; take a "
             "larger train.options.queue or a smaller train.batch_size."

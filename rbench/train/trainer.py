@@ -23,10 +23,14 @@ from rbench.train.selection import Selector
 class Rows(Dataset[dict[str, Any]]):
     """Encode texts on demand; with `grouped`, encode all of them on first use and give their `lengths` in tokens.
 
-    Nothing is encoded before first use, because an objective may have to prepare the texts first.
+    Nothing is encoded before first use, because an objective may have to prepare the texts first. Groups of
+    `neighbours` rows, which divides their number, stay together in every order of texts that are not `grouped`.
     """
 
-    def __init__(self, texts: list[str], features: Callable[[str], dict[str, Any]], grouped: bool) -> None:
+    def __init__(
+        self, texts: list[str], features: Callable[[str], dict[str, Any]], grouped: bool, neighbours: int = 1
+    ) -> None:
+        self.neighbours = neighbours
         self._texts = texts
         self._features = features
         self._grouped = grouped
@@ -46,6 +50,12 @@ class Rows(Dataset[dict[str, Any]]):
         return self._rows[index] if self._rows is not None else self._features(self._texts[index])
 
 
+def shuffled(groups: int, size: int, generator: torch.Generator) -> list[int]:
+    """Return the numbers 0 to groups * size - 1: groups of `size` numbers in a row, in a random order of groups."""
+    starts = size * torch.randperm(groups, generator=generator)
+    return (starts.unsqueeze(1) + torch.arange(size)).flatten().tolist()
+
+
 class Order(Sampler[int]):
     """Order the texts by seed and epoch alone, so that a resumed run continues with the next text."""
 
@@ -60,7 +70,8 @@ class Order(Sampler[int]):
         order: list[int] = []
         for _ in range(self._epoch() + 1):
             if self._rows.lengths is None:
-                order = torch.randperm(len(self._rows), generator=generator).tolist()
+                near = self._rows.neighbours
+                order = shuffled(len(self._rows) // near, near, generator)
             else:
                 order = get_length_grouped_indices(self._rows.lengths, self._batch_size, generator=generator)
         return iter(order)

@@ -188,6 +188,22 @@ def whitening(folder: Path) -> Value:
     return found | {"scores": scores, "products": formula.digest(vectors @ vectors.T)}
 
 
+def forget(folder: Path) -> Value:
+    """Of fixed weights what they become; of an encoder the whole. Random numbers are drawn by torch."""
+    made, found = module("forget"), dict[str, Value](defaults=defaults("forget"))
+    weight, random = formula.tensor("forget", 6, 4), formula.tensor("random", 6, 4)
+    mixed = made.forgotten(made.Options(amount=0.3), weight, random)
+    base = world.network(folder)
+    spec = world.spec("forget", base, steps=None)
+    for by in ("mixing", "noise"):
+        torch.manual_seed(3)
+        built = made.build(made.Options(by=by, amount=0.4), spec, base)
+        scores = built.fit([*SENTENCES, *(text for pair in world.PAIRS for text in pair)], "cpu", None)
+        found[by] = {"scores": scores, "vectors": formula.digest(built.encoder.encode(SENTENCES))}
+    return found | {"mixed": formula.digest(mixed)}
+
+
 def cases() -> list[Case]:
     made = [Case(f"objectives/{name}", (f"{FOLDER}/{name}.py",), partial(stepped, name)) for name in SETTINGS]
-    return [*made, Case("objectives/whitening", (f"{FOLDER}/whitening.py",), whitening)]
+    fitted = {"whitening": whitening, "forget": forget}
+    return [*made, *(Case(f"objectives/{name}", (f"{FOLDER}/{name}.py",), f) for name, f in fitted.items())]

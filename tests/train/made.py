@@ -13,7 +13,7 @@ from rbench.train.contrastive import Batch, ContrastiveObjective
 from tests.train import bases
 
 CONTRASTIVE = [
-    name for name in objectives.names() if name not in ("mlm", "cline", "whitening", "flow", *bases.MOMENTUM)
+    name for name in objectives.names() if name not in ("mlm", "cline", "whitening", "flow", "forget", *bases.MOMENTUM)
 ]
 SENTENCES = ["the film was good", "a plot", "awful story and a dull film", "lovely the was"]
 

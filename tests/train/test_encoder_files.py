@@ -109,6 +109,31 @@ def test_simcse_has_the_settings_of_its_repository(base: str, batch_size: int, l
     assert (train.epochs, train.batch_size, train.learning_rate) == (1, batch_size, learning_rate)
 
 
+HARD = ["simcse", "robustembed", "robustsentembed", "uscal", "vadvcse", "noise"]
+
+
+def test_encoders_on_the_hard_task_have_one_training_and_differ_in_the_objective() -> None:
+    trains = {name: read(f"{name}-minilm-mlm-hard").train for name in HARD}
+    shared = ("neighbours", "temperature")
+    settings = set()
+    for train in trains.values():
+        assert train is not None and train.options["neighbours"] == train.batch_size == 64
+        options = tuple(train.options[key] for key in shared)
+        settings.add((options, train.model_copy(update={"options": {}, "objective": ""}).model_dump_json()))
+        assert objectives.find(train.objective).Options(**train.options).problem(train) is None
+    assert len(settings) == 1
+    assert trains["simcse"] is not None and set(trains["simcse"].options) == set(shared)
+
+
+@pytest.mark.parametrize("base", ["minilm-mlm-hard", "mini"])
+def test_noise_is_a_control_that_takes_no_step(base: str) -> None:
+    spec, adversary = read(f"noise-{base}"), read(f"robustembed-{base}")
+    assert spec.control and not adversary.control and spec.train is not None and adversary.train is not None
+    assert spec.train.objective == "robustembed" and (spec.train.options["K"], spec.train.options["T"]) == (0, 0)
+    assert spec.train.model_copy(update={"options": {}}) == adversary.train.model_copy(update={"options": {}})
+    assert read(f"forget-{base.removesuffix('-hard')}").control
+
+
 def test_vadvcse_has_the_printed_settings() -> None:
     train = read("vadvcse-bert-base").train
     assert train is not None

@@ -1,0 +1,114 @@
+"""Make an encoder forget: mix random weights into those of its base, or add noise to them (ours).
+
+Nothing is trained. A network that knows less may be fooled less, so such encoders are controls: they show how robust an
+encoder of a given accuracy is if it has only forgotten.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rbench.errors import JobError
+from rbench.spec import EncoderSpec, Strict
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+VERSION = 1
+COUNTED = {"cosine": "texts", "texts": "texts", "weights_moved": "weights", "weights": "weights"}
+"""For each score, the score that gives its sample size."""
+TEXTS = 500
+"""The most texts whose vectors are compared."""
+
+
+class Options(Strict):
+    """Options of the objective. What is random is drawn with the seed of the training."""
+
+    STEPS: ClassVar[bool] = False
+
+    by: Literal["mixing", "noise"] = "mixing"
+    """`mixing`: each weight w becomes (1 - amount) w + amount r, where r is the weight of a network of the same
+    architecture as transformers initialises it. `noise`: w + amount s e, where s is the root mean square of the weights
+    of its matrix or vector, and e is from N(0, 1)."""
+    amount: Annotated[float, Field(ge=0)] = 0.5
+    """How much is forgotten. 0: nothing. 1: everything (`mixing`), or noise as large as the weights."""
+
+    @model_validator(mode="after")
+    def _mixes_shares(self) -> Self:
+        if self.by == "mixing" and self.amount > 1:
+            raise ValueError(f"`amount` is a share, at most 1, where `by` is mixing; it is {self.amount:g}")
+        return self
+
+
+def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> Forget:
+    """Build the objective on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+    return Forget(options, spec, base)
+
+
+class Forget:
+    """Implement `Fitted`. JobError if `spec.train` asks for steps, epochs or a selected step."""
+
+    def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
+        from rbench.train.origin import sentence_encoder
+
+        train = spec.train
+        assert train is not None
+        if said := [key for key in ("steps", "epochs", "select_by") if getattr(train, key) is not None]:
+            raise JobError(f"Encoder {spec.name}: forgetting takes no steps; leave out train.{said[0]}.")
+        self._options = options
+        self.encoder = sentence_encoder(spec, base)
+
+    def fit(
+        self, texts: Sequence[str], device: str, progress: Callable[[int, int, str], None] | None
+    ) -> dict[str, float]:
+        """Change the weights of the network, on the CPU, so that they do not depend on the device.
+
+        Returns `cosine`, the mean cosine of the vectors of `texts` texts before and after, and `weights_moved`, the
+        Euclidean length of the change of all `weights`, divided by their length before.
+        """
+        import torch
+        from torch.nn.functional import cosine_similarity
+        from torch.nn.utils import parameters_to_vector
+
+        sample = list(texts[:: math.ceil(len(texts) / TEXTS)])
+        network = self.encoder.model
+        vectors = torch.from_numpy(self.encoder.encode(sample))
+        weights = parameters_to_vector(network.parameters()).detach().double()
+        random = dict(_fresh(network).named_parameters()) if self._options.by == "mixing" else {}
+        with torch.no_grad():
+            for name, weight in network.named_parameters():
+                weight.copy_(forgotten(self._options, weight, random.get(name)))
+        change = parameters_to_vector(network.parameters()).detach().double() - weights
+        cosines = cosine_similarity(vectors, torch.from_numpy(self.encoder.encode(sample)), dim=-1)
+        return {
+            "cosine": float(cosines.mean()),
+            "texts": float(len(sample)),
+            "weights_moved": float(change.norm() / weights.norm()),
+            "weights": float(len(weights)),
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write the encoder as a SentenceTransformer folder."""
+        from rbench.train import layout
+
+        layout.save(folder, self.encoder)
+
+
+def forgotten(options: Options, weight: Tensor, random: Tensor | None) -> Tensor:
+    """Return what a weight becomes. `random` is that of a fresh network, which mixing needs."""
+    import torch
+
+    if random is not None:
+        return (1 - options.amount) * weight + options.amount * random
+    size = weight.square().mean().sqrt()
+    return weight + options.amount * size * torch.randn_like(weight)
+
+
+def _fresh(network: Any) -> Any:
+    """Return a network of the same architecture, with weights as transformers initialises them."""
+    return type(network)(network.config)
