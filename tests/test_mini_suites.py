@@ -25,6 +25,9 @@ ADVERSARIAL = "finetune=[clean, {adversarial: {clean_epochs: 1, epochs: 1, candi
 FEWER = "training={learning_rate: 1.5e-3, max_train: 40, max_validation: 20}"
 SUITES: dict[str, tuple[str, ...]] = {
     "robustsentembed-table2": (f"encoders={PACKAGED}",),
+    "robustsentembed-table3": (),
+    "vadvcse-table1": ("encoders=[mini-static]",),
+    "sts": ("encoders=[mini-static]",),
     # The figure `curves` shows trainings, and packaged encoders are not trained.
     "robustsentembed-figure2": (f"encoders={PACKAGED}", "figures=[queries, {queries: {panels: task}}]"),
     "cline-table5": (
@@ -62,6 +65,7 @@ ALIKE = (
     ("adcl-table4", "adcl-figure3"),
     ("cline-table5",),
     ("adcl-table3",),
+    ("robustsentembed-table3", "vadvcse-table1", "sts"),
     ("dose-response",),
     ("vadvcse-table3",),
     ("robustsentembed-table4", "vadvcse-table2", "robustsentembed-figure3", "cline-table7"),

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from rbench.api.figures import figure
 from rbench.api.runs import Runs, reader_of
 from rbench.errors import SuiteError
-from rbench.spec import Bold, FontSize, Notes, Pick, TableSpec
+from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +28,7 @@ def table(
     fmt: str = "markdown",
     intervals: bool = False,
     pick: Pick | None = None,
+    aggregation: Aggregation = "all",
     bold: Bold | None = None,
     notes: Notes | None = None,
     names: bool = False,
@@ -41,6 +42,8 @@ def table(
     Args:
         run: the folder of a RUN, or those of several that are read as one.
         metric: a metric, or the name of a measure, which may lie in one of the folders `include`.
+        aggregation: for `metric` sts, how the subsets of a set make one number: `all` pairs together, or the `mean` or
+            `wmean` (weighted by pairs) of the subsets.
         bold: `significant` (the best entries and all that are not significantly worse), `best` or `none`. None:
             `significant` where entries can be tested, otherwise `best`.
         notes: what stands below: `none`, `short` (one paragraph; None means this) or `full`.
@@ -58,11 +61,11 @@ def table(
     from rbench.tables.formats import unknown
     from rbench.tables.table import Layout
 
-    asked = {"metric": metric, "layout": layout, "pick": pick, "bold": bold, "options": options}
+    asked = {"metric": metric, "layout": layout, "pick": pick, "aggregation": aggregation, "bold": bold}
     if layout not in get_args(Layout):
         raise unknown("layout", layout, get_args(Layout))
     try:
-        wanted = TableSpec.model_validate(asked)
+        wanted = TableSpec.model_validate({**asked, "options": options})
     except ValidationError as error:
         said = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors(include_url=False))
         raise SuiteError(said) from error

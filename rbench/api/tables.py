@@ -43,7 +43,7 @@ def made(results: Results, wanted: TableSpec, measure: Module | None) -> Table:
     from rbench.tables import build
 
     if measure is None:
-        return build(results, cast(Metric, wanted.metric), wanted.layout, wanted.pick)
+        return build(results, cast(Metric, wanted.metric), wanted.layout, wanted.pick, wanted.aggregation)
     module: Any = measure.open()
     table: Table = module.table(_options(module, wanted.options), results)
     return table

@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 import typer
 
 from rbench.load.registry import KINDS, unknown
-from rbench.spec import Bold, FontSize, Notes, Pick, TableSpec
+from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
 
 WHAT, WHERE, HOW = "What to run", "Where things are", "How to run"
 
@@ -34,6 +34,7 @@ class Backend(StrEnum):
 
 LAYOUTS: tuple[str, ...] = get_args(TableSpec.model_fields["layout"].annotation)
 PICKS: tuple[str, ...] = get_args(Pick)
+AGGREGATIONS: tuple[str, ...] = get_args(Aggregation)
 BOLDS: tuple[str, ...] = get_args(Bold)
 NOTES: tuple[str, ...] = get_args(Notes)
 SIZES: tuple[str, ...] = get_args(FontSize)

@@ -16,7 +16,7 @@ from rbench.errors import SuiteError
 from rbench.load.search_path import search_path
 
 if TYPE_CHECKING:
-    from rbench.spec import Bold, FontSize, Notes, Pick
+    from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick
 
 LOOK = "How it looks"
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
@@ -115,6 +115,16 @@ def table(
             "TABLE, such as adcl-table1. The layouts are paper and full.",
         ),
     ] = None,
+    aggregation: Annotated[
+        str,
+        typer.Option(
+            "--aggregation",
+            callback=a.one_of("aggregation", a.AGGREGATIONS),
+            metavar="HOW",
+            help="For --metric sts: all correlates all pairs of a set together, as papers do; mean and wmean are the "
+            "mean of its subsets' correlations, plain or weighted by their pairs.",
+        ),
+    ] = "all",
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show 95% intervals (CSV and JSON always have them).")
     ] = False,
@@ -187,7 +197,12 @@ def table(
         text = api.table_beside_paper(run, with_paper, metric=metric, **shown)
     else:
         text = api.table(
-            run, metric=metric or "asr", pick=cast("Pick | None", pick), bold=cast("Bold | None", bold), **shown
+            run,
+            metric=metric or "asr",
+            pick=cast("Pick | None", pick),
+            bold=cast("Bold | None", bold),
+            aggregation=cast("Aggregation", aggregation),
+            **shown,
         )
     if out is None:
         say(text.rstrip("\n"))

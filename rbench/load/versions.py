@@ -28,7 +28,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "masked recipe": ("attack.masked_lm",),
     "oracle": ("mini.oracle",),
     "similarity": ("attack.similarity_goal", "attack.scorer_victim", "attack.scorer_geometry", "encoders.scorer"),
-    "evaluate": ("score.sts", "encoders.sentence"),
+    "evaluate": ("score.sts", "score.subsets", "encoders.sentence"),
     "contrast": ("stages.contrast",),
     "adversarial": ("stages.adversarial",),
     "measured": ("stages.measured",),

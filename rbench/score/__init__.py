@@ -10,6 +10,7 @@ from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_
 from rbench.score.health import attack_health, victim_health
 from rbench.score.statistics import Sample, spread, wilson
 from rbench.score.sts import Pairs, cosines, mean_correlation, sts_scores
+from rbench.score.subsets import average, bootstrap_error, of_subset, over_trainings, set_scores
 from rbench.score.worst_case import Fallen, Verdict, Verdicts, verdict, worst_case
 
 __all__ = [
@@ -30,12 +31,17 @@ __all__ = [
     "attack_counts",
     "attack_health",
     "attack_scores",
+    "average",
+    "bootstrap_error",
     "contrast_scores",
     "cosines",
     "judged",
     "lacking",
     "mean_correlation",
     "mean_score",
+    "of_subset",
+    "over_trainings",
+    "set_scores",
     "spread",
     "sts_scores",
     "verdict",

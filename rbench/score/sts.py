@@ -78,10 +78,14 @@ class Pairs:
 
     def scores(self, encode: Callable[[list[str]], NDArray[Any]]) -> tuple[Score, Score]:
         """Score an encoder. `encode` is called once, with all `texts`, and returns their vectors (len(texts), dim)."""
+        return sts_scores(self.cosines(encode), self.gold)
+
+    def cosines(self, encode: Callable[[list[str]], NDArray[Any]]) -> NDArray[np.float64]:
+        """Return the cosine of each pair (n,). `encode` is called as by `scores`. Raises JobError as `cosines` does."""
         texts = self.texts
         row, vectors = {text: i for i, text in enumerate(texts)}, encode(texts)
         first, second = (vectors[[row[text] for text in side]] for side in (self.first, self.second))
-        return sts_scores(cosines(first, second), self.gold)
+        return cosines(first, second)
 
 
 def cosines(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:

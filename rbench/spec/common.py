@@ -27,6 +27,9 @@ Metric = Literal[AttackMetric, EvaluationMetric, SimilarityMetric]
 Serves = Literal["classification", "similarity"]
 """What a strategy or an attack is for: tasks with classes, or tasks with similarity scores (kind `sts`)."""
 Pick = Literal["validation", "contrast"]
+Aggregation = Literal["all", "mean", "wmean"]
+"""How the subsets of an STS set make one number: all pairs correlated together, or the mean of the subsets'
+correlations, plain or weighted by their pairs. The names are SentEval's."""
 Bold = Literal["significant", "best", "none"]
 """What is bold in a table: the best entries and all that are not significantly worse, the best alone, or nothing."""
 Notes = Literal["none", "short", "full"]

@@ -73,7 +73,9 @@ class Training(Strict):
 class TaskSpec(Named):
     """A data set with a prediction target. `columns` names the text columns, in the order in which they are encoded."""
 
-    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {"hub", "local", "sizes", "training", "contrast", "parts"}
+    COSMETIC: ClassVar[frozenset[str]] = Named.COSMETIC | {
+        *("hub", "local", "sizes", "subsets", "training", "contrast", "parts")
+    }
     # A job's key holds the hash of the rows, so it does not need to hold where they came from or how many there are.
     # The ids of rows name the part that they came from.
 
@@ -91,6 +93,9 @@ class TaskSpec(Named):
     sizes: dict[Split, Positive] = {}
     """Published number of rows of each split as the hub's copy is divided here, before any row is left out. A split
     whose number is not known is left out. rbench says where rows that it reads are more or fewer."""
+    subsets: dict[Split, dict[str, Positive]] = {}
+    """The parts of which a split of an STS task was published, and the number of pairs of each. Rows name theirs in the
+    column `subset`. A part that is missing is named under tables."""
     training: Training = Training()
     contrast: str | None = None
     """The contrast set of this task that `evaluate: [contrast]` means."""
@@ -123,6 +128,12 @@ class TaskSpec(Named):
             raise ValueError("`parts` say where the rows are; leave `hub`, `local` and `generator` out")
         if self.parts and self.kind in ("sts", "unlabelled"):
             raise ValueError(f"only tasks with classes have `parts`, and this one is of the kind {self.kind}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_subsets_of_pairs(self) -> TaskSpec:
+        if self.subsets and self.kind != "sts":
+            raise ValueError(f"`subsets` are parts of similarity tasks, and a task of the kind {self.kind} has none")
         return self
 
     def without_effect(self) -> frozenset[str]:

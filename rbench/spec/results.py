@@ -108,7 +108,8 @@ class Score(Strict):
     low: float | None = None
     high: float | None = None
     sd: float | None = None
-    """Sample standard deviation of the values of a mean, so that means can be pooled; None for a share."""
+    """Sample standard deviation of the values of a mean, so that means can be pooled. Of a correlation: its bootstrap
+    standard error times the root of n, so that correlations can be averaged. None for a share."""
     units: float | None = None
     """Effective sample size of a share whose observations come in clusters; at most `n`."""
 

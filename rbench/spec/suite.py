@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from rbench.spec.claims import Claim
 from rbench.spec.common import (
+    Aggregation,
     AttackMetric,
     Bold,
     Count,
@@ -208,6 +209,8 @@ class TableSpec(Strict):
     pick: Pick | None = None
     """For tables of contrast sets: of strategies that differ only in their learning rate, show the best by this score.
     None: show all."""
+    aggregation: Aggregation = "all"
+    """For tables of STS: how the subsets of a set make one number."""
     bold: Bold | None = None
     """What is bold. None: all that is not significantly worse than the best, where the table has examples to test it
     on; otherwise the best."""
@@ -232,6 +235,7 @@ class TableSpec(Strict):
         """A name for the table: `asr`, `aua-full`, `budget[bins=4]`."""
         name = self.metric if self.layout == "paper" else f"{self.metric}-{self.layout}"
         name += f"-picked-by-{self.pick}" if self.pick is not None else ""
+        name += f"-{self.aggregation}" if self.aggregation != "all" else ""
         name += f"-bold-{self.bold}" if self.bold is not None else ""
         return Choice(name=name, options=self.options).label
 
@@ -271,6 +275,8 @@ class TableSpec(Strict):
     def _picks_what_can_be_picked(self) -> TableSpec:
         if self.pick is not None and (self.metric != "contrast" or self.layout != "paper"):
             raise ValueError("`pick` needs `metric: contrast` and `layout: paper`")
+        if self.aggregation != "all" and (self.metric != "sts" or self.layout != "paper"):
+            raise ValueError(f"`aggregation: {self.aggregation}` needs `metric: sts` and `layout: paper`")
         return self
 
 

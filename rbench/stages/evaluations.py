@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rbench import score
 from rbench.errors import JobError
-from rbench.spec import AdversarialJob, ContrastJob, EvaluateJob, FinetuneJob, Job, Record, TaskSpec, VictimJob
+from rbench.score.subsets import MISSING
+from rbench.spec import AdversarialJob, ContrastJob, EvaluateJob, FinetuneJob, Job, Record, Score, TaskSpec, VictimJob
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
 from rbench.stages.victims import victim_hash, victim_of
@@ -24,15 +26,19 @@ if TYPE_CHECKING:
 def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> Record:
     """Score an encoder on sentence pairs, without fine-tuning."""
     from rbench import encoders
+    from rbench.encoders.remembered import RememberedVectors
 
     data = context.data(spec.task, spec.data_fingerprint, spec.split)
-    pairs = score.Pairs.of(data.split(spec.split))
+    examples = data.split(spec.split)
+    pairs = score.Pairs.of(examples)
     inputs = Inputs(job, context)
     place = inputs.place("encoder", job.parts[0])
-    how = f"{spec.encoder.model_dump_json()} {job.seed}"
-    encoder = inputs.network(
-        place, how, lambda where: encoders.load(spec.encoder, where, device=context.device, seed=job.seed, kind="sts")
-    )
+    how = f"vectors {spec.encoder.model_dump_json()} {job.seed}"
+
+    def load(where: str) -> RememberedVectors:
+        return RememberedVectors(encoders.load(spec.encoder, where, device=context.device, seed=job.seed, kind="sts"))
+
+    vectors = inputs.network(place, how, load)
     done, total = 0, len(pairs.texts)
 
     def encoded(count: int) -> None:
@@ -40,21 +46,42 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
         done += count
         context.progress.update(done, total)
 
-    scores = pairs.scores(lambda texts: encoder.encode(texts, "fastest", encoded))
-    spearman = scores[0].value
-    found = "Spearman is not defined" if spearman is None else f"Spearman {spearman:.4f}"
-    context.progress.update(total, total, f"{found}, {len(pairs)} pairs")
+    found = pairs.cosines(lambda texts: vectors.encode(texts, "fastest", encoded))
+    subset = data.subsets.get(spec.split, {})
+    of = [subset[example.id] for example in examples] if subset else []
+    scores = score.set_scores(found, pairs.gold, of)
+    context.progress.update(total, total, f"{_told(scores[0])}, {len(pairs)} pairs")
     inputs.check()
-    drawn = _hash_of_drawn(encoder) if spec.encoder.random_weights else None
+    drawn = _hash_of_drawn(vectors.encoder) if spec.encoder.random_weights else None
     return Record(
         job=job,
         status="complete",
         scores=scores,
-        counts={"n": len(pairs)},
+        counts={"n": len(pairs)} | _absent(spec, of) | _unusable(data.dropped, spec.split),
         provenance=source(
             dataset_fingerprint=spec.data_fingerprint, weights_hash=drawn or inputs.hash_of("encoder", place)
         ),
     )
+
+
+def _told(spearman: Score) -> str:
+    return "Spearman is not defined" if spearman.value is None else f"Spearman {spearman.value:.4f}"
+
+
+def _absent(spec: EvaluateJob, of: Sequence[str]) -> dict[str, int]:
+    """Count the pairs of each published subset that are not there, where rows name their subsets."""
+    there = Counter(of)
+    published = spec.task.subsets.get(spec.split, {}) if of else {}
+    return {f"{MISSING}{name}": n - there[name] for name, n in published.items() if there[name] < n}
+
+
+def _unusable(dropped: Mapping[str, int], split: str) -> dict[str, int]:
+    """Count the pairs that were left out when the rows were read, by reason: `left out: score outside the scale`."""
+    return {
+        f"left out: {reason.removeprefix(f'{split}: ')}": n
+        for reason, n in dropped.items()
+        if n and reason.startswith(f"{split}: ")
+    }
 
 
 def _hash_of_drawn(encoder: SentenceEncoder) -> str:

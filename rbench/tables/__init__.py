@@ -6,7 +6,7 @@ from typing import get_args
 
 from rbench.errors import StoreError
 from rbench.score import METRICS
-from rbench.spec import AttackMetric, EvaluationMetric, Metric, Pick
+from rbench.spec import Aggregation, AttackMetric, EvaluationMetric, Metric, Pick
 from rbench.storage.runs import Reader
 from rbench.tables import advsts, any_attack, contrast, evaluations, layouts, positives
 from rbench.tables.aggregate import Results, grid
@@ -17,7 +17,13 @@ from rbench.tables.picked import picked
 from rbench.tables.table import Layout, Table
 
 
-def build(source: Reader | Results, metric: Metric = "asr", layout: str = "paper", pick: Pick | None = None) -> Table:
+def build(
+    source: Reader | Results,
+    metric: Metric = "asr",
+    layout: str = "paper",
+    pick: Pick | None = None,
+    aggregation: Aggregation = "all",
+) -> Table:
     """Build the table of one metric of attacks or evaluations. Records are read, and outcomes for `any_attack`.
 
     Args:
@@ -26,6 +32,7 @@ def build(source: Reader | Results, metric: Metric = "asr", layout: str = "paper
         layout: `paper`, `by-task` or `full`.
         pick: how to choose the best among strategies that differ in their learning rate alone. Only for contrast sets
             in the layout paper.
+        aggregation: how the subsets of an STS set make one number.
 
     Raises:
         StoreError: the folder is not a RUN or is damaged, it has no jobs with this metric, or the metric or layout is
@@ -38,7 +45,7 @@ def build(source: Reader | Results, metric: Metric = "asr", layout: str = "paper
     if metric == "advsts":
         return similarity_table(source, layout)
     if metric == "sts" or metric == "contrast" or metric == "positives":
-        return evaluation_table(source, metric, layout)
+        return evaluation_table(source, metric, layout, aggregation)
     return attack_table(source, metric, layout)
 
 
@@ -55,7 +62,12 @@ def attack_table(source: Reader | Results, metric: AttackMetric = "asr", layout:
     return {"paper": layouts.paper, "by-task": by_task, "full": layouts.full}[layout](found, metric, together)
 
 
-def evaluation_table(source: Reader | Results, metric: EvaluationMetric = "sts", layout: str = "paper") -> Table:
+def evaluation_table(
+    source: Reader | Results,
+    metric: EvaluationMetric = "sts",
+    layout: str = "paper",
+    aggregation: Aggregation = "all",
+) -> Table:
     """Build the table of an evaluation metric. Raises StoreError as `build` does."""
     _check_layout(layout)
     if layout == "by-task":
@@ -65,7 +77,9 @@ def evaluation_table(source: Reader | Results, metric: EvaluationMetric = "sts",
         return {"paper": positives.paper, "full": positives.full}[layout](results)
     if metric == "contrast":
         return {"paper": contrast.paper, "full": contrast.full}[layout](contrast.contrasts(results))
-    return {"paper": evaluations.paper, "full": evaluations.full}[layout](evaluations.evaluated(results), metric)
+    return {"paper": evaluations.paper, "full": evaluations.full}[layout](
+        evaluations.evaluated(results, aggregation), metric
+    )
 
 
 def similarity_table(source: Reader | Results, layout: str = "paper") -> Table:

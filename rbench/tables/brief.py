@@ -42,7 +42,7 @@ def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
 
 
 def _sizes(table: Table) -> list[str]:
-    counts = [cell["n"] for cell in table.cells if cell.get("n")]
+    counts = [cell["n"] for cell in table.cells if cell.get("n") and "sets" not in cell]  # not those of averages
     errored = [cell["errored"] for cell in table.cells if cell.get("errored")]
     said = [f"n of a cell: {spanned(counts)}."] if counts else []
     return said + ([f"Errored examples, in no denominator: up to {max(errored)} of a cell."] if errored else [])

@@ -103,18 +103,19 @@ class Reserved:
 
 
 class Columns(NamedTuple):
-    """The columns of a source that hold the texts and the label, and its label map."""
+    """The columns of a source that hold the texts, the label and the subset, and its label map."""
 
     texts: tuple[str, ...]
     label: str | None
     label_map: Mapping[str, int] | None
+    subset: str = "subset"
 
     @classmethod
     def of(cls, spec: TaskSpec, renamed: Mapping[str, str], label_map: Mapping[str, int] | None = None) -> Columns:
         """Return the columns of `spec` under the source's names, which `renamed` gives where they differ."""
         label = {"unlabelled": None, "sts": "score"}.get(spec.kind, "label")
         texts = tuple(renamed.get(column, column) for column in spec.columns)
-        return cls(texts, label and renamed.get(label, label), label_map)
+        return cls(texts, label and renamed.get(label, label), label_map, renamed.get("subset", "subset"))
 
 
 SplitColumns = Columns | Mapping[str, Columns]

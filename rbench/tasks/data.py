@@ -13,6 +13,7 @@ from rbench.errors import ResourceError
 from rbench.spec import HubData, TaskSpec
 from rbench.tasks import lines, local, online, parts, tables
 from rbench.tasks.clean import Columns, Example, Reserved, Row, SplitColumns, clean
+from rbench.tasks.subsets import subsets_of
 
 logger = logging.getLogger("rbench")
 
@@ -37,6 +38,8 @@ class TaskData:
     conflicts: dict[str, int]
     examples: Mapping[str, Sequence[Example]] = field(repr=False)
     read: Mapping[str, int] = field(default_factory=dict)
+    subsets: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    """For each split whose rows name their subsets (`TaskSpec.subsets`), the subset of each example by its id."""
     _hashes: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     """A cache of `split_fingerprint`, by split."""
 
@@ -104,6 +107,7 @@ def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence
         dropped.conflicts,
         examples,
         {name: len(found) for name, found in rows.items()},
+        subsets_of(spec, columns, rows),
     )
 
 

@@ -17,6 +17,7 @@ from rbench.finetune import sample_split
 from rbench.score import adversarial_scores, contrast_scores
 from rbench.score.contrast import Judged
 from rbench.score.sts import Pairs
+from rbench.score.subsets import set_scores
 from rbench.spec import EncoderSpec, Score
 from rbench.stages.attacks import sample
 from rbench.substitution.batched import Geometry, at_most
@@ -217,6 +218,13 @@ def sts(folder: Path) -> Value:
     return {"eight": scored(pairs.scores(encode)), "three": scored(few.scores(encode)), "alike": scored(alike)}
 
 
+def subsets(folder: Path) -> Value:
+    """Correlations of a set in two subsets, with what averages need."""
+    found, gold = formula.numbers("cosines", 24), [round(5 * x, 1) for x in formula.numbers("gold", 24)]
+    scores = set_scores(found, gold, ["news"] * 10 + ["forum"] * 14)
+    return {score.name: [score.value, score.n, score.low, score.high, score.sd] for score in scores}
+
+
 def contrast(folder: Path) -> Value:
     """Scores of 40 bundles of up to three edits, in clusters and without."""
     drawn = formula.numbers("bundles", 400).reshape(40, 10)
@@ -295,6 +303,7 @@ def cases() -> list[Case]:
         Case("shared/random_weights", ("rbench/encoders/random_weights.py",), random_weights),
         Case("shared/loop", ("rbench/train/loop.py", "rbench/train/objectives/simcse.py"), loop),
         Case("shared/sts", ("rbench/score/sts.py",), sts),
+        Case("shared/subsets", ("rbench/score/subsets.py",), subsets),
         Case("shared/contrast", ("rbench/score/contrast.py",), contrast),
         Case("shared/adversarial", ("rbench/score/adversarial.py",), adversarial),
         Case("shared/samples", ("rbench/stages/attacks.py", "rbench/finetune/_data.py"), samples),

@@ -186,6 +186,42 @@ def test_an_encoder_is_loaded_once_for_all_its_evaluations(place: Path, monkeypa
     assert opened == ["toy", "first", "toy", "toy", "first", "first"]
 
 
+def test_a_sentence_of_several_sets_is_encoded_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = SentenceEncoder.encode
+
+    def counting(self: SentenceEncoder, texts: Any, *more: Any) -> Any:
+        asked.extend(texts)
+        return real(self, texts, *more)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", counting)
+    shared = (place / "data/pairs/test.jsonl").read_bytes()
+    (place / "data/others/test.jsonl").write_bytes(shared)
+    result = ran(place, "sts")
+    texts = {row[column] for row in map(json.loads, shared.splitlines()) for column in ("sentence1", "sentence2")}
+    assert not result.failed and sorted(asked) == sorted([*texts, *texts]), "once by each of two encoders"
+    found = {name: record.scores for name, record in records(result.run).items()}
+    assert found["evaluate/toy/pairs"] == found["evaluate/toy/others"] != found["evaluate/first/pairs"]
+
+
+def test_a_record_counts_what_is_missing_of_each_subset_and_what_was_left_out(place: Path) -> None:
+    task = "kind: sts\ncolumns: [sentence1, sentence2]\nscale: [0, 5]\nsubsets: {test: {news: 4, forum: 7, video: 3}}\n"
+    write(place / "mine/tasks/pairs.yaml", task)
+    file = place / "data/pairs/test.jsonl"
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = [{**row, "subset": "news" if i < 4 else "forum"} for i, row in enumerate(rows)]
+    as_lines(file, [*rows[:-1], {**rows[-1], "score": 9}])
+    record = records(ran(place, "sts").run)["evaluate/toy/pairs"]
+    assert len(rows) == 9 and record.counts == {
+        "n": 8,
+        "missing: forum": 3,
+        "missing: video": 3,
+        "left out: score outside the scale": 1,
+    }
+    sizes = {score.name: score.n for score in record.scores if score.name.startswith("spearman")}
+    assert sizes == {"spearman": 8, "spearman:news": 4, "spearman:forum": 4}
+
+
 def test_a_victim_is_loaded_once_for_all_its_contrast_sets(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Path] = []
     real = EncoderClassifier.load.__func__  # type: ignore[attr-defined]
