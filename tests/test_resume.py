@@ -203,7 +203,9 @@ def test_three_processes_do_nothing_twice_and_lose_nothing_of_one_that_is_killed
     done = log.read_text().splitlines()
     assert len(done) == len({*done}), "no training and no attack is done twice"
     assert {line for line in done if " " not in line} == {"pretrain/toy/seed0", TUNED_JOB}
-    assert sum(" " in line for line in done) >= 2 * 24 - 4, "the last run attacks a chunk at most"
+    assert sum(" " in line for line in done) >= 24, (
+        "the last run attacks the chunks that the killed process held at most"
+    )
     assert tables(place / "three") == tables(place / "one")
 
 

@@ -23,7 +23,8 @@ def test_the_suite_of_a_printed_table_states_what_the_paper_claims(table: str) -
     stated = {claim.id for claim in loaded.suite.claims}
     left = {one for note in loaded.notes if "left out" in note for one in note.rpartition(": ")[2].split(", ")}
     assert stated | left == {placed.claim.id for placed in printed_claims.load(table)}
-    assert stated or table == "robustsentembed-table5"  # on options, where all encoders have `[norm=...]`
+    # Table 5's are on options, where all encoders have `[norm=...]`; Table 3's on parts of a task.
+    assert stated or table in ("robustsentembed-table5", "vadvcse-table3")
 
 
 def test_quoted_claims_stand_beside_a_suites_own_and_those_that_do_not_fit_are_named(world: World) -> None:

@@ -88,7 +88,7 @@ def contents(root: Path) -> dict[str, bytes]:
     return {
         str(file.relative_to(root)): file.read_bytes()
         for file in root.rglob("*")
-        if file.is_file() and not file.name.startswith(".lock")
+        if file.is_file() and not file.name.startswith(".lock") and ".processes" not in file.parts
     }
 
 
