@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rbench.spec import EvaluateJob
 from rbench.tables.aggregate import Results
@@ -41,11 +41,12 @@ def similarity(results: Results) -> Similarity:
 
 
 def _means(found: Evaluated, numbers: Mapping[tuple[str, str], Number]) -> dict[str, Number]:
-    """Return the average of each encoder; of a single set, its own number with its interval."""
+    """Return the average of each encoder, or the number of the only set. Both have intervals."""
     means: dict[str, Number] = {}
     for encoder in found.encoders:
         own = [numbers.get((encoder, label)) for label in found.evaluations]
         mean = average(own, "sts")[0] if len(own) > 1 else own[0]
+        joined = found.average(encoder) if len(own) > 1 else None
         if mean is not None:
-            means[encoder] = mean
+            means[encoder] = mean if joined is None else replace(mean, low=joined.low, high=joined.high)
     return means

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rbench.errors import StoreError
 from rbench.measures.quality import Options, table
+from rbench.spec import Score
 from rbench.storage.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.table import Number
@@ -63,8 +65,10 @@ def test_the_average_needs_all_sets(zoo: Results, monkeypatch: pytest.MonkeyPatc
 
     sets = quality.similarity(zoo)
     one = sets.sets[0]
-    found = quality._means(  # type: ignore[arg-type]
-        type("Found", (), {"encoders": ("a", "b"), "evaluations": ("x", "y")}),
+    joined = {"a": Score(name="spearman", value=0.5, n=20, low=0.3, high=0.7)}
+    found = quality._means(
+        SimpleNamespace(encoders=("a", "b"), evaluations=("x", "y"), average=joined.get),  # type: ignore[arg-type]
         {("a", "x"): Number(0.4, True), ("a", "y"): Number(0.6, True), ("b", "x"): (sets.each or {})["minilm", one]},
     )
     assert {name: number.value for name, number in found.items()} == {"a": pytest.approx(0.5)}
+    assert (found["a"].low, found["a"].high) == (0.3, 0.7)
