@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 # The networks are tiny: a second thread would only wait for the first, and take the core of the other test process.
 # torch and numpy read this when they are imported, in this process and in those that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("NLTK_DATA", None)  # NLTK reads it when it is imported, which some tests do as they are collected
+
+# Before its first draw Hypothesis reads the constants in all local modules, for a minute. No test needs these.
+providers._get_local_constants = lambda: providers._local_constants
 
 settings.register_profile("rbench", deadline=None)  # machines are busy; speed is measured in benchmarks/
 settings.load_profile("rbench")
@@ -84,4 +88,6 @@ def own_log() -> Iterator[None]:
     log.handlers[:], log.propagate = [], True
     log.disabled = False  # TextAttack disables all loggers, where a test imports it before rbench.attack
     log.setLevel(logging.NOTSET)
+    logging.disable(logging.NOTSET)  # and libraries change these two
+    logging.getLogger().setLevel(logging.WARNING)
     yield

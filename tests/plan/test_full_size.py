@@ -28,8 +28,11 @@ REGISTRY = Registry()
 NOT_PUBLISHED: dict[str, dict[str, int]] = {
     "perspectrum": {"train": 6978, "validation": 2071, "test": 2773},
     "corpus": {"train": 10_000},
+    # MNLI, SNLI, FEVER and ANLI's three rounds; and a round of the tests.
+    "anli": {"train": 392_702 + 550_152 + 208_346 + 162_865, "validation": 10_000, "test": 1_000},
 }
-"""Rows of tasks that are not on the hub: those that PERSPECTRUM's files give, and a small corpus of one's own."""
+"""Rows of tasks that are not on the hub (those of PERSPECTRUM's files, and a small corpus of one's own), and of a
+task that is made of several parts."""
 
 
 @dataclass(frozen=True)
