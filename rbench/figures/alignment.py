@@ -33,6 +33,8 @@ class Options(Strict):
 
 def draw(options: Options, results: Results) -> Figure:
     """Draw a panel for each task. Raises StoreError where no encoder has both numbers."""
+    from matplotlib.ticker import MaxNLocator
+
     found = by_encoder(results, NAME, None)
     rows = [row for row in found.rows if not options.encoders or row[0] in options.encoders]
     both = {
@@ -65,6 +67,7 @@ def draw(options: Options, results: Results) -> Figure:
                     y_intervals=[_interval(up)],
                 )
                 shown[label] = drawn[0]
+        axes.xaxis.set_major_locator(MaxNLocator(5))  # its numbers are long
         axes.set_xlabel("Uniformity")
         axes.set_ylabel("Alignment")
     style.legend(figure, list(shown.values()), list(shown))
