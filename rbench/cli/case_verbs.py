@@ -36,7 +36,7 @@ def cases(
     show: Annotated[int, typer.Option("--show", min=0, metavar="N", help="How many cases of a set to print.")] = 5,
     data: a.DataOption = None,
 ) -> None:
-    """Show contrast texts that one victim gets right and another gets wrong.
+    """Show contrast texts that one victim gets right, another wrong.
 
     Compares the predictions that the run stores, seed by seed, on the edits of its contrast sets. Prints how many cases
     there are, how many the other way round, and the first of them with what was edited. A case in many seeds comes

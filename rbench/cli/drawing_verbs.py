@@ -39,7 +39,7 @@ def figure(
     ] = None,
     include: a.IncludeOption = None,
 ) -> None:
-    """Draw a figure of a finished or half-finished run, and print its files.
+    """Draw a figure of a run, and print its files.
 
     Draws what the run stores, and runs nothing. rbench list figures NAME prints a figure's options.
     """

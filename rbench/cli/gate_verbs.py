@@ -29,7 +29,7 @@ def baseline(
         Path, typer.Option("--out", metavar="FILE", dir_okay=False, help="A .json file; .json.gz is compressed.")
     ],
 ) -> None:
-    """Keep what later runs are checked against, in a small file without texts.
+    """Keep what later runs are checked against, in a small file.
 
     The file has one letter for each attacked example, and hashes of data, attacks, resources and weights. Commit it,
     and check later runs with rbench check. Three or more RUNs show how much trainings differ by their seed alone.

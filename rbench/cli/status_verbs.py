@@ -27,7 +27,7 @@ def status(
         bool, typer.Option("--watch", help=f"Look again every {EVERY:.0f} seconds until all jobs are done.")
     ] = False,
 ) -> None:
-    """Show who works on a run, what is done, and how long the rest will take.
+    """Show who works on a run, what is done, and what is left.
 
     Several processes may work on one run. Each is listed with its job. The time left is estimated from the jobs that
     have ended. A process on another machine that died is listed for two minutes more. Changes nothing.

@@ -97,7 +97,7 @@ def train(
     quiet: a.QuietOption = False,
     verbose: a.VerboseOption = False,
 ) -> None:
-    """Train an encoder: one from the registry, or one that the options describe.
+    """Train an encoder of the registry, or one that options describe.
 
     An encoder from the registry is trained as its file says. Weights are cached by content: a suite that names the
     encoder finds them, and an encoder that a suite has trained is not trained again.

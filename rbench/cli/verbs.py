@@ -305,7 +305,7 @@ def list_(
     ] = None,
     include: a.IncludeOption = None,
 ) -> None:
-    """List the names that can be used in a suite or on the command line.
+    """List the names that suites and commands know.
 
     Prints names with titles, references or licences, and origins. With a NAME, prints the content of its file.
     """
@@ -350,7 +350,7 @@ def doctor(
     models: a.ModelsOption = None,
     include: a.IncludeOption = None,
 ) -> None:
-    """Check which resources, data sets and encoders are found, and which are missing.
+    """Check which data, encoders and resources are there.
 
     For each, prints where it was found, or exactly how to get it. With a SUITE, checks what that suite names and
     nothing else, and exits with 1 if anything is missing.

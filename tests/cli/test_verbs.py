@@ -45,6 +45,14 @@ def test_every_verb_explains_itself_with_an_example(shell: Shell, verb: str) -> 
     assert ANSI not in result.stdout
 
 
+def test_help_has_a_line_for_each_verb_and_fits_one_screen(shell: Shell) -> None:
+    lines = shell("--help").stdout.splitlines()
+    for verb in VERBS:
+        (own,) = (line for line in lines if line.startswith(f"│ {verb} "))
+        assert own.rstrip(" │").endswith("."), "its summary is not wrapped"
+    assert len(lines) <= 50
+
+
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; sys.argv = ['rbench', '--help']\n"
