@@ -31,7 +31,7 @@ def baseline(
 ) -> None:
     """Keep what later runs are checked against, in a small file.
 
-    The file has one letter for each attacked example, no text, and hashes of data, attacks, resources, weights. Commit it,
+    The file has one letter for each attacked example, no text, and hashes of data, attacks and weights. Commit it,
     and check later runs with rbench check. Three or more RUNs show how much trainings differ by their seed alone.
     """
     from rbench import api
