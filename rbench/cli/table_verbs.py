@@ -191,7 +191,8 @@ def table(
         "include": search_path(include or (), "RBENCH_INCLUDE"),
     }
     if with_paper is not None:
-        for option, value in (("--pick", pick), ("--bold", bold)):
+        own = (("--pick", pick), ("--bold", bold), ("--aggregation", None if aggregation == "all" else aggregation))
+        for option, value in own:
             if value is not None:
                 raise SuiteError(f"{option} does not go with --with-paper, which compares with the paper alone")
         text = api.table_beside_paper(run, with_paper, metric=metric, **shown)

@@ -46,8 +46,8 @@ def test_with_paper_may_stand_alone(
     assert options["metric"] is None and options["intervals"] is ("--intervals" in words)
 
 
-@pytest.mark.parametrize("option", [("--bold", "best"), ("--pick", "validation")])
-def test_what_compares_entries_with_each_other_is_refused(
+@pytest.mark.parametrize("option", [("--bold", "best"), ("--pick", "validation"), ("--aggregation", "mean")])
+def test_an_option_that_would_do_nothing_is_refused(
     option: tuple[str, str], shell: Shell, calls: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     result = shell("table", str(tmp_path), "--with-paper", *option)
