@@ -80,7 +80,7 @@ class SentenceEncoder(nn.Module):
         self.tokenizer = prepared(tokenizer, self.settings)
         self.pooling: Pooling = pooling
         takes = inspect.signature(model.forward).parameters
-        self._typed = "token_type_ids" in takes
+        self.reads_token_types = "token_type_ids" in takes
         self._options = {"use_cache": False} if "use_cache" in takes else {}
         self.width = _width(model)
         if transform is not None and transform.width != self.width:
@@ -174,7 +174,7 @@ class SentenceEncoder(nn.Module):
         token_type_ids are dropped for networks that do not take them (for example DistilBERT with BERT's tokenizer). In
         training mode a batch is split into groups of similar length (`rbench.encoders.lengths`).
         """
-        if not self._typed:
+        if not self.reads_token_types:
             inputs.pop("token_type_ids", None)
         vectors = in_groups(self._pooled, inputs, self._weights) if self.training else self._pooled(inputs)
         if self.settings.dtype != "float32":

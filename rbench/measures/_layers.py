@@ -60,7 +60,7 @@ def _alike(encoder: SentenceEncoder, batch: Sequence[Triplet]) -> dict[tuple[str
         return_special_tokens_mask=True,
     ).to(encoder.device)
     special, mask = encoded.pop("special_tokens_mask"), encoded["attention_mask"]
-    if not encoder._typed:
+    if not encoder.reads_token_types:
         encoded.pop("token_type_ids", None)
     outputs = encoder.model(**encoded, output_hidden_states=True, return_dict=True)
     every: Sequence[Tensor] = getattr(outputs, "hidden_states", None) or ()
