@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "tabular": set(),
     "load": {"spec", "tabular"},
     "score": {"spec"},
-    "executors": {"spec"},
+    "executors": {"spec", "system"},
     "tasks": {"spec", "load", "mini", "hub", "tabular"},
     "encoders": {"spec", "mini", "hub", "system", "inference"},
     "victims": {"spec", "load", "hub", "encoders", "system"},

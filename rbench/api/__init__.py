@@ -18,6 +18,7 @@ from rbench.api.cases import Case, Cases, cases
 from rbench.api.claims import claims, claims_table, contradicted
 from rbench.api.classifiers import classifier, classifier_name
 from rbench.api.doctor import Check, doctor
+from rbench.api.executor import Executor
 from rbench.api.figures import figure, write_figure
 from rbench.api.gate import check, check_annotations, check_table, conditions, met, write_baseline, write_reports
 from rbench.api.paper_claims import paper_claims, paper_claims_table
@@ -45,6 +46,7 @@ __all__ = [
     "Cell",
     "Check",
     "Estimate",
+    "Executor",
     "FellAlone",
     "ListedObjective",
     "Merged",

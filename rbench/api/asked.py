@@ -83,6 +83,13 @@ def loaded(suite: Mapping[str, Any] | Suite, options: Options) -> loading.Loaded
     )
 
 
+def content(suite: Mapping[str, Any] | Suite) -> dict[str, Any]:
+    """Return a suite that has no file as JSON types. Raises SuiteError where it holds anything else."""
+    found = plain(_content(suite) if isinstance(suite, Suite) else suite)
+    assert isinstance(found, dict)
+    return found
+
+
 def _content(suite: Suite) -> dict[str, Any]:
     """Return what a file with this suite would hold."""
     data = suite.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"measured"})

@@ -49,15 +49,42 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, re
 
     With `report`, the RUN's report is written at the end.
     """
-    from rbench.tables.flags import Flags
+    with joined(prepared, options, progress) as run:
+        device = device_of(options.device) if run.todo else "cpu"
+        logs.jobs(run.todo, run.jobs, run.cache, device)
+        needed = (key for job in run.todo for key in (job.key, *job.needs.values()))
+        with run.cache.using(needed), _workers(run.todo, options, device, run.cache) as workers:
+            run.team.member.about["workers"] = workers.count if workers is not None else 1
+            context = _context(run.prepared, run.store, run.team, run.cache, device, workers, progress, options)
+            ended = _run(run.todo, context)
+        elsewhere = [job for job in run.todo if job.key not in ended.keys]
+        return result_of(run, options, progress, ended.failed, ended.skipped, elsewhere, report=report)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A RUN that this process has joined: what it holds, and what is to do."""
+
+    prepared: Prepared
+    store: Store
+    team: Team
+    cache: WeightCache
+    jobs: tuple[Job, ...]
+    """The jobs that --only selects."""
+    todo: list[Job]
+
+
+@contextmanager
+def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator[Joined]:
+    """Join the RUN of a prepared suite while the block lasts. What cannot run is refused before the block begins."""
     from rbench.train import reports
 
     store, team = Store(prepared.run), Team(prepared.run)
     jobs = select(prepared.plan, options.only)
     logs.inputs(prepared)
-    joined = _Joined(store, prepared, options, progress)
-    with team.joined(joined.prepare):
-        prepared = joined.prepared
+    joining = _Joined(store, prepared, options, progress)
+    with team.joined(joining.prepare):
+        prepared = joining.prepared
         found = standing(store, prepared.plan)
         for job in prepared.plan.jobs:
             if job.key in found.problems:
@@ -70,29 +97,36 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, re
             texts.check(todo)
         _check_attacks(todo)
         reports.check(options.report_to)
-        device = device_of(options.device) if todo else "cpu"
-        logs.jobs(todo, jobs, cache, device)
         problems = [found.problems[job.key] for job in jobs if job.key in found.problems]
         for note in (*prepared.notes, *problems, *texts.notes(prepared.plan)):
             progress.note(note)
-        needed = (key for job in todo for key in (job.key, *job.needs.values()))
-        with cache.using(needed), _workers(todo, options, device, cache) as workers:
-            team.member.about["workers"] = workers.count if workers is not None else 1
-            ended = _run(todo, _context(prepared, store, team, cache, device, workers, progress, options))
-        found = standing(store, prepared.plan)
-        elsewhere = [job for job in todo if job.key not in ended.keys]
-        made = _Made() if elsewhere else _make(prepared, options, store, found, progress, report=report)
-        flags = Flags(prepared.plan, found.records).raised_notes(jobs)
-    done = sum(job.key in found.done for job in jobs)
+        yield Joined(prepared, store, team, cache, jobs, todo)
+
+
+def result_of(
+    run: Joined,
+    options: Options,
+    progress: Progress,
+    failed: list[Record],
+    skipped: list[Job],
+    elsewhere: list[Job],
+    *,
+    report: bool,
+) -> RunResult:
+    """Return the result of what ran. If no other process works on the rest, its tables and figures are written."""
+    from rbench.tables.flags import Flags
+
+    found = standing(run.store, run.prepared.plan)
+    made = _Made() if elsewhere else _make(run.prepared, options, run.store, found, progress, report=report)
     return RunResult(
-        prepared.run,
-        done,
-        ended.failed,
-        ended.skipped,
+        run.prepared.run,
+        sum(job.key in found.done for job in run.jobs),
+        failed,
+        skipped,
         made.tables,
-        errored(store, found, jobs),
+        errored(run.store, found, run.jobs),
         made.figures,
-        flags,
+        Flags(run.prepared.plan, found.records).raised_notes(run.jobs),
         made.claims,
         elsewhere,
         made.report,

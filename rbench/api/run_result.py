@@ -41,6 +41,10 @@ class RunResult:
     """The jobs that other processes were still running in the same folder."""
     report: Path | None = None
     """The run as one HTML file; None where it could not be written."""
+    submitted: list[str] = field(default_factory=list)
+    """The ids of the SLURM jobs that run the rest."""
+    left: list[Job] = field(default_factory=list)
+    """The jobs that nobody runs, because the processes that an executor started ended too early."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -69,7 +73,15 @@ class RunResult:
         return Results.of(Store(self.run))
 
     def said_of_others(self) -> list[str]:
-        """Say what other processes still do; nothing if they do nothing."""
+        """Say what is not done, and who does it; nothing if all has ended."""
+        if self.submitted:
+            return [
+                f"submitted: {_shortened(self.submitted)}. The last of them writes the tables. Who does what: "
+                f"rbench status {self.run} --watch. If they end before all is done, the same command submits the rest."
+            ]
+        if self.left:
+            jobs = "1 job is" if len(self.left) == 1 else f"{len(self.left)} jobs are"
+            return [f"{jobs} left, because the processes ended before. The same command goes on."]
         if not self.elsewhere:
             return []
         jobs = "1 job is" if len(self.elsewhere) == 1 else f"{len(self.elsewhere)} jobs are"
@@ -100,6 +112,10 @@ class RunResult:
             return paragraphs(["\n\n".join(self.tables), *self._said()])
         changed = self.frame[self.frame["status"] == "succeeded"].head(EXAMPLES)
         return frame(for_people(self.summary)) + examples(changed) + paragraphs(self._said())
+
+
+def _shortened(names: list[str]) -> str:
+    return ", ".join(names) if len(names) < 4 else f"{names[0]} ... {names[-1]} ({len(names)} tasks)"
 
 
 def _last_line(error: str | None) -> str:

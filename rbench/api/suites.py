@@ -11,13 +11,15 @@ from typing import Any
 from rbench import load as loading
 from rbench.api import asked
 from rbench.api.classifiers import Entry
+from rbench.api.executor import Executor, executor_of
 from rbench.api.run import run_prepared
 from rbench.api.run_result import RunResult
+from rbench.api.work import prepared_for
 from rbench.errors import PlanError, RbenchError
 from rbench.load.registry import Registry
 from rbench.plan.estimate import Estimate, estimate
 from rbench.plan.only import select
-from rbench.plan.prepare import Options, Prepared, prepare, prepare_loaded
+from rbench.plan.prepare import Options, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.progress.shown import shown
 from rbench.spec import Job, Outcome, Plan, Suite
@@ -51,7 +53,7 @@ def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None 
     The arguments are those of `run`.
     """
     options = asked.options_of(options, settings)
-    prepared = _prepared(suite, options)
+    prepared = prepared_for(suite, options)
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
     found = Standing({}, {}) if options.fresh else standing(store, prepared.plan)
@@ -71,6 +73,7 @@ def run(
     suite: str | Path | Mapping[str, Any] | Suite,
     options: Options | None = None,
     *,
+    executor: str | Executor | Mapping[str, Any] = "inline",
     progress: Progress | bool = True,
     **settings: Any,
 ) -> RunResult:
@@ -81,6 +84,8 @@ def run(
             {"encoders": ["mini-bert"], "tasks": ["mini-sentiment"], "attacks": ["pwws"]}, or a `Suite`. The default
             of the key `name` is the name of the folder `out`, or else "suite".
         options: how to run it; None: the defaults, and the search paths of RBENCH_DATA, RBENCH_MODELS, RBENCH_INCLUDE.
+        executor: "inline" runs the jobs in this process. "local", "slurm" and "ray" start processes that do; an
+            `rbench.Executor`, or a mapping of its fields, says more.
         progress: True shows it: below a notebook's cell, as bars on a terminal, elsewhere as lines on standard error.
             False shows nothing. A `rbench.progress.Progress` receives it.
         settings: single fields of `Options`, such as out="RUN", limit=20, device="cuda", profile="local", workers=4.
@@ -89,14 +94,15 @@ def run(
     recorded and listed in the result, and the jobs that do not need it still run.
     """
     options = asked.options_of(options, settings)
+    where = executor_of(executor)
     with shown(progress) as receiver:
-        return run_prepared(_prepared(suite, options), options, receiver, report=True)
+        if where.kind != "inline":
+            from rbench.api.spread import run_spread
+            from rbench.api.starting import check
 
-
-def _prepared(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> Prepared:
-    if isinstance(suite, str | Path):
-        return prepare(suite, options)
-    return prepare_loaded(asked.loaded(suite, options), options)
+            check(where)
+            return run_spread(suite, prepared_for(suite, options), options, where, receiver)
+        return run_prepared(prepared_for(suite, options), options, receiver, report=True)
 
 
 def attack(

@@ -13,6 +13,7 @@ import typer
 
 import rbench
 from rbench.cli import arguments as a
+from rbench.cli import executor_options as e
 from rbench.cli import table_task
 from rbench.cli.console import log_to_stderr, say, tell
 from rbench.cli.first_screen import HELP, unwrapped
@@ -145,6 +146,17 @@ def run(
         ),
     ] = False,
     fail_if: a.FailIfOption = None,
+    executor: e.ExecutorOption = e.Kind.inline,
+    processes: e.ProcessesOption = None,
+    cpus: e.CpusOption = None,
+    gpus: e.GpusOption = None,
+    address: e.AddressOption = None,
+    cluster: e.ClusterOption = None,
+    partition: e.PartitionOption = None,
+    time_limit: e.TimeLimitOption = None,
+    requeue: e.RequeueOption = None,
+    sbatch: e.SbatchOption = None,
+    wait: e.WaitOption = False,
     quiet: a.QuietOption = False,
     verbose: a.VerboseOption = False,
 ) -> None:
@@ -153,11 +165,13 @@ def run(
     Fine-tunes every encoder on every task, attacks the classifiers, and writes one record per job. Running the same
     command again resumes: finished jobs are not run again, and a half-finished attack continues at its next example.
     Running it several times at once shares the work: in several terminals, or on machines that see the same folder.
+    --executor starts the processes for you.
     """
     from rbench import api
     from rbench.cli import show
     from rbench.progress.bars import watching
 
+    how = e.executor_of(executor, processes, cpus, gpus, address, cluster, partition, time_limit, requeue, sbatch, wait)
     limits = api.conditions(fail_if or ())
     overrides = [*(overrides or ()), *a.seeded(seeds)]
     options = options_of(
@@ -169,9 +183,9 @@ def run(
         show.plan(api.plan(suite, options))
         return
     with watching(quiet) as progress:
-        result = api.run(suite, options, progress=progress)
+        result = api.run(suite, options, executor=how, progress=progress)
     show.result(result)
-    if result.failed or result.skipped or (limits and result.elsewhere):
+    if result.failed or result.skipped or result.left or (limits and result.elsewhere):
         if limits:
             tell("--fail-if was not judged, because the run is not complete")
         raise typer.Exit(FAILED)

@@ -1,0 +1,64 @@
+"""What a process runs that `rbench run --executor` started: `python -m rbench.cli.worker`. It is no command for users.
+
+Its standard input holds one line, the request, and stays open. When it ends, whoever started this process is gone, and
+it ends in order, as with SIGTERM. It prints its progress as lines, which go to a log.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+from rbench.cli.console import log_to_stderr, tell
+from rbench.cli.stopping import Terminated, stoppable
+from rbench.cli.verbs import BAD_INPUT, FAILED, INTERRUPTED, TERMINATED
+from rbench.errors import RbenchError
+
+
+def main() -> int:
+    """Do what the request says. Returns the exit code, which means what it means for `rbench run`."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    log_to_stderr(quiet=False)
+    try:
+        with stoppable():
+            text = _line()
+            threading.Thread(target=_end_with_parent, name="watches the parent", daemon=True).start()
+            return _work(text)
+    except RbenchError as error:
+        tell(f"error: {error}")
+        return BAD_INPUT
+    except OSError as error:
+        tell(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+        return BAD_INPUT
+    except KeyboardInterrupt as error:
+        tell("ended, because it was asked to")
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+
+
+def _work(text: str) -> int:
+    from rbench.api.work import requested, work
+    from rbench.progress.bars import Lines
+
+    result = work(requested(text), Lines())
+    return FAILED if result.failed or result.skipped else 0
+
+
+def _line() -> str:
+    """Read the request. Nothing is buffered, so that the end of the input is seen afterwards."""
+    found = b""
+    while not found.endswith(b"\n") and (more := os.read(0, 1 << 16)):
+        found += more
+    return found.decode()
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1 << 16):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""Start a Python module in a process of its own, and end it in order.
+
+The process reads what it is to do from its standard input, which stays open while its parent lives. If the parent is
+killed, the process reads the end of its input and can end too. So no process is left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from rbench.errors import RbenchError
+
+GRACE = 60.0
+"""Seconds that a process has to end in order before it is killed."""
+SEEN_WITHIN = 10.0
+"""Seconds within which a network file system shows what another machine wrote."""
+_POLL = 0.05
+FINISHED = (0, 1)
+"""Exit codes of a process that did what it was to do; 1: something that it did is recorded as failed."""
+REFUSED = 2
+"""Exit code of a process that cannot do what it is to do. Another one could not either."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to start. It is the same on all machines."""
+
+    module: str
+    """Run as `python -P -m MODULE`, with the Python of the machine."""
+    text: str
+    """One line for its standard input."""
+    folder: str
+    """The folder in which it starts."""
+    logs: str
+    """The folder for what it prints."""
+    seen: str | None = None
+    """A file that must be there. It tells whether a machine sees the same folders."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables beside those of the machine."""
+
+
+class Child:
+    """A process that runs a command. Raises RbenchError if this machine does not see the command's folders."""
+
+    def __init__(self, command: Command, name: str, environment: Mapping[str, str] | None = None) -> None:
+        check(command)
+        self.name, self.log = name, Path(command.logs) / f"{name}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", command.module],
+                cwd=command.folder,
+                env={**os.environ, **command.environment, **(environment or {})},
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C goes to the parent alone, which ends all in order
+            )
+        self.pid = self._process.pid
+        self._code: int | None = None
+        threading.Thread(target=self._notice_end, name=f"waits for {name}", daemon=True).start()
+        assert self._process.stdin is not None
+        self._input: IO[bytes] = self._process.stdin
+        with contextlib.suppress(BrokenPipeError):  # it has ended already; its exit code says so
+            self._input.write(command.text.encode() + b"\n")
+            self._input.flush()
+
+    def poll(self) -> int | None:
+        """Return the exit code, as `subprocess` has it; None while the process lives."""
+        return self._code
+
+    def wait(self, within: float | None = None) -> int | None:
+        """Return the exit code when the process has ended; None if it has not `within` seconds.
+
+        It may be called in the handler of a signal that interrupts another call: it takes no lock.
+        """
+        until = None if within is None else time.monotonic() + within
+        while self._code is None and (until is None or time.monotonic() < until):
+            time.sleep(_POLL)
+        return self._code
+
+    def _notice_end(self) -> None:
+        code = self._process.wait()
+        if code == 0:
+            self.log.unlink(missing_ok=True)  # what matters of it is in the records
+        self._code = code
+
+    def ask_to_end(self) -> None:
+        """Ask the process to end in order, as SIGTERM does."""
+        with contextlib.suppress(OSError):
+            self._process.terminate()
+
+    def end(self, within: float = GRACE) -> None:
+        """Wait until the process has ended, and kill it if that takes longer than `within` seconds."""
+        if self.wait(within) is None:
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill the process and those that it started."""
+        with contextlib.suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(self.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
+        self.wait()
+
+    def last_line(self) -> str:
+        """Return the last line that the process printed; "" if it printed nothing."""
+        with contextlib.suppress(OSError):
+            lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            return lines[-1] if lines else ""
+        return ""
+
+
+def check(command: Command, clock: Callable[[], float] = time.monotonic) -> None:
+    """Raise RbenchError unless this machine sees the folders of a command."""
+    until = clock() + SEEN_WITHIN
+    while command.seen is not None and not Path(command.seen).exists():
+        if clock() > until:
+            raise RbenchError(
+                f"{platform.node()} does not see {command.seen}, which the process that started this one wrote. "
+                "All machines must see the RUN (--out) at the same path. Without a shared file system run parts of "
+                "the suite on each machine and merge them: docs/scaling.md"
+            )
+        time.sleep(0.5)
+    if not Path(command.folder).is_dir():
+        raise RbenchError(f"{platform.node()} does not see {command.folder}, the folder of the command")
+
+
+class Deaths:
+    """Tells whether a process that died may be started again: at most `most` times in `within` seconds."""
+
+    def __init__(self, most: int = 5, within: float = 3600.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.most, self._within, self._clock = most, within, clock
+        self._times: list[float] = []
+
+    def another(self) -> bool:
+        """Count a death. Returns whether the process may be started again."""
+        now = self._clock()
+        self._times = [*(one for one in self._times if now - one < self._within), now]
+        return len(self._times) <= self.most
+
+
+def how(code: int) -> str:
+    """Say how a process ended."""
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"signal {signal.Signals(-code).name}"
+    return f"signal {-code}"

@@ -1,0 +1,151 @@
+"""Run a command in the tasks of a job array of SLURM, through submitit.
+
+A task that reaches its time limit, or that is preempted, ends in order and is queued again. submitit's own executor for
+one machine (`cluster="local"`) does the same with processes, so that all of it can be tried without a cluster.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rbench.errors import ResourceError
+from rbench.executors.child import FINISHED, Child, Command, how
+from rbench.system import processes
+
+PAUSE = 0.5
+SIGNAL_BEFORE = 90
+"""Seconds before the time limit at which a task is told to end."""
+PARALLEL = 100_000
+"""The array itself does not limit how many of its tasks run at once."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What SLURM gives each task."""
+
+    cluster: str = "slurm"
+    """`slurm`, or `local` for processes of this machine."""
+    partition: str | None = None
+    minutes: int = 480
+    """The time limit."""
+    cpus: int | None = None
+    gpus: int | None = None
+    requeue: int = 10
+    """How often a task that reached its time limit is queued again."""
+    more: Mapping[str, str | bool] = field(default_factory=dict)
+    """Further options of sbatch, without their dashes; True: an option without a value."""
+
+
+class Task:
+    """What a task runs. submitit stores it, and calls `checkpoint` at the time limit or when it is preempted."""
+
+    def __init__(self, command: Command, name: str) -> None:
+        self.command, self.name = command, name
+        self._child: Child | None = None
+
+    def __call__(self) -> str:
+        """Run the command to its end. Raises RuntimeError if it fails, so that SLURM shows the task as failed."""
+        before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # SLURM sends it to all processes; these inherit this
+        self._child = Child(self.command, self.name)
+        signal.signal(signal.SIGUSR2, before)
+        code = self._child.wait()
+        assert code is not None
+        said = self._child.last_line()
+        if code not in FINISHED:
+            raise RuntimeError(f"{how(code)}: {said}")
+        return said
+
+    def checkpoint(self) -> Any:
+        """End the process in order, and return what the task runs when it starts again."""
+        from submitit.helpers import DelayedSubmission
+
+        if self._child is not None:
+            self._child.ask_to_end()
+            self._child.end(within=SIGNAL_BEFORE / 2)
+        return DelayedSubmission(Task(self.command, self.name))
+
+
+def check(batch: Batch) -> None:
+    """Raise ResourceError if submitit is not installed, or if this machine cannot submit jobs."""
+    try:
+        import submitit  # noqa: F401
+    except ImportError as error:
+        raise ResourceError('--executor slurm needs the package submitit: pip install "rbench[slurm]"') from error
+    missing = [name for name in ("sbatch", "srun") if shutil.which(name) is None]
+    if batch.cluster == "slurm" and missing:
+        raise ResourceError(
+            f"--executor slurm: {' and '.join(missing)} not found here. Run the command on a login node of the "
+            "cluster. --cluster local tries it on this machine, and --executor local uses this machine alone."
+        )
+
+
+def submit(command: Command, names: list[str], batch: Batch, folder: Path) -> list[Any]:
+    """Submit one task for each name, and return submitit's jobs. Raises ResourceError if SLURM refuses them.
+
+    Args:
+        folder: for submitit's files and what the tasks print. All machines must see it.
+    """
+    import submitit
+
+    executor = submitit.AutoExecutor(folder=folder, cluster=batch.cluster, max_num_timeout=batch.requeue)
+    executor.update_parameters(**_parameters(batch))
+    try:
+        with processes.starting(), executor.batch():
+            return [executor.submit(Task(command, name)) for name in names]
+    except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError, OSError) as error:
+        raise ResourceError(f"--executor slurm: sbatch refused the job: {_last(error)}") from error
+
+
+def _parameters(batch: Batch) -> dict[str, Any]:
+    """Return submitit's names of what a batch says."""
+    shared: dict[str, Any] = {"timeout_min": batch.minutes, "name": "rbench", "stderr_to_stdout": True}
+    if batch.cluster == "local":
+        return {**shared, "gpus_per_node": batch.gpus or 0, "local_signal_delay_s": SIGNAL_BEFORE}
+    given: dict[str, Any] = {"partition": batch.partition, "gpus_per_task": batch.gpus}
+    more: dict[str, Any] = {"requeue": True, **batch.more}
+    found = {f"slurm_{name}": value for name, value in given.items() if value is not None}
+    found |= {"slurm_additional_parameters": more, "slurm_signal_delay_s": SIGNAL_BEFORE}
+    found |= {"slurm_array_parallelism": PARALLEL, "slurm_wckey": None}
+    return {**shared, **found, **({"cpus_per_task": batch.cpus} if batch.cpus is not None else {})}
+
+
+def _last(error: Exception) -> str:
+    """Return what sbatch itself said."""
+    said = getattr(error.__cause__, "output", None) or getattr(error.__cause__, "stderr", None) or str(error)
+    lines = (said.decode(errors="replace") if isinstance(said, bytes) else str(said)).strip().splitlines()
+    return lines[-1] if lines else "it gave no reason"
+
+
+def wait(jobs: list[Any], over: Callable[[], bool]) -> Iterator[str | None]:
+    """Wait for submitted tasks. Yields as `local.run` does. Tasks that are left when all is over are cancelled.
+
+    Whoever closes this iterator before that leaves the tasks to SLURM.
+    """
+    left = {str(job.job_id): job for job in jobs}
+    while left:
+        yield None
+        time.sleep(PAUSE)
+        for name, job in [*left.items()]:
+            if not job.done():
+                continue
+            del left[name]
+            if (error := job.exception()) is not None and not over():
+                yield f"task {name} ended: {str(error).strip().splitlines()[-1]} ({job.paths.stdout})"
+        if over() and all(str(job.state) in ("PENDING", "UNKNOWN") for job in left.values()):
+            cancel([*left.values()])
+            return
+
+
+def cancel(jobs: list[Any]) -> None:
+    """Cancel tasks that are not needed."""
+    for job in jobs:
+        with suppress(OSError, subprocess.CalledProcessError):
+            job.cancel()
