@@ -68,7 +68,7 @@ class Shared:
         return Command(
             WORKER,
             request.to_json(),
-            os.getcwd(),
+            str(Path.cwd()),
             str(self.folder / "logs"),
             str(self.seen_by) if seen else None,
             threads,
@@ -138,7 +138,7 @@ def ray_actors(shared: Shared, over: Over, progress: Progress) -> Iterator[str |
 
 
 def slurm_tasks(shared: Shared, over: Over, progress: Progress) -> Iterator[str | None]:
-    """Submit tasks to SLURM, and wait for them if the executor says so; yields as `rbench.executors.slurm.wait` does."""
+    """Submit tasks to SLURM, and wait for them if wanted; yields as `rbench.executors.slurm.wait` does."""
     from rbench.executors import slurm
 
     batch, count = _batch(shared.executor), shared.executor.processes or 1

@@ -73,7 +73,7 @@ def run(
     suite: str | Path | Mapping[str, Any] | Suite,
     options: Options | None = None,
     *,
-    executor: str | Executor | Mapping[str, Any] = "inline",
+    executor: str | Executor | Mapping[str, Any] | None = "inline",
     progress: Progress | bool = True,
     **settings: Any,
 ) -> RunResult:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -118,25 +120,48 @@ WaitOption = Annotated[
 ]
 
 
-def executor_of(
-    kind: Kind,
-    processes: int | None,
-    cpus: int | None,
-    gpus: float | None,
-    address: str | None,
-    cluster: Cluster | None,
-    partition: str | None,
-    time_limit: str | None,
-    requeue: int | None,
-    sbatch: Sequence[str] | None,
-    wait: bool,
-) -> Executor:
-    """Return the executor that the options describe. Raises RbenchError where one does not go with the executor."""
+def with_executor(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the options of this module. It receives them as one argument, `executor`."""
+
+    @functools.wraps(verb)
+    def call(*args: Any, **kwargs: Any) -> None:
+        given = {name: kwargs.pop(name) for name in _OPTIONS}
+        verb(*args, executor=_executor(**given), **kwargs)
+
+    hints = get_type_hints(verb, include_extras=True)
+    signature = inspect.signature(verb)
+    others = [one.replace(annotation=hints[name]) for name, one in signature.parameters.items() if name != "executor"]
+    own = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _OPTIONS.items()
+    ]
+    others = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in others]
+    call.__signature__ = signature.replace(parameters=[*others, *own])  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in (*others, *own)} | {"return": None}
+    return call
+
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "executor": (ExecutorOption, Kind.inline),
+    "processes": (ProcessesOption, None),
+    "cpus": (CpusOption, None),
+    "gpus": (GpusOption, None),
+    "address": (AddressOption, None),
+    "cluster": (ClusterOption, None),
+    "partition": (PartitionOption, None),
+    "time_limit": (TimeLimitOption, None),
+    "requeue": (RequeueOption, None),
+    "sbatch": (SbatchOption, None),
+    "wait": (WaitOption, False),
+}
+"""The options, by the names of `api.Executor`'s fields (`executor` is its `kind`), each with its default."""
+
+
+def _executor(executor: Kind, cluster: Cluster | None, sbatch: Sequence[str] | None, **more: Any) -> Executor:
     from rbench.api import Executor
 
     where = None if cluster is None else cluster.value
-    more = dict(map(_option, sbatch or ()))
-    return Executor(kind.value, processes, cpus, gpus, address, where, partition, time_limit, requeue, more, wait)
+    return Executor(kind=executor.value, cluster=where, sbatch=dict(map(_option, sbatch or ())), **more)
 
 
 def _option(text: str) -> tuple[str, str | bool]:

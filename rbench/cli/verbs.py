@@ -116,6 +116,7 @@ def verb(
     "Finished work is kept: run the same command again, without --fresh, to resume. An interrupted fine-tuning starts "
     "over.",
 )
+@e.with_executor
 def run(
     suite: a.SuiteArgument,
     profile: a.ProfileOption = None,
@@ -146,17 +147,7 @@ def run(
         ),
     ] = False,
     fail_if: a.FailIfOption = None,
-    executor: e.ExecutorOption = e.Kind.inline,
-    processes: e.ProcessesOption = None,
-    cpus: e.CpusOption = None,
-    gpus: e.GpusOption = None,
-    address: e.AddressOption = None,
-    cluster: e.ClusterOption = None,
-    partition: e.PartitionOption = None,
-    time_limit: e.TimeLimitOption = None,
-    requeue: e.RequeueOption = None,
-    sbatch: e.SbatchOption = None,
-    wait: e.WaitOption = False,
+    executor: Any = None,
     quiet: a.QuietOption = False,
     verbose: a.VerboseOption = False,
 ) -> None:
@@ -164,14 +155,12 @@ def run(
 
     Fine-tunes every encoder on every task, attacks the classifiers, and writes one record per job. Running the same
     command again resumes: finished jobs are not run again, and a half-finished attack continues at its next example.
-    Running it several times at once shares the work: in several terminals, or on machines that see the same folder.
-    --executor starts the processes for you.
+    Several at once share the work, in terminals or on machines that see the same folder; --executor starts them.
     """
     from rbench import api
     from rbench.cli import show
     from rbench.progress.bars import watching
 
-    how = e.executor_of(executor, processes, cpus, gpus, address, cluster, partition, time_limit, requeue, sbatch, wait)
     limits = api.conditions(fail_if or ())
     overrides = [*(overrides or ()), *a.seeded(seeds)]
     options = options_of(
@@ -183,7 +172,7 @@ def run(
         show.plan(api.plan(suite, options))
         return
     with watching(quiet) as progress:
-        result = api.run(suite, options, executor=how, progress=progress)
+        result = api.run(suite, options, executor=executor, progress=progress)
     show.result(result)
     if result.failed or result.skipped or result.left or (limits and result.elsewhere):
         if limits:
