@@ -49,7 +49,7 @@ class Executor:
         for one in fields(self)[1:]:
             used = _USED[one.name]
             if getattr(self, one.name) not in (None, False, {}) and self.kind not in used:
-                raise PlanError(f"{_OPTIONS[one.name]} goes with --executor {' or '.join(used)}, not with {self.kind}")
+                raise PlanError(f"{_OPTIONS[one.name]} goes with --executor {', '.join(used)}, not with {self.kind}")
         for name in ("processes", "cpus"):
             if (value := getattr(self, name)) is not None and (not isinstance(value, int) or value < 1):
                 raise PlanError(f"{_OPTIONS[name]} {value}: expected a whole number of at least 1")

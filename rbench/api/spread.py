@@ -7,7 +7,7 @@ suite, starts the processes, follows the RUN, and writes the tables of what is t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 
 from rbench.api.executor import Executor
@@ -19,7 +19,7 @@ from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
 from rbench.storage.board import TeamBoard
 
-Starter = Callable[[Shared, Callable[[], bool], Progress], Iterator[str | None]]
+Starter = Callable[[Shared, Callable[[], bool], Progress], Generator[str | None]]
 STARTERS: dict[str, Starter] = {"local": local, "ray": ray_actors, "slurm": slurm_tasks}
 
 

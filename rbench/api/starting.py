@@ -6,7 +6,7 @@ import dataclasses
 import os
 import platform
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,7 +102,7 @@ def check(executor: Executor) -> None:
         slurm.check(_batch(executor))
 
 
-def local(shared: Shared, over: Over, progress: Progress) -> Iterator[str | None]:
+def local(shared: Shared, over: Over, progress: Progress) -> Generator[str | None]:
     """Run the suite in processes of this machine; yields as `rbench.executors.local.run` does."""
     from rbench.executors import local as processes
 
@@ -115,7 +115,7 @@ def local(shared: Shared, over: Over, progress: Progress) -> Iterator[str | None
     yield from processes.run(command, around, shared.names(count, "process"), over)
 
 
-def ray_actors(shared: Shared, over: Over, progress: Progress) -> Iterator[str | None]:
+def ray_actors(shared: Shared, over: Over, progress: Progress) -> Generator[str | None]:
     """Run the suite in actors of a Ray cluster; yields as `rbench.executors.ray_actors.run` does."""
     from rbench.executors import ray_actors as ray
 
@@ -137,7 +137,7 @@ def ray_actors(shared: Shared, over: Over, progress: Progress) -> Iterator[str |
         shared.seen_by.unlink(missing_ok=True)
 
 
-def slurm_tasks(shared: Shared, over: Over, progress: Progress) -> Iterator[str | None]:
+def slurm_tasks(shared: Shared, over: Over, progress: Progress) -> Generator[str | None]:
     """Submit tasks to SLURM, and wait for them if wanted; yields as `rbench.executors.slurm.wait` does."""
     from rbench.executors import slurm
 

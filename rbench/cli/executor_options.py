@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from rbench.errors import PlanError
+
 if TYPE_CHECKING:
     from rbench.api import Executor
 
@@ -160,12 +162,12 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 def _executor(executor: Kind, cluster: Cluster | None, sbatch: Sequence[str] | None, **more: Any) -> Executor:
     from rbench.api import Executor
 
-    where = None if cluster is None else cluster.value
+    where: Any = None if cluster is None else cluster.value
     return Executor(kind=executor.value, cluster=where, sbatch=dict(map(_option, sbatch or ())), **more)
 
 
 def _option(text: str) -> tuple[str, str | bool]:
     key, given, value = text.removeprefix("--").partition("=")
     if not key.replace("-", "").isalnum():
-        raise typer.BadParameter(f'"{text}": expected KEY=VALUE, such as account=nlp', param_hint="--sbatch")
+        raise PlanError(f'--sbatch "{text}": expected KEY=VALUE, such as account=nlp')
     return key, value if given else True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from rbench.errors import RbenchError
 from rbench.executors.child import FINISHED, GRACE, REFUSED, Child, Command, Deaths, how
@@ -14,7 +14,7 @@ PAUSE = 0.2
 
 def run(
     command: Command, environments: Sequence[Mapping[str, str]], names: Sequence[str], over: Callable[[], bool]
-) -> Iterator[str | None]:
+) -> Generator[str | None]:
     """Run a command in one process for each of `environments`, until all have ended.
 
     Yields what a user should know of the processes, and None again and again while they work. Whoever closes this

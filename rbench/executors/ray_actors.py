@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +100,7 @@ def connected(address: str, cpus: int) -> Iterator[list[Machine]]:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no message to Ray's makers about a user's benchmark
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do by default; it warns otherwise
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # a busy machine takes longer than Ray expects
     import ray
 
     ours = not ray.is_initialized()
@@ -113,7 +114,7 @@ def connected(address: str, cpus: int) -> Iterator[list[Machine]]:
                     logging_level="error",
                     **(own if address == "local" else {}),
                 )
-        except (OSError, RuntimeError, ValueError) as error:
+        except Exception as error:  # Ray raises bare ones, too
             raise ResourceError(f"--executor ray: no connection to {address}: {error}") from error
     try:
         found = [one.get("Resources", {}) for one in ray.nodes() if one.get("Alive")]
@@ -155,7 +156,9 @@ class _Worker:
     """Ray's reference to the machine's name. There is none before the actor has a place."""
 
 
-def run(command: Command, cpus: float, gpus: float, names: list[str], over: Callable[[], bool]) -> Iterator[str | None]:
+def run(
+    command: Command, cpus: float, gpus: float, names: list[str], over: Callable[[], bool]
+) -> Generator[str | None]:
     """Run a command in one actor for each name, until all have ended. The cluster must be connected.
 
     Yields as `local.run` does. An actor that is lost is replaced, at most five times an hour. Actors that still wait
@@ -168,7 +171,8 @@ def run(command: Command, cpus: float, gpus: float, names: list[str], over: Call
     """
     import ray
 
-    remote = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=3, num_cpus=cpus, num_gpus=gpus)(_Actor)
+    held: Any = {"max_restarts": 0, "max_task_retries": 0, "max_concurrency": 3, "num_cpus": cpus, "num_gpus": gpus}
+    remote: Any = ray.remote(**held)(_Actor)
 
     def start(name: str) -> _Worker:
         actor = remote.remote()

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,7 +95,7 @@ def submit(command: Command, names: list[str], batch: Batch, folder: Path) -> li
     """
     import submitit
 
-    executor = submitit.AutoExecutor(folder=folder, cluster=batch.cluster, max_num_timeout=batch.requeue)
+    executor = submitit.AutoExecutor(folder=folder, cluster=batch.cluster, **_requeued(batch))
     executor.update_parameters(**_parameters(batch))
     try:
         with processes.starting(), executor.batch():
@@ -104,11 +104,15 @@ def submit(command: Command, names: list[str], batch: Batch, folder: Path) -> li
         raise ResourceError(f"--executor slurm: sbatch refused the job: {_last(error)}") from error
 
 
+def _requeued(batch: Batch) -> dict[str, int]:
+    return {f"{batch.cluster}_max_num_timeout": batch.requeue}
+
+
 def _parameters(batch: Batch) -> dict[str, Any]:
     """Return submitit's names of what a batch says."""
     shared: dict[str, Any] = {"timeout_min": batch.minutes, "name": "rbench", "stderr_to_stdout": True}
     if batch.cluster == "local":
-        return {**shared, "gpus_per_node": batch.gpus or 0, "local_signal_delay_s": SIGNAL_BEFORE}
+        return {**shared, "gpus_per_node": batch.gpus or 0}
     given: dict[str, Any] = {"partition": batch.partition, "gpus_per_task": batch.gpus}
     more: dict[str, Any] = {"requeue": True, **batch.more}
     found = {f"slurm_{name}": value for name, value in given.items() if value is not None}
@@ -124,7 +128,7 @@ def _last(error: Exception) -> str:
     return lines[-1] if lines else "it gave no reason"
 
 
-def wait(jobs: list[Any], over: Callable[[], bool]) -> Iterator[str | None]:
+def wait(jobs: list[Any], over: Callable[[], bool]) -> Generator[str | None]:
     """Wait for submitted tasks. Yields as `local.run` does. Tasks that are left when all is over are cancelled.
 
     Whoever closes this iterator before that leaves the tasks to SLURM.
