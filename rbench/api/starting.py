@@ -149,7 +149,7 @@ def slurm_tasks(shared: Shared, over: Over, progress: Progress) -> Generator[str
     shared.submitted.extend(str(job.job_id) for job in jobs)
     if not shared.executor.wait:
         return
-    _begin(progress, count, f"in SLURM's {', '.join(shared.submitted[:3])}{' ...' if count > 3 else ''}")
+    _begin(progress, count, f"in the tasks {', '.join(shared.submitted[:3])}{' ...' if count > 3 else ''}")
     with closing(slurm.wait(jobs, over)) as steps:
         yield from steps
 
