@@ -100,7 +100,6 @@ def connected(address: str, cpus: int) -> Iterator[list[Machine]]:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no message to Ray's makers about a user's benchmark
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do by default; it warns otherwise
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # a busy machine takes longer than Ray expects
     import ray
 
     ours = not ray.is_initialized()

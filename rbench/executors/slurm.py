@@ -117,7 +117,7 @@ def _parameters(batch: Batch) -> dict[str, Any]:
     more: dict[str, Any] = {"requeue": True, **batch.more}
     found = {f"slurm_{name}": value for name, value in given.items() if value is not None}
     found |= {"slurm_additional_parameters": more, "slurm_signal_delay_s": SIGNAL_BEFORE}
-    found |= {"slurm_array_parallelism": PARALLEL, "slurm_wckey": None}
+    found |= {"slurm_array_parallelism": PARALLEL}
     return {**shared, **found, **({"cpus_per_task": batch.cpus} if batch.cpus is not None else {})}
 
 
