@@ -26,8 +26,9 @@ GRACE = 60.0
 SEEN_WITHIN = 10.0
 """Seconds within which a network file system shows what another machine wrote."""
 _POLL = 0.05
-FINISHED = (0, 1)
-"""Exit codes of a process that did what it was to do; 1: something that it did is recorded as failed."""
+FINISHED = 0
+"""Exit code of a process that did what it was to do. What failed meanwhile is recorded. Python ends with 1 where it
+raises an exception, so that is a death."""
 REFUSED = 2
 """Exit code of a process that cannot do what it is to do. Another one could not either."""
 

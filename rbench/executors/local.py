@@ -41,7 +41,7 @@ def run(
                 if code is None:
                     continue
                 del children[name]
-                if code in FINISHED or over():
+                if code == FINISHED or over():
                     continue
                 said = f"{name} ended with {how(code)}: {child.last_line() or 'it printed nothing'}"
                 if code == REFUSED:

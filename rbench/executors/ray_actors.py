@@ -193,7 +193,7 @@ def run(
                 code, said = found
                 del workers[name]
                 ray.kill(worker.actor)
-                if code in FINISHED or over():
+                if code == FINISHED or over():
                     continue
                 said = f"{name} {'was lost' if code is None else f'ended with {how(code)}'}: {said}"
                 if code == REFUSED:

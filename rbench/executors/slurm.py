@@ -59,7 +59,7 @@ class Task:
         code = self._child.wait()
         assert code is not None
         said = self._child.last_line()
-        if code not in FINISHED:
+        if code != FINISHED:
             raise RuntimeError(f"{how(code)}: {said}")
         return said
 

@@ -27,8 +27,8 @@ def test_each_process_has_an_environment_of_its_own(tmp_path: Path) -> None:
     assert sorted(file.read_text() for file in (tmp_path / "ran").iterdir()) == ["gpu-0", "gpu-1"]
 
 
-def test_failed_jobs_are_in_the_records_and_start_nothing_again(tmp_path: Path) -> None:
-    assert run(command(tmp_path, "note=X exit=1"), 1) == []
+def test_a_process_that_ended_well_is_not_started_again(tmp_path: Path) -> None:
+    assert run(command(tmp_path, "note=X exit=0"), 1) == []
     assert len([*(tmp_path / "ran").iterdir()]) == 1
 
 
@@ -39,9 +39,9 @@ def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
 
 
 def test_a_process_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
-    said = run(command(tmp_path, "note=X exit=7"), 1)
+    said = run(command(tmp_path, "note=X exit=1"), 1)
     assert len(said) == 6 and len([*(tmp_path / "ran").iterdir()]) == 6
-    assert said[0] == "process 1 ended with exit code 7: it printed nothing. It was started again."
+    assert said[0] == "process 1 ended with exit code 1: it printed nothing. It was started again."
     assert said[-1].endswith("It died 6 times in an hour and is not started again.")
 
 
