@@ -18,7 +18,7 @@ from rbench.errors import RbenchError
 
 
 def main() -> int:
-    """Do what the request says. Returns the exit code: 0 also if jobs failed, which their records say; else that of `rbench run`."""
+    """Do what the request says. Returns the exit code: 0 also if jobs failed, as records say; else that of a run."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     log_to_stderr(quiet=False)
