@@ -291,7 +291,7 @@ class _Builder:
         place = self.values[where] = self._place(node)
         if len(self.values) > MOST_VALUES:
             raise SuiteError(f"{place}: more than {MOST_VALUES} values in one file")
-        if len(where) > MOST_DEPTH:
+        if len(where) >= MOST_DEPTH and not isinstance(node, yaml.ScalarNode):
             raise SuiteError(f"{place}: more than {MOST_DEPTH} lists and mappings inside each other")
         if id(node) in inside:
             raise SuiteError(f"{place}: an alias that contains itself")
