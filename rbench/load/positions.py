@@ -53,8 +53,11 @@ class Problems:
         return len(self._found)
 
     def add(self, place: str, message: str) -> None:
-        """Add a problem. Raises TooManyProblems with those so far, where there are MOST_PROBLEMS of them."""
-        self._found[f"{place}: {message}"] = None
+        """Add a problem, as one line. Raises TooManyProblems with those so far, where they are MOST_PROBLEMS."""
+        self._add(f"{place}: {message}".replace("\n", "\\n"))
+
+    def _add(self, problem: str) -> None:
+        self._found[problem] = None
         if len(self) >= MOST_PROBLEMS:
             raise TooManyProblems(self._text(f"... and {len(self) - MOST_SHOWN} more; the rest was not checked"))
 
@@ -62,8 +65,7 @@ class Problems:
         """Add an error that was raised. Its message already names its place."""
         if isinstance(error, TooManyProblems):
             raise error
-        place, _, message = str(error).partition(": ")
-        self.add(place, message)
+        self._add(str(error))
 
     def raise_any(self) -> None:
         """Raise SuiteError with the first problems by file and place, one per line. Without problems, do nothing."""
