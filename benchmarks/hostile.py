@@ -58,9 +58,15 @@ def attack_all(texts: list[str], attacks: list[str]) -> dict[str, int]:
     row = {"lost": 0, "repeated": 0, "crashes": 0, "tracebacks": 0}
     for attack in attacks:
         try:
-            labels = [0] * len(texts)
             found = rbench.attack(
-                str(VICTIM), texts, labels, attack, resources="mini", workers=1, device="cpu", progress=False
+                str(VICTIM),
+                texts,
+                [0] * len(texts),
+                attack,
+                resources={"profile": "mini", "masked_lm": str(VICTIM.parent / "mini-bert-packaged")},
+                workers=1,
+                device="cpu",
+                progress=False,
             ).outcomes
         except RbenchError as error:
             row["crashes"] += 1
@@ -118,7 +124,9 @@ def hostile_files(rng: random.Random) -> dict[str, bytes]:
             lines[i] = "".join(words)
         else:
             at = rng.randrange(len(lines[i]))
-            lines[i] = lines[i][:at] + chr(rng.choice([0, 9, 27, 0x85, 0x202E, 58, 91, 125, 0xFFFE, 0x1F600])) + lines[i][at:]
+            lines[i] = (
+                lines[i][:at] + chr(rng.choice([0, 9, 27, 0x85, 0x202E, 58, 91, 125, 0xFFFE, 0x1F600])) + lines[i][at:]
+            )
     content = "".join(lines).encode("utf-8", "surrogatepass")
     if rng.random() < 0.15:
         at = rng.randrange(len(content) + 1)

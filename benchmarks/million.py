@@ -3,8 +3,8 @@
     python benchmarks/million.py [--jobs 1000] [--outcomes 1000] [--only COMMAND ...]
 
 Writes a synthetic RUN (`synthetic.py`), with two encoders, and runs each command once in a fresh process.
-benchmarks/results/million.json gets seconds (wall and processor) and peak memory of each command, with machine, versions
-and this command. The peak of a command is its own, without worker processes, since none of these commands has any.
+benchmarks/results/million.json gets seconds (wall and processor) and peak memory of each command, with machine,
+versions and this command. The peak of a command is its own, without worker processes, since none of these commands has any.
 """
 
 from __future__ import annotations

@@ -22,7 +22,13 @@ def test_what_is_left_can_be_written_and_controls_nothing(text: str) -> None:
 
 
 def test_words_of_all_scripts_stay() -> None:
-    for text in ("na\u00efve caf\u00e9", "\u0633\u0644\u0627\u0645", "\u4e2d\u6587", "\U0001f468\u200d\U0001f469", "a\tb\nc"):
+    for text in (
+        "na\u00efve caf\u00e9",
+        "\u0633\u0644\u0627\u0645",
+        "\u4e2d\u6587",
+        "\U0001f468\u200d\U0001f469",
+        "a\tb\nc",
+    ):
         assert harmless(text) == text
 
 
