@@ -4,7 +4,7 @@
 
 Writes a synthetic RUN (`synthetic.py`), with two encoders, and runs each command once in a fresh process.
 benchmarks/results/million.json gets seconds (wall and processor) and peak memory of each command, with machine,
-versions and this command. The peak of a command is its own, without worker processes, since none of these commands has any.
+versions and this command. No command has worker processes.
 """
 
 from __future__ import annotations
