@@ -14,7 +14,8 @@ from types import ModuleType
 import pytest
 
 from rbench.load.registry import Registry
-from tests.conftest import ROOT
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
