@@ -136,7 +136,7 @@ def hostile_files(rng: random.Random) -> dict[str, bytes]:
 
 
 def load_files(folder: Path, count: int, seed: int = 0) -> dict[str, int]:
-    """Load so many generated suites; return how many were refused without a place, and how many raised another error."""
+    """Load `count` generated suites; return how many were refused without a place, and how many ended otherwise."""
     from rbench.errors import SuiteError
     from rbench.load import load
     from rbench.load.registry import Registry

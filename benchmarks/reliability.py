@@ -483,7 +483,8 @@ def once_of_input(scenario: str, seed: int) -> dict[str, int]:
             ended = 1
         if ended or not made.exists():
             return row | {"crashes": 1}
-        return row | json.loads(made.read_bytes())
+        added: dict[str, int] = json.loads(made.read_bytes())
+        return row | added
 
 
 def undisturbed() -> dict[str, object]:
@@ -505,13 +506,26 @@ def described() -> dict[str, object]:
     }
 
 
+def table(rows: dict[str, dict[str, int]]) -> str:
+    """Return the rows as a table of markdown."""
+    lines = [["scenario", *FIELDS], ["---", *["---:"] * len(FIELDS)]]
+    lines += [[name, *(str(row[field]) for field in FIELDS)] for name, row in rows.items()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--runs", type=int, help="runs of each scenario, earlier ones included (default: 5 to 50)")
     parser.add_argument("--only", nargs="*", default=[], metavar="WORDS", help="scenarios whose name has these words")
     parser.add_argument("--minutes", type=float, default=50.0, help="start no run after this time")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument(
+        "--table", action="store_true", help="print what is stored as a table for the docs; run nothing"
+    )
     args = parser.parse_args()
+    if args.table:
+        print(table(json.loads(args.out.read_bytes())["scenarios"]))
+        return
     began = time.monotonic()
     before = json.loads(args.out.read_bytes()) if args.out.exists() else {}
     rows: dict[str, dict[str, int]] = before.get("scenarios", {})

@@ -62,8 +62,8 @@ def check_profiles(located: Positioned, chosen: str | None, problems: Problems) 
         problems.add(located.at(("profiles",)), f"`profiles`: expected a mapping, found {describe(profiles)}")
         return
     if len(profiles) > MOST_PROFILES:
-        place = located.key_at(("profiles",))
-        problems.add(place, f"`profiles`: at most {MOST_PROFILES} are allowed, found {len(profiles)}")
+        message = f"`profiles`: at most {MOST_PROFILES} are allowed, found {len(profiles)}"
+        problems.add(located.key_at(("profiles",)), message)
         return
     base = located.put(("profiles",), Positioned({}))
     for name, content in profiles.items():
