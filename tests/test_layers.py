@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "build": {"spec", "load", "train", "tasks", "substitution"},
     "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train", "victims"},
     "storage": {"spec", "score", "system"},
-    "tables": {"spec", "score", "storage"},
+    "tables": {"spec", "score", "storage", "system"},
     "measures": {"spec", "load", "score", "storage", "tables", "tasks", "encoders", "resources"},
     "figures": {"spec", "load", "score", "storage", "tables", "measures"},
     "verdicts": {"spec", "load", "score", "tables"},

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from rbench.errors import RbenchError
 from rbench.report.data import Report
+from rbench.system.escaping import harmless
 
 VENDORED = ("d3.min.js", "plot.umd.min.js")
 SCRIPTS = ("base.js", "state.js", "heat.js", "curves.js", "compare.js", "examples.js", "detail.js", "main.js")
@@ -46,6 +47,7 @@ def page(report: Report, examples: str = "") -> str:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: _read("templates", name)),
         autoescape=True,
+        finalize=_shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -64,6 +66,11 @@ def page(report: Report, examples: str = "") -> str:
         examples=examples,
         vendored=json.loads(_read("vendor", "versions.json")),
     )
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as the page shows it. Scripts and styles, which are Markup, stay as they are."""
+    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _data(report: Report) -> Markup:
