@@ -54,7 +54,10 @@ class _Made:
 
     runs: list[RunPage] = field(default_factory=list)
     judged: list[Judgement] = field(default_factory=list)
-    papers: dict[str, PaperTable] = field(default_factory=dict)
+    papers: dict[tuple[str, str], PaperTable] = field(default_factory=dict)
+    """The newest by printed table and suite."""
+    lineup: dict[str, list[RunPage]] = field(default_factory=dict)
+    """The RUNs of each encoder."""
     points: list[Point] = field(default_factory=list)
     titles: dict[str, str] = field(default_factory=dict)
     weights: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -88,9 +91,9 @@ def site(
     made = _Made()
     while read:  # a RUN that is done is let go, because its outcomes take memory
         _add(read.pop(0), target, registry, made, texts=texts)
-    labels = dict.fromkeys(point.encoder for point in made.points)
-    hrefs = {label: f"encoders/{stem}.html" for label, stem in zip(labels, pages.unique(labels), strict=True)}
-    encoders = history.encoder_pages(made.points, made.titles, hrefs, made.weights)
+    stems = zip(made.lineup, pages.unique(made.lineup), strict=True)
+    hrefs = {label: f"encoders/{stem}.html" for label, stem in stems}
+    encoders = history.encoder_pages(made.points, made.lineup, made.titles, hrefs, made.weights)
     for one in encoders:
         _write(target, one.href, pages.encoder(one, "../"), made)
     shown = Site(
@@ -169,25 +172,27 @@ def _opened(folders: Sequence[Path], claims: Path | None, registry: Registry) ->
 def _add(one: _Read, target: Path, registry: Registry, made: _Made, *, texts: bool) -> None:
     """Write the page of a RUN, and keep what other pages show of it."""
     results, href = one.results, f"runs/{one.stem}.html"
-    written = write(
-        results, target / href, registry, texts=texts, claims=one.claims, home=f"../{INDEX}"
-    )
+    written = write(results, target / href, registry, texts=texts, claims=one.claims, home=f"../{INDEX}")
     made.files += [f"runs/{file.name}" for file in written.files]
     run = _page(results, href, written.report)
     made.runs.append(run)
     made.titles |= {name: title for name, title in titles(results.plan).items() if name not in made.titles}
     made.weights |= {(label, href): weights for label, weights in history.weights(results).items()}
+    for label in results.plan.suite.lineup:
+        made.lineup.setdefault(label, []).append(run)
     made.points += history.numbers(results, run)
-    table = _reproduced(results)
-    if written.judged:
-        ground = of_plan(results.plan, registry)
-        made.judged += on_claims.judgements(written.judged, run, results, ground, table)
-    if table is not None:
+    reproduced = _reproduced(results)
+    ground = of_plan(results.plan, registry)
+    made.judged += on_claims.judgements(written.judged, run, results, ground, reproduced)
+    named = (on_claims.printed_in(judged.claim.source) for judged in written.judged)
+    for table in dict.fromkeys((reproduced, *named)):
+        if table is None:
+            continue
         compared = beside_paper.compared(results, table, printed.load(table), registry)
         laid = on_claims.paper_table(compared, results, run)
-        older = made.papers.get(table)
+        older = made.papers.get((table, run.suite))
         if laid is not None and (older is None or older.run.date <= run.date):
-            made.papers[table] = laid
+            made.papers[table, run.suite] = laid
 
 
 def _reproduced(results: Results) -> str | None:

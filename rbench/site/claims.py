@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rbench.errors import StoreError, SuiteError
 from rbench.load import printed
-from rbench.site.data import ClaimRow, Judgement, PaperTable, RunPage
+from rbench.site.data import ClaimRow, Judgement, OnPaper, PaperTable, RunPage
 from rbench.spec import Claim
 from rbench.spec.claimed import Ground
 from rbench.tables import Results
@@ -36,7 +36,7 @@ def judgements(
         table: the printed table that the RUN's suite reproduces; None: it reproduces none.
     """
     for one in found:
-        name = _printed_in(one.claim.source) or table
+        name = printed_in(one.claim.source) or table
         yield Judgement(
             suite=run.suite,
             id=one.claim.id,
@@ -44,7 +44,7 @@ def judgements(
             source=one.claim.source,
             verdict=one.verdict,
             numbers=brief(one),
-            paper="" if name is None else _on_paper(one.claim, name, results, ground),
+            paper=None if name is None else _on_paper(one.claim, name, results, ground),
             run=run,
         )
 
@@ -80,22 +80,22 @@ def paper_table(compared: Comparison, results: Results, run: RunPage) -> PaperTa
     )
 
 
-def _printed_in(source: str) -> str | None:
+def printed_in(source: str) -> str | None:
     """Return the printed table that a claim's source names: `adcl-table1` for `ADCL, section 4.5, H1, Table 1`."""
     number = re.search(r"\bTable (\d+)\b", source)
     name = f"{source.partition(',')[0].strip().lower()}-table{number[1]}" if number else ""
     return name if name in printed.names() else None
 
 
-def _on_paper(claim: Claim, name: str, results: Results, ground: Ground) -> str:
-    """Say what the printed numbers say of a claim; nothing where the paper does not print what it is about."""
+def _on_paper(claim: Claim, name: str, results: Results, ground: Ground) -> OnPaper | None:
+    """Say what the printed numbers say of a claim; None where the paper does not print what it is about."""
     table = printed.load(name)
     try:
         theirs = partners(table, encoders_of(results))
         judged = judge_on_paper(claim, name, table, theirs, ground.cells.get(claim.metric, ()))
     except SuiteError:
-        return ""
-    return f"{_numbers(judged)} ({name})"
+        return None
+    return OnPaper(table=name, sentence=str(judged.claim.model_copy(update={"where": {}})), said=_numbers(judged))
 
 
 def _numbers(judged: Judged) -> str:

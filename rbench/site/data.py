@@ -35,6 +35,16 @@ class RunPage(Strict):
         return self.date[:10] or "undated"
 
 
+class OnPaper(Strict):
+    """What printed numbers say of a claim."""
+
+    table: str
+    sentence: str
+    """The claim with the names of the printed table."""
+    said: str
+    """In how many cases it holds, and the two numbers that come nearest to failing."""
+
+
 class Judgement(Strict):
     """What one RUN says of a claim."""
 
@@ -46,8 +56,8 @@ class Judgement(Strict):
     verdict: Literal["supported", "contradicted", "undecided"]
     numbers: str
     """The only number, or how many comparisons have which verdict."""
-    paper: str = ""
-    """What the paper's own numbers say; empty where no printed table has them."""
+    paper: OnPaper | None = None
+    """What the paper's own numbers say; None where no printed table has them."""
     run: RunPage
 
 

@@ -43,7 +43,9 @@ def _point(metric: HistoryMetric, row: Mapping[str, Any], task: str, attack: str
     flags = row.get("flags")
     errored = row.get("errored") or 0
     said = [*(flags or ()), *([f"{errored} errored"] if errored else [])]
-    scaled = {name: None if x is None else 100 * x for name, x in (("value", entry.value), ("low", low), ("high", high))}
+    scaled = {
+        name: None if x is None else 100 * x for name, x in (("value", entry.value), ("low", low), ("high", high))
+    }
     return Point(
         metric=metric,
         encoder=row["encoder"],
@@ -70,31 +72,33 @@ def weights(results: Results) -> dict[str, str]:
 
 
 def encoder_pages(
-    points: Sequence[Point], titles: Mapping[str, str], hrefs: Mapping[str, str], weights: Mapping[tuple[str, str], str]
+    points: Sequence[Point],
+    lineup: Mapping[str, Sequence[RunPage]],
+    titles: Mapping[str, str],
+    hrefs: Mapping[str, str],
+    weights: Mapping[tuple[str, str], str],
 ) -> tuple[EncoderPage, ...]:
-    """Return a page for each encoder, in the order of the first RUNs that have them.
+    """Return a page for each encoder.
 
     Args:
         points: the numbers of all RUNs.
+        lineup: the RUNs that have an encoder, by its label.
         titles: the titles that stand for names in tables.
         hrefs: the pages by encoder, seen from the index.
         weights: fingerprints by encoder and RUN, as far as records say them.
     """
-    by_encoder: dict[str, list[Point]] = {}
-    for one in points:
-        by_encoder.setdefault(one.encoder, []).append(one)
     pages = []
-    for label, several in by_encoder.items():
-        ordered = sorted(several, key=lambda one: one.run.date)
-        runs = {one.run.href: one.run for one in ordered}
+    for label, several in lineup.items():
+        runs = sorted(several, key=lambda run: run.date)
+        own = [point for run in runs for point in points if point.encoder == label and point.run.href == run.href]
         pages.append(
             EncoderPage(
                 label=label,
                 title=titles.get(label, label),
                 href=hrefs[label],
-                runs=tuple(runs.values()),
-                weights={run.href: weights[label, run.href] for run in runs.values() if (label, run.href) in weights},
-                metrics=tuple(_histories(ordered)),
+                runs=tuple(runs),
+                weights={run.href: weights[label, run.href] for run in runs if (label, run.href) in weights},
+                metrics=tuple(_histories(own)),
             )
         )
     return tuple(pages)
