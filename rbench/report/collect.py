@@ -72,7 +72,7 @@ def collect(
         packages=tuple(provenance.packages(results)),
         suite_json=json.dumps(plan.suite.model_dump(mode="json", exclude_defaults=True), indent=1, ensure_ascii=False),
         command=provenance.command(results),
-        bibtex=provenance.bibtex(plan),
+        bibtex=provenance.references(results),
         licences=tuple(provenance.licences(plan)),
         missing=tuple(missing),
     )
