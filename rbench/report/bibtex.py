@@ -1,6 +1,6 @@
 """Writes BibTeX for what a RUN used, from the references that registry files state.
 
-A reference reads `Pang and Lee (2005): Seeing stars: ... rating scales. ACL. arXiv:1234.56789`; several are separated by
+A reference reads `Gao, Yao and Chen (2021): SimCSE: simple ... EMNLP. arXiv:2104.08821`; several are separated by
 semicolons. Files give family names only, so entries have these. Nothing is added that a file does not state, but the
 full names of venues. What reads otherwise becomes an entry with a note, in the file's own words.
 """

@@ -179,7 +179,8 @@ def test_runs_of_one_name_have_pages_of_their_own(runs: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("none", "is not there"), ("notes", "is not a RUN and has none in it"), ("broken", "can be read")]
+    ("name", "said"),
+    [("none", "is not there"), ("notes", "is not a RUN and has none in it"), ("broken", "can be read")],
 )
 def test_what_is_no_run_is_refused(runs: Path, tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(StoreError, match=said):
