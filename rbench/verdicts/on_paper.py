@@ -91,5 +91,7 @@ def _translated(claim: Claim, names: _Names) -> Claim:
 
 
 def _subject_of(subject: Subject, names: _Names) -> Subject:
-    found = {axis: names.of(axis, said) for axis in AXES if (said := getattr(subject, axis)) is not None}
+    found: dict[str, str] = {
+        axis: names.of(axis, said) for axis in AXES if (said := getattr(subject, axis)) is not None
+    }
     return subject.model_copy(update=found)
