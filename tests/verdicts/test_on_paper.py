@@ -14,8 +14,8 @@ from rbench.verdicts.on_paper import judge_on_paper
 from rbench.verdicts.printed import Judged
 
 
-def row(encoder: str, attack: str, *cells: str, strategy: str = "clean") -> dict[str, Any]:
-    where = {"encoder": encoder, "attack": attack, "strategy": strategy}
+def row(encoder: str, attack: str, *cells: str, strategy: str = "clean", **options: int) -> dict[str, Any]:
+    where = {"encoder": encoder, "attack": attack, "strategy": strategy, "strategy_options": options}
     return {"label": {"encoder": f"{encoder} {attack} {strategy}"}, "where": where, "cells": list(cells)}
 
 
@@ -34,6 +34,7 @@ TABLE = PrintedTable.model_validate(
             row("bert-base", "pwws", "45.0", "10.0"),
             row("bert-base", "bae", "49.0", "10.0"),
             row("bert-base", "bae", "20.0", "10.0", strategy="adversarial"),
+            row("bert-base", "bae", "19.0", "9.0", strategy="freelb", k=9),
             row("uscal-bert-base", "pwws", "1.0", "1.0"),
         ],
     }
@@ -88,6 +89,7 @@ def test_an_encoder_without_a_partner_is_not_averaged_in() -> None:
     [
         ({"metric": "sts", "of": "minilm", "at_least": 5}, ("pwws",), "prints no sts"),
         ({"lower": "nobody", "than": "minilm"}, ("pwws",), "nothing for encoder nobody"),
+        ({"lower": {"finetune": "freelb[k=5]"}, "than": "minilm"}, ("bae",), "for finetune freelb"),
         ({"lower": {"attack": "geometry"}, "than": {"attack": "pwws"}}, ("pwws", "geometry"), "for attack geometry"),
         ({"lower": "simcse-minilm", "than": "minilm"}, ("geometry",), "no attack in common"),
     ],
