@@ -49,6 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "figures": {"spec", "load", "score", "storage", "tables", "measures"},
     "verdicts": {"spec", "load", "score", "tables"},
     "report": {"spec", "load", "score", "storage", "system", "tables", "figures", "verdicts"},
+    "site": {"spec", "load", "tables", "verdicts", "report"},
     "publish": {"spec", "hub", "encoders", "plan", "tasks", "train"},
     "stages": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish"),
@@ -57,7 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
-        *("measures", "figures", "verdicts", "report"),
+        *("measures", "figures", "verdicts", "report", "site"),
         *("stages", "executors", "tasks", "encoders", "resources", "train", "attack", "victims", "score"),
         "substitution",
     },
