@@ -8,7 +8,7 @@ from rich.text import Text
 
 from rbench.cli.console import print_table, say, tell
 from rbench.load.registry import KINDS
-from rbench.spec import AdversarialJob, AttackJob, ContrastJob, EvaluateJob
+from rbench.spec import TIMED_OUT, AdversarialJob, AttackJob, ContrastJob, EvaluateJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,6 +124,8 @@ def _ending(run: RunResult) -> None:
     if run.errored:
         kinds = ", ".join(f"{n} {kind}" for kind, n in run.errored.items())
         tell(f"errored: {sum(run.errored.values())} examples ({kinds}); they are in no denominator, see outcomes.jsonl")
+    if late := run.errored.get(TIMED_OUT):
+        tell(f"{late} of them took longer than --max-seconds; only --retry-timeouts attacks them again")
     for note in run.flags:
         tell(note)
     if run.failed:
