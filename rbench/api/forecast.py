@@ -10,7 +10,7 @@ from typing import Any
 from rbench.api.suites import Planned
 from rbench.errors import PlanError
 from rbench.plan import machines
-from rbench.plan.cost_model import Costs, Seconds, costs
+from rbench.plan.cost_model import OPEN, STEP, Costs, Seconds, costs
 from rbench.plan.machines import Machines
 from rbench.plan.schedule import Part, Schedule, play
 from rbench.plan.work import Estimator, Work
@@ -24,6 +24,7 @@ BUSY = 0.9
 """Share of the processes' time that is used, from which on the work as a whole limits a run."""
 MOST_WORKERS = 8
 NAMED = 3
+CHAIN = "one job after the other"
 RUNS = 3
 """Reference runs that are named with their errors: those with the most hours."""
 
@@ -42,6 +43,8 @@ class Row:
     """Share of its processes' time that is used, in 0..1."""
     limit: str
     """What keeps it from being faster."""
+    chain: tuple[str, ...] = ()
+    """Where `limit` is one job after the other: these."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,8 @@ def _row(work: Sequence[Work], on: Machines, model: Costs) -> Row:
         low=least.seconds / model.spread / 3600,
         high=most.seconds * model.spread / 3600,
         busy=middle.work / total if total else 1.0,
-        limit=_limit(middle, on) if work else "",
+        limit=(limit := _limit(middle, on) if work else ""),
+        chain=middle.chain if limit == CHAIN else (),
     )
 
 
@@ -127,6 +131,7 @@ def _played(work: Sequence[Work], on: Machines, case: int, model: Costs) -> Sche
         spec = one.job.spec
         n = chunks(spec.num_examples) if isinstance(spec, AttackJob) else 1
         taken = on.seconds(one.seconds, case, attack=isinstance(spec, AttackJob)) / n
+        taken += OPEN / (n if on.processes == 1 else 1)  # many processes: each opens the victim for its chunk
         parts.append(Part(one.job.key, tuple(one.job.needs.values()), taken, n))
     found = play(parts, on.processes)
     names = {one.job.key: one.job.name for one in work}
@@ -143,8 +148,8 @@ def _limit(found: Schedule, on: Machines) -> str:
     if on.processes == 1 or found.work >= BUSY * on.processes * found.seconds:
         return "the work as a whole"
     if found.chain_seconds >= BUSY * found.seconds:
-        return f"one after the other: {' > '.join(found.chain)}"
-    return f"too few jobs and chunks of {CHUNK} examples at the end"
+        return CHAIN
+    return f"too few jobs and chunks of {CHUNK} examples"
 
 
 def _largest(work: Sequence[Work], on: Machines) -> tuple[tuple[str, float], ...]:
@@ -170,7 +175,8 @@ def _notes(work: Sequence[Work], own: Machines, rate: float, model: Costs) -> li
         f"such runs are within a factor of {model.spread:.2g}, and so wide are the ranges",
         "GPUs are assumed, not measured: rbench was never timed on one. Networks are taken to reach "
         f"{100 * machines.SHARES[1]:.0f}% of the GPU's peak in single precision ({100 * machines.SHARES[2]:.0f} to "
-        f"{100 * machines.SHARES[0]:.0f}% for the range), and Python to be as fast as on the reference machine",
+        f"{100 * machines.SHARES[0]:.0f}% for the range), and Python to be as fast as on the reference machine; "
+        f"opening a job is taken to take {OPEN:.0f} s, and a step of training {STEP:g} s at least",
         "all measured networks have the size of MiniLM (6 layers of 384): larger ones are extrapolated by their FLOPs",
     ]
     if unknown:

@@ -21,6 +21,9 @@ def forecast(found: Forecast) -> None:
     say()
     print_table(["machines", "time (about)", "range", "in use", "limited by"], [_row(one) for one in found.rows])
     say()
+    for one in found.rows:
+        if one.chain:
+            say(f"{one.machines}: {' > '.join(one.chain)} cannot be shared")
     say(
         f"disk: about {size(found.cache_bytes)} of weights in the cache, {size(found.run_bytes)} of outcomes in the run"
     )
@@ -38,7 +41,8 @@ def as_json(found: Forecast) -> None:
 
 def _row(one: Row) -> list[str]:
     name = f"{one.machines} (assumed)" if one.assumed else one.machines
-    span = f"{duration(one.low)} to {duration(one.high)}"
+    low, high = duration(one.low), duration(one.high)
+    span = f"{low} to {high}" if low != high else low
     return [name, duration(one.hours), span, f"{100 * one.busy:.0f}%", one.limit]
 
 

@@ -40,6 +40,8 @@ class Network:
 
 MINILM = Network(6, 384, 1536)
 """The network of the measurements."""
+STEP, OPEN = 0.02, 2.0
+"""Seconds of Python for a step of training, and for opening what a job needs. Both are assumed; on a GPU they show."""
 REFERENCE = MINILM.gflop(30)
 """GFLOP of a question in the measurements on short texts: what `AttackCost.seconds` is for."""
 
@@ -77,10 +79,14 @@ class AttackCost(Strict):
         """Return the queries for a text with so many words that may change."""
         return self.queries * float(max(words, 1.0) ** self.growth)
 
-    def per_query(self, gflop: float) -> Seconds:
-        """Return the time of one query to a victim that needs so many GFLOP for it."""
+    def per_query(self, gflop: float, beside: float = 1.0) -> Seconds:
+        """Return the time of one query to a victim that needs so many GFLOP for it.
+
+        Args:
+            beside: how much larger the other networks are (masked LM, sentence encoder) than those of the measurements.
+        """
         growing = (1 - self.fixed) * gflop / REFERENCE
-        return Seconds(self.seconds * (growing + self.fixed - self.python), self.seconds * self.python)
+        return Seconds(self.seconds * (growing + beside * (self.fixed - self.python)), self.seconds * self.python)
 
 
 class Costs(Strict):
@@ -128,16 +134,25 @@ def tokens_of(words: float, longest: int) -> float:
     return min(words * TOKENS_PER_WORD + 2, float(longest))
 
 
-def attack_seconds(model: Costs, attack: str, network: Network, words: tuple[float, float], longest: int) -> Seconds:
+def attack_seconds(
+    model: Costs, attack: str, network: Network, words: tuple[float, float], longest: int, beside: float = 1.0
+) -> Seconds:
     """Return the time of one process for one example.
 
     Args:
         words: those that may change, and all words of an example.
         longest: tokens that the victim reads.
+        beside: as for `AttackCost.per_query`.
     """
     cost = model.attack(attack)
-    per_query = cost.per_query(network.gflop(tokens_of(words[1], longest)))
+    per_query = cost.per_query(network.gflop(tokens_of(words[1], longest)), beside)
     return per_query * (model.attacked * cost.queries_of(words[0]) + (1 - model.attacked))
+
+
+def training_seconds(rate: float, gflop: float, steps: float) -> Seconds:
+    """Return the time of a training of so many steps. `rate` is in seconds for a GFLOP, with all that is not FLOPs."""
+    python = min(rate * gflop, steps * STEP)
+    return Seconds(rate * gflop - python, python)
 
 
 def reading(network: Network, texts: float, words: float, longest: int) -> float:

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import RbenchError
-from rbench.plan.cost_model import MINILM, Costs, Network, Seconds, attack_seconds, reading
+from rbench.plan.cost_model import (
+    MINILM,
+    REFERENCE,
+    Costs,
+    Network,
+    Seconds,
+    attack_seconds,
+    reading,
+    training_seconds,
+)
 from rbench.plan.estimate import estimate
 from rbench.spec import (
     AdversarialJob,
@@ -19,6 +28,7 @@ from rbench.spec import (
     FinetuneJob,
     Job,
     PretrainJob,
+    ResourceKind,
     TaskSpec,
     VictimJob,
     bases,
@@ -29,6 +39,8 @@ if TYPE_CHECKING:
 
 SAMPLE = 200
 """Examples of a task whose words are counted."""
+NETWORKS: tuple[ResourceKind, ...] = ("masked_lm", "sentence_encoder")
+"""Resources that are networks."""
 TUNED = ("clean", "probe")
 """Strategies whose cost the model knows. Others train on more than the task's rows."""
 _SIZES = {
@@ -74,11 +86,20 @@ class Estimator:
     def _attack(self, job: Job, spec: AttackJob) -> Work:
         network, longest, why = self._victim(job)
         words = self._lengths(spec.task, "test", spec.attack.protect.get(spec.task.kind, ()))
-        each = attack_seconds(self._model, spec.attack.name, network, words, longest)
+        each = attack_seconds(self._model, spec.attack.name, network, words, longest, self._beside(spec))
         if spec.attack.name not in self._model.attacks:
             why = f"attack {spec.attack.name}"
         size = self._model.bytes_of_outcome + 12 * words[1]  # both texts, six letters a word
         return Work(job, each * spec.num_examples, run_bytes=spec.num_examples * size, unknown=why)
+
+    def _beside(self, spec: AttackJob) -> float:
+        """Return how much larger the networks of an attack's resources are than MiniLM; 1.0 where nothing says it."""
+        places = self._prepared.places.resources
+        kinds = [kind for kind in NETWORKS if kind in spec.attack.needs and kind in places]
+        if kinds and not any(_is_model(places[kind].where) for kind in kinds):
+            return 0.0  # the embedded world's, which ask no network
+        sizes = [size.gflop(30) / REFERENCE for kind in kinds if (size := self._config(places[kind])) is not None]
+        return sum(sizes) / len(sizes) if sizes else 1.0
 
     def _tuning(self, job: Job, spec: FinetuneJob) -> Work:
         network, how = self._network(spec.encoder.name, job), spec.training
@@ -88,7 +109,8 @@ class Estimator:
         words = self._lengths(spec.task, "train")[1]
         gflop = reading(network or MINILM, how.epochs * (3 * rows + scored), words, how.max_length)
         why = None if spec.strategy.name in TUNED else f"strategy {spec.strategy.name}"
-        return self._made(job, network, Seconds(gflop * self._model.tuning), why)
+        steps = how.epochs * (rows + scored / 4) / how.batch_size
+        return self._made(job, network, training_seconds(self._model.tuning, gflop, steps), why)
 
     def _pretraining(self, job: Job, spec: PretrainJob) -> Work:
         network, how = self._network(spec.encoder.name, job), spec.encoder.train
@@ -102,7 +124,7 @@ class Estimator:
         gflop = reading(network or MINILM, 3 * texts, how.max_length / 2, how.max_length)
         why = None if how.objective in self._model.training else f"objective {how.objective}"
         why = why if texts else f"the number of texts that train {spec.encoder.name}"
-        return self._made(job, network, Seconds(gflop * rate), why)
+        return self._made(job, network, training_seconds(rate, gflop, texts / how.batch_size), why)
 
     def _opening(self, job: Job, spec: VictimJob) -> Work:
         network = self._config(self._prepared.places.victims.get((spec.victim.name, spec.task.name)))
@@ -163,7 +185,7 @@ class Estimator:
         from rbench.encoders.locate import transformer_folder
         from rbench.victims.config import read_config
 
-        if place is None:
+        if place is None or not _is_model(place.where):
             return None
         with suppress(RbenchError, OSError):
             folder = Path(place.where)
@@ -198,6 +220,11 @@ def _network(config: Mapping[str, Any], layers: int | None = None) -> Network | 
         return None
     count = count if layers is None else min(count, layers)
     return Network(count, hidden, said["inner"] or 4 * hidden, said["vocabulary"] or MINILM.vocabulary)
+
+
+def _is_model(where: str) -> bool:
+    """Whether a place is a folder or a snapshot on the hub, and not a description in words."""
+    return Path(where).exists() or ("@" in where and " " not in where)
 
 
 def _unsized(job: Job) -> str:
