@@ -119,8 +119,8 @@ def _ending(run: RunResult) -> None:
         tell(f"report: {run.report}")
     for record in run.failed:
         tell(f"failed: {record.job.name}: {_last_line(record)}")
-    for job in run.skipped:
-        tell(f"not run, because it needs a job that failed: {job.name}")
+    for line in run.said_of_skipped():
+        tell(line)
     if run.errored:
         kinds = ", ".join(f"{n} {kind}" for kind, n in run.errored.items())
         tell(f"errored: {sum(run.errored.values())} examples ({kinds}); they are in no denominator, see outcomes.jsonl")

@@ -65,7 +65,7 @@ def chain(*, trained: bool) -> tuple[Job, Job, Plan]:
     attack = make_job()
     spec = make_job("bae").spec
     if trained:
-        spec = FinetuneJob.model_construct(**{"stage": "finetune"})
+        spec = FinetuneJob.model_construct(stage="finetune")
     after = Job.model_construct(
         stage="finetune" if trained else "attack",
         parts=("minilm", "after"),
