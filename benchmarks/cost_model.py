@@ -76,7 +76,8 @@ def words(data: Path, task: dict[str, Any]) -> tuple[float, float]:
 
 def read(data: Path) -> tuple[list[Cell], list[Training]]:
     """Read all records of the reference runs."""
-    cells, trainings = [], []
+    cells: list[Cell] = []
+    trainings: list[Training] = []
     lengths: dict[str, tuple[float, float]] = {}
     for plan in sorted(RUNS.glob("*/plan.json")):
         jobs = {job["key"]: job for job in json.loads(plan.read_text())["jobs"]}
