@@ -49,7 +49,8 @@ def test_all_machines_have_a_range_and_say_what_limits_them(planned: api.Planned
     assert found.jobs == 4 and found.run_bytes > 200 * 500 and found.cache_bytes > 0
     assert any("attack random (1 job)" in note for note in found.notes), "what was not measured is named"
     assert any("assumed, not measured" in note for note in found.notes)
-    assert sum(share for _, share in found.largest) == pytest.approx(1.0)
+    shares = [share for _, share in found.largest]
+    assert shares == sorted(shares, reverse=True) and 0.9 < sum(shares) < 1.0, "the largest of four kinds"
 
 
 def test_half_the_speed_takes_longer_and_less_to_do_takes_less(
