@@ -19,7 +19,7 @@ from rbench.errors import PlanError, RbenchError
 from rbench.load.registry import Registry
 from rbench.plan.estimate import Estimate, estimate
 from rbench.plan.only import select
-from rbench.plan.prepare import Options, prepare_loaded
+from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
 from rbench.progress.shown import shown
 from rbench.spec import Job, Outcome, Plan, Suite
