@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rbench.spec import AttackJob, Draw, Job, Outcome
+from rbench.spec import AttackJob, Draw, Job, Outcome, Step
 from rbench.storage.runs import Reader
 from rbench.tables.aggregate import plan_of
 from rbench.tables.flags import MEASURED, Flags, shown
@@ -45,6 +45,7 @@ _DTYPES = {
     "words_without_candidate": "Int64",
     "perturbed_share": "float64",
     "similarity": "float64",
+    "steps": "string",
     "oracle_label": "Int64",
     "truncated": "bool",
     "seconds": "float64",
@@ -61,7 +62,7 @@ def results_frame(store: Reader) -> pd.DataFrame:
     does not train the encoder), the fields of Outcome, and `flags`. `original` and `perturbed` hold the texts with one
     line per text column. `original_columns` and `perturbed_columns` hold them as a JSON object by column name. `flags`
     holds those of the attack and of what it stands on, joined by `; `, or `none`; it is missing where no flag is known
-    and a record has no health. Column types do not depend on the data. A RUN without outcomes gives an empty frame with
+    and a record has no health. `steps` holds the steps of the attack as a JSON array. Column types do not depend on the data. A RUN without outcomes gives an empty frame with
     all columns. In a RUN without texts the text columns are missing values. Where a job's outcomes are damaged or do
     not match its record, the frame has the undamaged ones, and the log has a warning. Raises StoreError where the
     folder is not a RUN.
@@ -112,6 +113,7 @@ def _columns(outcomes: Sequence[Outcome], columns: Sequence[str], names: Mapping
         texts = found[name]
         found[name] = [None if one is None else "\n".join(one) for one in texts]
         found[f"{name}_columns"] = [None if one is None else _named(columns, one) for one in texts]
+    found["steps"] = [None if steps is None else _listed(steps) for steps in found["steps"]]
     return found | {name: [value] * len(outcomes) for name, value in names.items()}
 
 
@@ -124,3 +126,7 @@ def _frame(columns: Mapping[str, list[Any]], dtypes: Mapping[str, str] = _DTYPES
 
 def _named(columns: Sequence[str], texts: Sequence[str]) -> str:
     return json.dumps(dict(zip(columns, texts, strict=True)), ensure_ascii=False)
+
+
+def _listed(steps: Sequence[Step]) -> str:
+    return json.dumps([step.model_dump() for step in steps], ensure_ascii=False, separators=(",", ":"))
