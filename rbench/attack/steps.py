@@ -57,7 +57,7 @@ class Heard:
         self._end = None, []
 
     def add(self, results: Iterable[Any]) -> None:
-        """Keep the answers in some results of the goal function. The texts themselves are those in the victim's cache."""
+        """Keep the answers of the goal function. The texts are those that the victim's cache holds anyway."""
         for result in results:
             self._answers[result.attacked_text.tokenizer_input] = (result.raw_output, result.output)
 

@@ -20,7 +20,17 @@ from rbench.errors import RbenchError
 from rbench.report.data import Report
 
 VENDORED = ("d3.min.js", "plot.umd.min.js")
-SCRIPTS = ("base.js", "state.js", "heat.js", "curves.js", "compare.js", "examples.js", "detail.js", "main.js")
+SCRIPTS = (
+    "base.js",
+    "state.js",
+    "heat.js",
+    "curves.js",
+    "compare.js",
+    "examples.js",
+    "steps.js",
+    "detail.js",
+    "main.js",
+)
 """The page's own scripts in the order in which they run. Each is a module; they share `globalThis.report`."""
 
 

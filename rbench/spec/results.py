@@ -73,8 +73,8 @@ class Outcome(Strict):
     an STS task that cannot be scored; a gold score that is missing counts as outside. None: not skipped, or the victim
     was wrong on the original."""
     steps: tuple[Step, ...] | None = None
-    """The way from the original to the final text; the first is the original. None: not attacked, the attack cannot tell
-    its steps, or the outcome was made by a version that did not keep them."""
+    """The way from the original to the final text; the first is the original. None: not attacked, the attack cannot
+    tell its steps, or the outcome was made by a version that did not keep them."""
 
     def without_texts(self) -> Self:
         """Return the outcome without texts. Of the error only the type stays, because a traceback may quote a text."""

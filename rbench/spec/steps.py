@@ -32,6 +32,4 @@ class Step(Strict):
 
     def without_texts(self) -> Step:
         """Return the step with the places of its changes, without their words."""
-        return self.model_copy(
-            update={"changes": tuple(one.model_copy(update={"new": None}) for one in self.changes)}
-        )
+        return self.model_copy(update={"changes": tuple(one.model_copy(update={"new": None}) for one in self.changes)})

@@ -62,10 +62,12 @@ def results_frame(store: Reader) -> pd.DataFrame:
     does not train the encoder), the fields of Outcome, and `flags`. `original` and `perturbed` hold the texts with one
     line per text column. `original_columns` and `perturbed_columns` hold them as a JSON object by column name. `flags`
     holds those of the attack and of what it stands on, joined by `; `, or `none`; it is missing where no flag is known
-    and a record has no health. `steps` holds the steps of the attack as a JSON array. Column types do not depend on the data. A RUN without outcomes gives an empty frame with
+    and a record has no health. Column types do not depend on the data. A RUN without outcomes gives an empty frame with
     all columns. In a RUN without texts the text columns are missing values. Where a job's outcomes are damaged or do
     not match its record, the frame has the undamaged ones, and the log has a warning. Raises StoreError where the
     folder is not a RUN.
+
+    `steps` holds the steps of the attack as a JSON array; it is missing where an outcome has none.
 
     Each job's outcomes become columns before the next job's are read, so memory holds the frame and one job.
     """
