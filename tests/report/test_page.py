@@ -176,23 +176,23 @@ def test_dark_mode_follows_the_system_and_the_button(opened: Opened) -> None:
 
 
 def test_a_slider_shows_the_text_and_the_answer_after_each_step(opened: Opened) -> None:
-    opened.go("#task=mr&encoder=minilm&q=film+7")
+    opened.go("#task=mr&encoder=minilm&q=film+8")
     slider = opened.page.get_by_label("Steps of the attack")
     assert (slider.get_attribute("max"), slider.input_value()) == ("2", "2")
-    assert (opened.text("#step-text h4"), opened.text("#step-text p")) == ("After the attack", "a fine film 7")
+    assert (opened.text("#step-text h4"), opened.text("#step-text p")) == ("After the attack", "a fine film 8")
     slider.focus()
     opened.page.keyboard.press("ArrowLeft")
-    assert opened.text("#step-text p") == "a great film 7"
+    assert opened.text("#step-text p") == "a great film 8"
     assert opened.all("#step-text ins.now") == ["great"] and opened.all("#step-said del") == ["good"]
     said = slider.get_attribute("aria-valuetext")
     assert said == "Step 1 of 2: probability of positive 0.75, predicted positive" and said in opened.text("#step-said")
     opened.page.keyboard.press("ArrowLeft")
-    assert opened.text("#step-text p") == "a good film 7" and not opened.all("#step-text ins")
-    assert opened.all(".bars i", "one => one.style.height") == ["91%", "75%", "60%"]
+    assert opened.text("#step-text p") == "a good film 8" and not opened.all("#step-text ins")
+    assert opened.all(".bars i", "one => one.style.height") == ["91%", "75%", "40%"]
     assert opened.page.evaluate("document.activeElement.id") == "step"
     opened.page.locator(".bars .step").nth(1).click()
     hash = opened.page.evaluate("location.hash")
-    assert opened.go(hash).text("#step-text p") == "a great film 7"
+    assert opened.go(hash).text("#step-text p") == "a great film 8"
     opened.state("task=mr&encoder=minilm&q=film+10")
     assert opened.text("#step-text p") == "a fine film 10", "a step is that of one example"
 
