@@ -133,7 +133,7 @@ def test_steps_that_cannot_be_told_end_no_attack(
 
     def odd_answers(results: Any) -> None:
         add(results)
-        made.heard._answers = {text: ("odd", 0) for text in made.heard._answers}
+        made.heard._answers = dict.fromkeys(made.heard._answers, ("odd", 0))
 
     monkeypatch.setattr(made.heard, "add", odd_answers)
     (odd,) = attack.run(lambda: made, examples[:1], spec=spec, task=world.SINGLE, seed=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ def test_changes_give_the_text_after(pairs: list[tuple[str, str]]) -> None:
     assert applied(before, made) == after
     places = [(one.column, one.start, one.end) for one in made]
     assert places == sorted(places)
-    assert all(a[0] != b[0] or a[2] <= b[1] for a, b in zip(places, places[1:], strict=False)), "none overlaps another"
+    assert all(a[0] != b[0] or a[2] <= b[1] for a, b in pairwise(places)), "none overlaps another"
 
 
 @pytest.mark.parametrize(
@@ -43,9 +45,7 @@ def test_a_change_is_of_whole_words(before: str, after: str, found: list[tuple[i
 def test_steps_are_replayed_from_the_original() -> None:
     way = [("a good film", "so"), ("a fine film", "so"), ("a fine film", "yes so"), ("fine film", "yes so")]
     steps = [Step(score=0.5, prediction=1)]
-    steps += [
-        Step(score=0.5, prediction=1, changes=changed(one, other)) for one, other in zip(way, way[1:], strict=False)
-    ]
+    steps += [Step(score=0.5, prediction=1, changes=changed(one, other)) for one, other in pairwise(way)]
     outcome = Outcome(example_id="1", status="failed", original=way[0], perturbed=way[-1], steps=tuple(steps))
     assert replayed(outcome) == way
     assert replayed(outcome.without_texts()) == []
