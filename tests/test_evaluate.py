@@ -16,6 +16,7 @@ from rbench.errors import ResourceError
 from rbench.load import load
 from rbench.load.registry import Registry
 from rbench.plan.prepare import Options, prepare
+from rbench.score import unpacked_numbers
 from rbench.spec import Job, Plan, PretrainJob
 from rbench.storage.runs import Store
 from rbench.storage.weights import WeightCache, default_cache
@@ -39,7 +40,10 @@ FILES = {
     "encoders/plain.yaml": "base: org/plain\n",
     "tasks/pairs.yaml": "kind: sts\ncolumns: [sentence1, sentence2]\n",
 }
-EVALUATE = "encoders: [toy, toy-cse]\nevaluate: [mini-sts, mini-sts: {split: validation}]\n"
+EVALUATE = (
+    "encoders: [toy, toy-cse]\nevaluate: [mini-sts, mini-sts: {split: validation}]\n"
+    "claims: [{id: trained, metric: sts, lower: toy, than: toy-cse, for_each: [task]}]\n"
+)
 
 
 @pytest.fixture
@@ -93,6 +97,7 @@ def test_a_suite_that_only_evaluates_runs_resumes_and_prints_its_table(place: Pa
     assert "toy-cse" in table and "Semantic textual similarity" in table
     assert (result.run / "tables" / "sts.tex").is_file()
     _check_scores(Store(result.run), planned.plan)
+    _check_claim(result.run, planned.plan)
     records = {file: file.stat().st_mtime_ns for file in result.run.rglob("record.json")}
     job = job_of(planned.plan, "evaluate/toy/mini-sts/seed0")
     (lost,) = (Store(result.run).folder(job)).glob("record.json")
@@ -130,6 +135,29 @@ def _check_scores(store: Store, plan: Plan) -> None:
     assert scores["mini-sts_validation_spearman"].value == pytest.approx(spearman.value, abs=1e-5)
     assert scores["mini-sts_validation_spearman"].n == len(rows)
     assert scores["selected_step"].value in (2, 4, 6)
+
+
+def _check_claim(run: Path, plan: Plan) -> None:
+    """The claim is judged on the same pairs of both encoders: its interval is that of a paired bootstrap."""
+    store, series = Store(run), []
+    for encoder in ("toy", "toy-cse"):
+        (row,) = store.rows(job_of(plan, f"evaluate/{encoder}/mini-sts/seed0"))
+        n = int(row.numbers["n"] or 0)
+        series.append([unpacked_numbers(row.names[name], n).astype(float) for name in ("cosines", "gold")])
+    (one, gold), (other, same) = series
+    assert gold.tolist() == same.tolist()
+    assert gold == pytest.approx([row["score"] for row in mini.rows("mini-sts", "test")])
+    drawn = np.random.default_rng(0).integers(0, len(gold), (300, len(gold)))
+    found = [spearmanr(one[i], gold[i]).statistic - spearmanr(other[i], gold[i]).statistic for i in drawn]
+    (claim,) = api.claims(run)
+    first, second = claim.judged
+    assert not first.found.unpaired and not second.found.unpaired
+    d = first.difference
+    assert d is not None and d.value is not None and d.low is not None and d.high is not None and d.n == len(gold)
+    scores = [store.record(job_of(plan, f"evaluate/{e}/mini-sts/seed0")) for e in ("toy", "toy-cse")]
+    assert d.value == pytest.approx(float(np.subtract(*(r.scores[0].value for r in scores if r))), abs=1e-5)
+    assert d.high - d.low == pytest.approx(2 * 1.96 * np.std(found), rel=0.25)
+    assert not any("unpaired" in note for note in claim.notes)
 
 
 def test_evaluations_stand_beside_attacks(place: Path) -> None:

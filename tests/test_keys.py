@@ -47,8 +47,9 @@ RENEWED = {
     "*/adcl-*": "candidates are capped after the filter, the heads have a learning rate; the key says the variant",
     "*/adversarial*": "candidates are capped after the filter, and only texts that the search changed are added",
     "attack/*/geometry/*": "candidates are capped after the filter; the key says the variant",
+    "evaluate/*/stsb*": "the standard error is by influence, no longer by resampling",
 }
-"""Patterns of names of jobs that issue 17 renewed in the RUNs made before it, each with the reason. Today's plan has
+"""Patterns of names of jobs that were renewed after these RUNs were made, each with the reason. Today's plan has
 them under new keys. What these RUNs have under these names is of the code before."""
 EARLIER = {
     *("adcl-table1-local", "adcl-table1-local-imdb", "adcl-table7-local"),

@@ -68,8 +68,8 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
     Raises JobError where no text has a word with both a synonym and an antonym.
     """
     from rbench.measures._layers import hits
-    from rbench.measures._packed import packed
     from rbench.measures._triplets import triplets
+    from rbench.score.packed import packed
 
     assert context.resources is not None
     rows = [one for split in context.splits for one in context.rows(split)]

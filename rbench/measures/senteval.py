@@ -88,7 +88,7 @@ def run(options: Options, context: EncoderContext) -> list[MeasuredRow]:
     """Return one row: accuracy, and F1 of the second class for tasks of paraphrases, with all test rows packed."""
     from threadpoolctl import threadpool_limits
 
-    from rbench.measures._packed import packed
+    from rbench.score.packed import packed
 
     protocol = options.protocol(context.task.name)
     used: list[str] = [name for name in ("train", "validation", "test") if name in context.splits]

@@ -8,9 +8,11 @@ from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_sc
 from rbench.score.complete import lacking
 from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_score
 from rbench.score.health import attack_health, victim_health
+from rbench.score.influence import spearman_values
+from rbench.score.packed import packed_numbers, unpacked, unpacked_numbers
 from rbench.score.statistics import Sample, spread, wilson
 from rbench.score.sts import Pairs, cosines, mean_correlation, sts_scores
-from rbench.score.subsets import average, bootstrap_error, of_subset, over_trainings, set_scores
+from rbench.score.subsets import average, of_subset, over_trainings, set_scores, standard_error
 from rbench.score.worst_case import Fallen, Verdict, Verdicts, verdict, worst_case
 
 __all__ = [
@@ -32,7 +34,6 @@ __all__ = [
     "attack_health",
     "attack_scores",
     "average",
-    "bootstrap_error",
     "contrast_scores",
     "cosines",
     "judged",
@@ -41,9 +42,14 @@ __all__ = [
     "mean_score",
     "of_subset",
     "over_trainings",
+    "packed_numbers",
     "set_scores",
+    "spearman_values",
     "spread",
+    "standard_error",
     "sts_scores",
+    "unpacked",
+    "unpacked_numbers",
     "verdict",
     "victim_health",
     "wilson",

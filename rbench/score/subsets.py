@@ -4,36 +4,31 @@ The field's "all" setting correlates all pairs of a set together. SentEval also 
 plainly ("mean") or by their number of pairs ("wmean"). A record holds the correlations of the set and of each subset,
 so a table can show any of the three.
 
-Spearman's coefficient has a bootstrap standard error: the standard deviation of 1,000 coefficients, each of as many
-pairs as the set has, drawn from it with replacement, by a fixed seed. `Score.sd` holds it times the root of n. An
-average takes its samples as independent: its variance is the sum of theirs, each times the square of its weight. Its
-95% interval is tanh(atanh(r) +- 1.96 e / (1 - r^2)) with its standard error e. It covers the choice of pairs within
-each sample, and neither the choice of sets nor differences between trainings.
+Spearman's coefficient has a standard error by its influence function (`score.influence`). `Score.sd` holds it times the
+root of n. Records of earlier versions hold that of 1,000 resamples, which differs by some percent. An average takes its
+samples as independent: its variance is the sum of theirs, each times the square of its weight. Its 95% interval is
+tanh(atanh(r) +- 1.96 e / (1 - r^2)) with its standard error e. It covers the choice of pairs within each sample, and
+neither the choice of sets nor differences between trainings.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from rbench.score.influence import spearman_values
 from rbench.score.statistics import CONFIDENCE
 from rbench.score.sts import FEWEST, sts_scores
 from rbench.spec import Score
 
-VERSION = 1
+VERSION = 2
 
-DRAWS = 1000
-"""Resamples of a bootstrap."""
 MISSING = "missing: "
 """Stands before the name of a subset in a record's counts of pairs that are not there."""
-_AT_ONCE = 100_000
-"""Numbers of a resample that are in memory together."""
 
 
 def set_scores(predicted: ArrayLike, gold: ArrayLike, subsets: Sequence[str] = ()) -> tuple[Score, ...]:
@@ -116,58 +111,15 @@ def _reaching(name: str, mean: float, n: int, error: float | None) -> Score:
     return Score(name=name, value=mean, n=n, low=math.tanh(z - half), high=math.tanh(z + half), sd=error * math.sqrt(n))
 
 
-def bootstrap_error(predicted: ArrayLike, gold: ArrayLike) -> float | None:
-    """Return the bootstrap standard error of Spearman's correlation of two series (n,).
-
-    Resamples without a coefficient, because all of their values are equal, are left out. None: more than half are.
-    """
-    x, y = np.asarray(predicted, dtype=np.float64), np.asarray(gold, dtype=np.float64)
-    n, generator, found = len(x), np.random.default_rng(0), []
-    rank_x, rank_y = (_Ranks.of(values) for values in (x, y))
-    for start in range(0, DRAWS, size := max(1, _AT_ONCE // n)):
-        rows = min(size, DRAWS - start)
-        drawn = generator.integers(0, n, (rows, n)) + n * np.arange(rows)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
-        (a, spread_a), (b, spread_b) = rank_x.within(times), rank_y.within(times)
-        below = np.sqrt(spread_a * spread_b)
-        found.append(np.einsum("ij,ij,ij->i", times, a, b)[below > 0] / below[below > 0])
-    defined = np.concatenate(found)
-    return float(defined.std(ddof=1)) if 2 * len(defined) > DRAWS else None
+def standard_error(predicted: ArrayLike, gold: ArrayLike) -> float | None:
+    """Return the standard error of Spearman's correlation of two series (n,); None where it is not defined."""
+    values = spearman_values(predicted, gold)
+    return None if values is None or len(values) < 2 else float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
 def _with_errors(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[Score, ...]:
     """Return `spearman`, with its standard error, and `pearson`."""
     spearman, pearson = sts_scores(x, y)
-    if spearman.value is None or len(x) < FEWEST or (error := bootstrap_error(x, y)) is None:
+    if spearman.value is None or len(x) < FEWEST or (error := standard_error(x, y)) is None:
         return spearman, pearson
     return spearman.model_copy(update={"sd": error * math.sqrt(len(x))}), pearson
-
-
-@dataclass(frozen=True)
-class _Ranks:
-    """How values are ordered, so that resamples of them are ranked without sorting again."""
-
-    order: NDArray[np.intp]
-    """The sorting order of the values (n,)."""
-    starts: NDArray[np.intp]
-    """Where in that order each group of equal values begins."""
-    group: NDArray[np.intp]
-    """The group of each value (n,)."""
-
-    @classmethod
-    def of(cls, values: NDArray[np.float64]) -> Self:
-        _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-        return cls(np.argsort(values, kind="stable"), np.concatenate(([0], sizes[:-1].cumsum())), group)
-
-    def within(self, times: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Rank resamples. Equal values share their mean rank, and ranks are counted from their middle.
-
-        Args:
-            times: how often each value is in a resample (rows, n).
-
-        Returns:
-            The rank of each value (rows, n), and the sum of squares of the ranks of each resample (rows,).
-        """
-        sizes = np.add.reduceat(times[:, self.order], self.starts, axis=1)
-        ranks = sizes.cumsum(axis=1) - (sizes - 1) / 2 - (times.shape[1] + 1) / 2
-        return ranks[:, self.group], np.einsum("ij,ij,ij->i", sizes, ranks, ranks)

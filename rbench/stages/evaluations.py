@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 from rbench import score
 from rbench.errors import JobError
 from rbench.score.subsets import MISSING
-from rbench.spec import AdversarialJob, ContrastJob, EvaluateJob, FinetuneJob, Job, Record, Score, TaskSpec, VictimJob
+from rbench.spec import (
+    AdversarialJob,
+    ContrastJob,
+    EvaluateJob,
+    FinetuneJob,
+    Job,
+    MeasuredRow,
+    Record,
+    Score,
+    TaskSpec,
+    VictimJob,
+)
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
 from rbench.stages.victims import victim_hash, victim_of
@@ -24,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> Record:
-    """Score an encoder on sentence pairs, without fine-tuning."""
+    """Score an encoder on sentence pairs, without fine-tuning, and store the cosine and gold score of each pair."""
     from rbench import encoders
     from rbench.encoders.remembered import RememberedVectors
 
@@ -53,6 +64,8 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
     context.progress.update(total, total, f"{_told(scores[0])}, {len(pairs)} pairs")
     inputs.check()
     drawn = _hash_of_drawn(vectors.encoder) if spec.encoder.random_weights else None
+    series = {"cosines": score.packed_numbers(found), "gold": score.packed_numbers(pairs.gold)}
+    rows = context.store.write_rows(job, [MeasuredRow(names=series, numbers={"n": len(pairs)})])
     return Record(
         job=job,
         status="complete",
@@ -61,6 +74,7 @@ def evaluate(job: Job, spec: EvaluateJob, context: Context, source: Source) -> R
         provenance=source(
             dataset_fingerprint=spec.data_fingerprint, weights_hash=drawn or inputs.hash_of("encoder", place)
         ),
+        rows=rows,
     )
 
 

@@ -40,7 +40,7 @@ INTERVAL = (
     "cover the choice of pairs, not differences between training seeds."
 )
 _AVERAGED = (
-    " Those of averages follow from bootstrap standard errors, by 1,000 resamples of the pairs of each set or subset. "
+    " Those of averages follow from the standard errors of each set or subset by the influence of its pairs. "
     "The sets count as independent, and nothing is said of other sets."
 )
 _AGGREGATED: dict[Aggregation, str] = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
 from rbench.errors import RbenchError
+from rbench.score import SHARES
 from rbench.spec import AdversarialJob, AttackJob, AttackMetric, ContrastJob, EvaluateJob, Job, MeasureJob
 from rbench.spec.claimed import ATTACKED, SCORES, CellOf
 from rbench.tables import Results, Table
@@ -15,6 +16,7 @@ from rbench.tables.aggregate import Cell, grid
 from rbench.tables.example_values import Values, example_values
 from rbench.tables.flags import Flags
 from rbench.tables.table import MEANING
+from rbench.tables.vector_values import of_metric, vector_values
 
 TableOf = Callable[[str], Table]
 """Makes the table of a metric or measure of the RUN."""
@@ -22,7 +24,7 @@ TableOf = Callable[[str], Table]
 
 @dataclass(frozen=True)
 class Observed:
-    """What one attack job adds to a metric."""
+    """What one job adds to a metric."""
 
     seed: int
     training: int
@@ -82,16 +84,28 @@ class Cells:
 
     def observed(self, cell: CellOf, metric: str) -> tuple[Observed, ...] | None:
         """Return the values of each example, job by job; None where the metric has none, or the RUN keeps none."""
-        if metric not in ATTACKED:
-            return None
         if (cell, metric) not in self._read:
-            found = []
-            for run in self._grid[cell].runs:
-                values = example_values(self.results, run, cast(AttackMetric, metric))
-                found += [Observed(run.job.seed, run.train_seed or 0, values)] if values is not None else []
-            complete = len(found) == len(self._grid[cell].runs)
-            self._read[cell, metric] = tuple(found) if complete else None
-        return self._read[cell, metric]
+            found = list(self._of_attacks(cell, metric) if metric in ATTACKED else self._of_encoders(cell, metric))
+            self._read[cell, metric] = tuple(one for one in found if one is not None) if None not in found else None
+        return self._read[cell, metric] or None
+
+    def shares(self, metric: str) -> bool:
+        """Whether each example's value is 0 or 1."""
+        return metric in SHARES or (metric not in ATTACKED and metric not in SCORES)
+
+    def _of_attacks(self, cell: CellOf, metric: str) -> Iterator[Observed | None]:
+        for run in self._grid[cell].runs:
+            values = example_values(self.results, run, cast(AttackMetric, metric))
+            yield None if values is None else Observed(run.job.seed, run.train_seed or 0, values)
+
+    def _of_encoders(self, cell: CellOf, metric: str) -> Iterator[Observed | None]:
+        """Yield what the jobs behind a cell of sentence vectors hold for each pair or text."""
+        for job in self._jobs.get(cell, []):
+            if values_of := vector_values(self.results.store, job, metric):
+                draw = self.results.plan.draw(job.parts[0]).train_seed or 0
+                yield Observed(job.seed, draw, values_of)
+            elif of_metric(job, metric):
+                yield None
 
     def percent(self, metric: str) -> bool:
         """Whether tables show the metric multiplied by 100."""

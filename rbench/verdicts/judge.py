@@ -65,18 +65,18 @@ def judge(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Fo
     if empty := next((one.part for one in parts if not one.part.values), None):
         shared = " in common" if any(group.other for group in comparison.groups) else ""
         return Found(None, why=f"{empty.encoder} on {empty.task} has no example{shared} that counts for {metric}")
-    return _by_examples(parts, metric, bound)
+    return _by_examples(parts, bound, shares=cells.shares(metric))
 
 
-def _by_examples(weighed: Sequence[Weighed], metric: str, bound: Bound) -> Found:
+def _by_examples(weighed: Sequence[Weighed], bound: Bound, *, shares: bool) -> Found:
     sides = [[one for one in weighed if one.side == side] for side in (0, 1)]
     values = [math.fsum(one.share * one.part.mean for one in side) if side else None for side in sides]
     parts, found = [one.part for one in weighed], None
     if len(parts) == 2 and weighed[0].facing and bound.times == 1:
-        found = _pair(parts[0], parts[1], metric in SHARES, bound.value)
+        found = _pair(parts[0], parts[1], shares, bound.value)
     if found is None:
         n = len({(part.task, *unit) for part, *_ in sides[0] for unit in zip(part.examples, part.rounds, strict=True)})
-        found = combine(parts, n=n, bound=bound.value, shares=metric in SHARES)
+        found = combine(parts, n=n, bound=bound.value, shares=shares)
     return Found(found, values[0], values[1])
 
 

@@ -12,11 +12,11 @@ import pytest
 from rbench.errors import JobError
 from rbench.measures import EncoderContext, MeasuredRow, hits
 from rbench.measures._layers import hits as counted
-from rbench.measures._packed import packed, unpacked
 from rbench.measures._triplets import Triplet
 from rbench.measures.hits import Options
 from rbench.resources.thesaurus import Related
 from rbench.score import wilson
+from rbench.score.packed import packed, unpacked
 from rbench.spec import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
 from rbench.tables.table import Number
 from tests import tiny

@@ -1,4 +1,4 @@
-"""Compares bootstrap errors and averages with plain loops, scipy and a joint bootstrap."""
+"""Compares scores of subsets and averages with plain loops, scipy and a joint bootstrap."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from rbench.score import average, bootstrap_error, of_subset, over_trainings, set_scores, sts_scores
-from rbench.score.subsets import DRAWS
+from rbench.score import average, of_subset, over_trainings, set_scores, standard_error, sts_scores
 from rbench.spec import Score
 
 
@@ -19,29 +18,6 @@ def drawn(n: int, r: float, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
     """Cosines without ties and gold scores with many, (n,) each."""
     both = np.random.default_rng(seed).multivariate_normal([0, 0], [[1, r], [r, 1]], size=n)
     return both[:, 0], np.round(both[:, 1], 1)
-
-
-@pytest.mark.parametrize(("n", "r"), [(7, 0.2), (25, 0.8)])
-def test_the_error_is_that_of_a_plain_bootstrap(n: int, r: float) -> None:
-    x, y = drawn(n, r)
-    x[:3] = x[0]  # equal cosines too
-    generator = np.random.default_rng(0)
-    resamples = generator.integers(0, n, (DRAWS, n))
-    found = [stats.spearmanr(x[i], y[i]).statistic for i in resamples if np.ptp(x[i]) and np.ptp(y[i])]
-    assert bootstrap_error(x, y) == pytest.approx(np.std(found, ddof=1), rel=1e-9)
-
-
-def test_resamples_do_not_depend_on_how_many_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = drawn(50, 0.5)
-    whole = bootstrap_error(x, y)
-    monkeypatch.setattr("rbench.score.subsets._AT_ONCE", 333)
-    assert bootstrap_error(x, y) == pytest.approx(whole, rel=1e-12)
-
-
-def test_a_series_that_is_nearly_always_equal_has_no_error() -> None:
-    assert bootstrap_error([1, 0, 0, 0], [0, 1, 0, 0]) is None
-    scores = set_scores([1.0, 0, 0, 0], [0.0, 1, 0, 0])
-    assert scores[0].value is not None and scores[0].sd is None
 
 
 def test_a_set_has_the_correlations_of_all_pairs_and_of_each_subset() -> None:
@@ -55,7 +31,7 @@ def test_a_set_has_the_correlations_of_all_pairs_and_of_each_subset() -> None:
         assert scores[rank].value == pytest.approx(stats.spearmanr(x[own], y[own]).statistic, abs=1e-9)
         assert scores[linear].value == pytest.approx(stats.pearsonr(x[own], y[own]).statistic, abs=1e-9)
         assert scores[rank].n == len(own)
-        error = bootstrap_error(x[own], y[own])
+        error = standard_error(x[own], y[own])
         assert error is not None and scores[rank].sd == pytest.approx(error * math.sqrt(len(own)))
         plain = sts_scores(x[own], y[own])[0]
         assert (scores[rank].low, scores[rank].high) == (plain.low, plain.high), "the interval stays Fisher's"

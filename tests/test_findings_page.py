@@ -1,0 +1,70 @@
+"""Tests that docs/findings.md says what the committed numbers say, with commands that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench import api
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+SAID = " ".join(PAGE.split())
+COMMANDS = [line.strip() for line in PAGE.splitlines() if line.startswith("    ")]
+
+
+def measured(name: str) -> Any:
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def test_each_finding_has_a_command() -> None:
+    assert len(COMMANDS) >= 7
+    assert len(re.findall(r"^\*\*", PAGE, re.MULTILINE)) <= len(COMMANDS) + 1, "one refers to a page"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_names_files_that_are_there(command: str) -> None:
+    words = shlex.split(command)
+    assert words[0] in ("rbench", "python")
+    for word in words[1:]:
+        if "/" in word:
+            assert (ROOT / word).exists(), word
+
+
+def test_numbers_of_geometry_are_those_measured() -> None:
+    found = measured("geometry_variants")["settings"]
+    for name in ("printed, masked_lm", "printed, neighbours"):
+        one = found[name]
+        share, (low, high), control = one["geometry"]["asr"], one["geometry"]["asr_interval"], one["random"]["asr"]
+        assert f"{100 * share:.1f}% [{100 * low:.1f}, {100 * high:.1f}]" in SAID
+        assert f"{100 * control:.1f}%" in SAID
+    paired = found["printed, masked_lm"]["paired"]
+    low, high = paired["interval"]
+    assert f"{paired['texts']} texts of MR" in SAID
+    assert f"{100 * paired['difference'] + 1e-6:.1f} points [{100 * low:.1f}, {100 * high:.1f}]" in SAID
+
+
+def test_cosines_are_those_measured() -> None:
+    rows = measured("perturbation_radii")["mini-bert"]["suites"]["robustsentembed-figure4"]
+    cosine = {row["row"].partition("[")[2]: row["cosine_adversarial"] for row in rows}
+    for options, said in (
+        ("alpha=1e-05,beta=0.001,steps=30]", "cosine of 0.999"),
+        ("alpha=1e-05,beta=0.01,steps=30]", "leaves 0.97"),
+        ("alpha=0.01,beta=0.01,epsilon=0.1,steps=30]", "0.82 in one of radius 0.1"),
+    ):
+        assert f"{cosine[options]:.{len(said.split('0.')[1].split()[0])}f}" in said and said in SAID
+    assert {round(row["cosine_dropout"], 2) for row in rows} == {0.81} and "dropout alone leaves 0.81" in SAID
+
+
+def test_the_control_is_fooled_less_by_as_much_as_the_page_says() -> None:
+    run = ROOT / "results" / "reference" / "robustsentembed-table2-local"
+    claims = ROOT / "results" / "reference" / "claims" / "robustsentembed-table2-local.yaml"
+    (mean,) = (one for one in api.claims(run, claims) if one.claim.id == "control-below-minilm-mean")
+    d = mean.judged[0].difference
+    assert d is not None and d.value is not None and d.low is not None and d.high is not None
+    assert f"by {-100 * d.value:.1f} points in their mean [{-100 * d.high:.1f}, {-100 * d.low:.1f}]" in SAID
