@@ -185,7 +185,7 @@ def test_a_slider_shows_the_text_and_the_answer_after_each_step(opened: Opened) 
     assert opened.text("#step-text p") == "a great film 8"
     assert opened.all("#step-text ins.now") == ["great"] and opened.all("#step-said del") == ["good"]
     said = slider.get_attribute("aria-valuetext")
-    assert said == "Step 1 of 2: probability of positive 0.75, predicted positive" and said in opened.text("#step-said")
+    assert said == "Step 1 of 2: probability of pos 0.75, predicted pos" and said in opened.text("#step-said")
     opened.page.keyboard.press("ArrowLeft")
     assert opened.text("#step-text p") == "a good film 8" and not opened.all("#step-text ins")
     assert opened.all(".bars i", "one => one.style.height") == ["91%", "75%", "40%"]
