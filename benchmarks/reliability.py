@@ -1,6 +1,6 @@
 """Measure what is lost, repeated or different when processes, disks and clocks fail while a suite runs.
 
-    python benchmarks/reliability.py [--runs 5] [--only SCENARIO ...] [--minutes 50]
+    python benchmarks/reliability.py [--runs N] [--only SCENARIO ...] [--minutes 50]
 
 Each run of a scenario starts `rbench run` on a small suite of the embedded world, in one process or several, breaks
 something, and repeats the command until the RUN is complete. benchmarks/results/reliability.json gets a row for each
@@ -13,6 +13,9 @@ scenario, summed over its runs:
     crashes     processes that ended otherwise than they should: 0, and 1 or 2 where nothing can be written
     tracebacks  processes that printed a Python traceback
 
+Scenarios of input (`hostile.py`) count in `lost` the texts without an outcome and the files that were refused without
+a place. benchmarks/results/reliability.json also has the machine, versions, command, and the seconds of each scenario.
+
 A row is written after each run. The same command goes on with the scenarios that have fewer runs than `--runs`.
 """
 
@@ -21,17 +24,25 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import random
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import hostile
+from machine import cores, processor
+
 RESULTS = Path(__file__).parent / "results" / "reliability.json"
+PACKAGES = ("torch", "transformers", "textattack", "filelock")
 FIELDS = ("runs", "lost", "repeated", "different", "crashes", "tracebacks")
 LONGEST = 600.0
 """Seconds after which a process that does not end counts as a crash."""
@@ -86,6 +97,31 @@ def write(handle, content):
     return really(handle, content)
 appender.os = type("Os", (), {**vars(os), "write": staticmethod(write)})
 """
+FULL_CACHE = """
+import errno
+left = [LEFT]
+def failing(function):
+    def called(*args, **more):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return function(*args, **more)
+    return called
+import transformers, torch
+transformers.PreTrainedModel.save_pretrained = failing(transformers.PreTrainedModel.save_pretrained)
+torch.save = failing(torch.save)
+"""
+"""Some saving of weights, and all after it, finds the disk full."""
+JUMP = """
+import time
+began, really, shift = time.monotonic(), time.time, [0.0]
+def jumping():
+    if time.monotonic() - began > 5:
+        shift[0] = shift[0] or __import__("random").choice([-86400.0, 86400.0])
+    return really() + shift[0]
+time.time = jumping
+"""
+"""After five seconds the clock is a day off."""
 NO_FLOCK = """
 import errno, fcntl
 def flock(*args):
@@ -116,9 +152,11 @@ class Place:
         (self.root / "mine" / "encoders" / "toy.yaml").write_text(ENCODER, encoding="utf-8")
         (self.root / "suite.yaml").write_text(SUITE, encoding="utf-8")
 
-    def start(self, *, hook: str = "", workers: int = 1, out: str = "run", cache: str = "cache") -> Process:
+    def start(
+        self, *, hook: str = "", workers: int = 1, out: str = "run", cache: str = "cache", more: Sequence[str] = ()
+    ) -> Process:
         """Start `rbench run`, in a session of its own."""
-        words = ["run", "suite.yaml", "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch"]
+        words = ["run", "suite.yaml", "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch", *more]
         said = self.root / f"said-{len(self.began)}"
         with said.open("wb") as file:
             popen = subprocess.Popen(
@@ -251,10 +289,20 @@ def kill_three_in_turn(place: Place, rng: random.Random, row: dict[str, int]) ->
         _kill(place, rng, row, process)
 
 
-def _kill(place: Place, rng: random.Random, row: dict[str, int], process: Process) -> None:
+def _kill(
+    place: Place,
+    rng: random.Random,
+    row: dict[str, int],
+    process: Process,
+    of: Callable[[], list[int]] | None = None,
+) -> None:
+    """Kill a process at a random moment, or one of those below it that `of` finds then."""
     for _ in moment(place, rng):
         before = place.outcomes() if (place.root / "run").exists() else set()
-        process.kill()
+        if of is None:
+            process.kill()
+        elif found := of():
+            os.kill(rng.choice(found), signal.SIGKILL)
         row["lost"] += len(before - place.outcomes())
 
 
@@ -269,6 +317,13 @@ def full_disk(place: Place, rng: random.Random, row: dict[str, int]) -> None:
     process.wait()
     before = place.outcomes()
     row["lost"] += len({line for line in place.log() if " " in line}) - len(before)
+
+
+def full_disk_on_the_cache(place: Place, rng: random.Random, row: dict[str, int]) -> None:
+    """Weights cannot be written: the jobs that make them fail, and the same command makes them later."""
+    process = place.start(hook=FULL_CACHE.replace("LEFT", str(rng.randrange(12))))
+    process.codes = (0, 1, 2)
+    process.wait()
 
 
 def read_only(place: Place, rng: random.Random, row: dict[str, int]) -> None:
@@ -301,6 +356,82 @@ def clocks_apart(place: Place, rng: random.Random, row: dict[str, int]) -> None:
         process.wait()
 
 
+def read_only_folders(place: Place, rng: random.Random, row: dict[str, int]) -> None:
+    """A RUN that became read-only after it was begun, and a cache that is."""
+    process = place.start()
+    _kill(place, rng, row, process)
+    folders = [folder for folder in (place.root / "run", place.root / "cache") if folder.exists()]
+    for folder in folders:
+        folder.chmod(0o500)
+    again = place.start()
+    again.codes = (1, 2)
+    again.wait()
+    for folder in folders:
+        folder.chmod(0o700)
+
+
+def clock_set_back(place: Place, rng: random.Random, row: dict[str, int]) -> None:
+    """The clock of a machine jumps back, or forward, by a day while it works; another process joins after that."""
+    jumped = place.start(hook=QUICK + JUMP)
+    for _ in moment(place, rng, until=60):
+        other = place.start(hook=QUICK)
+        other.wait()
+    jumped.wait()
+
+
+def kill_a_ray_worker(place: Place, rng: random.Random, row: dict[str, int]) -> None:
+    """Skipped where ray is not installed, or `rbench run` has no executors."""
+    process = place.start(more=("--executor", "ray"))
+    _kill(place, rng, row, process, of=lambda: [pid for pid in process.workers() if _says(pid, b"ray::")])
+    process.wait()
+
+
+def _says(pid: int, words: bytes) -> bool:
+    try:
+        return words in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def has_ray() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("ray") is not None and find_spec("rbench.executors.ray") is not None
+
+
+def hostile_files(count: int = 200) -> Callable[[Path, int], dict[str, int]]:
+    """Generated files, `count` a run: ten runs are 2,000."""
+    return lambda folder, seed: hostile.load_files(folder, count, seed)
+
+
+def hostile_texts(attack: str) -> Callable[[Path, int], dict[str, int]]:
+    """500 hostile texts through one attack. A run is 50 of them, so that a run is short: ten runs are 500."""
+
+    def attacked(folder: Path, seed: int) -> dict[str, int]:
+        return hostile.attack_all(hostile.hostile_texts(50, seed, megabytes=seed == 0), [attack])
+
+    return attacked
+
+
+ATTACKS = ("bae", "bertattack", "bertattack-paper", "geometry", "pwws", "random", "textbugger", "textfooler")
+INPUTS: dict[str, Callable[[Path, int], dict[str, int]]] = {
+    "200 generated files": hostile_files(),
+    **{f"50 hostile texts through {attack}": hostile_texts(attack) for attack in ATTACKS},
+}
+"""Scenarios of input: of a folder and a number, in a process of its own. Each returns what it adds to its row."""
+
+
+WANTED = {
+    "kill -9 of a run with two workers": 50,
+    "kill -9 of one worker": 20,
+    "kill -9 of one of three processes": 30,
+    "kill -9 of three processes in turn": 10,
+    "kill -9 of a Ray worker": 20,
+    **dict.fromkeys(INPUTS, 10),
+}
+"""How often a scenario is run where `--runs` does not say it; the others: five times."""
+
+
 SCENARIOS: dict[str, Callable[[Place, random.Random, dict[str, int]], None]] = {
     "kill -9 of a run with two workers": kill_with_workers,
     "kill -9 of one worker": kill_a_worker,
@@ -308,10 +439,15 @@ SCENARIOS: dict[str, Callable[[Place, random.Random, dict[str, int]], None]] = {
     "kill -9 of three processes in turn": kill_three_in_turn,
     "three processes at once, empty cache": three_at_once,
     "full disk on the RUN": full_disk,
+    "full disk on the cache": full_disk_on_the_cache,
     "read-only RUN and cache": read_only,
+    # Root may write everywhere; the scenario before uses /sys.
+    **({"RUN and cache become read-only": read_only_folders} if os.geteuid() else {}),
     "torn leases": torn_lease,
     "flock missing": no_flock,
     "machines whose clocks are a day apart": clocks_apart,
+    "clock set a day back or forward": clock_set_back,
+    **({"kill -9 of a Ray worker": kill_a_ray_worker} if has_ray() else {}),
 }
 
 
@@ -331,6 +467,26 @@ def once(scenario: str, seed: int, expected: dict[str, object]) -> dict[str, int
     return row
 
 
+def once_of_input(scenario: str, seed: int) -> dict[str, int]:
+    """Run a scenario of input once, in a process of its own: it may end, hang or run out of memory."""
+    row = dict.fromkeys(FIELDS, 0) | {"runs": 1}
+    code = f"import json, reliability; from pathlib import Path; found = reliability.INPUTS[{scenario!r}]"
+    with tempfile.TemporaryDirectory(prefix="reliability-") as folder:
+        made = Path(folder) / "row.json"
+        code += f"(Path({folder!r}), {seed}); Path({str(made)!r}).write_text(json.dumps(found))"
+        path = os.pathsep.join([str(Path(__file__).resolve().parent), *sys.path[1:]])
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, timeout=3 * LONGEST
+            ).returncode
+        except subprocess.TimeoutExpired:
+            ended = 1
+        if ended or not made.exists():
+            return row | {"crashes": 1}
+        added: dict[str, int] = json.loads(made.read_bytes())
+        return row | added
+
+
 def undisturbed() -> dict[str, object]:
     """Return the results of one process that nothing disturbs."""
     with tempfile.TemporaryDirectory(prefix="reliability-") as folder:
@@ -341,26 +497,59 @@ def undisturbed() -> dict[str, object]:
         return place.results()
 
 
+def described() -> dict[str, object]:
+    """The command, the machine and the versions."""
+    return {
+        "command": "python benchmarks/reliability.py " + " ".join(sys.argv[1:]),
+        "machine": {"processor": processor(), "cores": cores(), "system": platform.platform()},
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+    }
+
+
+def table(rows: dict[str, dict[str, int]]) -> str:
+    """Return the rows as a table of markdown."""
+    lines = [["scenario", *FIELDS], ["---", *["---:"] * len(FIELDS)]]
+    lines += [[name, *(str(row[field]) for field in FIELDS)] for name, row in rows.items()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--runs", type=int, default=5, help="runs of each scenario, earlier ones included")
+    parser.add_argument("--runs", type=int, help="runs of each scenario, earlier ones included (default: 5 to 50)")
     parser.add_argument("--only", nargs="*", default=[], metavar="WORDS", help="scenarios whose name has these words")
     parser.add_argument("--minutes", type=float, default=50.0, help="start no run after this time")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument(
+        "--table", action="store_true", help="print what is stored as a table for the docs; run nothing"
+    )
     args = parser.parse_args()
+    if args.table:
+        print(table(json.loads(args.out.read_bytes())["scenarios"]))
+        return
     began = time.monotonic()
-    rows: dict[str, dict[str, int]] = json.loads(args.out.read_bytes()) if args.out.exists() else {}
-    chosen = [one for one in SCENARIOS if not args.only or any(words in one for words in args.only)]
+    before = json.loads(args.out.read_bytes()) if args.out.exists() else {}
+    rows: dict[str, dict[str, int]] = before.get("scenarios", {})
+    seconds: dict[str, float] = before.get("seconds", {})
+    chosen = [one for one in (*SCENARIOS, *INPUTS) if not args.only or any(words in one for words in args.only)]
     expected: dict[str, object] | None = None
-    for number in range(args.runs):
-        for scenario in chosen:
+    wanted = {one: args.runs or WANTED.get(one, 5) for one in chosen}
+    for number in range(max(wanted.values(), default=0)):
+        for scenario in (one for one in chosen if number < wanted[one]):
             row = rows.setdefault(scenario, dict.fromkeys(FIELDS, 0))
             if row["runs"] > number or time.monotonic() - began > 60 * args.minutes:
                 continue
-            expected = expected or undisturbed()
-            for name, value in once(scenario, row["runs"], expected).items():
+            if scenario in SCENARIOS:
+                expected = expected or undisturbed()
+            started = time.monotonic()
+            for name, value in (
+                once(scenario, row["runs"], expected or {})
+                if scenario in SCENARIOS
+                else once_of_input(scenario, row["runs"])
+            ).items():
                 row[name] += value
-            args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+            seconds[scenario] = round(seconds.get(scenario, 0.0) + time.monotonic() - started, 1)
+            document = {**described(), "scenarios": rows, "seconds": seconds}
+            args.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
             print(f"{scenario}: {', '.join(f'{value} {name}' for name, value in row.items())}", flush=True)
 
 

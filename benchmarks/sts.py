@@ -6,9 +6,9 @@ Both sides run in turn, in processes of their own. `encoding` opens the folder a
 sets once, in one call. `scoring` is the suite `sts` with the folder as its only encoder: rows, plan, records,
 tables. A first run of `encoding`, which is not counted, lets rbench measure its back-ends, whose choice is remembered.
 
-The JSON holds the seconds of each run. `work` is the sum over all jobs; of `encoding` it is the opening of the encoder
-and the call. Both have the import of PyTorch in it. `all` also has the start of Python and planning. The ratio is that of the medians of `work`. The JSON also holds correlations,
-numbers of sentences, the machine and versions.
+The JSON holds the seconds of each run. `work` is the sum over all jobs; of `encoding` it is opening and calling the
+encoder. Both have the import of PyTorch in it. `all` also has the start of Python and planning. The ratio is that of
+the medians of `work`. The JSON also holds correlations, numbers of sentences, the machine and versions.
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ WORDS = 18
 """Words in a column of an example. Texts of movie reviews (MR) have this length on average."""
 
 
-def suite(folder: Path, seeds: int) -> Path:
-    """Write the file of a suite with ten attack jobs per seed, and return its path."""
+def suite(folder: Path, seeds: int, encoders: Sequence[str] = ("mini-bert",)) -> Path:
+    """Write the file of a suite with ten attack jobs per encoder and seed, and return its path."""
     path = folder / "growth.yaml"
-    content = {
+    content: dict[str, Any] = {
         "name": "growth",
-        "encoders": ["mini-bert"],
+        "encoders": list(encoders),
         "tasks": list(TASKS),
         "attacks": list(ATTACKS),
         "seeds": list(range(seeds)),
@@ -40,13 +40,17 @@ def suite(folder: Path, seeds: int) -> Path:
         "resources": "mini",
         "tables": [{"metric": metric} for metric in ("asr", "queries", "aua")],
     }
+    if len(encoders) == 2:
+        one, other = encoders
+        content["claims"] = [{"id": "lower", "lower": one, "than": other, "for_each": ["task", "attack"]}]
     path.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
     return path
 
 
-def planned(folder: Path, jobs: int) -> Any:
-    """Plan a suite with this many attack jobs, a multiple of ten, and the jobs that they need."""
-    return api.plan(suite(folder, jobs // (len(TASKS) * len(ATTACKS))), Options(out=folder / "run")).plan
+def planned(folder: Path, jobs: int, encoders: Sequence[str] = ("mini-bert",)) -> Any:
+    """Plan a suite with this many attack jobs, a multiple of ten an encoder, and the jobs that they need."""
+    seeds = jobs // (len(TASKS) * len(ATTACKS) * len(encoders))
+    return api.plan(suite(folder, seeds, encoders), Options(out=folder / "run")).plan
 
 
 def outcomes(job: Job, n: int) -> tuple[Outcome, ...]:
@@ -109,9 +113,9 @@ def write(store: Store, job: Job, n: int) -> None:
     (store.folder(job) / "outcomes.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
-def write_run(folder: Path, jobs: int, n: int) -> Path:
+def write_run(folder: Path, jobs: int, n: int, encoders: Sequence[str] = ("mini-bert",)) -> Path:
     """Write a finished RUN of this many attack jobs with this many outcomes each."""
-    plan = planned(folder, jobs)
+    plan = planned(folder, jobs, encoders)
     store = Store(folder / "run")
     store.write_plan(plan)
     for job in plan.jobs:

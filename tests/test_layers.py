@@ -44,11 +44,12 @@ ALLOWED: dict[str, set[str]] = {
     "build": {"spec", "load", "train", "tasks", "substitution"},
     "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train", "victims"},
     "storage": {"spec", "score", "system"},
-    "tables": {"spec", "score", "storage"},
+    "tables": {"spec", "score", "storage", "system"},
     "measures": {"spec", "load", "score", "storage", "tables", "tasks", "encoders", "resources"},
     "figures": {"spec", "load", "score", "storage", "tables", "measures"},
     "verdicts": {"spec", "load", "score", "tables"},
     "report": {"spec", "load", "score", "storage", "system", "tables", "figures", "verdicts"},
+    "site": {"spec", "load", "tables", "verdicts", "report"},
     "publish": {"spec", "hub", "encoders", "plan", "tasks", "train"},
     "stages": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish"),
@@ -57,7 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish", "tables"),
-        *("measures", "figures", "verdicts", "report"),
+        *("measures", "figures", "verdicts", "report", "site"),
         *("stages", "executors", "tasks", "encoders", "resources", "train", "attack", "victims", "score"),
         "substitution",
     },

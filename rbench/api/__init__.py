@@ -25,6 +25,7 @@ from rbench.api.report import report
 from rbench.api.results import load_results, table
 from rbench.api.run_result import RunResult
 from rbench.api.runs import Merged, merge
+from rbench.api.site import WrittenSite, site
 from rbench.api.status import Status, Watcher, status
 from rbench.api.suites import Planned, attack, plan, run
 from rbench.api.textattack_log import write_textattack_csv
@@ -55,6 +56,7 @@ __all__ = [
     "Status",
     "Trained",
     "Watcher",
+    "WrittenSite",
     "attack",
     "attack_texts",
     "build_adversarial",
@@ -85,6 +87,7 @@ __all__ = [
     "plan",
     "report",
     "run",
+    "site",
     "status",
     "strip",
     "table",

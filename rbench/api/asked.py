@@ -61,6 +61,8 @@ def _check_choice(name: str, value: Any) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     if name in ("limit", "workers", "pooled", "concurrency") and value is not None and not whole:
         raise PlanError(f"{name}={value!r}: expected a whole number of at least 1, or None")
+    if name == "max_seconds" and value is not None and not (isinstance(value, int | float) and value > 0):
+        raise PlanError(f"max_seconds={value!r}: expected a number of seconds above 0, or None")
     allowed = {"device": get_args(get_type_hints(Options)["device"]), "backend": BACKENDS}
     if name in allowed and value not in allowed[name]:
         raise PlanError(unknown(name, str(value), allowed[name]))

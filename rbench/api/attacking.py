@@ -59,8 +59,8 @@ def attack_texts(
         scores, batch_size: what a function returns, and the most texts that it gets at once.
         max_length: longest input of a model in tokens; None: the longest that it reads.
         progress: as in `rbench.run`.
-        settings: device, backend, workers (for a victim in a folder or on the hub), pooled, models and include, as in
-            `Options`.
+        settings: device, backend, workers (for a victim in a folder or on the hub), pooled, max_seconds, models and
+            include, as in `Options`.
 
     Raises:
         RbenchError: the victim, a text, a label, an option or a resource is wrong. Nothing was attacked.
@@ -128,7 +128,10 @@ class _Asked:
         from rbench.storage.weights import default_cache
 
         device = device_of(self.options.device)
-        config = EngineConfig(device, self.options.backend, self.options.pooled, default_cache() / "backends.json")
+        remembered = default_cache() / "backends.json"
+        config = EngineConfig(
+            device, self.options.backend, self.options.pooled, remembered, max_seconds=self.options.max_seconds
+        )
         task = self._attack_task()
         with Workers(self.options.workers or sensible(device), config) as workers:
             workers.warm_up(len(examples))
@@ -178,6 +181,7 @@ class _Asked:
                 task=self.task,
                 seed=self.seed,
                 pooled=self.options.pooled or int(getattr(victim, "pooled", IN_MEMORY)),
+                max_seconds=self.options.max_seconds,
             )
         finally:
             self.victim.restore()
@@ -194,7 +198,7 @@ def _choice(value: Any, what: str) -> Any:
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
     """Refuse options of suites, which would do nothing here."""
-    used = ("device", "backend", "workers", "pooled", "models", "include")
+    used = ("device", "backend", "workers", "pooled", "max_seconds", "models", "include")
     for name in settings:
         if name not in used:
             raise PlanError(f"{name} is an option of suites; rbench.attack has {', '.join(used)}")

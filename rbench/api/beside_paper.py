@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rbench.api.runs import Runs, results_of
 from rbench.api.tables import TableLook, made, rendered
@@ -13,7 +14,11 @@ from rbench.load.measures import METRICS, find_measure
 from rbench.load.printed_claims import SUITES
 from rbench.load.registry import Registry
 from rbench.spec import FontSize, Notes, TableSpec
-from rbench.tables import Table
+from rbench.spec.printed import PrintedTable
+from rbench.tables import Results, Table
+
+if TYPE_CHECKING:
+    from rbench.verdicts.beside import Comparison
 
 OF_SUITE = "suite"
 """Stands for the printed table that the RUN's suite reproduces."""
@@ -50,7 +55,7 @@ def table_beside_paper(
         SuiteError: there is no such printed table, metric or layout, or the format cannot honour the look.
         StoreError: `run` is not a RUN, or none of its numbers has a printed one beside it; with the reasons.
     """
-    from rbench.verdicts import beside, beside_table
+    from rbench.verdicts import beside_table
 
     look = TableLook(intervals, notes, names, wide, size)
     look.check(fmt, TableSpec())
@@ -63,13 +68,20 @@ def table_beside_paper(
     if metric is not None and metric not in table.metrics:
         raise SuiteError(f"{name} prints no {metric}; it has {', '.join(table.metrics)}")
 
+    found = compared(results, name, table, Registry(include))
+    return rendered(beside_table.table(found, results.plan, layout, metric), results, TableSpec(), fmt, look)
+
+
+def compared(results: Results, name: str, table: PrintedTable, registry: Registry) -> Comparison:
+    """Return a printed table with the numbers of a RUN beside its own."""
+    from rbench.verdicts import beside
+
     def table_of(wanted: str) -> Table:
         of = (one for one in results.plan.suite.tables if one.metric == wanted)
-        found = None if wanted in METRICS else find_measure(wanted, Registry(include))
+        found = None if wanted in METRICS else find_measure(wanted, registry)
         return made(results, TableSpec(metric=wanted, options=next(of, TableSpec()).options), found)
 
-    compared = beside.compare(name, table, results, table_of)
-    return rendered(beside_table.table(compared, results.plan, layout, metric), results, TableSpec(), fmt, look)
+    return beside.compare(name, table, results, table_of)
 
 
 def of_suite(suite: str) -> str:

@@ -7,17 +7,20 @@ import json
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.api.runs import Runs, paths, results_of
-from rbench.errors import RbenchError, StoreError
+from rbench.errors import RbenchError, StoreError, SuiteError
 from rbench.figures import style
+from rbench.load.catalogue import said
 from rbench.load.check import check
 from rbench.load.code import Module, find
 from rbench.load.modules import checked
 from rbench.load.positions import Positioned, Problems, parse
 from rbench.load.registry import Registry, unknown
+from rbench.report.drawings import Drawings, Svg
 from rbench.spec import Choice
 from rbench.storage.runs import files, names
 from rbench.tables import Results
@@ -115,6 +118,42 @@ def write_figures(
         except Exception as error:  # a mistake in a figure must not fail a run whose results are there
             note(f"no figure {choice.label}: {type(error).__name__}: {' '.join(str(error).split())}")
     return written
+
+
+def shown_figures(results: Results, registry: Registry, *, texts: bool) -> Drawings:
+    """Return the figures that a RUN's suite asks for, each with what reads it from the RUN, or else draws it.
+
+    Args:
+        results: the RUN.
+        registry: finds the figures that the RUN does not hold.
+        texts: whether they may show texts. Without, those that are not rbench's own are left out.
+    """
+    return [
+        (choice.label, partial(_shown, choice, results, registry, texts=texts)) for choice in results.plan.suite.figures
+    ]
+
+
+def _shown(choice: Choice, results: Results, registry: Registry, *, texts: bool) -> Svg:
+    """Return a figure as SVG. Raises RbenchError where the RUN does not hold it, and it cannot be drawn."""
+    path = results.root / FOLDER / f"{_stem(choice.label)}.svg"
+    content = files.read(path)
+    try:
+        module = find("figures", choice.name, registry)
+    except SuiteError as error:
+        if content is None:
+            raise StoreError(f"{path} is not there, and {error}") from error
+        module = None
+    if not texts and (module is None or not module.bundled):
+        raise StoreError("it is not one of rbench's own figures, so it may show texts, which this page leaves out")
+    title = choice.label if module is None else said(module.open())["title"]
+    if content is None and module is not None:
+        buffer = io.BytesIO()
+        style.save(_drawn(module, checked(module).Options.model_validate(choice.options), results), buffer, "svg")
+        content = buffer.getvalue()
+    assert content is not None  # otherwise there is a module
+    if b"<svg" not in content[:4000]:
+        raise StoreError(f"{path} is no SVG. Remove it; rbench figure draws it again")
+    return Svg(title, content)
 
 
 def _drawn(module: Module, options: Any, results: Results) -> Figure:

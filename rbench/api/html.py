@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from html import escape as escape_html
 from typing import TYPE_CHECKING, Any
 
 from rbench.system.changes import changes
+from rbench.system.escaping import harmless
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 _OLD = "background: #ffd7d5; color: #82071e"
 _NEW = "background: #ccffd8; color: #116329; text-decoration: none; font-weight: bold"
 _PRE = "white-space: pre-wrap; text-align: left"
+
+
+def escape(text: str) -> str:
+    """Escape a text for HTML, and what would show its letters in another order."""
+    return escape_html(harmless(text))
 
 
 def frame(shown: pd.DataFrame) -> str:

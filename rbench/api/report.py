@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rbench.api.claims import cells_of
+from rbench.api.figures import shown_figures
 from rbench.api.runs import Runs, paths, results_of
 from rbench.errors import RbenchError, StoreError
 from rbench.load.ground import of_plan
 from rbench.load.registry import Registry
+from rbench.spec import Claim
 from rbench.storage.runs import files
 from rbench.tables import Results
 from rbench.verdicts.claims import JudgedClaim
+
+if TYPE_CHECKING:
+    from rbench.report import Report
 
 FILE = "report.html"
 """The name of a RUN's report, in its folder."""
@@ -40,30 +47,58 @@ def report(run: Runs, out: Path | None = None, *, texts: bool = True, include: S
         raise StoreError(f"--out {target}: a report is one HTML file; let its name end in .html")
     if out is not None and not target.parent.is_dir():
         raise StoreError(f"--out {target}: there is no folder {target.parent}")
-    return write(results_of(run), target, Registry(include), texts=texts)
+    return write(results_of(run), target, Registry(include), texts=texts).files
 
 
-def write(results: Results, target: Path, registry: Registry, *, texts: bool = True) -> list[Path]:
-    """Write the report of results that are read already; see `report`."""
+@dataclass(frozen=True)
+class Written:
+    """A report that was written."""
+
+    files: list[Path]
+    report: Report
+    judged: tuple[JudgedClaim, ...]
+    """The claims of the RUN; none where they cannot be judged, which the report says."""
+
+
+def write(
+    results: Results,
+    target: Path,
+    registry: Registry,
+    *,
+    texts: bool = True,
+    claims: Sequence[Claim] | None = None,
+    home: str = "",
+) -> Written:
+    """Write the report of results that are read already; see `report`.
+
+    Args:
+        claims: those that are judged; None: those of the RUN's suite.
+        home: the address of the index of the site to which the page belongs; empty: it stands alone.
+    """
     from rbench.report import collect, page
 
-    def judge() -> tuple[JudgedClaim, ...]:
+    asked = results.plan.suite.claims if claims is None else claims
+    judged: list[JudgedClaim] = []
+
+    def judge() -> list[JudgedClaim]:
         from rbench.verdicts.claims import judge_claims
 
-        return judge_claims(results.plan.suite.claims, of_plan(results.plan, registry), cells_of(results, registry))
+        judged.extend(judge_claims(asked, of_plan(results.plan, registry), cells_of(results, registry)))
+        return judged
 
-    found, examples = collect(results, judge, texts=texts)
+    drawn = shown_figures(results, registry, texts=texts)
+    found, examples = collect(results, judge if asked else None, texts=texts, figures=drawn)
     written = [target]
-    files.write(target, page(found, examples.content if examples is not None else "").encode())
+    files.write(target, page(found, examples.content if examples is not None else "", home).encode())
     if examples is not None and examples.sampled.shown < examples.sampled.total:
         written.append(_write_all(results, target.with_suffix(".parquet"), texts=texts))
-    return written
+    return Written(written, found, tuple(judged))
 
 
 def write_beside(results: Results, registry: Registry, *, texts: bool) -> tuple[Path | None, str]:
     """Write a finished run's report into its folder; return it, or None and why there is none. Raises nothing."""
     try:
-        return write(results, results.root / FILE, registry, texts=texts)[0], ""
+        return write(results, results.root / FILE, registry, texts=texts).files[0], ""
     except RbenchError as error:
         return None, f"no report: {error}"
     except Exception as error:  # a mistake in the report must not fail a run whose results are there

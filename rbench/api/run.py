@@ -21,7 +21,7 @@ from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
 from rbench.spec import CONTRAST, AttackJob, Job, Plan, Record
-from rbench.storage import texts
+from rbench.storage import texts, timeouts
 from rbench.storage.board import TeamBoard
 from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, errored, standing
@@ -123,8 +123,18 @@ class _Joined:
             self._progress.note(f"{store.root} is shared with {who(others)}")
         else:
             store.write_plan(plan)
+        if options.retry_timeouts:
+            self._retry_timeouts(plan, others)
         self.prepared = dataclasses.replace(self.prepared, plan=plan)
         return plan
+
+    def _retry_timeouts(self, plan: Plan, others: list[dict[str, Any]]) -> None:
+        """Have examples that timed out attacked again. The first process does it for those that come later."""
+        if others:
+            self._progress.note("--retry-timeouts: the first process here decided what is tried again")
+            return
+        for note in timeouts.forget(self._store, plan, select(plan, self._options.only)):
+            self._progress.note(note)
 
 
 def _context(
@@ -236,7 +246,7 @@ def _workers(todo: list[Job], options: Options, device: str, cache: WeightCache)
     from rbench.attack import EngineConfig, sensible
     from rbench.attack import Workers as Processes
 
-    how = EngineConfig(device, options.backend, options.pooled, cache.root / "backends.json")
+    how = EngineConfig(device, options.backend, options.pooled, cache.root / "backends.json", options.max_seconds)
     with Processes(options.workers or sensible(device), how) as workers:
         workers.warm_up(largest)
         yield workers

@@ -68,6 +68,16 @@ class RunResult:
 
         return Results.of(Store(self.run))
 
+    def said_of_skipped(self) -> list[str]:
+        """Say which jobs were not run, and which failed job each of them needs."""
+        failed = {record.job.key: record.job.name for record in self.failed}
+        said = []
+        for job in self.skipped:  # each comes after the jobs that it needs
+            failed[job.key] = next((failed[key] for key in job.needs.values() if key in failed), "")
+            what = f" ({failed[job.key]})" if failed[job.key] else ""
+            said.append(f"not run, because it needs a job that failed{what}: {job.name}")
+        return said
+
     def said_of_others(self) -> list[str]:
         """Say what other processes still do; nothing if they do nothing."""
         if not self.elsewhere:
@@ -82,7 +92,7 @@ class RunResult:
         """Return the lines below the tables: what failed, and where the results are."""
         lines = [*self.claims, *self.flags]
         lines += [f"failed: {record.job.name}: {_last_line(record.error)}" for record in self.failed]
-        lines += [f"not run, because it needs a job that failed: {job.name}" for job in self.skipped]
+        lines += self.said_of_skipped()
         lines += self.said_of_others()
         return [*lines, f"{self.complete} jobs complete; results are in {self.run}"]
 

@@ -39,6 +39,17 @@ class Working:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """A job that failed."""
+
+    name: str
+    error: str
+    """The last line of its error."""
+    waiting: tuple[str, ...]
+    """Names of the jobs that are not run while it has failed, because they need what it makes."""
+
+
+@dataclass(frozen=True)
 class Status:
     """How far a RUN is."""
 
@@ -50,6 +61,7 @@ class Status:
     """Estimate of the hours that are left for the processes that work now, or for one if none does."""
     unmeasured: int
     """Jobs that `hours` leaves out, because no job of their kind has ended."""
+    failures: tuple[Failure, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -82,7 +94,20 @@ class Watcher:
             of_stage = counts.setdefault(job.stage, {"done": 0, "failed": 0, "under way": 0, "to do": 0})
             of_stage[states[job.key]] += 1
         seconds, unmeasured = self._left(states, processes)
-        return Status(self._store.root, processes, counts, seconds / 3600, unmeasured)
+        return Status(self._store.root, processes, counts, seconds / 3600, unmeasured, self._failures(states))
+
+    def _failures(self, states: Mapping[str, State]) -> tuple[Failure, ...]:
+        found = []
+        for failed in (job for job in self._plan.jobs if states[job.key] == "failed"):
+            after = {failed.key}
+            waiting = []
+            for job in self._plan.jobs:  # each comes after the jobs that it needs
+                if states[job.key] != "done" and after.intersection(job.needs.values()):
+                    after.add(job.key)
+                    waiting.append(job.name)
+            lines = str((self._fields(failed) or {}).get("error") or "").strip().splitlines()
+            found.append(Failure(failed.name, lines[-1] if lines else "no error was recorded", tuple(waiting)))
+        return tuple(found)
 
     def _ended(self, job: Job) -> Literal["done", "failed"] | None:
         found = self._fields(job)

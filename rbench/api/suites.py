@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class Planned:
     estimates: Mapping[str, Estimate]
     notes: list[str]
     cached: frozenset[str] = frozenset()
+    prepared: Prepared | None = field(default=None, repr=False)
+    """All that planning found, for `rbench.api.forecast`."""
 
 
 def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None = None, **settings: Any) -> Planned:
@@ -64,6 +66,7 @@ def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None 
         estimates={job.key: cost for job in jobs if (cost := estimate(job, prepared)) is not None},
         notes=[*prepared.notes, *(found.problems[job.key] for job in jobs if job.key in found.problems)],
         cached=frozenset(job.key for job in jobs if job.key not in found.done and cache.seems_to_have(job.key)),
+        prepared=prepared,
     )
 
 

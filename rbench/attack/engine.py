@@ -29,7 +29,7 @@ POOLED = {"cpu": 4, "cuda": 64}
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """How attacks are computed. These settings do not change outcomes."""
+    """How attacks are computed. These settings do not change outcomes, except that `max_seconds` ends some."""
 
     device: str = "cpu"
     backend: str = "auto"
@@ -38,6 +38,8 @@ class EngineConfig:
     """Examples that a process attacks at once; None: the number in POOLED for the device."""
     backends_file: Path | None = None
     """File that stores which back-end "auto" found to be the fastest on this machine."""
+    max_seconds: float | None = None
+    """An example that takes longer is errored by time-out; None: no limit."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ class Engine:
             seed=attack_task.seed,
             oracle=oracle(attack_task.task),
             pooled=pooled,
+            max_seconds=self.config.max_seconds,
         )
         for outcome in outcomes:
             watch.check()

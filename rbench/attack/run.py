@@ -27,7 +27,7 @@ from rbench.attack.similarity_goal import SimilarityGoal
 from rbench.attack.text import SplicedText
 from rbench.attack.truth import Truth, truth
 from rbench.errors import JobError, RbenchError
-from rbench.spec import AttackSpec, Outcome, Status, TaskSpec
+from rbench.spec import TIMED_OUT, AttackSpec, Outcome, Status, TaskSpec
 from rbench.tasks import Example
 
 VERSION = 1
@@ -46,6 +46,7 @@ def run(
     seed: int,
     oracle: Oracle | None = None,
     pooled: int = 1,
+    max_seconds: float | None = None,
 ) -> Iterator[Outcome]:
     """Attack `examples`, and yield one outcome for each, in the order in which they end.
 
@@ -58,6 +59,7 @@ def run(
         build: makes the attack, as `rbench.attack.build` does; called at most `pooled` times.
         oracle: returns the true label of a task's texts, or None if it cannot read them; None: there is no oracle.
         pooled: number of examples attacked at once; their queries to a model share batches.
+        max_seconds: an example that takes longer (`Outcome.seconds`) is errored by time-out. None: no limit.
 
     Raises:
         JobError: the victim is broken, or a label is not a class of the task.
@@ -66,7 +68,8 @@ def run(
 
     def job(example: Example) -> Outcome:
         attack = idle.pop() if idle else build()
-        outcome = _attacked(attack, example, spec, task, seed, oracle)
+        with inference.limited(max_seconds, inference.clock):
+            outcome = _attacked(attack, example, spec, task, seed, oracle)
         idle.append(attack)
         return outcome
 
@@ -83,14 +86,15 @@ def _attacked(
         outcome = _outcome(attack, example, known, task, oracle)
     except (RbenchError, KeyboardInterrupt, GreenletExit):
         raise
-    except BaseException:  # also SystemExit: an attack may end its example, but not the run
+    except BaseException as error:  # also SystemExit: an attack may end its example, but not the run
         attack.clear_cache()
+        late = isinstance(error, inference.TimedOut)
         outcome = Outcome(
             example_id=example.id,
             status="errored",
             original=example.texts,
             **known.fields,
-            error=traceback.format_exc(limit=-12),
+            error=f"{TIMED_OUT}: {error}" if late else traceback.format_exc(limit=-12),
         )
     return outcome.model_copy(update={"seconds": round(inference.clock() - start, 4)})
 

@@ -52,6 +52,13 @@ def one_of(what: str, valid: tuple[str, ...]) -> Callable[[str | None], str | No
     return check
 
 
+def above_zero(value: float | None) -> float | None:
+    """Refuse, as a typer callback, a number that is not above zero."""
+    if value is not None and not value > 0:
+        raise typer.BadParameter(f"{value:g} is not above 0")
+    return value
+
+
 ENCODERS = "A name (rbench list encoders), a folder (./mine), or a hub id (OWNER/NAME)."
 EncoderOption = Annotated[
     str | None,
@@ -211,6 +218,22 @@ BackendOption = Annotated[
         "--backend",
         help="What computes networks under attack; auto takes the one that a short measurement finds fastest here.",
         rich_help_panel=HOW,
+    ),
+]
+MaxSecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-seconds",
+        metavar="S",
+        callback=above_zero,
+        help="Give up an example after S seconds of its own time; it counts as errored by time-out.",
+        rich_help_panel=HOW,
+    ),
+]
+RetryTimeoutsOption = Annotated[
+    bool,
+    typer.Option(
+        "--retry-timeouts", help="Attack examples again that timed out in an earlier run.", rich_help_panel=HOW
     ),
 ]
 FailIfOption = Annotated[

@@ -1,4 +1,4 @@
-"""Implements `rbench report`, which writes a RUN as one HTML file."""
+"""Implements `rbench report` and `rbench site`, which write RUNs as HTML files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rbench.cli import arguments as a
-from rbench.cli.console import say
+from rbench.cli.console import say, tell
 from rbench.cli.verbs import MEASURE, app, verb
 from rbench.load.search_path import search_path
 
@@ -37,3 +37,41 @@ def report(
     folders = search_path(include or (), "RBENCH_INCLUDE")
     for path in api.report(run, out, texts=not no_texts, include=folders):
         say(str(path))
+
+
+@app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench site results/runs --out site[/bold]")
+@verb("Reading {runs}")
+def site(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", file_okay=False, help="Folders that rbench run wrote, or a folder of such folders."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The folder of the pages: new, empty, or a site to make anew.")
+    ],
+    claims: Annotated[
+        Path | None,
+        typer.Option(
+            "--claims", metavar="DIR", help="Judge the claims of DIR/NAME.yaml on the run in folder NAME instead."
+        ),
+    ] = None,
+    no_texts: Annotated[
+        bool,
+        typer.Option("--no-texts", help="Leave texts out, so that the pages may be passed on. All else works."),
+    ] = False,
+    include: a.IncludeOption = None,
+) -> None:
+    """Write many runs as static web pages, and print the index.
+
+    The pages need no server: the newest verdict of each claim beside the paper's numbers, the report of each run, and
+    the history of each encoder. A run that cannot be read is left out, which the index says.
+    """
+    from rbench import api
+
+    folders = search_path(include or (), "RBENCH_INCLUDE")
+    written = api.site(runs, out, claims=claims, texts=not no_texts, include=folders)
+    for line in written.left_out:
+        tell(f"left out: {line}")
+    say(str(written.index))

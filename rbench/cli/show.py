@@ -8,7 +8,7 @@ from rich.text import Text
 
 from rbench.cli.console import print_table, say, tell
 from rbench.load.registry import KINDS
-from rbench.spec import AdversarialJob, AttackJob, ContrastJob, EvaluateJob
+from rbench.spec import TIMED_OUT, AdversarialJob, AttackJob, ContrastJob, EvaluateJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,11 +119,13 @@ def _ending(run: RunResult) -> None:
         tell(f"report: {run.report}")
     for record in run.failed:
         tell(f"failed: {record.job.name}: {_last_line(record)}")
-    for job in run.skipped:
-        tell(f"not run, because it needs a job that failed: {job.name}")
+    for line in run.said_of_skipped():
+        tell(line)
     if run.errored:
         kinds = ", ".join(f"{n} {kind}" for kind, n in run.errored.items())
         tell(f"errored: {sum(run.errored.values())} examples ({kinds}); they are in no denominator, see outcomes.jsonl")
+    if late := run.errored.get(TIMED_OUT):
+        tell(f"{late} of them took longer than --max-seconds; only --retry-timeouts attacks them again")
     for note in run.flags:
         tell(note)
     if run.failed:

@@ -13,8 +13,10 @@ from rbench.cli.console import print_table, say
 from rbench.cli.verbs import MEASURE, app, verb
 
 if TYPE_CHECKING:
-    from rbench.api.status import State, Status, Working
+    from rbench.api.status import Failure, State, Status, Working
 
+NAMED = 5
+"""Failed jobs that are named. The others are counted."""
 EVERY = 10.0
 """Seconds between two looks of --watch."""
 
@@ -54,7 +56,19 @@ def _show(found: Status) -> None:
     rows = [[str(stage), *(str(counts[state]) for state in states)] for stage, counts in found.jobs.items()]
     print_table(["stage", *states], rows)
     say()
+    for one in found.failures[:NAMED]:
+        say(f"failed: {one.name}: {one.error}{_waiting(one)}")
+    if len(found.failures) > NAMED:
+        say(f"failed: {len(found.failures) - NAMED} more jobs")
+    if found.failures:
+        say("The same rbench run tries failed jobs again, once each.")
     say(_left(found))
+
+
+def _waiting(one: Failure) -> str:
+    """Say what is not run because of a failed job."""
+    n = len(one.waiting)
+    return f" (not run because of it: {one.waiting[0]}{f' and {n - 1} more' if n > 1 else ''})" if n else ""
 
 
 def _row(one: Working) -> list[str]:

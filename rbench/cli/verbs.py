@@ -131,6 +131,8 @@ def run(
     concurrency: a.ConcurrencyOption = None,
     backend: a.BackendOption = a.Backend.auto,
     report_to: a.ReportOption = None,
+    max_seconds: a.MaxSecondsOption = None,
+    retry_timeouts: a.RetryTimeoutsOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.", rich_help_panel=a.HOW)] = False,
     fresh: Annotated[
         bool,
@@ -165,6 +167,7 @@ def run(
     )
     options = dataclasses.replace(options, workers=workers, backend=backend.value, report_to=tuple(report_to or ()))
     options = dataclasses.replace(options, texts=not no_texts, concurrency=concurrency)
+    options = dataclasses.replace(options, max_seconds=max_seconds, retry_timeouts=retry_timeouts)
     if dry_run:
         show.plan(api.plan(suite, options))
         return
@@ -177,33 +180,6 @@ def run(
         raise typer.Exit(FAILED)
     if limits and show.met(api.met(result.run, limits)):
         raise typer.Exit(CHECK_FAILED)
-
-
-@app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench plan table1 --profile local[/bold]")
-@verb("Planning {suite}")
-def plan(
-    suite: a.SuiteArgument,
-    profile: a.ProfileOption = None,
-    overrides: a.SetOption = None,
-    only: a.OnlyOption = None,
-    limit: a.LimitOption = None,
-    seeds: a.SeedOption = None,
-    out: a.OutOption = None,
-    data: a.DataOption = None,
-    models: a.ModelsOption = None,
-    include: a.IncludeOption = None,
-) -> None:
-    """Show the jobs of a suite and what they will cost.
-
-    Shows which jobs are done, which remain, how many examples they attack and about how many model queries they need.
-    A job whose weights are in the cache is marked, because it costs next to nothing. Trains and attacks nothing.
-    """
-    from rbench import api
-    from rbench.cli import show
-
-    overrides = [*(overrides or ()), *a.seeded(seeds)]
-    options = options_of(profile, overrides, data, models, include, a.Device.auto, only=only, limit=limit, out=out)
-    show.plan(api.plan(suite, options))
 
 
 def _attacking(said: Mapping[str, object]) -> str:
@@ -252,6 +228,7 @@ def attack(
     workers: a.WorkersOption = None,
     concurrency: a.ConcurrencyOption = None,
     backend: a.BackendOption = a.Backend.auto,
+    max_seconds: a.MaxSecondsOption = None,
     quiet: a.QuietOption = False,
     verbose: a.VerboseOption = False,
 ) -> None:
@@ -274,6 +251,7 @@ def attack(
     chosen = [f"seeds={seed}", *([f"resources={resources}"] if resources is not None else [])]
     options = options_of(None, [*chosen, *(overrides or ())], data, models, include, device)
     options = dataclasses.replace(options, workers=workers, backend=backend.value, concurrency=concurrency)
+    options = dataclasses.replace(options, max_seconds=max_seconds)
     chosen_task, registry = (
         table_task.task_of(task, text, label, labels, kind, test_only=bool(classifier)),
         Registry(options.include),

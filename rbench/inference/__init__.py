@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rbench.inference.backends import BACKENDS, steady
 from rbench.inference.input_gradients import GradientNetwork, InputGradients
+from rbench.inference.limits import TimedOut, limited
 from rbench.inference.memo import Memo
 from rbench.inference.network import Network, Row, rows_of
 from rbench.inference.pool import Batched, Remote, clock, run
@@ -22,7 +23,9 @@ __all__ = [
     "Network",
     "Remote",
     "Row",
+    "TimedOut",
     "clock",
+    "limited",
     "rows_of",
     "run",
     "steady",

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from greenlet import getcurrent, greenlet
 
+from rbench.inference import limits
 from rbench.inference.memo import K, Memo, V
 
 T = TypeVar("T")
@@ -54,7 +55,8 @@ class Batched(Generic[K, V]):
         self._compute, self.memo = compute, memo
 
     def __call__(self, keys: Iterable[K]) -> list[V]:
-        """Return the value of each key, in order. Keys may repeat."""
+        """Return the value of each key, in order. Keys may repeat. Raises TimedOut if the job took too long."""
+        limits.check()
         wanted = list(keys)
         known: dict[K, V] = {}
         missing: dict[K, None] = {}

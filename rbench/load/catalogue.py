@@ -60,24 +60,24 @@ def _listed(kind: Kind, name: str, files: Files) -> Listed:
     registry = files.registry
     path = registry.path(kind, name)
     try:
-        said = _said(checked(find(kind, name, registry))) if path.suffix == ".py" else files.content(kind, name).data
+        told = said(checked(find(kind, name, registry))) if path.suffix == ".py" else files.content(kind, name).data
     except SuiteError as error:
-        said = {"title": f"cannot be read: {error}"}
-    profiles = said.get("profiles") if kind == "suites" else None
-    title = str(said.get("title") or "")
+        told = {"title": f"cannot be read: {error}"}
+    profiles = told.get("profiles") if kind == "suites" else None
+    title = str(told.get("title") or "")
     if isinstance(profiles, dict):
         title += f" [profiles: {', '.join(profiles)}]"
     return Listed(
         name=name,
         title=title,
-        reference=str(said.get("reference") or ""),
-        licence=str(said.get("licence") or ""),
+        reference=str(told.get("reference") or ""),
+        licence=str(told.get("licence") or ""),
         origin=registry.origin(kind, name),
         path=Path(shown(path)),
     )
 
 
-def _said(module: ModuleType) -> dict[str, str]:
+def said(module: ModuleType) -> dict[str, str]:
     """Return a module's title, reference and licence. Without a TITLE, the docstring's first line is the title."""
     title = getattr(module, "TITLE", "") or (inspect.getdoc(module) or "").partition("\n")[0]
     return {

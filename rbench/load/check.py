@@ -18,14 +18,14 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def check(model: type[Model], located: Positioned, problems: Problems) -> Model | None:
     """Return the model made from `located`, or None where something is wrong and was added to `problems`."""
-    before = len(problems.lines)
+    before = len(problems)
     _truth_is_no_number(model, located, problems)
     try:
         made = model.model_validate(located.data)
     except ValidationError as error:
         _explain(model, located, error.errors(include_url=False), problems)
         return None
-    return made if len(problems.lines) == before else None
+    return made if len(problems) == before else None
 
 
 def fields_at(model: type[BaseModel], where: Where) -> list[str]:
@@ -42,9 +42,10 @@ def _explain(model: type[BaseModel], located: Positioned, errors: list[ErrorDeta
     by_place: dict[Where, list[ErrorDetails]] = {}
     for error in errors:
         by_place.setdefault(_steps(located.data, error["loc"]), []).append(error)
+    around = {where[:n] for where in by_place for n in range(len(where))}
     for where, group in by_place.items():
         # Where one branch of a union has an error in a part, the other branches have one in the whole: keep the part's.
-        if any(len(other) > len(where) and other[: len(where)] == where for other in by_place):
+        if where in around:
             group = [e for e in group if e["type"] in ("missing", "extra_forbidden", "value_error")]
         for place, message in _say(model, located, where, group):
             problems.add(place, message)

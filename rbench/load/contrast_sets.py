@@ -31,7 +31,7 @@ class ContrastSets:
     def _fits(self, spec: ContrastSpec, task: TaskSpec, located: Positioned) -> bool:
         """Check that a contrast set has the columns of its task, and add a problem for each that differs."""
         problems = self.files.problems
-        before = len(problems.lines)
+        before = len(problems)
         wanted = {*task.columns, "label"}
         for side in ("original", "perturbed"):
             given: dict[str, str] = getattr(spec, side)
@@ -42,4 +42,4 @@ class ContrastSets:
                 problems.add(located.key_at((side, key)), unknown(f"column of {task.name}", key, wanted))
         for key in sorted(set(spec.shares) - set(task.columns)):
             problems.add(located.key_at(("shares", key)), unknown(f"column of {task.name}", key, task.columns))
-        return len(problems.lines) == before
+        return len(problems) == before

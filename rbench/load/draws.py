@@ -28,7 +28,7 @@ def load_draws(merged: Positioned, seeds: Sequence[int], encoders: Encoders, pro
     if not seeds:
         return {}
     found: dict[str, Draw] = {}
-    before = len(problems.lines)
+    before = len(problems)
     for chosen in choices(merged, "encoders"):
         if chosen.label not in encoders.found:
             continue  # the problem was added when the encoder was loaded
@@ -37,7 +37,7 @@ def load_draws(merged: Positioned, seeds: Sequence[int], encoders: Encoders, pro
             problems.add(place, f"`train_seeds` sets the seed of {chosen.name}; remove `seed` here, or `train_seeds`")
         for seed in seeds if _chain(encoders.found[chosen.label], encoders) else ():
             found |= _draw(chosen, seed, encoders)
-    if not found and len(problems.lines) == before:
+    if not found and len(problems) == before:
         named = ", ".join(chosen.label for chosen in choices(merged, "encoders"))
         message = f"`train_seeds`: rbench trains none of this suite's encoders ({named}) with a seed"
         problems.add(merged.at(("train_seeds",)), f"{message}; remove it, or write `train_seeds: []` in the profile")

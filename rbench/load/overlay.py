@@ -7,6 +7,7 @@ from typing import Any
 from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.consistency import check_purpose
+from rbench.load.limits import MOST_PROFILES
 from rbench.load.positions import Positioned, Problems, describe, parse
 from rbench.load.registry import unknown
 from rbench.spec import Suite
@@ -60,6 +61,11 @@ def check_profiles(located: Positioned, chosen: str | None, problems: Problems) 
     if not isinstance(profiles, dict):
         problems.add(located.at(("profiles",)), f"`profiles`: expected a mapping, found {describe(profiles)}")
         return
+    if len(profiles) > MOST_PROFILES:
+        message = f"`profiles`: at most {MOST_PROFILES} are allowed, found {len(profiles)}"
+        problems.add(located.key_at(("profiles",)), message)
+        return
+    base = located.put(("profiles",), Positioned({}))
     for name, content in profiles.items():
         part = located.sub("profiles", name)
         if not isinstance(content, dict):
@@ -70,7 +76,7 @@ def check_profiles(located: Positioned, chosen: str | None, problems: Problems) 
                 problems.add(part.key_at((key,)), unknown("key", key, _SETTABLE))
         if name != chosen:
             found = Problems()
-            as_chosen = _merge(located, part).put(("profiles",), Positioned({}))
+            as_chosen = _merge(base, part)
             check(Suite, as_chosen, found)
             check_purpose(as_chosen, found)
             inside = {*part.values.values(), *part.keys.values()}

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +24,59 @@ Where = tuple[str | int, ...]
 MOST_VALUES = 100_000
 """The limit of values in one document. Through aliases, a small file can stand for very many values."""
 
+MOST_BYTES = 1_000_000
+"""The limit of one YAML file. The parser reads about 100 KB in a second."""
+
+MOST_DEPTH = 50
+"""The limit of lists and mappings inside each other."""
+
+MOST_PROBLEMS, MOST_SHOWN = 200, 10
+"""Checking ends at so many problems, because the nearest names take time to find. An error shows so many."""
+
+
+class TooManyProblems(SuiteError):
+    """Checking ended early, because more problems than a user reads were found."""
+
 
 class Problems:
-    """Collects problems in order, each once, so that a user sees all of them together."""
+    """Collects problems in order, each once, so that a user sees them together."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self._found: dict[str, None] = {}
+
+    @property
+    def lines(self) -> list[str]:
+        """All problems so far, in order."""
+        return [*self._found]
+
+    def __len__(self) -> int:
+        return len(self._found)
 
     def add(self, place: str, message: str) -> None:
-        line = f"{place}: {message}"
-        if line not in self.lines:
-            self.lines.append(line)
+        """Add a problem, as one line. Raises TooManyProblems with those so far, where they are MOST_PROBLEMS."""
+        self._add(f"{place}: {message}".replace("\n", "\\n"))
+
+    def _add(self, problem: str) -> None:
+        self._found[problem] = None
+        if len(self) >= MOST_PROBLEMS:
+            raise TooManyProblems(self._text(f"... and {len(self) - MOST_SHOWN} more; the rest was not checked"))
 
     def take(self, error: SuiteError) -> None:
         """Add an error that was raised. Its message already names its place."""
-        if str(error) not in self.lines:
-            self.lines.append(str(error))
+        if isinstance(error, TooManyProblems):
+            raise error
+        self._add(str(error))
 
     def raise_any(self) -> None:
-        """Raise SuiteError with all problems, one per line, sorted by file and place. Without problems, do nothing."""
-        if self.lines:
-            files: dict[str, int] = {}
-            raise SuiteError("\n".join(sorted(self.lines, key=lambda line: _order(line, files))))
+        """Raise SuiteError with the first problems by file and place, one per line. Without problems, do nothing."""
+        if self._found:
+            raise SuiteError(self._text(f"... and {len(self) - MOST_SHOWN} more"))
+
+    def _text(self, more: str) -> str:
+        """Return the first problems by file and place, and `more` where others are left out."""
+        files: dict[str, int] = {}
+        found = sorted(self._found, key=lambda line: _order(line, files))
+        return "\n".join(found if len(found) <= MOST_SHOWN else [*found[:MOST_SHOWN], more])
 
 
 def _order(line: str, files: dict[str, int]) -> tuple[int, int, int]:
@@ -75,14 +106,27 @@ class Positioned:
 
     def sub(self, *where: str | int) -> Positioned:
         """Return the part at `where`, which must exist, with its places."""
-        data, n = self.data, len(where)
+        part = self
         for step in where:
-            data = data[step]
-        values = {w[n:]: place for w, place in self.values.items() if w[:n] == where}
-        values.setdefault((), self.at(where))
-        return Positioned(
-            data, values, {w[n:]: place for w, place in self.keys.items() if w[:n] == where and len(w) > n}
-        )
+            part = part._parts.get(step) or Positioned(part.data[step], {(): part.at((step,))})
+        return part
+
+    @cached_property
+    def _parts(self) -> dict[str | int, Positioned]:
+        """The parts that have places, by key or position. All are made at once, so reading each takes linear time."""
+        values: dict[str | int, dict[Where, str]] = {}
+        keys: dict[str | int, dict[Where, str]] = {}
+        for where, place in self.values.items():
+            if where:
+                values.setdefault(where[0], {(): self.at(where[:1])})[where[1:]] = place
+        for where, place in self.keys.items():
+            if len(where) > 1:
+                keys.setdefault(where[0], {})[where[1:]] = place
+        steps = {**values, **keys}
+        return {
+            step: Positioned(self.data[step], values.get(step, {(): self.at((step,))}), keys.get(step, {}))
+            for step in steps
+        }
 
     def only(self, keys: Collection[str]) -> Positioned:
         """Return this mapping with only `keys`, in the order of the mapping."""
@@ -138,7 +182,11 @@ def read(path: Path, problems: Problems) -> Positioned:
     """
     name = shown(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)  # not all of it: it may be any file
+        if len(content) > MOST_BYTES:
+            raise SuiteError(f"{name}:1:1: the file is larger than {MOST_BYTES // 1000} KB, the limit of YAML files")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SuiteError(f"{name}:1:1: not UTF-8 text: {error.reason} at byte {error.start}") from error
     except OSError as error:
@@ -245,6 +293,8 @@ class _Builder:
         place = self.values[where] = self._place(node)
         if len(self.values) > MOST_VALUES:
             raise SuiteError(f"{place}: more than {MOST_VALUES} values in one file")
+        if len(where) >= MOST_DEPTH and not isinstance(node, yaml.ScalarNode):
+            raise SuiteError(f"{place}: more than {MOST_DEPTH} lists and mappings inside each other")
         if id(node) in inside:
             raise SuiteError(f"{place}: an alias that contains itself")
         inside = (*inside, id(node))

@@ -156,7 +156,7 @@ class Registry:
                 f"Name one whose file says `include: [{name}]`, or write such a file"
             )
         if found is None:
-            raise SuiteError(unknown(KINDS[kind].one, name, self.names(kind)))
+            raise SuiteError(unknown(KINDS[kind].one, name, self.names(kind), f" (`rbench list {kind}` shows all)"))
         if len(found.files) > 1:
             both = " and ".join(path.name for path in found.files)
             raise SuiteError(
@@ -178,15 +178,21 @@ class Registry:
         return self._indices[kind]
 
 
-def unknown(what: str, name: object, valid: Iterable[str]) -> str:
-    """Word the error for an unknown name: `unknown task "mrr"; did you mean mr?`, or with all valid names."""
+MOST_LISTED = 30
+"""The most valid names that an error lists."""
+
+
+def unknown(what: str, name: object, valid: Iterable[str], see: str = "") -> str:
+    """Word the error for an unknown name: `unknown task "mrr"; did you mean mr?`, or with valid names and `see`."""
     valid = sorted(valid)
     shown = str(name)
     start = f'unknown {what} "{shown if len(shown) <= 60 else shown[:57] + "..."}"'
     close = nearest(shown, valid)
     if close:
         return f"{start}; did you mean {' or '.join(close)}?"
-    return f"{start}; valid are: {', '.join(valid)}" if valid else f"{start}; there are none"
+    more = len(valid) - MOST_LISTED
+    listed = ", ".join(valid[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return f"{start}; valid are: {listed}{see}" if valid else f"{start}; there are none"
 
 
 def nearest(name: str, valid: Iterable[str], n: int = 3) -> list[str]:

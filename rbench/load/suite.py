@@ -20,6 +20,7 @@ from rbench.load.consistency import check_maps, check_purpose, check_repeats
 from rbench.load.draws import load_draws
 from rbench.load.entries import Entries
 from rbench.load.ground import of_suite
+from rbench.load.limits import check_suite
 from rbench.load.measures import check_asked, check_tables, measured, name_measured, of_encoders
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of
 from rbench.load.positions import Positioned, Problems, read, shown
@@ -86,7 +87,6 @@ class Loaded:
     """In a suite with `train_seeds`: the encoder and training seed of each label; see `Plan.draws`."""
     tuning: dict[str, tuple[Choice, ...]] = field(default_factory=dict)
     """The strategies that make victims for each task of the suite."""
-
     measures: dict[str, MeasureNeeds] = field(default_factory=dict)
     """The measures under `evaluate`, by label."""
     victims: dict[str, VictimSpec] = field(default_factory=dict)
@@ -167,7 +167,7 @@ def _load(
     check_profiles(located, profile, problems)
     merged = name_measured(merged.put(("profiles",), Positioned({})), registry, problems)
     merged, entries.victims = load_victims(merged, entries.files, problems)
-    suite = check(Suite, merged, problems)
+    suite = check_suite(merged, problems)
     _load_axes(merged, entries, problems)
     strategies = {choice.label: _strategy(choice, entries, problems) for choice in choices(merged, "finetune")}
     if "finetune" not in merged.data:

@@ -52,6 +52,10 @@ class Options:
     """Examples that a process attacks at the same time; None: as many as suit the device."""
     concurrency: int | None = None
     """Requests under way at once, to each endpoint of the suite; None: as many as its `concurrency` says."""
+    max_seconds: float | None = None
+    """An example that takes longer is errored by time-out; None: no limit."""
+    retry_timeouts: bool = False
+    """Whether examples that timed out in earlier runs are attacked again."""
     fresh: bool = False
     texts: bool = True
     """Whether outcomes keep their texts. A RUN that was begun without texts stays without them in any case."""

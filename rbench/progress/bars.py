@@ -80,11 +80,11 @@ class Bars:
     def start(self, name: str, index: int, count: int) -> None:
         self.name, self.before, self.started, self.text = name, index - 1, time.monotonic(), ""
         self.display.update(self.all, total=count, completed=index - 1, visible=count > 1)
-        self.display.reset(self.job, total=None, description=escape(name), text="", visible=True)
+        self.display.reset(self.job, total=None, description=escape(harmless(name)), text="", visible=True)
 
     def update(self, done: int, total: int, text: str = "") -> None:
         self.text = text or self.text
-        self.display.update(self.job, completed=done, total=total, text=escape(self.text))
+        self.display.update(self.job, completed=done, total=total, text=escape(harmless(self.text)))
         self.display.update(self.all, completed=self.before + min(done / max(total, 1), 1))
 
     def finish(self, status: str) -> None:

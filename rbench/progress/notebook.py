@@ -10,6 +10,7 @@ from html import escape
 from typing import Any, Self
 
 from rbench.progress.bars import duration, ending
+from rbench.system.escaping import harmless
 
 EVERY = 0.2
 """Minimal number of seconds between two changes of the output while a job is under way."""
@@ -88,10 +89,10 @@ class Notebook:
         lines = [*([f"({gone} lines before)"] if gone > 0 else []), *self.lines[-KEPT:]]
         bars = self._bars() if self.name else []
         html = "".join(
-            f'<div><progress max="{max(total, 1)}" value="{done}"></progress> {escape(text)}</div>'
+            f'<div><progress max="{max(total, 1)}" value="{done}"></progress> {escape(harmless(text))}</div>'
             for done, total, text in bars
         )
-        html += "".join(f'<div style="white-space: pre-wrap">{escape(line)}</div>' for line in lines)
+        html += "".join(f'<div style="white-space: pre-wrap">{escape(harmless(line))}</div>' for line in lines)
         plain = "\n".join([*(text for _, _, text in bars), *lines])
         return {"text/html": f'<div class="rbench-progress">{html}</div>', "text/plain": plain or "..."}
 

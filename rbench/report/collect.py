@@ -9,6 +9,7 @@ from typing import TypeVar
 from rbench.errors import RbenchError
 from rbench.report import curves, heat, pairs, provenance
 from rbench.report.data import ClaimChip, Fact, Report
+from rbench.report.drawings import Drawings, embedded
 from rbench.report.examples import Packed, packed
 from rbench.tables import Results
 from rbench.tables.aggregate import grid
@@ -22,12 +23,15 @@ Judge = Callable[[], Sequence[JudgedClaim]]
 """Judges the claims of the RUN; raises RbenchError where that cannot be done."""
 
 
-def collect(results: Results, judge: Judge, *, texts: bool = True) -> tuple[Report, Packed | None]:
+def collect(
+    results: Results, judge: Judge | None, *, texts: bool = True, figures: Drawings = ()
+) -> tuple[Report, Packed | None]:
     """Return all that a page shows, and its examples. A part that cannot be made is named in `Report.missing`.
 
     Args:
-        judge: judges the claims of the RUN's suite.
+        judge: judges the claims of the RUN; None: it has none.
         texts: whether the page may hold texts.
+        figures: makes each figure of the RUN's suite, by its label.
     """
     missing: list[Fact] = []
 
@@ -54,20 +58,21 @@ def collect(results: Results, judge: Judge, *, texts: bool = True) -> tuple[Repo
         title=plan.suite.title or plan.suite.name,
         suite=plan.suite.name,
         facts=tuple(provenance.header(results, of)),
-        claims=part("claims", lambda: map(chip, judge())) if plan.suite.claims else (),
+        claims=part("claims", lambda: map(chip, judge())) if judge is not None else (),
         flags=tuple(Flags(plan, standing.records).raised_notes(plan.jobs)),
         names=provenance.names_of(plan, of),
         metrics=part("heat table", lambda: heat.heat(results)) if attacks else (),
         curves=part("curves", lambda: curves.budgets(results)) if attacks else (),
         series=part("trainings", lambda: curves.series(results)) if _trains(results) else (),
         quality=part("similarity", lambda: heat.quality(results)) if plan.suite.evaluations else (),
+        figures=embedded(figures, missing),
         pairs=part("comparisons", lambda: pairs.pairs(results)) if attacks else (),
         sampled=examples.sampled if examples is not None else Report.model_fields["sampled"].default,
         provenance=tuple(provenance.facts(results)),
         packages=tuple(provenance.packages(results)),
         suite_json=json.dumps(plan.suite.model_dump(mode="json", exclude_defaults=True), indent=1, ensure_ascii=False),
         command=provenance.command(results),
-        bibtex=provenance.bibtex(plan),
+        bibtex=provenance.references(results),
         licences=tuple(provenance.licences(plan)),
         missing=tuple(missing),
     )

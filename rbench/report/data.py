@@ -91,6 +91,18 @@ class SeriesLine(Strict):
     values: tuple[float, ...]
 
 
+class Drawing(Strict):
+    """A figure of the RUN's suite, as an image that the page holds."""
+
+    label: str
+    """Its name with its options, as the suite has it."""
+    title: str
+    alt: str
+    """What a screen reader says."""
+    uri: str
+    """The SVG as a data URI."""
+
+
 class Quality(Strict):
     """The score of an encoder on similarity, as the table `sts` prints it: the average, or the only task's."""
 
@@ -168,6 +180,7 @@ class Report(Strict):
     curves: tuple[BudgetCurve, ...] = ()
     series: tuple[SeriesLine, ...] = ()
     quality: tuple[Quality, ...] = ()
+    figures: tuple[Drawing, ...] = ()
     pairs: tuple[Pair, ...] = ()
     sampled: Sampled = Sampled()
     provenance: tuple[Fact, ...] = ()

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from rbench.errors import RbenchError
 from rbench.report.data import Report
+from rbench.system.escaping import harmless
 
 VENDORED = ("d3.min.js", "plot.umd.min.js")
 SCRIPTS = (
@@ -45,17 +46,19 @@ class Script(NamedTuple):
         return "sha256-" + base64.b64encode(hashlib.sha256(self.source.encode()).digest()).decode()
 
 
-def page(report: Report, examples: str = "") -> str:
+def page(report: Report, examples: str = "", home: str = "") -> str:
     """Return the page.
 
     Args:
         examples: as `rbench.report.examples.pack` makes them; empty: there are none.
+        home: the address of the index of the site to which the page belongs; empty: it stands alone.
     """
-    scripts = [*(Script("", _source("vendor", name)) for name in VENDORED)]
-    scripts += [Script("module", _source("static", name)) for name in SCRIPTS]
+    scripts = [*(Script("", own_file("vendor", name)) for name in VENDORED)]
+    scripts += [Script("module", own_file("static", name)) for name in SCRIPTS]
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: _read("templates", name)),
         autoescape=True,
+        finalize=_shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -69,11 +72,17 @@ def page(report: Report, examples: str = "") -> str:
         report=report,
         policy=policy,
         scripts=scripts,
-        style=_source("static", "report.css"),
+        style=own_file("static", "report.css"),
         data=_data(report),
         examples=examples,
+        home=home,
         vendored=json.loads(_read("vendor", "versions.json")),
     )
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as the page shows it. Scripts and styles, which are Markup, stay as they are."""
+    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _data(report: Report) -> Markup:
@@ -85,8 +94,8 @@ def _data(report: Report) -> Markup:
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
-def _source(folder: str, name: str) -> Markup:
-    """Return a file of ours that is inserted as it is. It must not end the element in which it stands."""
+def own_file(folder: str, name: str) -> Markup:
+    """Return a file of the report's that is inserted as it is. It must not end the element in which it stands."""
     text = _read(folder, name)
     if "</script" in text.lower() or "</style" in text.lower() or "<!--" in text:
         raise RbenchError(f"{folder}/{name} would end its own element in a page")

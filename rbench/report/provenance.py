@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rbench.report import bibtex
 from rbench.report.data import Fact, Names
 from rbench.spec import AttackJob, ContrastJob, Plan, Record
 from rbench.spec.entries import Named
@@ -88,25 +88,13 @@ def licences(plan: Plan) -> Iterator[Fact]:
             yield Fact(name=entry.name, value=entry.licence)
 
 
-def bibtex(plan: Plan) -> str:
-    """Return an entry for each reference that the RUN used, as the files state it, and one for rbench."""
-    used: dict[str, list[str]] = {}
-    for entry in _entries(plan):
-        if entry.reference:
-            used.setdefault(entry.reference, []).append(entry.name)
-    made = [_entry(f"used{i}", reference, names) for i, (reference, names) in enumerate(used.items(), 1)]
-    return "\n\n".join([*made, "@software{rbench,\n  title = {rbench: robustness of sentence encoders}\n}"])
-
-
-def _entry(key: str, reference: str, names: list[str]) -> str:
-    year = re.search(r"\b(19|20)\d\d\b", reference)
-    of = f"\n  year = {{{year[0]}}}," if year else ""
-    return f"@misc{{{key},{of}\n  note = {{{_braced(reference)}}},\n  annote = {{{_braced(', '.join(names))}}}\n}}"
-
-
-def _braced(text: str) -> str:
-    """Escape what BibTeX and LaTeX read as signs."""
-    return re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
+def references(results: Results) -> str:
+    """Return BibTeX of what the RUN used: encoders, tasks, attacks and contrast sets, TextAttack and rbench."""
+    plan = results.plan
+    used = [(entry.reference, entry.name) for entry in _entries(plan) if entry.reference]
+    if any(isinstance(job.spec, AttackJob) for job in plan.jobs):
+        used.append((bibtex.TEXTATTACK, "all attacks"))
+    return bibtex.bibtex(used, _each(_said(record, "rbench") for record in results.standing.records.values()))
 
 
 def _entries(plan: Plan) -> list[Named]:

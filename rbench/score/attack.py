@@ -12,8 +12,9 @@
 
 The definitions are TextAttack's (textattack/metrics/attack_metrics), on unrounded counts, so aua = clean x (1 - asr)
 holds exactly. `total` counts all examples except three sorts, which enter no denominator. An example is `errored` if
-the attack raised an exception. It is `wordless` if TextAttack finds no word to replace in it, whatever the victim
-predicts. A pair of an STS task is `unusable` if a sentence is empty or its gold score lies outside the scale.
+the attack raised an exception or took longer than --max-seconds. It is `wordless` if TextAttack finds no word to
+replace in it, whatever the victim predicts. A pair of an STS task is `unusable` if a sentence is empty or its gold
+score lies outside the scale.
 
 For STS pairs `clean` is the share whose error is below the threshold before the attack, and `aua` the share that is not
 skipped and that the attack could not move by the threshold. `rbench.score.advsts` has their errors and correlations.
@@ -49,6 +50,8 @@ class Tally:
     failed: int = 0
     skipped: int = 0
     errored: int = 0
+    timed_out: int = 0
+    """How many of the errored ones took longer than --max-seconds."""
     wordless: int = 0
     """Examples in which TextAttack finds no word."""
     unusable: int = 0
@@ -84,6 +87,7 @@ class Tally:
             failed=status["failed"],
             skipped=status["skipped"] - wordless - unusable,
             errored=status["errored"],
+            timed_out=sum(outcome.timed_out for outcome in seen),
             wordless=wordless,
             unusable=unusable,
             truncated=sum(outcome.truncated for outcome in seen),
@@ -109,6 +113,7 @@ class Tally:
             raise StoreError(f"the record of {record.job.name} has no {error}.") from None
         return cls(
             **counts,
+            timed_out=record.counts.get("timed_out", 0),
             wordless=record.counts.get("wordless", 0),
             unusable=record.counts.get("unusable", 0),
             oracle_valid=valid,
@@ -127,6 +132,7 @@ class Tally:
             failed=sum(tally.failed for tally in tallies),
             skipped=sum(tally.skipped for tally in tallies),
             errored=sum(tally.errored for tally in tallies),
+            timed_out=sum(tally.timed_out for tally in tallies),
             wordless=sum(tally.wordless for tally in tallies),
             unusable=sum(tally.unusable for tally in tallies),
             truncated=sum(tally.truncated for tally in tallies),
@@ -178,8 +184,8 @@ class Tally:
         return {metric: self.score(metric) for metric in METRICS}
 
     def counts(self) -> dict[str, int]:
-        """Return the counts that a record stores beside its scores. `wordless` and `unusable` are left out if 0."""
-        rare = {name: getattr(self, name) for name in ("wordless", "unusable")}
+        """Return the counts that a record stores beside its scores. Those that are rare are left out if 0."""
+        rare = {name: getattr(self, name) for name in ("timed_out", "wordless", "unusable")}
         return {name: getattr(self, name) for name in _COUNTS} | {name: n for name, n in rare.items() if n}
 
 

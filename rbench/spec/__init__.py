@@ -70,6 +70,7 @@ from rbench.spec.jobs import (
 )
 from rbench.spec.keys import content_key
 from rbench.spec.results import (
+    TIMED_OUT,
     Digest,
     MeasuredRow,
     Outcome,
@@ -116,6 +117,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "SHORT",
     "TEXT_FILES",
+    "TIMED_OUT",
     "AdversarialJob",
     "AdversarialOptions",
     "AdversarialSet",

@@ -12,6 +12,8 @@ from rbench.spec.steps import Step
 
 SkipReason = Literal["no words", "empty sentence", "gold outside the scale"]
 
+TIMED_OUT = "TimedOut"
+"""The kind of error of an example that took longer than --max-seconds."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
 _TRACEBACK = "Traceback (most recent call last):\n"
 
@@ -76,6 +78,11 @@ class Outcome(Strict):
     """The way from the original to the final text; the first is the original. None: not attacked, the attack cannot
     tell its steps, or the outcome was made by a version that did not keep them."""
 
+    @property
+    def timed_out(self) -> bool:
+        """Whether it is errored because it took longer than --max-seconds."""
+        return self.status == "errored" and error_kind(self.error or "") == TIMED_OUT
+
     def without_texts(self) -> Self:
         """Return the outcome without texts. Of the error only the type stays, because a traceback may quote a text."""
         error = None if self.error is None else error_kind(self.error)
@@ -135,6 +142,8 @@ class Provenance(Strict):
     dataset_fingerprint: str | None = None
     weights_hash: str | None = None
     resources: dict[str, str] = {}
+    max_seconds: float | None = None
+    """The limit of --max-seconds of the process that ended an attack; None: it had none."""
     started: str = ""
     seconds: float = 0.0
 

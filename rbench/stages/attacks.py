@@ -35,7 +35,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
 
     Returns None if other processes still attack some of the examples. The one that ends last makes the record.
 
-    Raises JobError if more than a tenth of the examples errored.
+    Raises JobError if more than a tenth of the examples errored, not counting those that timed out.
     """
     data = context.data(spec.task, spec.data_fingerprint)
     if spec.split == "train":
@@ -74,6 +74,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         provenance=source(
             dataset_fingerprint=data.fingerprint,
             backend=context.workers.backend(attack_task),
+            max_seconds=context.workers.config.max_seconds,
             **opened,
         ),
         outcomes=stored,
@@ -102,8 +103,8 @@ def _check_errors(outcomes: Collection[Outcome]) -> None:
 
 
 def _counts_as_error(outcome: Outcome) -> bool:
-    """Whether an outcome counts as an error in `TOLERATED`. Only the status `errored` does."""
-    return outcome.status == "errored"
+    """Whether an outcome counts as an error in `TOLERATED`. One that timed out does not: its user set the limit."""
+    return outcome.status == "errored" and not outcome.timed_out
 
 
 def _attack_task(job: Job, spec: AttackJob, context: Context, inputs: Inputs) -> Any:

@@ -89,5 +89,10 @@ class Cell:
         self._told = len(self._parts.notes)
 
     def _counts(self, writer: str | None, outcome: Outcome) -> bool:
-        """Whether an errored outcome counts as done: this process, or one that is still here, has just tried it."""
+        """Whether an errored outcome counts as done: this process, or one that is still here, has just tried it.
+
+        One that timed out counts in any case. `rbench run --retry-timeouts` removes it before it starts.
+        """
+        if outcome.timed_out:
+            return True
         return writer is not None and (writer == self._team.member.id or self._team.members.alive(writer))

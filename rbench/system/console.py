@@ -10,6 +10,10 @@ from typing import TextIO
 
 from rich.console import Console
 
+from rbench.system.escaping import harmless
+
+__all__ = ["console", "harmless", "is_terminal", "silence", "tell"]
+
 
 def is_terminal(stderr: bool = False) -> bool:
     """Whether the stream is a terminal that shows colours."""
@@ -19,14 +23,6 @@ def is_terminal(stderr: bool = False) -> bool:
 def console(stderr: bool = False) -> Console:
     """Return a console that uses colours on a terminal only. It ignores FORCE_COLOR elsewhere."""
     return Console(stderr=stderr, force_terminal=is_terminal(stderr), highlight=False, markup=False, emoji=False)
-
-
-def harmless(text: str) -> str:
-    """Escape control characters in `text`, so that texts from files cannot control the terminal."""
-    return text.translate(_CONTROLS)
-
-
-_CONTROLS = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\n\t"}
 
 
 def tell(text: str) -> None:

@@ -186,6 +186,11 @@ class Grid:
         return any(cell.pooled.wordless for cell in self.cells.values())
 
     @cached_property
+    def timed_out(self) -> bool:
+        """Whether any example took longer than --max-seconds."""
+        return any(cell.pooled.timed_out for cell in self.cells.values())
+
+    @cached_property
     def unusable(self) -> bool:
         """Whether any pair has an empty sentence or a gold score outside the scale."""
         return any(cell.pooled.unusable for cell in self.cells.values())

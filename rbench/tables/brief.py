@@ -45,7 +45,9 @@ def _sizes(table: Table) -> list[str]:
     counts = [cell["n"] for cell in table.cells if cell.get("n") and "sets" not in cell]  # not those of averages
     errored = [cell["errored"] for cell in table.cells if cell.get("errored")]
     said = [f"n of a cell: {spanned(counts)}."] if counts else []
-    return said + ([f"Errored examples, in no denominator: up to {max(errored)} of a cell."] if errored else [])
+    late = [cell["timed_out"] for cell in table.cells if cell.get("timed_out")]
+    more = f", of these timed out up to {max(late)}" if late else ""
+    return said + ([f"Errored examples, in no denominator: up to {max(errored)} of a cell{more}."] if errored else [])
 
 
 def _seeds(plan: Plan, jobs: list[Job]) -> list[str]:

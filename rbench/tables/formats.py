@@ -15,6 +15,7 @@ from typing import Literal, get_args
 
 from rbench.errors import StoreError
 from rbench.spec import Notes
+from rbench.system.escaping import harmless
 from rbench.tables import latex, markdown
 from rbench.tables.latex import latex_escape
 from rbench.tables.markdown import markdown_escape
@@ -265,7 +266,7 @@ def _csv(table: Table) -> str:
     writer = csv.DictWriter(file, fieldnames=list(names), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return file.getvalue().rstrip("\n")
+    return harmless(file.getvalue().rstrip("\n"))
 
 
 def _json(table: Table) -> str:
@@ -273,4 +274,4 @@ def _json(table: Table) -> str:
     unit = [meaning.stored] if table.layout == "full" or meaning.percent else []
     notes = [*table.notes, table.interval, *unit]
     content = {"metric": table.metric, "cells": list(table.cells), "flags": list(table.flags), "notes": notes}
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    return harmless(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))

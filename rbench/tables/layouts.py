@@ -226,7 +226,7 @@ def _total(grid: Grid) -> str:
 def described(cell: Cell, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
     """Return a cell for programs: names, the metric with n and interval, counts and flags.
 
-    `wordless` and `unusable` are counted if any example is. A cell that the suite withholds has no value.
+    `timed_out`, `wordless` and `unusable` are counted if any example is. A cell that the suite withholds has no value.
     """
     score, pooled = cell.score(metric), cell.pooled
     number = Number.of(score, metric, seed_sd=cell.seed_sd(metric), draws=cell.draws(metric))
@@ -245,6 +245,7 @@ def described(cell: Cell, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
         **plain(number.draws),
         "skipped": pooled.skipped,
         "errored": pooled.errored,
+        **({"timed_out": pooled.timed_out} if grid.timed_out else {}),
         **({"wordless": pooled.wordless} if grid.wordless else {}),
         **({"unusable": pooled.unusable} if grid.unusable else {}),
         "flags": grid.flags.told(cell.jobs),
@@ -253,7 +254,8 @@ def described(cell: Cell, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
 
 def _full_cell(cell: Cell, run: Run, metric: AttackMetric, grid: Grid) -> dict[str, Any]:
     tally = run.tally or Tally()
-    counts = ("total", "skipped", "errored", "truncated", *(("wordless",) if grid.wordless else ()))
+    rare = [name for name in ("timed_out", "wordless") if getattr(grid, name)]
+    counts = ("total", "skipped", "errored", "truncated", *rare)
     kinds = dict.fromkeys((*_FULL, metric))
     scores = {kind: tally.score(kind).model_dump(include={"value", "n", "low", "high"}) for kind in kinds}
     for kind in kinds:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
+from rbench.system.escaping import harmless
+
 
 def bold(text: str) -> str:
     """Set escaped text in bold."""
@@ -24,7 +26,7 @@ def layout(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], a
 
 
 def markdown_escape(text: str) -> str:
-    """Escape text for a cell of a pipe table: it makes no new cells, emphasis, links, code or HTML."""
-    text = re.sub(r"\s+", " ", text)
+    """Escape text for a cell of a pipe table: without cells, emphasis, links, code, HTML or control characters."""
+    text = harmless(re.sub(r"\s+", " ", text))
     text = re.sub(r"([\\|*`]|(?<!\w)_|_(?!\w)|^\[|\](?=[(\[]))", r"\\\1", text)
     return re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;").replace(">", "&gt;")

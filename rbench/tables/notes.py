@@ -35,6 +35,7 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
         *grid.plan.suite.notes,
         *(draws.notes(grid.plan, [run.job for run in grid.runs]) or [seeds(run.job for run in grid.runs)]),
         *_truncated(grid, tasks),
+        *timed_out(grid, tasks),
         *_resources(grid),
         *_attacks(grid),
         *variants.notes(grid.plan, grid.flags.behind(shown)),
@@ -73,9 +74,28 @@ def counted(cells: Iterable[Cell], metric: AttackMetric, tasks: Iterable[str]) -
             wordless = spanned(cell.pooled.wordless for cell in there)
             unusable = spanned(cell.pooled.unusable for cell in there)
             more = f", without words {wordless}" if wordless != "0" else ""
+            late = spanned(cell.pooled.timed_out for cell in there)
+            errored += f", of these timed out {late}" if late != "0" else ""
             more += f", with an empty sentence or a score outside the scale {unusable}" if unusable != "0" else ""
             parts.append(f"{task} {n} (skipped {skipped}, errored {errored}{more})")
     return "; ".join(parts) or "nothing yet"
+
+
+def timed_out(grid: Grid, tasks: Sequence[str]) -> list[str]:
+    """Return a note on examples that --max-seconds ended; none if there are none."""
+    cells = [cell for cell in grid.cells.values() if cell.task in tasks and cell.present]
+    records = [run.record for cell in cells for run in cell.runs if run.tally is not None and run.tally.timed_out]
+    if not records:
+        return []
+    n = sum(cell.pooled.timed_out for cell in cells)
+    limits = {one.provenance.max_seconds or 0.0 for one in records if one is not None} - {0.0}
+    limit = f" ({listed([f'{seconds:g}' for seconds in sorted(limits)])} s)" if limits else ""
+    took = "1 example took" if n == 1 else f"{n} examples took"
+    return [
+        f"{took} longer than --max-seconds{limit} and timed out. Such examples are errored and in no denominator. They "
+        "are often the longest texts, so the numbers are those of the other texts. rbench run --retry-timeouts attacks "
+        "them again."
+    ]
 
 
 def outside(grid: Grid) -> str:

@@ -100,7 +100,7 @@ def compare(name: str, printed: PrintedTable, results: Results, table_of: TableO
         results: the RUN.
         table_of: makes the RUN's table of a metric.
     """
-    reader = _Reader(printed, partners(printed, _encoders(results)), table_of)
+    reader = _Reader(printed, partners(printed, encoders_of(results)), table_of)
     columns, found = printed.columns, iter(printed.found())
     rows = tuple(_with_computed(tuple(reader.pair(next(found)) for _ in columns), columns) for _ in printed.rows)
     return Comparison(name, printed, rows, reader.partners, tuple(reader.made.values()))
@@ -164,7 +164,7 @@ class _Reader:
         return self.made.get(metric)
 
 
-def _encoders(results: Results) -> dict[str, EncoderSpec | None]:
+def encoders_of(results: Results) -> dict[str, EncoderSpec | None]:
     """Return the RUN's encoders and classifiers by label, in the suite's order."""
     found: dict[str, EncoderSpec | None] = dict.fromkeys(results.plan.suite.lineup)
     for job in results.plan.jobs:

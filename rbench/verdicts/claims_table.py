@@ -40,7 +40,12 @@ def table(found: Sequence[JudgedClaim]) -> Table:
 
 def lines(found: Sequence[JudgedClaim]) -> list[str]:
     """Return one line for each claim: its verdict, its id, what it says, and the counts or the only number."""
-    return [f"{one.verdict}: {one.claim.id}, {one.claim}{_each(one)} ({_brief(one)})" for one in found]
+    return [f"{one.verdict}: {one.claim.id}, {sentence(one)} ({brief(one)})" for one in found]
+
+
+def sentence(found: JudgedClaim) -> str:
+    """Return what is claimed, in words."""
+    return f"{found.claim}{_each(found)}"
 
 
 def _each(found: JudgedClaim) -> str:
@@ -53,7 +58,8 @@ def _counted(found: JudgedClaim) -> str:
     return f"{found.verdict} ({counts or 'nothing here matches it'})"
 
 
-def _brief(found: JudgedClaim) -> str:
+def brief(found: JudgedClaim) -> str:
+    """Return the counts of verdicts, or the only number with its interval, p and n."""
     if len(found.judged) != 1:
         return ", ".join(f"{found.counts[verdict]} {verdict}" for verdict in VERDICTS)
     (one,) = found.judged

@@ -8,7 +8,7 @@ import pytest
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.spec import Job, Record
+from rbench.spec import Job, Provenance, Record
 from rbench.storage.runs import Store
 from rbench.storage.team import Team
 from tests.tables.conftest import finish, make_outcomes, make_plan, make_suite
@@ -57,6 +57,22 @@ def test_states_and_processes(store: Store) -> None:
         lease.give_back()
         assert api.status(store.root).jobs["attack"]["under way"] == 0
     assert api.status(store.root).processes == ()
+
+
+def test_a_job_that_failed_is_named_with_those_that_wait_for_it(tmp_path: Path) -> None:
+    first, second, third, other = ATTACKS[:4]
+    chained = [first]
+    for job in (second, third):
+        chained.append(Job.make(job.spec, job.parts, {"victim": chained[-1].key}, job.seed))
+    store = Store(tmp_path / "run")
+    store.write_plan(PLAN.model_copy(update={"jobs": (*chained, other)}))
+    assert api.status(store.root).failures == ()
+    store.write_record(
+        Record(job=first, status="failed", provenance=Provenance(rbench="0"), error="a\nValueError: b\n")
+    )
+    (found,) = api.status(store.root).failures
+    assert (found.name, found.error) == (first.name, "ValueError: b")
+    assert found.waiting == (chained[1].name, chained[2].name), "also what needs them in turn, and nothing else"
 
 
 def test_the_time_left_is_that_of_the_examples_that_are_left(store: Store) -> None:

@@ -20,6 +20,7 @@ FIRST = {
     "status .": "Reading .",
     "table .": "Reading .",
     "report .": "Reading .",
+    "site . --out site": "Reading .",
     "figure . --kind queries": "Reading .",
     "baseline . --out b.json": "Making a baseline in b.json",
     "check . --baseline b.json": "Checking . against b.json",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rbench import api
-from rbench.api.status import Working
+from rbench.api.status import Failure, Working
 from rbench.cli import status_verbs
 from tests.cli.conftest import Shell
 
@@ -67,3 +68,14 @@ def test_watching_ends_when_all_is_done(shell: Shell, looks: list[api.Status]) -
     result = shell("status", ".", "--watch")
     assert result.exit_code == 0 and result.stdout.count("stage ") == 3
     assert result.stdout.splitlines()[-1] == "all jobs are done"
+
+
+def test_failed_jobs_are_named_with_what_waits_for_them(shell: Shell, looks: list[api.Status]) -> None:
+    several = [Failure(f"finetune/{i}", "ValueError: x", ("attack/a", "attack/b")[:i]) for i in range(7)]
+    looks.append(dataclasses.replace(status(1), failures=tuple(several)))
+    said = shell("status", ".").stdout.splitlines()
+    assert "failed: finetune/0: ValueError: x" in said
+    assert "failed: finetune/1: ValueError: x (not run because of it: attack/a)" in said
+    assert "failed: finetune/2: ValueError: x (not run because of it: attack/a and 1 more)" in said
+    assert "failed: 2 more jobs" in said and not any("finetune/5" in line for line in said)
+    assert "The same rbench run tries failed jobs again, once each." in said

@@ -90,7 +90,7 @@ def test_run_hands_over_every_option(shell: Shell, mock: Api, tmp_path: Path) ->
             tmp_path / "b",
         ),
         *("--models", tmp_path / "a", "--include", tmp_path / "b", "--device", "cpu", "--fresh", "--quiet"),
-        *("--workers", "3", "--backend", "onednn"),
+        *("--workers", "3", "--backend", "onednn", "--max-seconds", "2.5", "--retry-timeouts"),
     )
     assert result.exit_code == 0, result.output
     (name, (suite, options), kwargs) = mock.calls[0]
@@ -108,6 +108,8 @@ def test_run_hands_over_every_option(shell: Shell, mock: Api, tmp_path: Path) ->
         fresh=True,
         workers=3,
         backend="onednn",
+        max_seconds=2.5,
+        retry_timeouts=True,
     )
     assert isinstance(kwargs["progress"], Silent)
 

@@ -56,8 +56,8 @@ def steps(letter: str) -> tuple[Step, ...]:
     return first, second, Step(score=0.4 if letter == "s" else 0.6, prediction=int(letter != "s"), changes=(last,))
 
 
-def write_run(root: Path, *, texts: bool = True, leave: str = "", **changes: Any) -> Path:
-    """Write a RUN. Jobs of the encoder `leave` are not done."""
+def write_run(root: Path, *, texts: bool = True, leave: str = "", started: str = "", **changes: Any) -> Path:
+    """Write a RUN. Jobs of the encoder `leave` are not done; the others say that they `started` then."""
     store = Store(root, texts=texts)
     plan = make_plan(make_suite(**{**CHANGES, "claims": CLAIMS, **changes}))
     store.write_plan(plan)
@@ -65,7 +65,8 @@ def write_run(root: Path, *, texts: bool = True, leave: str = "", **changes: Any
         if job.parts[0] != leave:
             made = [outcome(i, x, len(job.spec.task.columns)) for i, x in enumerate(LETTERS[job.parts[0]])]
             digest = store.write_outcomes(job, made)
-            store.write_record(make_record(job, made, commit="abcdef").model_copy(update={"outcomes": digest}))
+            record = make_record(job, made, commit="abcdef", **({"started": started} if started else {}))
+            store.write_record(record.model_copy(update={"outcomes": digest}))
     return root
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -224,6 +225,17 @@ def test_seconds_are_shown_to_the_hundredth(make_run: MakeRun) -> None:
     rows = pipe_rows(render(attack_table(make_run(), "seconds"), "markdown"))
     shown = [cell.strip("* ") for row in rows[2:] for cell in row[2:]]
     assert shown and all(re.fullmatch(r"\d\.\d\d", cell) for cell in shown)
+
+
+@pytest.mark.parametrize("fmt", get_args(formats.Format))
+def test_no_format_hands_on_what_controls_a_terminal_or_turns_letters(fmt: str) -> None:
+    hostile = "a\x1b[2J\x9b\u202eb\u2028\ud800"
+    table = small((hostile, Number(0.5, True, 4)), header=("Attack", hostile), notes=(hostile,))
+    table = dataclasses.replace(table, cells=({"attack": hostile, "flags": None},))
+    text = render(table, fmt)
+    assert text.encode() and not {*"\x1b\x9b\u202e\u2028\ud800"} & {*text}
+    if fmt == "json":
+        assert json.loads(text)["cells"][0]["attack"] == hostile
 
 
 def test_an_unknown_format_names_the_nearest() -> None:

@@ -6,6 +6,7 @@
     CACHE/prepared/             edited corpora and translations, by content; rows of the embedded world, by code
     CACHE/tmp/                  folders of running processes (rbench.system.scratch), and leftovers of killed ones
     CACHE/backends.json         which back-end is the fastest on this machine
+    CACHE/speed.json            how fast a core of this machine is (`rbench plan --estimate`)
 
 `cache` reads and writes entries, `manifest` checks that an entry is as it was written, `leftovers` removes what killed
 processes left, `inventory` lists what is in the cache, and `prune` selects what may be removed and removes it.

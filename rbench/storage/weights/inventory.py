@@ -64,8 +64,8 @@ def items(root: Path) -> list[Item]:
             raise ResourceError(f"the cache folder {root} is not a folder; RBENCH_CACHE=DIR names another")
         needed = cache.in_use()
         found = [*_weights(cache, needed), *_checkpoints(cache, needed), *_prepared(root, bool(needed)), *_work(root)]
-        if (file := root / "backends.json").is_file():
-            found.append(_item("back-ends", file.name, file))
+        measured = (root / "backends.json", root / "speed.json")
+        found += [_item("back-ends", file.name, file) for file in measured if file.is_file()]
         return sorted(found, key=lambda item: (KINDS.index(item.kind), item.name, str(item.path)))
     except OSError as error:
         raise ResourceError(

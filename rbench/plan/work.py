@@ -1,0 +1,231 @@
+"""What each job of a plan costs, by the model (`cost_model`): its time on the reference machine, and its disk space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rbench.errors import RbenchError
+from rbench.plan.cost_model import (
+    MINILM,
+    REFERENCE,
+    Costs,
+    Network,
+    Seconds,
+    attack_seconds,
+    reading,
+    training_seconds,
+)
+from rbench.plan.estimate import estimate
+from rbench.spec import (
+    AdversarialJob,
+    AttackJob,
+    ContrastJob,
+    EvaluateJob,
+    FinetuneJob,
+    Job,
+    PretrainJob,
+    ResourceKind,
+    TaskSpec,
+    VictimJob,
+    bases,
+)
+
+if TYPE_CHECKING:
+    from rbench.plan.prepare import Prepared
+
+SAMPLE = 200
+"""Examples of a task whose words are counted."""
+NETWORKS: tuple[ResourceKind, ...] = ("masked_lm", "sentence_encoder")
+"""Resources that are networks."""
+TUNED = ("clean", "probe")
+"""Strategies whose cost the model knows. Others train on more than the task's rows."""
+_SIZES = {
+    "layers": ("num_hidden_layers", "n_layers", "num_layers", "n_layer"),
+    "hidden": ("hidden_size", "dim", "d_model", "n_embd"),
+    "inner": ("intermediate_size", "hidden_dim", "d_ff", "n_inner"),
+    "vocabulary": ("vocab_size",),
+}
+"""Keys of config.json, by the field of `Network`. The names differ between kinds of networks."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a job costs."""
+
+    job: Job
+    seconds: Seconds
+    """On the reference machine; of an attack, in one process for all examples."""
+    run_bytes: float = 0.0
+    cache_bytes: float = 0.0
+    unknown: str | None = None
+    """What of it was not measured, so that the estimate says little; None: nothing."""
+
+
+class Estimator:
+    """Estimates the jobs of a prepared suite."""
+
+    def __init__(self, prepared: Prepared, model: Costs) -> None:
+        self._prepared, self._model = prepared, model
+        self._words: dict[tuple[str, str], tuple[float, float]] = {}
+        self._networks: dict[str, Network | None] = {}
+
+    def of(self, job: Job) -> Work:
+        """Return what a job costs."""
+        ways: dict[type, Callable[[Job, Any], Work]] = {
+            PretrainJob: self._pretraining,
+            FinetuneJob: self._tuning,
+            AttackJob: self._attack,
+            VictimJob: self._opening,
+        }
+        return ways.get(type(job.spec), self._evaluation)(job, job.spec)
+
+    def _attack(self, job: Job, spec: AttackJob) -> Work:
+        network, longest, why = self._victim(job)
+        words = self._lengths(spec.task, "test", spec.attack.protect.get(spec.task.kind, ()))
+        each = attack_seconds(self._model, spec.attack.name, network, words, longest, self._beside(spec))
+        if spec.attack.name not in self._model.attacks:
+            why = f"attack {spec.attack.name}"
+        size = self._model.bytes_of_outcome + 12 * words[1]  # both texts, six letters a word
+        return Work(job, each * spec.num_examples, run_bytes=spec.num_examples * size, unknown=why)
+
+    def _beside(self, spec: AttackJob) -> float:
+        """Return how much larger the networks of an attack's resources are than MiniLM; 1.0 where nothing says it."""
+        places = self._prepared.places.resources
+        kinds = [kind for kind in NETWORKS if kind in spec.attack.needs and kind in places]
+        if kinds and not any(_is_model(places[kind].where) for kind in kinds):
+            return 0.0  # the embedded world's, which ask no network
+        sizes = [size.gflop(30) / REFERENCE for kind in kinds if (size := self._config(places[kind])) is not None]
+        return sum(sizes) / len(sizes) if sizes else 1.0
+
+    def _tuning(self, job: Job, spec: FinetuneJob) -> Work:
+        network, how = self._network(spec.encoder.name, job), spec.training
+        sizes = self._prepared.data[spec.task.name].sizes
+        rows = how.train_rows(sizes.get("train", 0))
+        scored = min(how.max_validation or sizes.get("validation", 0), sizes.get("validation", 0))
+        words = self._lengths(spec.task, "train")[1]
+        gflop = reading(network or MINILM, how.epochs * (3 * rows + scored), words, how.max_length)
+        why = None if spec.strategy.name in TUNED else f"strategy {spec.strategy.name}"
+        steps = how.epochs * (rows + scored / 4) / how.batch_size
+        return self._made(job, network, training_seconds(self._model.tuning, gflop, steps), why)
+
+    def _pretraining(self, job: Job, spec: PretrainJob) -> Work:
+        network, how = self._network(spec.encoder.name, job), spec.encoder.train
+        if how is None:  # a plan has no such job
+            return Work(job, Seconds())
+        corpus = self._prepared.data.get(how.data)
+        texts = (how.steps or 0) * how.batch_size * how.gradient_accumulation
+        if not texts and corpus is not None:
+            texts = round((how.epochs or 1) * corpus.sizes.get("train", 0))
+        rate = self._model.training.get(how.objective, self._model.other_training)
+        gflop = reading(network or MINILM, 3 * texts, how.max_length / 2, how.max_length)
+        why = None if how.objective in self._model.training else f"objective {how.objective}"
+        why = why if texts else f"the number of texts that train {spec.encoder.name}"
+        return self._made(job, network, training_seconds(rate, gflop, texts / how.batch_size), why)
+
+    def _opening(self, job: Job, spec: VictimJob) -> Work:
+        network = self._config(self._prepared.places.victims.get((spec.victim.name, spec.task.name)))
+        texts = sum(self._prepared.data[spec.task.name].sizes.get(split, 0) for split in ("validation", "test"))
+        gflop = reading(network or MINILM, texts, self._lengths(spec.task, "test")[1], 512)
+        return Work(job, Seconds(gflop * self._model.evaluation), unknown=None if network else _unsized(job))
+
+    def _evaluation(self, job: Job, spec: Any) -> Work:
+        cost = estimate(job, self._prepared)
+        if cost is None or not isinstance(spec, EvaluateJob | ContrastJob | AdversarialJob):
+            return Work(job, Seconds(), unknown=f"{job.stage} {'/'.join(job.parts[1:2])}")
+        if isinstance(spec, EvaluateJob):
+            network, split, texts = self._network(spec.encoder.name, job) or MINILM, spec.split, 2 * cost.examples
+        else:
+            network, split, texts = self._victim(job)[0], "test", cost.examples
+        words = self._lengths(spec.task, split)[1] / (2 if isinstance(spec, EvaluateJob) else 1)
+        gflop = reading(network, texts, words, 512)
+        return Work(job, Seconds(gflop * self._model.evaluation))
+
+    def _made(self, job: Job, network: Network | None, seconds: Seconds, why: str | None) -> Work:
+        weights = 4.0 * (network or MINILM).weights
+        return Work(job, seconds, cache_bytes=weights, unknown=why or (None if network else _unsized(job)))
+
+    def _victim(self, job: Job) -> tuple[Network, int, str | None]:
+        """Return the network of a job's victim, the tokens that it reads, and why they are not known."""
+        made = self._prepared.plan.job(job.needs["victim"])
+        if isinstance(made.spec, VictimJob):
+            place = self._prepared.places.victims.get((made.spec.victim.name, made.spec.task.name))
+            network, longest = self._config(place), 512
+        else:
+            network, longest = self._network(made.parts[0], made), 512
+            if isinstance(made.spec, FinetuneJob):
+                longest = made.spec.training.max_length
+        return network or MINILM, longest, None if network else _unsized(made)
+
+    def _network(self, name: str, job: Job) -> Network | None:
+        """Return the size of an encoder's network; None if nothing says it. Names of trained draws are labels."""
+        label = job.parts[0] if job.parts[0] in self._prepared.loaded.encoders else name
+        if label not in self._networks:
+            self._networks[label] = self._sized(label)
+        return self._networks[label]
+
+    def _sized(self, label: str) -> Network | None:
+        encoders = self._prepared.loaded.encoders
+        if label not in encoders:
+            return None
+        specs = list(bases(encoders[label], encoders))
+        layers = min((spec.layers for spec in specs if spec.layers is not None), default=None)
+        for spec in specs:
+            if spec.architecture is not None:
+                return _network(dict(spec.architecture), layers)
+        for spec in specs:
+            if (found := self._config(self._prepared.places.weights.get(spec.name), layers)) is not None:
+                return found
+        return None
+
+    def _config(self, place: Any, layers: int | None = None) -> Network | None:
+        from rbench.encoders.locate import transformer_folder
+        from rbench.victims.config import read_config
+
+        if place is None or not _is_model(place.where):
+            return None
+        with suppress(RbenchError, OSError):
+            folder = Path(place.where)
+            where = str(transformer_folder(folder)) if folder.is_dir() else place.where
+            return _network(read_config(where), layers)
+        return None
+
+    def _lengths(self, task: TaskSpec, split: str, protected: Iterable[str] = ()) -> tuple[float, float]:
+        """Return the mean words of an example: those in columns that are not protected, and all."""
+        left = ",".join(sorted(protected))
+        if (task.name, split + left) not in self._words:
+            data = self._prepared.data[task.name]
+            there = next((one for one in (split, "test", "train", "validation") if data.sizes.get(one)), None)
+            examples = data.split(there)[:SAMPLE] if there else []
+            counts = [0.0] * len(task.columns)
+            for example in examples:
+                for i, text in enumerate(example.texts):
+                    counts[i] += len(text.split()) / len(examples)
+            free = sum(n for column, n in zip(task.columns, counts, strict=True) if column not in left.split(","))
+            self._words[task.name, split + left] = free, sum(counts)
+        return self._words[task.name, split + left]
+
+
+def _network(config: Mapping[str, Any], layers: int | None = None) -> Network | None:
+    """Read the size of a network off its configuration; None if it does not state one."""
+    said = {
+        field: next((config[key] for key in keys if isinstance(config.get(key), int)), None)
+        for field, keys in _SIZES.items()
+    }
+    hidden, count = said["hidden"], said["layers"]
+    if hidden is None or count is None:
+        return None
+    count = count if layers is None else min(count, layers)
+    return Network(count, hidden, said["inner"] or 4 * hidden, said["vocabulary"] or MINILM.vocabulary)
+
+
+def _is_model(where: str) -> bool:
+    """Whether a place is a folder or a snapshot on the hub, and not a description in words."""
+    return Path(where).exists() or ("@" in where and " " not in where)
+
+
+def _unsized(job: Job) -> str:
+    return f"the size of {job.parts[0]}"

@@ -1,0 +1,63 @@
+"""Have examples that timed out attacked again: remove their outcomes, and the records that were made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rbench.spec import AttackJob, FinetuneJob, Job, Plan, PretrainJob
+from rbench.storage.runs import Store, files
+
+
+def forget(store: Store, plan: Plan, jobs: Sequence[Job]) -> list[str]:
+    """Remove the outcomes of `jobs` that timed out, and say in sentences what was done.
+
+    An attack that was complete counts as not done afterwards, and so do evaluations of its outcomes. Weights that were
+    trained on its outcomes would no longer be what its key says, so such an attack stays as it is. No other process may
+    work in the RUN. An interruption loses nothing: what is removed is only ever attacked again.
+
+    Raises StoreError if something cannot be read or written.
+    """
+    notes = []
+    for job in jobs:
+        if not isinstance(job.spec, AttackJob) or not (late := _late(store, job)):
+            continue
+        after = _after(job, plan)
+        trained = [one for one in after if isinstance(one.spec, PretrainJob | FinetuneJob) and store.look(one).record]
+        if trained:
+            notes.append(f"{job.name}: {_times(late)} not tried again, because {trained[0].name} learned from the rest")
+            continue
+        kept = [outcome for outcome in store.outcomes(job) if not outcome.timed_out]
+        store.write_outcomes(job, kept)
+        for path in store.part_files(job)[1:]:
+            _remove(path)
+        for one in (job, *after):
+            _remove(store.folder(one) / "record.json")
+        notes.append(f"{job.name}: {_times(late)} tried again")
+    return notes
+
+
+def _late(store: Store, job: Job) -> int:
+    """Return how many examples of a job timed out. The record of a complete job says so without its outcomes."""
+    record = store.look(job).record
+    if record is not None and record.status == "complete":
+        return record.counts.get("timed_out", 0)
+    return sum(outcome.timed_out for outcome in store.outcomes(job))
+
+
+def _after(job: Job, plan: Plan) -> list[Job]:
+    """Return the jobs that need a job, and those that need these. A plan has each after all that it needs."""
+    found = {job.key: job}
+    for one in plan.jobs:
+        if any(key in found for key in one.needs.values()):
+            found[one.key] = one
+    return [one for key, one in found.items() if key != job.key]
+
+
+def _times(n: int) -> str:
+    return "1 example that timed out is" if n == 1 else f"{n} examples that timed out are"
+
+
+def _remove(path: Path) -> None:
+    with files.as_store_error(path):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,59 @@
+"""Measure how fast a core of this machine multiplies matrices, for estimates of time."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+SHAPE = 128, 384, 1536
+"""Rows, columns and columns of the product: that of a layer of MiniLM, short enough to be done without interruption."""
+SECONDS = 2.0
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gflops(file: Path, about: str) -> float:
+    """Return the billions of operations a second of one thread: the best of products that are taken for two seconds.
+
+    Other work on the machine makes products slower and none faster, so the best one is what the core can do.
+
+    Args:
+        file: where the number is remembered. If it cannot be read or written, the number is measured each time.
+        about: the machine and the versions that the number is for.
+    """
+    known: dict[str, float] = {}
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        known = {str(name): float(value) for name, value in json.loads(file.read_text(encoding="utf-8")).items()}
+    if known.get(about, 0.0) > 0:
+        return known[about]
+    found = round(_measured(), 1)
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(".tmp")
+        partial.write_text(json.dumps(known | {about: found}, indent=1) + "\n", encoding="utf-8")
+        partial.replace(file)
+    return found
+
+
+def _measured() -> float:
+    import torch
+
+    rows, inner, columns = SHAPE
+    threads, best = torch.get_num_threads(), float("inf")
+    torch.set_num_threads(1)
+    try:
+        left, right = torch.ones(rows, inner), torch.ones(inner, columns)
+        end = time.perf_counter() + SECONDS
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            torch.mm(left, right)
+            best = min(best, time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(threads)
+    return 2 * rows * inner * columns / best / 1e9

@@ -1,0 +1,68 @@
+"""Figures in a page: read from the RUN, or drawn; as images, which run nothing."""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+from pathlib import Path
+
+from rbench import api
+from rbench.errors import StoreError
+from rbench.report.data import Fact
+from rbench.report.drawings import Svg, embedded
+from tests.report.conftest import SCRIPT, write_run
+
+IMAGE = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+
+
+def images(file: Path) -> list[tuple[str, bytes]]:
+    """The alternative text and the content of each image of a page."""
+    found = re.findall(r'<img alt="(.*?)" src="data:image/svg\+xml;base64,(.*?)">', file.read_text())
+    return [(html.unescape(alt), base64.b64decode(uri)) for alt, uri in found]
+
+
+def test_a_figure_that_cannot_be_made_or_has_no_room_is_named() -> None:
+    def fails() -> Svg:
+        raise StoreError("no numbers")
+
+    missing: list[Fact] = []
+    figures = [("a", lambda: Svg("A", b"x" * 30)), ("b", fails), ("c", lambda: Svg("C", b"x" * 30))]
+    (found,) = embedded(figures, missing, most_bytes=120)
+    assert (found.label, found.title) == ("a", "A") and "Figure a: A" in found.alt
+    assert base64.b64decode(found.uri.partition(",")[2]) == b"x" * 30
+    assert [one.name for one in missing] == ["figure b", "figure c"]
+    assert missing[0].value == "no numbers" and "no room" in missing[1].value
+
+
+def test_the_runs_own_file_is_an_image_and_no_markup(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", figures=({"name": "queries"},), claims=())
+    (run / "figures").mkdir()
+    (run / "figures" / "queries.svg").write_bytes(IMAGE)
+    (file,) = api.report(run)
+    ((alt, content),) = images(file)
+    assert content == IMAGE and "queries" in alt and "RobustSentEmbed, Figure 2" in alt
+    body = file.read_text().partition('id="data"')[0]
+    assert SCRIPT not in body and "<svg" not in body
+    (run / "figures" / "queries.svg").write_text("no image")
+    (file,) = api.report(run)
+    assert images(file) == [] and "figure queries" in file.read_text() and "is no SVG" in file.read_text()
+
+
+def test_without_a_file_it_is_drawn_and_another_ones_figure_may_show_texts(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", figures=({"name": "queries"}, {"name": "theirs"}), claims=())
+    (run / "figures").mkdir()
+    (run / "figures" / "theirs.svg").write_bytes(IMAGE)
+    (file,) = api.report(run)
+    (ours, theirs) = images(file)
+    assert b"<svg" in ours[1] and theirs[1] == IMAGE
+    (file,) = api.report(run, tmp_path / "open.html", texts=False)
+    ((alt, _),) = images(file)
+    assert "queries" in alt and "figure theirs" in file.read_text() and "may show texts" in file.read_text()
+    (run / "figures" / "theirs.svg").unlink()
+    (file,) = api.report(run)
+    assert len(images(file)) == 1 and "unknown figure" in html.unescape(file.read_text())
+
+
+def test_a_page_without_figures_has_no_heading_for_them(page_file: Path) -> None:
+    assert "Figures of the suite" not in page_file.read_text()

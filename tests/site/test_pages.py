@@ -1,0 +1,36 @@
+"""Names of files, and where intervals are drawn."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rbench.site.data import Point, RunPage
+from rbench.site.pages import _bar, unique
+
+RUN = RunPage(name="r", href="runs/r.html", title="r", suite="s", date="", jobs="", version="")
+
+
+@settings(max_examples=60)
+@given(st.lists(st.text(alphabet="aA[]=./\\-2é %", max_size=6), max_size=8))
+def test_names_of_files_differ_and_need_no_quotes(names: list[str]) -> None:
+    found = unique(names)
+    assert len(found) == len(names) == len({one.lower() for one in found})
+    assert all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", one) for one in found)
+
+
+def test_a_long_name_is_cut() -> None:
+    first, second = unique(["x" * 300, "x" * 299])
+    assert len(first) <= 104 and len(second) <= 104 and first != second
+
+
+def test_a_bar_stays_on_its_track() -> None:
+    point = Point(metric="sts", encoder="e", task="t", shown="", value=-3.0, low=-8.0, high=120.0, run=RUN)
+    assert _bar(point) == {"low": 0.0, "high": 100.0, "value": 0.0}
+    assert _bar(point.model_copy(update={"value": None, "low": None, "high": 25.0})) == {"high": 25.0}
+
+
+def test_a_run_without_a_date_says_so() -> None:
+    assert RUN.day == "undated"

@@ -1,0 +1,101 @@
+"""The committed RUNs as one site, made once, without texts: every page, number and verdict is the committed one."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbench import api
+
+REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
+RUNS = sorted(path.parent.name for path in REFERENCE.glob("*/plan.json"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("reference") / "site"
+    made = api.site(REFERENCE, out, claims=REFERENCE / "claims", texts=False)
+    assert made.left_out == ()
+    return out
+
+
+def data(site: Path, run: str) -> dict[str, Any]:
+    found = re.search(r'id="data">(.*?)</script>', (site / "runs" / f"{run}.html").read_text(), re.S)
+    content: dict[str, Any] = json.loads(found[1])
+    return content
+
+
+def claims(site: Path) -> list[dict[str, str]]:
+    """The rows of the index's table of claims."""
+    row = (
+        r'<span class="id">(?P<id>.*?)</span>.*?<span class="verdict \w+">(?P<verdict>\w+)</span>.*?'
+        r'<td class="wide">.*?</td>\s*<td class="wide">(?P<paper>.*?)</td>\s*<td><a href="runs/(?P<run>.*?)\.html"'
+    )
+    found = re.finditer(row, (site / "index.html").read_text(), re.S)
+    return [
+        {name: html.unescape(re.sub("<br>.*", "", text)) for name, text in one.groupdict().items()} for one in found
+    ]
+
+
+def test_each_run_has_a_page_of_less_than_five_megabytes(site: Path) -> None:
+    pages = {file.stem: file.stat().st_size for file in (site / "runs").iterdir()}
+    assert sorted(pages) == RUNS and max(pages.values()) < 5_000_000
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_heat_tables_are_the_committed_tables(site: Path, run: str) -> None:
+    metrics = {one["name"]: one["cells"] for one in data(site, run)["metrics"]}
+    for file in (REFERENCE / run / "tables").glob("*.json"):
+        if file.stem not in metrics:
+            continue
+        stored = {
+            (c["attack"], c["encoder"], c["finetune"], c["task"]): c for c in json.loads(file.read_text())["cells"]
+        }
+        shown = {tuple(cell["key"]): cell for cell in metrics[file.stem] if cell["key"][3]}
+        assert shown.keys() == stored.keys()
+        for key, cell in shown.items():
+            assert (cell["value"], cell["n"]) == (stored[key]["value"], stored[key]["n"])
+
+
+def test_no_page_has_texts(site: Path) -> None:
+    examples = 0
+    for run in RUNS:
+        found = re.search(r'id="packed">(.*?)</script>', (site / "runs" / f"{run}.html").read_text(), re.S)
+        if found[1]:
+            packed = json.loads(gzip.decompress(base64.b64decode(found[1])))
+            examples += len(packed["rows"])
+            assert all(row[packed["fields"].index("text")] is None for row in packed["rows"])
+    assert examples > 1000
+
+
+def test_the_verdicts_are_the_committed_ones(site: Path) -> None:
+    shown = {(one["run"], one["id"]): one["verdict"] for one in claims(site)}
+    committed = {}
+    for file in (REFERENCE / "claims").glob("*.md"):
+        for line in file.read_text().splitlines():
+            cells = [cell.strip() for cell in line.split("|")[1:-1]]
+            if cells and re.fullmatch(r"[a-z0-9][a-z0-9.-]*", cells[0]):
+                committed[file.stem, cells[0]] = re.match(r"\w+", cells[-1])[0]
+    assert len(committed) > 40 and shown == committed
+
+
+def test_the_papers_numbers_stand_beside_claims(site: Path) -> None:
+    of = {(one["run"], one["id"]): one["paper"] for one in claims(site)}
+    # RobustSentEmbed's Table 1: PWWS on MR, where RobustSentEmbed and SimCSE come nearest to each other.
+    assert of["minilm-zoo", "rse-below-simcse-mlm"] == "holds in 4 of 4; closest, mr, pwws: 28.05 against 55.73, -27.68"
+    assert of["minilm-zoo", "rse-half-of-simcse-mlm"].startswith("holds in 2 of 4")
+    assert of["table1-local", "geometry-below-textfooler"] == "–"
+
+
+def test_the_suites_figures_are_in_their_pages(site: Path) -> None:
+    for run in RUNS:
+        files = {file.read_bytes() for file in (REFERENCE / run).glob("figures/*.svg")}
+        page = (site / "runs" / f"{run}.html").read_text()
+        assert {base64.b64decode(one) for one in re.findall(r"data:image/svg\+xml;base64,([^\"]*)", page)} == files
