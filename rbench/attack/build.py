@@ -21,6 +21,7 @@ from rbench.attack.cached import cached
 from rbench.attack.constraints import foreseen, suite_constraints
 from rbench.attack.dry_build import arguments, dry_build
 from rbench.attack.similarity_goal import aim_at_similarity, remember_allowed
+from rbench.attack.steps import listen
 from rbench.errors import SuiteError
 from rbench.load.code import open_source
 from rbench.load.registry import load_module, unknown
@@ -120,7 +121,7 @@ def build(
         before = isinstance(constraint, PreTransformationConstraint)
         (attack.pre_transformation_constraints if before else attack.constraints).append(constraint)
     attack.goal_function.query_budget = spec.query_budget or float("inf")
-    attack = watch(attack)
+    attack = listen(watch(attack))
     return remember_allowed(attack) if task.kind == "sts" and spec.similarity.maximise else attack
 
 

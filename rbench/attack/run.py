@@ -130,6 +130,9 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
     asked = getattr(attack, "asked", None)
     if asked is not None:
         asked.clear()
+    heard = getattr(attack, "heard", None)
+    if heard is not None:
+        heard.clear()
     result = attack.attack(text if usual else given, known.given)
     before, after = result.original_result, _final(result, attack.goal_function)
     words = before.attacked_text.words
@@ -161,6 +164,7 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
         words_without_candidate=without,
         similarity=None if similarity is None else float(similarity),
         oracle_label=None if oracle is None else oracle(perturbed),
+        steps=None if heard is None else heard.steps(before, after, known),
     )
 
 

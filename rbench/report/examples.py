@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from rbench.report.data import Key, Sampled
-from rbench.spec import Outcome
+from rbench.spec import Outcome, Step
 from rbench.system.changes import changes
 from rbench.tables import Results
 from rbench.tables.attacked import attacked
@@ -23,7 +23,7 @@ MOST_BYTES = 3_600_000
 """The most bytes that they take in the page, packed: the page has 5 MB in all."""
 FIELDS = (
     *("cell", "seed", "training", "example", "status", "reason", "label", "before", "after"),
-    *("queries", "words", "changed", "similarity", "oracle", "text"),
+    *("queries", "words", "changed", "similarity", "oracle", "text", "steps"),
 )
 """The columns of a packed example."""
 
@@ -132,7 +132,14 @@ def _row(one: One, cell: int, *, texts: bool) -> list[Any]:
         None if o.similarity is None else round(o.similarity, 4),
         o.oracle_label,
         [list(_pieces(*pair)) for pair in _columns(o)] if texts and o.original is not None else None,
+        [_step(step) for step in o.steps] if texts and o.original is not None and o.steps is not None else None,
     ]
+
+
+def _step(step: Step) -> tuple[Any, ...]:
+    """Return the victim's answer and the changes as (column, start, length, new): words, not whole texts."""
+    changes = [(one.column, one.start, one.end - one.start, one.new) for one in step.changes]
+    return step.score, step.prediction, changes
 
 
 def _columns(outcome: Outcome) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,17 @@ from rbench.report.data import Report
 from rbench.system.escaping import harmless
 
 VENDORED = ("d3.min.js", "plot.umd.min.js")
-SCRIPTS = ("base.js", "state.js", "heat.js", "curves.js", "compare.js", "examples.js", "detail.js", "main.js")
+SCRIPTS = (
+    "base.js",
+    "state.js",
+    "heat.js",
+    "curves.js",
+    "compare.js",
+    "examples.js",
+    "steps.js",
+    "detail.js",
+    "main.js",
+)
 """The page's own scripts in the order in which they run. Each is a module; they share `globalThis.report`."""
 
 

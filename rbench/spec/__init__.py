@@ -82,6 +82,7 @@ from rbench.spec.results import (
     error_kind,
 )
 from rbench.spec.sources import PART_ACCURACY, PART_ROWS, HubData, HubSplit, LocalData, Part, Unsplit
+from rbench.spec.steps import Change, Step
 from rbench.spec.suite import (
     ADVERSARIAL,
     CLEAN,
@@ -128,6 +129,7 @@ __all__ = [
     "Axis",
     "Bold",
     "BuildJob",
+    "Change",
     "Choice",
     "Claim",
     "ContrastJob",
@@ -186,6 +188,7 @@ __all__ = [
     "Split",
     "Stage",
     "Status",
+    "Step",
     "StrategyNeeds",
     "Strict",
     "Subject",

@@ -8,6 +8,7 @@ from typing import Literal, Self
 from rbench.spec.common import SCHEMA_VERSION, Count, Share, Status, Strict
 from rbench.spec.health import Health
 from rbench.spec.jobs import Job
+from rbench.spec.steps import Step
 
 SkipReason = Literal["no words", "empty sentence", "gold outside the scale"]
 
@@ -73,6 +74,9 @@ class Outcome(Strict):
     """`no words`: skipped because the text has no word to attack. `empty sentence`, `gold outside the scale`: a pair of
     an STS task that cannot be scored; a gold score that is missing counts as outside. None: not skipped, or the victim
     was wrong on the original."""
+    steps: tuple[Step, ...] | None = None
+    """The way from the original to the final text; the first is the original. None: not attacked, the attack cannot
+    tell its steps, or the outcome was made by a version that did not keep them."""
 
     @property
     def timed_out(self) -> bool:
@@ -82,7 +86,8 @@ class Outcome(Strict):
     def without_texts(self) -> Self:
         """Return the outcome without texts. Of the error only the type stays, because a traceback may quote a text."""
         error = None if self.error is None else error_kind(self.error)
-        return self.model_copy(update={"original": None, "perturbed": None, "error": error})
+        steps = None if self.steps is None else tuple(step.without_texts() for step in self.steps)
+        return self.model_copy(update={"original": None, "perturbed": None, "error": error, "steps": steps})
 
 
 class Prediction(Strict):

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rbench.spec import AttackJob, Draw, Job, Outcome
+from rbench.spec import AttackJob, Draw, Job, Outcome, Step
 from rbench.storage.runs import Reader
 from rbench.tables.aggregate import plan_of
 from rbench.tables.flags import MEASURED, Flags, shown
@@ -45,6 +45,7 @@ _DTYPES = {
     "words_without_candidate": "Int64",
     "perturbed_share": "float64",
     "similarity": "float64",
+    "steps": "string",
     "oracle_label": "Int64",
     "truncated": "bool",
     "seconds": "float64",
@@ -65,6 +66,8 @@ def results_frame(store: Reader) -> pd.DataFrame:
     all columns. In a RUN without texts the text columns are missing values. Where a job's outcomes are damaged or do
     not match its record, the frame has the undamaged ones, and the log has a warning. Raises StoreError where the
     folder is not a RUN.
+
+    `steps` holds the steps of the attack as a JSON array; it is missing where an outcome has none.
 
     Each job's outcomes become columns before the next job's are read, so memory holds the frame and one job.
     """
@@ -112,6 +115,7 @@ def _columns(outcomes: Sequence[Outcome], columns: Sequence[str], names: Mapping
         texts = found[name]
         found[name] = [None if one is None else "\n".join(one) for one in texts]
         found[f"{name}_columns"] = [None if one is None else _named(columns, one) for one in texts]
+    found["steps"] = [None if steps is None else _listed(steps) for steps in found["steps"]]
     return found | {name: [value] * len(outcomes) for name, value in names.items()}
 
 
@@ -124,3 +128,7 @@ def _frame(columns: Mapping[str, list[Any]], dtypes: Mapping[str, str] = _DTYPES
 
 def _named(columns: Sequence[str], texts: Sequence[str]) -> str:
     return json.dumps(dict(zip(columns, texts, strict=True)), ensure_ascii=False)
+
+
+def _listed(steps: Sequence[Step]) -> str:
+    return json.dumps([step.model_dump() for step in steps], ensure_ascii=False, separators=(",", ":"))

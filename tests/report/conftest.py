@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rbench import api
-from rbench.spec import Outcome
+from rbench.spec import Change, Outcome, Step
 from rbench.storage.runs import Store
 from tests.tables.conftest import make_plan, make_record, make_suite
 
@@ -20,6 +20,8 @@ STATUS = {"s": "succeeded", "f": "failed", "w": "skipped"}
 SCRIPT, AREA, TURNED, LONG = "<script>alert(1)</script>", "</textarea></script>", "safe\u202etxet", "word " * 20_000
 NASTY = {0: SCRIPT, 1: AREA, 2: TURNED, 3: LONG}
 """Texts by example."""
+STEPPED = 7
+"""The first example of which steps are known."""
 CHANGES = {"encoders": ("minilm", "bert_b"), "attacks": ("pwws",), "seeds": (0,)}
 CLAIMS = (
     {"id": "lower", "lower": "minilm", "than": "bert_b"},
@@ -42,7 +44,16 @@ def outcome(i: int, letter: str, columns: int) -> Outcome:
         num_words=4,
         num_words_changed=int(letter != "w"),
         perturbed_share=0.25 if letter == "s" else None,
+        steps=steps(letter) if i >= STEPPED and letter != "w" else None,
     )
+
+
+def steps(letter: str) -> tuple[Step, ...]:
+    """Two steps in the first column: `good` became `great`, and that `fine`."""
+    first = Step(score=0.91, prediction=1)
+    second = Step(score=0.75, prediction=1, changes=(Change(column=0, start=2, end=6, new="great"),))
+    last = Change(column=0, start=2, end=7, new="fine")
+    return first, second, Step(score=0.4 if letter == "s" else 0.6, prediction=int(letter != "s"), changes=(last,))
 
 
 def write_run(root: Path, *, texts: bool = True, leave: str = "", started: str = "", **changes: Any) -> Path:

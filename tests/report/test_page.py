@@ -175,6 +175,44 @@ def test_dark_mode_follows_the_system_and_the_button(opened: Opened) -> None:
     opened.page.emulate_media(color_scheme="light")
 
 
+def test_a_slider_shows_the_text_and_the_answer_after_each_step(opened: Opened) -> None:
+    opened.go("#task=mr&encoder=minilm&q=film+8")
+    slider = opened.page.get_by_label("Steps of the attack")
+    assert (slider.get_attribute("max"), slider.input_value()) == ("2", "2")
+    assert (opened.text("#step-text h4"), opened.text("#step-text p")) == ("After the attack", "a fine film 8")
+    slider.focus()
+    opened.page.keyboard.press("ArrowLeft")
+    assert opened.text("#step-text p") == "a great film 8"
+    assert opened.all("#step-text ins.now") == ["great"] and opened.all("#step-said del") == ["good"]
+    said = slider.get_attribute("aria-valuetext")
+    assert said == "Step 1 of 2: probability of pos 0.75, predicted pos" and said in opened.text("#step-said")
+    opened.page.keyboard.press("ArrowLeft")
+    assert opened.text("#step-text p") == "a good film 8" and not opened.all("#step-text ins")
+    assert opened.all(".bars i", "one => one.style.height") == ["91%", "75%", "40%"]
+    assert opened.page.evaluate("document.activeElement.id") == "step"
+    opened.page.locator(".bars .step").nth(1).click()
+    hash = opened.page.evaluate("location.hash")
+    assert opened.go(hash).text("#step-text p") == "a great film 8"
+    opened.state("task=mr&encoder=minilm&q=film+10")
+    assert opened.text("#step-text p") == "a fine film 10", "a step is that of one example"
+
+
+def test_without_steps_there_is_no_slider_and_the_page_says_so(opened: Opened) -> None:
+    opened.go("#task=mr&encoder=minilm&q=film+4")
+    assert "No steps are shown" in opened.text("#detail") and not opened.all("#step")
+    opened.state("task=mr&encoder=minilm&status=skipped")
+    assert "No steps" not in opened.text("#detail")
+
+
+def test_replayed_in_the_browser_the_last_step_is_the_final_text(opened: Opened) -> None:
+    found = opened.go().page.evaluate(
+        "report.examples.filter(one => one.steps).map(one => [report.stepTexts(one, one.steps.length - 1), "
+        "report.texts(one, true), report.stepTexts(one, 0), report.texts(one, false)])"
+    )
+    assert len(found) == sum(letter != "w" for letters in LETTERS.values() for letter in letters[7:]) * 2
+    assert all(last == after and first == before for last, after, first, before in found)
+
+
 @pytest.mark.parametrize("width", [360, 1200])
 def test_the_page_is_never_wider_than_the_screen(opened: Opened, width: int) -> None:
     opened.page.set_viewport_size({"width": width, "height": 800})

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from rbench.errors import StoreError
-from rbench.spec import AttackJob, Outcome
+from rbench.spec import AttackJob, Change, Outcome, Step
 from rbench.storage.runs import Store
 from rbench.tables import attack_table, results_frame
 from rbench.tables.any_attack import ANY
@@ -92,10 +92,14 @@ def straightforward(store: Store, dtypes: dict[str, Any]) -> pd.DataFrame:
                 row[f"{field}_columns"] = texts and json.dumps(
                     dict(zip(job.spec.task.columns, texts, strict=True)), ensure_ascii=False
                 )
+            row["steps"] = row["steps"] and json.dumps(row["steps"], ensure_ascii=False, separators=(",", ":"))
             encoder, task, finetune, attack = job.parts
             names = {"encoder": encoder, "finetune": finetune, "task": task, "attack": attack, "seed": job.seed}
             rows.append(names | row)
     return pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes)
+
+
+STEPS = (Step(score=0.9), Step(score=0.1, prediction=1, changes=(Change(column=0, start=0, end=5, new="語"),)))
 
 
 def odd_outcomes(number: int) -> list[Outcome]:
@@ -105,7 +109,15 @@ def odd_outcomes(number: int) -> list[Outcome]:
     common: dict[str, Any] = {"original": texts, "label": -number, "original_prediction": said}
     return [
         Outcome(example_id="a", status="errored", error="Traceback\n  line", **common),
-        Outcome(example_id="b", status="succeeded", perturbed=texts, perturbed_share=1 / 3, oracle_label=1, **common),
+        Outcome(
+            example_id="b",
+            status="succeeded",
+            perturbed=texts,
+            perturbed_share=1 / 3,
+            oracle_label=1,
+            steps=STEPS,
+            **common,
+        ),
         Outcome(example_id="c", status="skipped", skip_reason="no words", truncated=True, seconds=1e-9, **common),
         Outcome(
             example_id="d", status="failed", similarity=0.1 + 0.2, perturbed_prediction=said, num_words=7, **common
@@ -132,7 +144,7 @@ def test_the_frame_is_that_of_all_outcomes_at_once(make_run: MakeRun, texts: boo
 
 def test_columns_have_these_types_in_this_order(make_run: MakeRun) -> None:
     strings = {"string": ["encoder", "finetune", "task", "attack", "example_id", "status", "skip_reason", "error"]}
-    strings["string"] += ["original", "perturbed", "original_columns", "perturbed_columns", "flags"]
+    strings["string"] += ["original", "perturbed", "original_columns", "perturbed_columns", "flags", "steps"]
     numbers = {
         "int64": ["seed", "num_queries", "num_words", "num_words_changed"],
         "Int64": [

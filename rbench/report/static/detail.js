@@ -14,11 +14,17 @@ function marked(pieces, side) {
   });
 }
 
-function text(one, side, heading) {
+// A heading, and below it the columns of a text, each as nodes.
+function titled(one, heading, texts) {
   const columns = data.names.columns[one.task] ?? [];
-  return el("div", { class: "side" }, el("h4", {}, heading), one.text.map((pieces, i) =>
-    el("p", { class: "data", dir: "auto" }, one.text.length > 1 ? el("b", { class: "column" }, `${columns[i] ?? i} `) : null, marked(pieces, side))));
+  return [el("h4", {}, heading), ...texts.map((nodes, i) =>
+    el("p", { class: "data", dir: "auto" }, texts.length > 1 ? el("b", { class: "column" }, `${columns[i] ?? i} `) : null, nodes))];
 }
+
+const text = (one, side, heading) => el("div", { class: "side" }, titled(one, heading, one.text.map((pieces) => marked(pieces, side))));
+
+// The steps as outcomes.jsonl has them.
+const steps = (one) => one.steps && one.steps.map(([score, prediction, changes]) => ({ score, prediction, changes: changes.map(([column, start, length, made]) => ({ column, start, end: start + length, new: made })) }));
 
 const label = (one, value) => value === null || value === undefined ? "" : Number.isInteger(value) ? data.names.labels[one.task]?.[value] ?? String(value) : String(Math.round(1000 * value) / 1000);
 
@@ -36,7 +42,7 @@ function asJson(one) {
   const { encoder, finetune, task, attack, seed, training, example, status, reason, label: gold, before, after, queries, words, changed, similarity, oracle } = one;
   return JSON.stringify({ suite: data.suite, encoder, finetune, task, attack, seed, train_seed: training, example_id: example, status, reason, label: gold,
     original_prediction: before, perturbed_prediction: after, num_queries: queries, num_words: words, num_words_changed: changed, similarity, oracle_label: oracle,
-    original: named(report.texts(one, false)), perturbed: named(report.texts(one, true)) }, null, 1);
+    original: named(report.texts(one, false)), perturbed: named(report.texts(one, true)), steps: steps(one) }, null, 1);
 }
 
 async function copy(event, one) {
@@ -59,9 +65,11 @@ report.asJson = asJson;
 report.drawDetail = function drawDetail(place, one) {
   if (!one) return fill(place, el("p", { class: "dim" }, "No example matches the filters."));
   const link = get("at") === String(one.index) ? null : el("p", { class: "dim" }, "The first that matches; choose another below.");
+  const { slider, side } = report.drawSteps(one, (heading, texts) => titled(one, heading, texts));
   return fill(place, el("article", { class: "example", "data-index": one.index },
     el("header", {}, el("span", { class: `status ${one.status}` }, one.status), el("b", {}, `${report.victim(one.encoder, one.finetune)} · ${title(one.task)} · ${title(one.attack)}`),
       el("button", { type: "button", onclick: (event) => copy(event, one) }, "Copy as JSON")),
-    one.text ? el("div", { class: "sides" }, text(one, "old", "Original"), text(one, "new", one.status === "skipped" ? "Not attacked" : "After the attack")) : null,
+    one.text ? el("div", { class: "sides" }, text(one, "old", "Original"), side ?? text(one, "new", one.status === "skipped" ? "Not attacked" : "After the attack")) : null,
+    slider,
     el("dl", { class: "facts small" }, facts(one).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, el("bdi", {}, report.visible(String(value))))))), link));
 };
