@@ -51,8 +51,10 @@ def test_the_file_lies_in_the_run_and_asks_no_network(page_file: Path, run: Path
 def test_without_texts_all_else_is_there(run: Path, page_file: Path, tmp_path: Path) -> None:
     (file,) = api.report(run, tmp_path / "open.html", texts=False)
     one, other = packed(file), packed(page_file)
-    assert [row[:-1] for row in one["rows"]] == [row[:-1] for row in other["rows"]]
-    assert all(row[-1] is None for row in one["rows"]) and all(row[-1] for row in other["rows"])
+    assert examples.FIELDS[-2:] == ("text", "steps"), "all else stands before these"
+    assert [row[:-2] for row in one["rows"]] == [row[:-2] for row in other["rows"]]
+    assert all(row[-2:] == [None, None] for row in one["rows"])
+    assert all(row[-2] for row in other["rows"]) and any(row[-1] for row in other["rows"])
     assert data(file)["metrics"] == data(page_file)["metrics"] and data(file)["pairs"] == data(page_file)["pairs"]
     for text in NASTY.values():
         assert text[:40] not in html.unescape(file.read_text()) + json.dumps(one, ensure_ascii=False)
