@@ -248,7 +248,9 @@ def main() -> None:
                 runs[name].append(row)
                 if name == "inline" and "parts" not in document:
                     document["parts"] = measured_parts(out)
-                    parts = [Part(one["name"], (*one["needs"],), one["seconds"], one["chunks"]) for one in document["parts"]]
+                    parts = [
+                        Part(one["name"], (*one["needs"],), one["seconds"], one["chunks"]) for one in document["parts"]
+                    ]
                     document["expected"] = {"this suite": expected(parts)}
             if len({one["table"] for rows in runs.values() for one in rows}) > 1:
                 sys.exit(f"{name}: its table differs from that of another run")

@@ -87,8 +87,8 @@ class Leases:
             return None
         file = folder / f"{part}.{number + 1}"
         last = read_json(folder / f"{part}.{number}") if number else None
-        before = self.deaths(name, part) if last is not None and last.get("done", "") == done else _died(last)
-        said = {"holder": self._member.id, "deaths": before, "done": done}
+        further = last is None or last.get("done", "") != done
+        said = {"holder": self._member.id, "deaths": 0 if further else self.deaths(name, part), "done": done}
         if not _make(file, json.dumps(said).encode()):
             return None
         if _highest(folder, part) != number + 1:  # what was listed first was out of date
@@ -134,8 +134,9 @@ class Leases:
         last = read_json(self.folder / name / f"{part}.{number}")
         if last is None:  # none, or torn: nothing is known
             return 0
+        died = not last.get("given_back") and self.holder(name, part) is None
         before = last.get("deaths")
-        return (before if isinstance(before, int) else 0) + (_died(last) if self.holder(name, part) is None else 0)
+        return (before if isinstance(before, int) else 0) + died
 
     def parts(self, name: str) -> dict[str, int]:
         """Return the parts of a name that were ever taken, each with the number of its last lease."""
@@ -146,11 +147,6 @@ class Leases:
         for folder in [*self.folder.iterdir()]:
             if folder.name != but:
                 shutil.rmtree(folder)
-
-
-def _died(last: dict[str, Any] | None) -> int:
-    """Return 1 if the last holder of a part that is free died with it, 0 if it gave the part back."""
-    return int(last is not None and not last.get("given_back"))
 
 
 def _listed(folder: Path) -> dict[str, int]:
