@@ -151,7 +151,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     assert [*(two[0].leases.folder / "job").iterdir()] == []
 
 
-# ------------------------------------------------------------------------------------------- who dies with what it holds
+# ------------------------------------------------------------------------------------------ who dies with what it holds
 
 
 def deaths_of(root: Path, clock: Clock, done: list[str]) -> list[int]:
