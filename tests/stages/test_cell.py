@@ -210,7 +210,7 @@ def test_an_outcome_is_kept_whatever_else_was_tried(tmp_path: Path) -> None:
     assert len(store.outcomes(job)) == 2
 
 
-# ---------------------------------------------------------------------------------------------- jobs that kill processes
+# ------------------------------------------------------------------------------------------ jobs that kill processes
 
 
 def deadly_work(root: Path, deadly: str) -> None:

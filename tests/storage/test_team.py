@@ -197,7 +197,7 @@ def test_a_job_that_ends_while_it_is_taken_is_given_back(two: tuple[Process, Pro
     assert other.board.take(TUNE, shared=False) is None and other.team.holders(TUNE) == {}
 
 
-# ---------------------------------------------------------------------------------------------- jobs that kill processes
+# ------------------------------------------------------------------------------------------ jobs that kill processes
 
 
 def deaths(root: Path, count: int) -> Process:
