@@ -29,8 +29,9 @@ class GivenTexts:
 
     @property
     def first(self) -> str | tuple[str, ...]:
-        """The first text as a victim gets it: a string, or a tuple of columns."""
-        return self.rows[0][0] if len(self.columns) == 1 else self.rows[0]
+        """The first text as a victim gets it: a string, or a tuple of columns. It is valid Unicode in any case."""
+        row = _whole(self.rows[0])
+        return row[0] if len(self.columns) == 1 else row
 
     def task(self, names: Sequence[str]) -> TaskSpec:
         """Return the task of these texts, whose classes have `names`.
@@ -97,11 +98,15 @@ def unreadable(example: Example) -> Outcome | None:
     return Outcome(
         example_id=example.id,
         status="errored",
-        original=tuple(_SURROGATE.sub("\ufffd", text) for text in example.texts),
+        original=_whole(example.texts),
         label=example.label,
         error=f"UnicodeError: texts[{example.id}] has half a character (a lone surrogate) at position {found.start()}, "
         'which is not valid Unicode. Read its file with errors="replace", or leave it out.',
     )
+
+
+def _whole(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_SURROGATE.sub("\ufffd", text) for text in texts)
 
 
 def _columns(first: Any) -> tuple[str, ...]:
