@@ -16,13 +16,20 @@ scenario, summed over its runs:
 Scenarios of input (`hostile.py`) count in `lost` the texts without an outcome and the files that were refused without
 a place. benchmarks/results/reliability.json also has the machine, versions, command, and the seconds of each scenario.
 
+Each process is a fork of this one, which has imported the packages before: imports are most of a start's seconds, and
+none of what is tried here. The processes that `rbench run --workers` and Ray start are made as for a user.
+
 A row is written after each run. The same command goes on with the scenarios that have fewer runs than `--runs`.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
+import contextlib
+import importlib
 import json
+import math
 import os
 import platform
 import random
@@ -31,6 +38,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
+import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -84,7 +93,9 @@ weights.finetune = noting(weights.finetune, lambda job, *rest: job.name)
 Parts.append = noting(Parts.append, lambda parts, outcome: f"{parts._job.name} {outcome.example_id}")
 """
 """Run before rbench in each process: chunks are small, and a line is logged after each training and outcome."""
-MAIN = "\nfrom rbench.cli import main\nsys.argv[0] = 'rbench'\nsys.exit(main())\n"
+MAIN = "\nfrom rbench.cli import main\nsys.exit(main())\n"
+PRELOADED = ("rbench.cli", "rbench.api", "rbench.attack.workers", "rbench.train", "rbench.tables", "rbench.report")
+"""What a process imports sooner or later. None of them starts a thread, so that a fork is safe."""
 FULL_DISK = """
 import errno
 from rbench.storage.runs import appender
@@ -158,16 +169,9 @@ class Place:
         """Start `rbench run`, in a session of its own."""
         words = ["run", "suite.yaml", "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch", *more]
         said = self.root / f"said-{len(self.began)}"
-        with said.open("wb") as file:
-            popen = subprocess.Popen(
-                [sys.executable, "-c", HOOK + hook + MAIN, *words, "--workers", str(workers)],
-                cwd=self.root,
-                env={**os.environ, "RBENCH_CACHE": str(self.root / cache), "RELIABILITY_LOG": str(self.root / "log")},
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        process = Process(popen, said)
+        more_env = {"OMP_NUM_THREADS": "1", "RBENCH_CACHE": str(self.root / cache), "RELIABILITY_LOG": str(self.root / "log")}
+        words = ["rbench", *words, "--workers", str(workers)]
+        process = Process(Fork(HOOK + hook + MAIN, words, self.root, more_env, said), said)
         self.began.append(process)
         return process
 
@@ -211,11 +215,61 @@ class Place:
         return found
 
 
+class Fork:
+    """A process that runs `code` in a fork of this one, in a session of its own."""
+
+    def __init__(self, code: str, words: list[str], folder: Path, env: dict[str, str], said: Path) -> None:
+        self.returncode: int | None = None
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        status = 1
+        try:
+            os.setsid()
+            os.chdir(folder)
+            os.environ.update(env)
+            output = os.open(said, os.O_WRONLY | os.O_CREAT)
+            for stream in (1, 2):
+                os.dup2(output, stream)
+            main = sys.modules["__main__"] = types.ModuleType("__main__")  # as of `python -c`
+            sys.argv = words
+            exec(compile(code, "<reliability>", "exec"), vars(main))
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            # As at the end of a Python program: a signal that came late must still be counted.
+            with contextlib.suppress(BaseException):
+                atexit._run_exitfuncs()
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+
+    def poll(self) -> int | None:
+        """Return the exit code, -N if signal N killed it, or None while it runs."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, seconds: float = math.inf) -> int:
+        """Return the exit code. Raises TimeoutError if the process still runs after `seconds`."""
+        ends = time.monotonic() + seconds
+        while (code := self.poll()) is None:
+            if time.monotonic() > ends:
+                raise TimeoutError
+            time.sleep(0.01)
+        return code
+
+
 @dataclass
 class Process:
     """An `rbench run` and the file with what it printed."""
 
-    popen: subprocess.Popen[bytes]
+    popen: Fork
     said: Path
     killed: bool = False
     codes: tuple[int, ...] = (0,)
@@ -231,7 +285,7 @@ class Process:
     def wait(self) -> int:
         try:
             return self.popen.wait(LONGEST)
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             os.killpg(self.popen.pid, signal.SIGKILL)
             return self.popen.wait()
 
@@ -526,6 +580,8 @@ def main() -> None:
     if args.table:
         print(table(json.loads(args.out.read_bytes())["scenarios"]))
         return
+    for name in PRELOADED:
+        importlib.import_module(name)
     began = time.monotonic()
     before = json.loads(args.out.read_bytes()) if args.out.exists() else {}
     rows: dict[str, dict[str, int]] = before.get("scenarios", {})
