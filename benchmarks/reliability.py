@@ -33,6 +33,7 @@ import math
 import os
 import platform
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -166,7 +167,7 @@ class Place:
     def start(
         self, *, hook: str = "", workers: int = 1, out: str = "run", cache: str = "cache", more: Sequence[str] = ()
     ) -> Process:
-        """Start `rbench run`, in a session of its own."""
+        """Start `rbench run`."""
         words = ["run", "suite.yaml", "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch", *more]
         said = self.root / f"said-{len(self.began)}"
         more_env = {"OMP_NUM_THREADS": "1", "RBENCH_CACHE": str(self.root / cache), "RELIABILITY_LOG": str(self.root / "log")}
@@ -216,7 +217,7 @@ class Place:
 
 
 class Fork:
-    """A process that runs `code` in a fork of this one, in a session of its own."""
+    """A process that runs `code` in a fork of this one, in a process group of its own."""
 
     def __init__(self, code: str, words: list[str], folder: Path, env: dict[str, str], said: Path) -> None:
         self.returncode: int | None = None
@@ -226,7 +227,7 @@ class Fork:
             return
         status = 1
         try:
-            os.setsid()
+            os.setpgid(0, 0)
             os.chdir(folder)
             os.environ.update(env)
             output = os.open(said, os.O_WRONLY | os.O_CREAT)
@@ -291,15 +292,18 @@ class Process:
 
     def workers(self) -> list[int]:
         """The worker processes: all that are below it, except those that have such processes themselves."""
-        below = {}
+        parent = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 fields = stat.read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if int(fields[3]) == self.popen.pid and fields[0] != "Z":  # of its session
-                below[int(stat.parent.name)] = int(fields[1])
-        return [pid for pid, parent in below.items() if parent != self.popen.pid and pid != self.popen.pid]
+            if fields[0] != "Z":
+                parent[int(stat.parent.name)] = int(fields[1])
+        below = {self.popen.pid}
+        while more := {pid for pid, above in parent.items() if above in below} - below:
+            below |= more
+        return [pid for pid in below if pid != self.popen.pid and parent.get(pid) != self.popen.pid]
 
 
 def moment(place: Place, rng: random.Random, *, until: int = 95) -> Iterator[None]:
@@ -505,10 +509,20 @@ SCENARIOS: dict[str, Callable[[Place, random.Random, dict[str, int]], None]] = {
 }
 
 
+@contextlib.contextmanager
+def scratch() -> Iterator[str]:
+    """Make a folder and delete it. `TemporaryDirectory` would delete it at the exit of each fork, too."""
+    folder = tempfile.mkdtemp(prefix="reliability-")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def once(scenario: str, seed: int, expected: dict[str, object]) -> dict[str, int]:
     """Run a scenario once; return what it adds to its row."""
     row = dict.fromkeys(FIELDS, 0) | {"runs": 1}
-    with tempfile.TemporaryDirectory(prefix="reliability-") as folder:
+    with scratch() as folder:
         place = Place(Path(folder))
         SCENARIOS[scenario](place, random.Random(f"{scenario}:{seed}"), row)
         place.finish(row)
@@ -525,7 +539,7 @@ def once_of_input(scenario: str, seed: int) -> dict[str, int]:
     """Run a scenario of input once, in a process of its own: it may end, hang or run out of memory."""
     row = dict.fromkeys(FIELDS, 0) | {"runs": 1}
     code = f"import json, reliability; from pathlib import Path; found = reliability.INPUTS[{scenario!r}]"
-    with tempfile.TemporaryDirectory(prefix="reliability-") as folder:
+    with scratch() as folder:
         made = Path(folder) / "row.json"
         code += f"(Path({folder!r}), {seed}); Path({str(made)!r}).write_text(json.dumps(found))"
         path = os.pathsep.join([str(Path(__file__).resolve().parent), *sys.path[1:]])
@@ -543,7 +557,7 @@ def once_of_input(scenario: str, seed: int) -> dict[str, int]:
 
 def undisturbed() -> dict[str, object]:
     """Return the results of one process that nothing disturbs."""
-    with tempfile.TemporaryDirectory(prefix="reliability-") as folder:
+    with scratch() as folder:
         place = Place(Path(folder))
         process = place.start()
         if process.wait() != 0:
