@@ -55,7 +55,7 @@ class TeamBoard:
 
     def take(self, job: Job, *, shared: bool) -> AbstractContextManager[None] | None:
         if not isinstance(job.spec, AttackJob):
-            lease = None if shared else self._team.take(job)
+            lease = None if shared else self._team.take(job, done=self._checkpoints(job))
             return None if lease is None or self._ended_meanwhile(job) else self._held(job)
         holders = self._team.holders(job)
         if bool(holders) != shared or WHOLE in holders or len(holders) >= chunks(job.spec.num_examples):
@@ -82,6 +82,11 @@ class TeamBoard:
             yield
         finally:
             self._team.give_back(job)
+
+    def _checkpoints(self, job: Job) -> str:
+        """Return the names of the checkpoints of a training. They change when it gets further."""
+        folder = self._cache.root / "checkpoints" / job.key
+        return ",".join(sorted(path.name for path in folder.glob("checkpoint-*")))
 
     def _record(self, job: Job) -> Path:
         return self._store.folder(job) / "record.json"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rbench.errors import LeaseLost, StoreError
+from rbench.errors import JobError, LeaseLost, StoreError
 from rbench.spec import Choice, Plan, Suite
 from rbench.storage.board import TeamBoard, chunks
 from rbench.storage.runs import Store
@@ -195,3 +195,46 @@ def test_a_job_that_ends_while_it_is_taken_is_given_back(two: tuple[Process, Pro
     one, other = two
     one.store.write_record(make_record(TUNE, "failed"))
     assert other.board.take(TUNE, shared=False) is None and other.team.holders(TUNE) == {}
+
+
+# ------------------------------------------------------------------------------------------ jobs that kill processes
+
+
+def deaths(root: Path, count: int) -> Process:
+    """Let so many processes die with the training; return one that lives."""
+    for _ in range(count):
+        process = Process(root)
+        assert process.board.take(TUNE, shared=False) is not None
+        process.team.member.file.unlink()
+    return Process(root)
+
+
+def test_a_job_may_end_three_processes_and_not_a_fourth(tmp_path: Path) -> None:
+    one = deaths(tmp_path, 3)
+    assert one.team.deaths(TUNE) == 3 and one.team.deaths(ATTACK) == 0
+    with one.board.take(TUNE, shared=False) or pytest.fail():
+        one.team.check_deaths(TUNE)
+    one = deaths(tmp_path, 1)
+    one.team.check_deaths(TUNE)  # who does not hold it is not concerned
+    for _ in range(2):
+        with one.board.take(TUNE, shared=False) or pytest.fail():
+            with pytest.raises(JobError, match=r"^4 processes died while they worked on this job.+ memory .+ command"):
+                one.team.check_deaths(TUNE)
+            one.team.check_deaths(ATTACK)
+
+
+def test_a_training_that_writes_checkpoints_may_end_any_number_of_processes(tmp_path: Path) -> None:
+    for step in range(6):
+        one = deaths(tmp_path, 1)
+        (one.cache.root / "checkpoints" / TUNE.key / f"checkpoint-{step}").mkdir(parents=True)
+        with one.board.take(TUNE, shared=False) or pytest.fail():
+            one.team.check_deaths(TUNE)
+        assert one.team.deaths(TUNE) == 0
+
+
+def test_the_end_of_a_run_in_order_forgets_deaths(tmp_path: Path) -> None:
+    one = deaths(tmp_path, 4)
+    one.team.member.file.unlink()
+    with Team(tmp_path).joined(lambda others: PLAN):
+        pass
+    assert one.team.deaths(TUNE) == 0, "the same command tries it again"
