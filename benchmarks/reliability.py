@@ -158,6 +158,8 @@ class Place:
 
     root: Path
     began: list[Process] = field(default_factory=list)
+    hook: str = ""
+    """Of the process that finishes the RUN in the end."""
 
     def __post_init__(self) -> None:
         (self.root / "mine" / "encoders").mkdir(parents=True)
@@ -170,16 +172,20 @@ class Place:
         """Start `rbench run`."""
         words = ["run", "suite.yaml", "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch", *more]
         said = self.root / f"said-{len(self.began)}"
-        more_env = {"OMP_NUM_THREADS": "1", "RBENCH_CACHE": str(self.root / cache), "RELIABILITY_LOG": str(self.root / "log")}
+        more_env = {
+            "OMP_NUM_THREADS": "1",
+            "RBENCH_CACHE": str(self.root / cache),
+            "RELIABILITY_LOG": str(self.root / "log"),
+        }
         words = ["rbench", *words, "--workers", str(workers)]
         process = Process(Fork(HOOK + hook + MAIN, words, self.root, more_env, said), said)
         self.began.append(process)
         return process
 
-    def finish(self, row: dict[str, int], hook: str = "") -> None:
+    def finish(self, row: dict[str, int]) -> None:
         """Repeat the command until the RUN is complete."""
         for _ in range(3):
-            process = self.start(hook=hook)
+            process = self.start(hook=self.hook)
             if process.wait() == 0 and self.complete():
                 return
         row["lost"] += 1  # it does not come to an end
@@ -211,7 +217,7 @@ class Place:
             record = json.loads(file.read_bytes())
             scores = [score for score in record["scores"] if score["name"] != "seconds"]
             found[str(file.relative_to(self.root))] = [record["status"], scores, record["counts"]]
-        for file in sorted((self.root / "run" / "tables").iterdir()):
+        for file in sorted((self.root / "run").glob("tables/*")):
             found[file.name] = file.read_text(encoding="utf-8")
         return found
 
@@ -392,6 +398,7 @@ def read_only(place: Place, rng: random.Random, row: dict[str, int]) -> None:
 
 
 def torn_lease(place: Place, rng: random.Random, row: dict[str, int]) -> None:
+    place.hook = QUICK
     process = place.start(hook=QUICK)
     _kill(place, rng, row, process)
     for lease in (place.root / "run" / ".processes" / "leases").glob("*/*"):
@@ -408,6 +415,7 @@ def no_flock(place: Place, rng: random.Random, row: dict[str, int]) -> None:
 
 
 def clocks_apart(place: Place, rng: random.Random, row: dict[str, int]) -> None:
+    place.hook = QUICK
     processes = [place.start(hook=QUICK + APART) for _ in range(3)]
     _kill(place, rng, row, processes[0])
     for process in processes:

@@ -134,7 +134,9 @@ def test_a_plan_has_the_same_ground_as_its_suite(tmp_path: Path) -> None:
 def test_what_a_papers_table_has_in_its_columns_stands_for_tasks(
     tmp_path: Path, suite: str, metric: str, tasks: tuple[str, ...]
 ) -> None:
-    claim = f'claims=[{{id: a, metric: {metric}, of: simcse-mini-packaged, at_least: 1, where: {{task: "{tasks[1]}"}}}}]'
+    claim = (
+        f'claims=[{{id: a, metric: {metric}, of: simcse-mini-packaged, at_least: 1, where: {{task: "{tasks[1]}"}}}}]'
+    )
     prepared = prepare(suite, Options(out=tmp_path / "run", profile="mini", overrides=(claim,)))
     assert [one.id for one in prepared.plan.suite.claims] == ["a"], "the suite has such cells"
     ground = of_plan(prepared.plan, Registry())
