@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record
@@ -37,6 +38,9 @@ class TeamBoard:
         self._team, self._store, self._cache = team, store, cache
         self._before = {job.key: _sign(self._record(job)) for job in jobs}
         self._nothing_left: dict[str, frozenset[tuple[str, int, str | None]]] = {}
+        self._signs: dict[str, bytes | None] = {}
+        """What each holder's file said when this process first had nothing to do beside it."""
+        self._looked = False
 
     def ended(self, job: Job, needed: bool) -> Record | None:
         if isinstance(job.spec, PretrainJob | FinetuneJob):
@@ -62,6 +66,15 @@ class TeamBoard:
             return None
         return None if self._nothing_left.get(job.key) == self._team.state(job) else self._held(job)
 
+    def may_leave(self, jobs: Sequence[Job]) -> bool:
+        holders = [{*self._team.holders(job).values()} for job in jobs]
+        if not all(holders) and not self._looked:  # it ended, or its holder died, after the last look at it
+            self._looked = True
+            return False
+        signs = {name: self._team.members.sign(name) for name in {*chain.from_iterable(holders)}}
+        before, self._signs = self._signs, {**signs, **self._signs}
+        return all(sign is None or sign != before.get(name, sign) for name, sign in signs.items())
+
     def pause(self) -> None:
         time.sleep(PAUSE)
 
@@ -78,6 +91,7 @@ class TeamBoard:
 
     @contextmanager
     def _held(self, job: Job) -> Iterator[None]:
+        self._signs, self._looked = {}, False
         try:
             yield
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,36 @@ def test_what_had_nothing_left_is_tried_again_when_it_changes(two: tuple[Process
     assert other.board.take(ATTACK, shared=True) is None
     lease.give_back()
     assert other.board.take(ATTACK, shared=False) is not None
+
+
+def test_one_may_leave_at_once_to_a_process_of_this_machine(two: tuple[Process, Process]) -> None:
+    one, other = two
+    assert one.team.take(ATTACK, "0000") is not None
+    assert other.board.may_leave([ATTACK])
+
+
+def test_one_may_leave_to_another_machine_after_its_next_heartbeat_and_not_before(two: tuple[Process, Process]) -> None:
+    one, other = two
+    assert one.team.take(ATTACK, "0000") is not None
+
+    def beat(number: int) -> None:
+        said = json.loads(one.team.member.file.read_bytes())
+        one.team.member.file.write_text(json.dumps({**said, "host": "elsewhere", "beat": number}))
+
+    beat(7)
+    assert not other.board.may_leave([ATTACK]) and not other.board.may_leave([ATTACK]), "it may be dead"
+    beat(8)
+    assert other.board.may_leave([ATTACK])
+    with other.board.take(TUNE, shared=False) or pytest.fail():
+        pass
+    assert not other.board.may_leave([ATTACK]), "it may have died while this one was busy"
+    beat(9)
+    assert other.board.may_leave([ATTACK])
+
+
+def test_one_looks_once_more_at_what_nobody_holds(two: tuple[Process, Process]) -> None:
+    assert not two[0].board.may_leave([ATTACK])
+    assert two[0].board.may_leave([ATTACK])
 
 
 def test_a_record_that_appears_is_the_work_of_another(two: tuple[Process, Process]) -> None:
