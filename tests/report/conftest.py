@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from rbench import api
 from rbench.spec import Change, Outcome, Step
 from rbench.storage.runs import Store
+from tests.browser import Opened
 from tests.tables.conftest import make_plan, make_record, make_suite
 
 LETTERS = {"minilm": "ssssfffwssff", "bert_b": "ssffsfffswff"}
@@ -81,51 +80,5 @@ def page_file(run: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    sync = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`: pip install 'rbench[browser]'")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip(f"no browser is installed; these tests drive one of {', '.join(names)}")
-    with sync.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-class Opened:
-    """A page, and what it said on its console."""
-
-    def __init__(self, page: Any, file: Path) -> None:
-        self.page, self.file = page, file
-        page.set_default_timeout(15_000)  # milliseconds; machines are busy
-        self.said: list[str] = []
-        page.on("console", lambda message: self.said.append(message.text))
-        page.on("pageerror", lambda error: self.said.append(str(error)))
-        page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
-
-    def go(self, hash: str = "") -> Opened:
-        """Load the page anew with a state."""
-        self.page.goto("about:blank")
-        self.page.goto(f"{self.file.as_uri()}{hash}")
-        self.page.wait_for_selector("html[data-ready]")
-        return self
-
-    def state(self, hash: str) -> Opened:
-        """Change the state as a link does."""
-        self.page.evaluate("(hash) => { location.hash = hash; }", hash)
-        self.page.wait_for_function("(hash) => location.hash.slice(1) === hash", arg=hash)
-        return self
-
-    def text(self, selector: str) -> str:
-        return str(self.page.inner_text(selector))
-
-    def all(self, selector: str, js: str = "one => one.textContent") -> list[Any]:
-        found: list[Any] = self.page.eval_on_selector_all(selector, f"all => all.map({js})")
-        return found
-
-
-@pytest.fixture(scope="session")
 def opened(browser: Any, page_file: Path) -> Opened:
-    context = browser.new_context(offline=True, color_scheme="light", viewport={"width": 1200, "height": 900})
-    return Opened(context.new_page(), page_file).go()
+    return Opened.alone(browser, page_file).go()

@@ -62,6 +62,7 @@ function draw() {
   const place = document.getElementById("compare");
   const names = data.names.encoders;
   if (names.length < 2) return fill(place, el("p", { class: "dim" }, "The RUN attacked one encoder. Compare it with another RUN: rbench report RUN RUN2."));
+  if (!data.pairs.length) return fill(place, el("p", { class: "dim" }, "There is nothing to compare: the RUN has no numbers of attacks. The reason stands above."));
   const [one, other] = chosen();
   const options = names.map((name) => [name, title(name)]);
   const fields = el("div", { class: "fields" }, choice("First", options, one, (value) => set({ a: value, b: value === other ? one : other })),

@@ -97,7 +97,7 @@ function list(place, found, current) {
   const button = (text, by) => el("button", { type: "button", disabled: page + by < 0 || page + by >= pages, onclick: () => set({ page: page + by ? String(page + by) : "" }) }, text);
   const of = report.examples.length;
   fill(place, el("p", { id: "count", class: "dim", role: "status" }, `${found.length.toLocaleString("en")} of ${of.toLocaleString("en")} examples`, pages > 1 ? `, page ${page + 1} of ${pages} ` : " ", pages > 1 ? [button("‹ earlier", -1), " ", button("later ›", 1)] : null),
-    el("div", { class: "scroll list", tabindex: 0, role: "region", "aria-label": "Examples" }, el("table", { class: "examples" }, el("caption", { class: "sr" }, "Attacked examples"),
+    el("div", { class: "scroll list", tabindex: 0, role: "region", "aria-label": "List of examples" }, el("table", { class: "examples" }, el("caption", { class: "sr" }, "Attacked examples"),
       el("thead", {}, el("tr", {}, ["Status", "Encoder, task, attack", "Words", "Queries", "Text after the attack"].map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, found.slice(page * PAGE, (page + 1) * PAGE).map((one) => row(one, current))))));
 }
