@@ -66,9 +66,8 @@ class Opened:
 
     def ready(self) -> Opened:
         """Wait until the page is drawn, if it has scripts that draw it."""
-        self.page.wait_for_function(
-            "() => !document.getElementById('packed') || 'ready' in document.documentElement.dataset"
-        )
+        drawn = "'ready' in document.documentElement.dataset"
+        self.page.wait_for_function(f"() => !document.getElementById('packed') || {drawn}")
         return self
 
     def state(self, hash: str) -> Opened:

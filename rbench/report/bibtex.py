@@ -138,9 +138,8 @@ def _entry(reference: str, names: str, keys: set[str]) -> str:
         fields |= {"volume": volume} if volume else {}
     if parts.arxiv:
         fields |= {"eprint": parts.arxiv, "archivePrefix": "arXiv"}
-    return _written(
-        kind, _free(re.sub(r"[^a-z0-9-]", "", unicodedata.normalize("NFKD", key)) or "used", keys), fields | of
-    )
+    plain = re.sub(r"[^a-z0-9-]", "", unicodedata.normalize("NFKD", key))
+    return _written(kind, _free(plain or "used", keys), fields | of)
 
 
 def _written(kind: str, key: str, fields: Mapping[str, str]) -> str:
@@ -159,7 +158,9 @@ def _free(key: str, keys: set[str]) -> str:
 def _authors(text: str) -> str:
     """Return authors as BibTeX wants them: `Pang and Lee`, `Gardner and others`."""
     several = re.split(r", | and ", text.removesuffix(" et al."))
-    return " and ".join([*map(_tex, several), *(["others"] if text.endswith(" et al.") else [])])
+    # A comma parts family and given names, and none can have three. In braces it is a sign like others.
+    names = [f"{{{_tex(name)}}}" if "," in name else _tex(name) for name in several if name.strip()]
+    return " and ".join([*names, *(["others"] if text.endswith(" et al.") else [])])
 
 
 def _title(text: str) -> str:

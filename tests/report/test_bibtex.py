@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -103,6 +104,14 @@ def test_any_text_stays_within_its_braces(text: str) -> None:
         for field in (value for entry in entries.values() for value in entry.values()):
             plain = re.sub(r"\\text\w+", "", field)
             assert not re.search(r"(?<!\\)[&%$#_~^]", plain) and "\\\\" not in plain
+
+
+def test_a_page_cites_what_its_attacks_look_up_and_nothing_else(page_file: Path) -> None:
+    shown = re.search(r"BibTeX of what was used</summary><pre[^>]*>(.*?)</pre>", page_file.read_text(), re.S)
+    entries = parse(html.unescape(shown[1]))
+    assert entries["miller1995wordnet"]["annote"] == "used for synonyms"
+    assert entries["miller1995wordnet"]["journal"] == "Communications of the ACM"
+    assert "morris2020textattack" in entries and not {"cer2018universal", "mrksic2016counter"} & entries.keys()
 
 
 @pytest.mark.parametrize("folder", ["attacks", "rbench/encoders", "rbench/tasks", "rbench/contrast"])

@@ -231,9 +231,8 @@ def test_claims_say_their_numbers(opened: Opened) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_has_no_serious_finding(opened: Opened, axe: Axe, scheme: str) -> None:
     opened.page.emulate_media(color_scheme=scheme)
-    opened.go("#task=mr&encoder=minilm&q=film+8").page.evaluate(
-        "document.querySelectorAll('details').forEach(one => { one.open = true; })"
-    )
+    opened.go("#task=mr&encoder=minilm&q=film+8")
+    opened.page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     found = axe(opened.page)
     opened.page.emulate_media(color_scheme="light")
     assert found == {}
