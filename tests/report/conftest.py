@@ -19,6 +19,8 @@ STATUS = {"s": "succeeded", "f": "failed", "w": "skipped"}
 SCRIPT, AREA, TURNED, LONG = "<script>alert(1)</script>", "</textarea></script>", "safe\u202etxet", "word " * 20_000
 NASTY = {0: SCRIPT, 1: AREA, 2: TURNED, 3: LONG}
 """Texts by example."""
+WIDE = 11
+"""The example whose text begins with a letter that JavaScript counts as two, and whose steps change two words each."""
 STEPPED = 7
 """The first example of which steps are known."""
 CHANGES = {"encoders": ("minilm", "bert_b"), "attacks": ("pwws",), "seeds": (0,)}
@@ -29,7 +31,8 @@ CLAIMS = (
 
 
 def outcome(i: int, letter: str, columns: int) -> Outcome:
-    before = (NASTY.get(i, f"a good film {i}"), "it is so")[:columns]
+    wide = "😀 " if i == WIDE else ""
+    before = (NASTY.get(i, f"{wide}a good film {i}"), "it is so")[:columns]
     after = (before[0].replace("good", "fine") if i > 3 else f"{before[0]} indeed", *before[1:])
     return Outcome(
         example_id=f"test:{i}",
@@ -43,16 +46,23 @@ def outcome(i: int, letter: str, columns: int) -> Outcome:
         num_words=4,
         num_words_changed=int(letter != "w"),
         perturbed_share=0.25 if letter == "s" else None,
-        steps=steps(letter) if i >= STEPPED and letter != "w" else None,
+        steps=steps(letter, wide=i == WIDE) if i >= STEPPED and letter != "w" else None,
     )
 
 
-def steps(letter: str) -> tuple[Step, ...]:
-    """Two steps in the first column: `good` became `great`, and that `fine`."""
-    first = Step(score=0.91, prediction=1)
-    second = Step(score=0.75, prediction=1, changes=(Change(column=0, start=2, end=6, new="great"),))
-    last = Change(column=0, start=2, end=7, new="fine")
-    return first, second, Step(score=0.4 if letter == "s" else 0.6, prediction=int(letter != "s"), changes=(last,))
+def steps(letter: str, *, wide: bool) -> tuple[Step, ...]:
+    """Two steps in the first column: `good` became `great`, and that `fine`. If wide, `film` was `movie` in between."""
+    at = 4 if wide else 2
+    second = [Change(column=0, start=at, end=at + 4, new="great")]
+    last = [Change(column=0, start=at, end=at + 5, new="fine")]
+    if wide:
+        second.append(Change(column=0, start=at + 5, end=at + 9, new="movie"))
+        last.append(Change(column=0, start=at + 6, end=at + 11, new="film"))
+    return (
+        Step(score=0.91, prediction=1),
+        Step(score=0.75, prediction=1, changes=tuple(second)),
+        Step(score=0.4 if letter == "s" else 0.6, prediction=int(letter != "s"), changes=tuple(last)),
+    )
 
 
 def write_run(root: Path, *, texts: bool = True, leave: str = "", started: str = "", **changes: Any) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pybtex.database import parse_string
 
@@ -96,6 +96,7 @@ def test_keys_differ() -> None:
 
 
 @settings(max_examples=30)
+@example(",,,")
 @given(st.text(alphabet=r"\{}&%$#_~^@\"=,;.: ()aB1é", max_size=40))
 def test_any_text_stays_within_its_braces(text: str) -> None:
     for reference in (text, f"{text} (2001): {text}. ACL", f"A (2001): {text}", f"A (2001): x. {text}"):

@@ -9,7 +9,7 @@ import pytest
 
 from rbench import api
 from tests.browser import Axe, Opened
-from tests.report.conftest import AREA, LETTERS, LONG, SCRIPT
+from tests.report.conftest import AREA, LETTERS, LONG, SCRIPT, steps
 
 
 def test_it_loads_without_a_network_and_the_console_stays_empty(opened: Opened) -> None:
@@ -146,6 +146,15 @@ def test_next_previous_and_random_stay_among_the_filtered(opened: Opened) -> Non
     assert opened.page.get_attribute(of, "data-index") in indices
 
 
+def test_a_link_to_an_example_opens_the_page_of_the_list_that_has_it(opened: Opened) -> None:
+    assert opened.go("#at=45").all("#rows tr.chosen", "one => one.dataset.index") == ["45"]
+    assert "page 2 of 2" in opened.text("#count")
+    opened.page.click("text=‹ earlier")
+    assert "page 1 of 2" in opened.text("#count") and "page=0" in opened.page.evaluate("location.hash")
+    opened.page.click("text=Next ›")
+    assert opened.all("#rows tr.chosen", "one => one.dataset.index") == ["46"]
+
+
 def test_two_encoders_are_compared(opened: Opened, run: Path) -> None:
     opened.go()
     found = api.compare(run, between=("minilm", "bert_b"))
@@ -211,6 +220,44 @@ def test_replayed_in_the_browser_the_last_step_is_the_final_text(opened: Opened)
     )
     assert len(found) == sum(letter != "w" for letters in LETTERS.values() for letter in letters[7:]) * 2
     assert all(last == after and first == before for last, after, first, before in found)
+
+
+def test_several_words_of_a_step_are_replaced_each_at_its_place(opened: Opened) -> None:
+    opened.go("#task=mr&encoder=minilm&q=film+11")
+    opened.page.locator(".bars .step").nth(1).click()
+    assert opened.text("#step-text p") == "😀 a great movie 11"
+    assert opened.all("#step-text ins.now") == ["great", "movie"] and opened.all("#step-said del") == ["good", "film"]
+    told = json.loads(opened.page.evaluate("report.asJson(report.filtered()[0])"))["steps"]
+    assert told == json.loads(json.dumps([one.model_dump(mode="json") for one in steps("f", wide=True)]))
+
+
+def test_bars_of_scores_are_parts_of_the_largest(opened: Opened) -> None:
+    opened.go().page.evaluate("report.data.names.labels.mr = []; report.examples.forEach((one) => { one.label = 3.64; })")
+    opened.state("task=mr&encoder=minilm&q=film+8")
+    assert opened.all(".bars i", "one => one.style.height") == ["25%", "21%", "11%"]
+    assert "score 0.40" in opened.text("#step-said") and "probability" not in opened.text("#step-said")
+    opened.go()
+
+
+@pytest.mark.parametrize(
+    ("trainings", "fell"), [(((0, 1), (5, 6)), ["a0", "a1", "b1"]), (((0,), (5, 6)), ["a0", "a0", "b0"])]
+)
+def test_texts_that_fell_alone_pair_trainings_as_the_comparison_does(
+    opened: Opened, trainings: tuple[tuple[int, ...], ...], fell: list[str]
+) -> None:
+    """The first encoder falls on both texts, the second on text `b` with training 5 alone."""
+    rows = [
+        {**dict.fromkeys(("task", "finetune", "attack"), "x"), "seed": 0, "encoder": name, "training": training}
+        | {"example": text, "status": "succeeded" if name == "one" or (text, training) == ("b", 5) else "failed"}
+        for name, own in zip(("one", "other"), trainings, strict=True)
+        for training in own
+        for text in ("a", "b")
+    ]
+    opened.go().page.evaluate("(rows) => { report.examples = rows; }", rows)
+    pair, cell = {"one": "one", "other": "other"}, dict.fromkeys(("task", "finetune", "attack"), "x")
+    mine, theirs = opened.page.evaluate("([pair, cell]) => report.fellAlone(pair, cell)", [pair, cell])
+    assert sorted(f"{one['example']}{one['training']}" for one in mine) == fell and theirs == []
+    opened.go()
 
 
 @pytest.mark.parametrize("width", [360, 1200])
