@@ -17,10 +17,14 @@ from rbench.stages.cell import Cell
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
 from rbench.stages.victims import victim_hash
+from rbench.system import processes
 from rbench.tasks import Example
 
 TOLERATED = 0.1
 """Maximum share of a job's examples that may error. With more, too few remain and the job fails."""
+
+SUSPECT = 2
+"""Processes that died with one chunk, after which its job's examples are attacked in worker processes only."""
 
 
 def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Example]:
@@ -55,7 +59,8 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
     context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
     with closing(cell):
         left = len(chosen) - len(cell.outcomes)
-        for outcome in context.workers.run(attack_task, cell.examples(), left):
+        apart = context.team.died(job) >= SUSPECT and processes.may_start()
+        for outcome in context.workers.run(attack_task, cell.examples(), left, apart=apart):
             cell.append(outcome)
             context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
     kept = cell.complete
