@@ -232,7 +232,8 @@ def test_several_words_of_a_step_are_replaced_each_at_its_place(opened: Opened) 
 
 
 def test_bars_of_scores_are_parts_of_the_largest(opened: Opened) -> None:
-    opened.go().page.evaluate("report.data.names.labels.mr = []; report.examples.forEach((one) => { one.label = 3.64; })")
+    opened.go().page.evaluate("report.data.names.labels.mr = []")
+    opened.page.evaluate("report.examples.forEach((one) => { one.label = 3.64; })")
     opened.state("task=mr&encoder=minilm&q=film+8")
     assert opened.all(".bars i", "one => one.style.height") == ["25%", "21%", "11%"]
     assert "score 0.40" in opened.text("#step-said") and "probability" not in opened.text("#step-said")
