@@ -369,6 +369,6 @@ class MoCoObjective(EncoderObjective):
         raise JobError(
             f"Encoder {self._spec.name}: at its end its head finds the key of a held-out text among {texts} for a "
             f"share of {top_1 or 0:.2f} of them. train.options.least_top_1 asks for {least:g}, of at least "
-            f"{pace.LEAST_TEXTS} texts. So nothing that stands on this encoder is attacked. Take more steps or a higher "
-            "train.options.head_learning_rate; without least_top_1 the encoder is taken as it is."
+            f"{pace.LEAST_TEXTS} texts. So nothing that stands on this encoder is attacked. Take more steps, or a "
+            "higher train.options.head_learning_rate; without least_top_1 the encoder is taken as it is."
         )
