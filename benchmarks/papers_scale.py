@@ -76,10 +76,20 @@ def main() -> None:
         networks = Networks(args, Path(folder))
         for i, (task, name) in enumerate(todo):
             found = cell(args, networks, task, name, left / (len(todo) - i))
+            if found is None:
+                print(
+                    task,
+                    name,
+                    "nothing was asked in its time; the same command with more --minutes goes on",
+                    flush=True,
+                )
+                continue
             left = max(0.0, left - found["seconds"])
             document["cells"][f"{task}, {name}"] = found
             print(task, name, json.dumps(found), flush=True)
             write(args, document)
+    if len(document["cells"]) < len(TASKS) * len(RECIPES):
+        return
     rate = speed.gflops(Path(tempfile.gettempdir()) / "rbench-speed.json", processor())
     on = machines.here(costs(), rate, cores(), sensible("cpu"))
     on = on if args.gpu is None else machines.gpus(costs(), 1, args.gpu)
@@ -147,8 +157,8 @@ class Networks:
         return task, labelled[: args.texts], self.folder / name
 
 
-def cell(args: argparse.Namespace, networks: Networks, name: str, recipe: str, budget: float) -> dict[str, Any]:
-    """Attack texts until there are enough, or the seconds of `budget` are spent."""
+def cell(args: argparse.Namespace, networks: Networks, name: str, recipe: str, budget: float) -> dict[str, Any] | None:
+    """Attack texts until there are enough, or the seconds of `budget` are spent. None: the victim was never asked."""
     task, examples, folder = networks.task(name)
     spec = load.load_attack(Choice(name=recipe), networks.registry)
     places = locate(networks.profile, spec.needs, args.models)
@@ -167,6 +177,8 @@ def cell(args: argparse.Namespace, networks: Networks, name: str, recipe: str, b
         ends = time.perf_counter() + budget
         texts = (one for one in examples if time.perf_counter() < ends)
         outcomes = list(engine.run(todo, texts, None if on_gpu else 1))
+    if "victim" not in counts:
+        return None
     found = summary(outcomes, counts, rows[0]["seconds"])
     victim = counts["victim"]
     found["over_model"] = round(
