@@ -16,21 +16,31 @@ scenario, summed over its runs:
 Scenarios of input (`hostile.py`) count in `lost` the texts without an outcome and the files that were refused without
 a place. benchmarks/results/reliability.json also has the machine, versions, command, and the seconds of each scenario.
 
+Each process is a fork of this one, which has imported the packages before: imports are most of a start's seconds, and
+none of what is tried here. The processes that `rbench run --workers` and Ray start are made as for a user.
+
 A row is written after each run. The same command goes on with the scenarios that have fewer runs than `--runs`.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
+import contextlib
+import importlib
 import json
+import math
 import os
 import platform
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
+import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -84,7 +94,9 @@ weights.finetune = noting(weights.finetune, lambda job, *rest: job.name)
 Parts.append = noting(Parts.append, lambda parts, outcome: f"{parts._job.name} {outcome.example_id}")
 """
 """Run before rbench in each process: chunks are small, and a line is logged after each training and outcome."""
-MAIN = "\nfrom rbench.cli import main\nsys.argv[0] = 'rbench'\nsys.exit(main())\n"
+MAIN = "\nfrom rbench.cli import main\nsys.exit(main())\n"
+PRELOADED = ("rbench.cli", "rbench.api", "rbench.attack.workers", "rbench.train", "rbench.tables", "rbench.report")
+"""What a process imports sooner or later. None of them starts a thread, so that a fork is safe."""
 FULL_DISK = """
 import errno
 from rbench.storage.runs import appender
@@ -146,6 +158,8 @@ class Place:
 
     root: Path
     began: list[Process] = field(default_factory=list)
+    hook: str = ""
+    """Of the process that finishes the RUN in the end."""
 
     def __post_init__(self) -> None:
         (self.root / "mine" / "encoders").mkdir(parents=True)
@@ -155,26 +169,23 @@ class Place:
     def start(
         self, *, hook: str = "", workers: int = 1, out: str = "run", cache: str = "cache", more: Sequence[str] = ()
     ) -> Process:
-        """Start `rbench run`, in a session of its own."""
+        """Start `rbench run`."""
         words = ["run", "suite.yaml", "--include", "mine", "--out", out, "--device", "cpu", "--backend", "torch", *more]
         said = self.root / f"said-{len(self.began)}"
-        with said.open("wb") as file:
-            popen = subprocess.Popen(
-                [sys.executable, "-c", HOOK + hook + MAIN, *words, "--workers", str(workers)],
-                cwd=self.root,
-                env={**os.environ, "RBENCH_CACHE": str(self.root / cache), "RELIABILITY_LOG": str(self.root / "log")},
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        process = Process(popen, said)
+        more_env = {
+            "OMP_NUM_THREADS": "1",
+            "RBENCH_CACHE": str(self.root / cache),
+            "RELIABILITY_LOG": str(self.root / "log"),
+        }
+        words = ["rbench", *words, "--workers", str(workers)]
+        process = Process(Fork(HOOK + hook + MAIN, words, self.root, more_env, said), said)
         self.began.append(process)
         return process
 
-    def finish(self, row: dict[str, int], hook: str = "") -> None:
+    def finish(self, row: dict[str, int]) -> None:
         """Repeat the command until the RUN is complete."""
         for _ in range(3):
-            process = self.start(hook=hook)
+            process = self.start(hook=self.hook)
             if process.wait() == 0 and self.complete():
                 return
         row["lost"] += 1  # it does not come to an end
@@ -206,16 +217,66 @@ class Place:
             record = json.loads(file.read_bytes())
             scores = [score for score in record["scores"] if score["name"] != "seconds"]
             found[str(file.relative_to(self.root))] = [record["status"], scores, record["counts"]]
-        for file in sorted((self.root / "run" / "tables").iterdir()):
+        for file in sorted((self.root / "run").glob("tables/*")):
             found[file.name] = file.read_text(encoding="utf-8")
         return found
+
+
+class Fork:
+    """A process that runs `code` in a fork of this one, in a process group of its own."""
+
+    def __init__(self, code: str, words: list[str], folder: Path, env: dict[str, str], said: Path) -> None:
+        self.returncode: int | None = None
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        status = 1
+        try:
+            os.setpgid(0, 0)
+            os.chdir(folder)
+            os.environ.update(env)
+            output = os.open(said, os.O_WRONLY | os.O_CREAT)
+            for stream in (1, 2):
+                os.dup2(output, stream)
+            main = sys.modules["__main__"] = types.ModuleType("__main__")  # as of `python -c`
+            sys.argv = words
+            exec(compile(code, "<reliability>", "exec"), vars(main))
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            # As at the end of a Python program: a signal that came late must still be counted.
+            with contextlib.suppress(BaseException):
+                atexit._run_exitfuncs()
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+
+    def poll(self) -> int | None:
+        """Return the exit code, -N if signal N killed it, or None while it runs."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, seconds: float = math.inf) -> int:
+        """Return the exit code. Raises TimeoutError if the process still runs after `seconds`."""
+        ends = time.monotonic() + seconds
+        while (code := self.poll()) is None:
+            if time.monotonic() > ends:
+                raise TimeoutError
+            time.sleep(0.01)
+        return code
 
 
 @dataclass
 class Process:
     """An `rbench run` and the file with what it printed."""
 
-    popen: subprocess.Popen[bytes]
+    popen: Fork
     said: Path
     killed: bool = False
     codes: tuple[int, ...] = (0,)
@@ -231,21 +292,24 @@ class Process:
     def wait(self) -> int:
         try:
             return self.popen.wait(LONGEST)
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             os.killpg(self.popen.pid, signal.SIGKILL)
             return self.popen.wait()
 
     def workers(self) -> list[int]:
         """The worker processes: all that are below it, except those that have such processes themselves."""
-        below = {}
+        parent = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 fields = stat.read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if int(fields[3]) == self.popen.pid and fields[0] != "Z":  # of its session
-                below[int(stat.parent.name)] = int(fields[1])
-        return [pid for pid, parent in below.items() if parent != self.popen.pid and pid != self.popen.pid]
+            if fields[0] != "Z":
+                parent[int(stat.parent.name)] = int(fields[1])
+        below = {self.popen.pid}
+        while more := {pid for pid, above in parent.items() if above in below} - below:
+            below |= more
+        return [pid for pid in below if pid != self.popen.pid and parent.get(pid) != self.popen.pid]
 
 
 def moment(place: Place, rng: random.Random, *, until: int = 95) -> Iterator[None]:
@@ -334,6 +398,7 @@ def read_only(place: Place, rng: random.Random, row: dict[str, int]) -> None:
 
 
 def torn_lease(place: Place, rng: random.Random, row: dict[str, int]) -> None:
+    place.hook = QUICK
     process = place.start(hook=QUICK)
     _kill(place, rng, row, process)
     for lease in (place.root / "run" / ".processes" / "leases").glob("*/*"):
@@ -350,6 +415,7 @@ def no_flock(place: Place, rng: random.Random, row: dict[str, int]) -> None:
 
 
 def clocks_apart(place: Place, rng: random.Random, row: dict[str, int]) -> None:
+    place.hook = QUICK
     processes = [place.start(hook=QUICK + APART) for _ in range(3)]
     _kill(place, rng, row, processes[0])
     for process in processes:
@@ -451,10 +517,20 @@ SCENARIOS: dict[str, Callable[[Place, random.Random, dict[str, int]], None]] = {
 }
 
 
+@contextlib.contextmanager
+def scratch() -> Iterator[str]:
+    """Make a folder and delete it. `TemporaryDirectory` would delete it at the exit of each fork, too."""
+    folder = tempfile.mkdtemp(prefix="reliability-")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def once(scenario: str, seed: int, expected: dict[str, object]) -> dict[str, int]:
     """Run a scenario once; return what it adds to its row."""
     row = dict.fromkeys(FIELDS, 0) | {"runs": 1}
-    with tempfile.TemporaryDirectory(prefix="reliability-") as folder:
+    with scratch() as folder:
         place = Place(Path(folder))
         SCENARIOS[scenario](place, random.Random(f"{scenario}:{seed}"), row)
         place.finish(row)
@@ -471,7 +547,7 @@ def once_of_input(scenario: str, seed: int) -> dict[str, int]:
     """Run a scenario of input once, in a process of its own: it may end, hang or run out of memory."""
     row = dict.fromkeys(FIELDS, 0) | {"runs": 1}
     code = f"import json, reliability; from pathlib import Path; found = reliability.INPUTS[{scenario!r}]"
-    with tempfile.TemporaryDirectory(prefix="reliability-") as folder:
+    with scratch() as folder:
         made = Path(folder) / "row.json"
         code += f"(Path({folder!r}), {seed}); Path({str(made)!r}).write_text(json.dumps(found))"
         path = os.pathsep.join([str(Path(__file__).resolve().parent), *sys.path[1:]])
@@ -489,7 +565,7 @@ def once_of_input(scenario: str, seed: int) -> dict[str, int]:
 
 def undisturbed() -> dict[str, object]:
     """Return the results of one process that nothing disturbs."""
-    with tempfile.TemporaryDirectory(prefix="reliability-") as folder:
+    with scratch() as folder:
         place = Place(Path(folder))
         process = place.start()
         if process.wait() != 0:
@@ -526,6 +602,8 @@ def main() -> None:
     if args.table:
         print(table(json.loads(args.out.read_bytes())["scenarios"]))
         return
+    for name in PRELOADED:
+        importlib.import_module(name)
     began = time.monotonic()
     before = json.loads(args.out.read_bytes()) if args.out.exists() else {}
     rows: dict[str, dict[str, int]] = before.get("scenarios", {})

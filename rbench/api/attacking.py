@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.api.asked import options_of, plain
 from rbench.api.attack_result import AttackResult
-from rbench.api.given_texts import read
+from rbench.api.given_texts import read, unreadable
 from rbench.api.given_victims import GivenVictim, How, victim_of
 from rbench.errors import JobError, PlanError
 from rbench.load.chosen import ChosenAttack, chosen_attack
@@ -117,6 +117,9 @@ class _Asked:
         from rbench.attack import check
 
         check(self.chosen.spec)
+        refused = {example.id: outcome for example in examples if (outcome := unreadable(example)) is not None}
+        yield from refused.values()
+        examples = [example for example in examples if example.id not in refused]
         if self.victim.locate is not None:
             yield from self._in_processes(examples)
         else:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rbench.errors import PlanError
 from rbench.load.registry import unknown
-from rbench.spec import TaskSpec
+from rbench.spec import Outcome, TaskSpec
 
 if TYPE_CHECKING:
     from rbench.tasks import Example
 
 NAME = "texts"
 """The name of the task that such texts make."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,9 @@ class GivenTexts:
 
     @property
     def first(self) -> str | tuple[str, ...]:
-        """The first text as a victim gets it: a string, or a tuple of columns."""
-        return self.rows[0][0] if len(self.columns) == 1 else self.rows[0]
+        """The first text as a victim gets it: a string, or a tuple of columns. It is valid Unicode in any case."""
+        row = _whole(self.rows[0])
+        return row[0] if len(self.columns) == 1 else row
 
     def task(self, names: Sequence[str]) -> TaskSpec:
         """Return the task of these texts, whose classes have `names`.
@@ -81,6 +84,29 @@ def read(texts: Iterable[Any], labels: Iterable[Any], columns: Sequence[str] | N
         columns = _columns(given[0])
     rows = tuple(_row(i, text, tuple(columns)) for i, text in enumerate(given))
     return GivenTexts(tuple(columns), rows, tuple(_label(i, label) for i, label in enumerate(known)))
+
+
+def unreadable(example: Example) -> Outcome | None:
+    """Return the outcome of a text that is not valid Unicode, so that no victim can read it; None for other texts.
+
+    Such texts come from files that were read with errors="surrogateescape", and from halves of emojis in JSON. The
+    outcome has U+FFFD in the places of the half characters, so that it can be printed and written.
+    """
+    found = next((found for text in example.texts if (found := _SURROGATE.search(text))), None)
+    if found is None:
+        return None
+    return Outcome(
+        example_id=example.id,
+        status="errored",
+        original=_whole(example.texts),
+        label=example.label,
+        error=f"UnicodeError: texts[{example.id}] has half a character (a lone surrogate) at position {found.start()}, "
+        'which is not valid Unicode. Read its file with errors="replace", or leave it out.',
+    )
+
+
+def _whole(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_SURROGATE.sub("\ufffd", text) for text in texts)
 
 
 def _columns(first: Any) -> tuple[str, ...]:

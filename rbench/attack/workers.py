@@ -98,7 +98,7 @@ class Workers:
                 forkserver.ensure_running()
 
     def run(
-        self, attack_task: AttackTask, examples: Iterable[Example], expected: int | None = None
+        self, attack_task: AttackTask, examples: Iterable[Example], expected: int | None = None, *, apart: bool = False
     ) -> Iterator[Outcome]:
         """Yield one outcome for each example, in the order in which they end. Several processes start with the longest.
 
@@ -108,6 +108,7 @@ class Workers:
         Args:
             expected: about how many examples there are, if each is to be taken no sooner than a process needs it. Their
                 order is then that of `examples`.
+            apart: never attack them in the main process, even if `count` is 1, because one of them may end it.
 
         Raises:
             JobError: a user's own attack ended its process, or processes ended again and again. The outcomes yielded
@@ -118,7 +119,8 @@ class Workers:
         expected = len(whole) if whole is not None else expected or 0
         todo = iter(examples if whole is None else whole)
         enough = self.count > 1 and expected > FEW
-        if attack_task.asked or (not self._workers and not (expected and (enough or attack_task.foreign))):
+        apart = apart or attack_task.foreign
+        if attack_task.asked or (not self._workers and not (expected and (enough or apart))):
             yield from self._engine.run(attack_task, todo)
             return
         if whole is not None:

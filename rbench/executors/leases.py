@@ -24,6 +24,9 @@ class Board(Protocol):
         With `shared`, take a job that others work on, if a part of it is left.
         """
 
+    def may_leave(self, jobs: Sequence[Job]) -> bool:
+        """Whether all who do these jobs have shown that they live since this process first had nothing else to do."""
+
     def pause(self) -> None:
         """Wait a little, because all that this process could do needs what others are doing."""
 
@@ -33,6 +36,7 @@ def run(jobs: Sequence[Job], board: Board, call: Callable[[Job], Record | None])
 
     The first job is taken that no process works on; if there is none, a part of one that others work on. While other
     processes make what this one needs next, it waits. What is left at the end, others are doing. It is not yielded.
+    Before it leaves that to them it waits for a sign of life of each, or until it can take over what a dead one did.
     A job is not run if a job that it needs failed or was not run. Its record is None.
 
     Args:
@@ -50,7 +54,7 @@ def run(jobs: Sequence[Job], board: Board, call: Callable[[Job], Record | None])
                 failed.add(job.key)
             yield job, record
         if ended is None:
-            if not any(_waits(job, left) for job in left.values()):
+            if not any(_waits(job, left) for job in left.values()) and board.may_leave([*left.values()]):
                 return
             board.pause()
 

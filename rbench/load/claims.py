@@ -19,7 +19,11 @@ from rbench.spec.unlisted import known_as
 
 _LISTS: dict[Axis, str] = {"encoder": "encoders", "task": "tasks", "attack": "attacks", "finetune": "finetune"}
 """The key of a suite that lists the names of an axis."""
-_NEEDS = {"sts": "`evaluate`, a list of STS tasks", "contrast": "`evaluate: [contrast]`"}
+_NEEDS = {
+    "sts": "`evaluate`, a list of STS tasks",
+    "contrast": "`evaluate: [contrast]`",
+    "parts": "a task that is made of several sources, such as anli",
+}
 
 
 class Placed(NamedTuple):

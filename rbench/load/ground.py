@@ -26,10 +26,12 @@ from rbench.spec import (
     Plan,
     PretrainJob,
     Suite,
+    TaskSpec,
     TrainSpec,
+    VictimJob,
     bases,
 )
-from rbench.spec.claimed import ATTACKED, SCORES, CellOf, Ground, Trained
+from rbench.spec.claimed import ATTACKED, SCORES, CellOf, Ground, Trained, measured_cells
 
 ORACLE = "oracle_asr"
 Cells = Sequence[CellOf]
@@ -73,8 +75,13 @@ def of_suite(
             [CellOf(encoder, of.label) for encoder in suite.encoders for of in suite.evaluations],
             _contrast(victims, sets),
             [CellOf(e, task, None, f) for e, task, f in victims] if ADVERSARIAL in asked else [],
+            [CellOf(e, part, None, f) for e, t, f in victims for part in _parts(entries.tasks.found.get(t))],
             suite,
-            {one.what.name: [CellOf(e, t) for e in suite.encoders for t in one.tasks] for one in measures if one.tasks},
+            {
+                one.what.name: [cell for e in suite.encoders for cell in measured_cells(one.what.name, e, [*one.tasks])]
+                for one in measures
+                if one.tasks
+            },
         ),
         trained,
         tuple(entries.modules.registry.names("measures")),
@@ -88,7 +95,8 @@ def of_plan(plan: Plan, registry: Registry) -> Ground:
     valid, evaluated, adversarial = dict(attacked), dict(attacked), dict(attacked)
     victims: dict[tuple[str, str, str], None] = {}
     sets: dict[tuple[str, str], None] = {}
-    measured: dict[str, list[CellOf]] = {}
+    measured: dict[tuple[str, str], list[str]] = {}
+    parts_of: dict[CellOf, None] = {}
     for job in plan.jobs:
         if isinstance(job.spec, PretrainJob):
             continue
@@ -100,19 +108,31 @@ def of_plan(plan: Plan, registry: Registry) -> Ground:
         elif isinstance(job.spec, EvaluateJob):
             evaluated[CellOf(encoder, parts[0])] = None
         elif isinstance(job.spec, MeasureJob) and job.untuned:
-            measured.setdefault(job.spec.what.name, []).append(CellOf(encoder, job.spec.task.name))
+            tasks = measured.setdefault((job.spec.what.name, encoder), [])
+            tasks += [job.spec.task.name] if job.spec.task.name not in tasks else []
+        elif isinstance(job.spec, FinetuneJob | VictimJob):
+            parts_of |= {CellOf(encoder, part, None, parts[1]): None for part in _parts(job.spec.task)}
         elif isinstance(job.spec, ContrastJob):
             victims[encoder, parts[0], parts[1]] = None
             sets[parts[0], parts[2]] = None
         elif isinstance(job.spec, AdversarialJob):
             adversarial[CellOf(encoder, parts[0], None, parts[1])] = None
+    by_measure: dict[str, list[CellOf]] = {}
+    for (name, encoder), tasks in measured.items():
+        by_measure.setdefault(name, []).extend(measured_cells(name, encoder, tasks))
     cells = [[*found] for found in (attacked, valid, evaluated)]
+    made = ([*adversarial], [*parts_of], plan.suite, by_measure)
     return Ground(
-        _by_metric(cells[0], cells[1], cells[2], _contrast(victims, sets), [*adversarial], plan.suite, measured),
+        _by_metric(cells[0], cells[1], cells[2], _contrast(victims, sets), *made),
         _trained_by(plan),
         tuple(registry.names("measures")),
         tuple(registry.names("objectives")),
     )
+
+
+def _parts(task: TaskSpec | None) -> list[str]:
+    """Return the parts of a task's test split, such as the rounds of ANLI; none for a task of one source."""
+    return list(dict.fromkeys(part.name for part in task.parts if part.split == "test")) if task else []
 
 
 def trained_as(train: TrainSpec, options: type[BaseModel] | None) -> Trained:
@@ -164,6 +184,7 @@ def _by_metric(
     evaluated: Cells,
     contrast: Cells,
     adversarial: Cells,
+    parts: Cells,
     suite: Suite,
     measured: Mapping[str, Cells],
 ) -> dict[str, tuple[CellOf, ...]]:
@@ -171,7 +192,7 @@ def _by_metric(
     cells = {metric: valid if metric == ORACLE else attacked for metric in ATTACKED}
     measures = {*suite.measured, *(table.metric for table in suite.tables if table.measure)} - {ADVERSARIAL}
     cells |= dict.fromkeys(measures, attacked) | {name: tuple(dict.fromkeys(own)) for name, own in measured.items()}
-    tables = {"sts": evaluated, CONTRAST: contrast, **dict.fromkeys(measures, attacked)}
+    tables = {"sts": evaluated, CONTRAST: contrast, **dict.fromkeys(measures, attacked), "parts": parts}
     cells |= {name: tables[table] for name, table in SCORES.items() if table in tables}
     cells[ADVERSARIAL] = adversarial
     return {metric: tuple(own) for metric, own in cells.items() if own}

@@ -22,8 +22,11 @@ SCORES: Mapping[str, str] = {
     "d_pos": "space",
     "d_neg": "space",
     "delta": "space",
+    "accuracy": "parts",
 }
 """Further numbers that a claim may speak of, with the table that has them. A measure's own name is one, too."""
+WAYS: Mapping[str, tuple[str, ...]] = {"hits": ("cls", "mean", "bertscore")}
+"""The parts of a measure's rows that stand for tasks in its claims, as they do in the papers' tables."""
 METRICS: tuple[str, ...] = (*ATTACKED, *SCORES, ADVERSARIAL)
 """All metrics of claims but those that are named after measures."""
 
@@ -38,6 +41,11 @@ class CellOf(NamedTuple):
 
     def __str__(self) -> str:
         return "/".join(name for name in self if name is not None)
+
+
+def measured_cells(measure: str, encoder: str, tasks: Sequence[str]) -> list[CellOf]:
+    """Return the cells of a measure of an encoder: one for each task, or for each of its ways on the only task."""
+    return [CellOf(encoder, name) for name in (WAYS.get(measure, tasks) if len(tasks) == 1 else tasks)]
 
 
 class Trained(NamedTuple):

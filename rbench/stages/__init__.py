@@ -62,6 +62,7 @@ def run_job(job: Job, context: Context) -> Record | None:
         context.network.clear()  # free the memory for trainings and attacks
     record: Record | None
     try:
+        context.team.check_deaths(job)
         spec = job.spec
         if isinstance(spec, PretrainJob):
             record = weights.cached(job, context, lambda folder: weights.pretrain(job, spec, context, folder), source)

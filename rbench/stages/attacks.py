@@ -17,6 +17,7 @@ from rbench.stages.cell import Cell
 from rbench.stages.context import Context, Source
 from rbench.stages.inputs import Inputs
 from rbench.stages.victims import victim_hash
+from rbench.system import processes
 from rbench.tasks import Example
 
 TOLERATED = 0.1
@@ -55,7 +56,8 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
     context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
     with closing(cell):
         left = len(chosen) - len(cell.outcomes)
-        for outcome in context.workers.run(attack_task, cell.examples(), left):
+        apart = context.team.deaths(job) > 0 and processes.may_start()
+        for outcome in context.workers.run(attack_task, cell.examples(), left, apart=apart):
             cell.append(outcome)
             context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
     kept = cell.complete

@@ -43,14 +43,19 @@ class Cell:
 
         A chunk is taken when its first example is asked for, and given back when all of its examples have outcomes
         (`append`). The longest texts of a chunk come first, so that worker processes end together.
+
+        Raises JobError if too many processes died with a chunk.
         """
         for number in range(chunks(len(self._chosen))):
             chunk = self._chosen[number * CHUNK : (number + 1) * CHUNK]
             if not self._missing(chunk):
                 continue
-            lease = self._team.take(self._job, f"{number:04}")
+            self._look()  # whether those who died with this chunk had got further
+            left = len(self._missing(chunk))
+            lease = self._team.take(self._job, f"{number:04}", done=f"all but {left}") if left else None
             if lease is None:
                 continue
+            self._team.check_deaths(self._job, f"examples {number * CHUNK + 1} to {number * CHUNK + len(chunk)}")
             self._look()  # what the last holder had done
             if missing := self._missing(chunk):
                 self._open[missing[0].id] = lease, {one.id for one in missing}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record
@@ -37,6 +38,9 @@ class TeamBoard:
         self._team, self._store, self._cache = team, store, cache
         self._before = {job.key: _sign(self._record(job)) for job in jobs}
         self._nothing_left: dict[str, frozenset[tuple[str, int, str | None]]] = {}
+        self._signs: dict[str, bytes | None] = {}
+        """What each holder's file said when this process first had nothing to do beside it."""
+        self._looked = False
 
     def ended(self, job: Job, needed: bool) -> Record | None:
         if isinstance(job.spec, PretrainJob | FinetuneJob):
@@ -55,12 +59,21 @@ class TeamBoard:
 
     def take(self, job: Job, *, shared: bool) -> AbstractContextManager[None] | None:
         if not isinstance(job.spec, AttackJob):
-            lease = None if shared else self._team.take(job)
+            lease = None if shared else self._team.take(job, done=self._checkpoints(job))
             return None if lease is None or self._ended_meanwhile(job) else self._held(job)
         holders = self._team.holders(job)
         if bool(holders) != shared or WHOLE in holders or len(holders) >= chunks(job.spec.num_examples):
             return None
         return None if self._nothing_left.get(job.key) == self._team.state(job) else self._held(job)
+
+    def may_leave(self, jobs: Sequence[Job]) -> bool:
+        holders = [{*self._team.holders(job).values()} for job in jobs]
+        if not all(holders) and not self._looked:  # it ended, or its holder died, after the last look at it
+            self._looked = True
+            return False
+        signs = {name: self._team.members.sign(name) for name in {*chain.from_iterable(holders)}}
+        before, self._signs = self._signs, {**signs, **self._signs}
+        return all(sign is None or sign != before.get(name, sign) for name, sign in signs.items())
 
     def pause(self) -> None:
         time.sleep(PAUSE)
@@ -78,10 +91,16 @@ class TeamBoard:
 
     @contextmanager
     def _held(self, job: Job) -> Iterator[None]:
+        self._signs, self._looked = {}, False
         try:
             yield
         finally:
             self._team.give_back(job)
+
+    def _checkpoints(self, job: Job) -> str:
+        """Return the names of the checkpoints of a training. They change when it gets further."""
+        folder = self._cache.root / "checkpoints" / job.key
+        return ",".join(sorted(path.name for path in folder.glob("checkpoint-*")))
 
     def _record(self, job: Job) -> Path:
         return self._store.folder(job) / "record.json"

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rbench.errors import StoreError
+from rbench.errors import JobError, StoreError
 from rbench.spec import Job, Plan
 from rbench.storage.runs.files import UNFINISHED, as_store_error
 from rbench.storage.runs.folder import PROCESSES
@@ -29,6 +29,9 @@ _JOINING = "joining"
 _POLL = 0.1
 NAMED = 16
 """Digits of a job's key in the name of its leases."""
+FORGIVEN = 3
+"""Processes that may die with a job, or with a chunk of an attack, one after the other. One more, and the job fails.
+People and schedulers kill processes too, so a few deaths say nothing about a job."""
 
 
 class Team:
@@ -78,10 +81,29 @@ class Team:
             time.sleep(_POLL)
         return lease
 
-    def take(self, job: Job, part: str = WHOLE) -> Lease | None:
-        """Take a job, or a chunk of it. None if a living process has it."""
+    def take(self, job: Job, part: str = WHOLE, done: str = "") -> Lease | None:
+        """Take a job, or a chunk of it, of which `done` is done. None if a living process has it."""
         with as_store_error(self.folder):
-            return self._leases.take(job.key[:NAMED], part)
+            return self._leases.take(job.key[:NAMED], part, done)
+
+    def deaths(self, job: Job) -> int:
+        """Return how many processes died with the same part of a job, one after the other, at most."""
+        name = job.key[:NAMED]
+        return max((self._leases.deaths(name, part) for part in self._leases.parts(name)), default=0)
+
+    def check_deaths(self, job: Job, what: str = "this job") -> None:
+        """Raise JobError if too many processes died with what this one holds of a job. To be called before any work.
+
+        Args:
+            what: what this process is about to do, for the message.
+        """
+        deaths = max((lease.deaths for lease in self._leases.held(job.key[:NAMED])), default=0)
+        if deaths > FORGIVEN:
+            raise JobError(
+                f"{deaths} processes died while they worked on {what}, one after the other, and none got further. "
+                "They may have run out of memory, crashed in native code, or reached a time limit. Give each process "
+                "more memory or time, use fewer --workers or a smaller batch_size, and run the same command again."
+            )
 
     def check(self, job: Job) -> None:
         """Raise LeaseLost if another process has taken over what this one holds of a job."""

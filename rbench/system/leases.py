@@ -1,11 +1,14 @@
 """Leases: which process of a shared folder may do what. No lock of the file system is needed, and no coordinator.
 
-    FOLDER/leases/<name>/<part>.<n>    the n-th lease of this part: its holder, and whether it was given back
+    FOLDER/leases/<name>/<part>.<n>    the n-th lease of this part: its holder, whether it was given back, and deaths
 
 Who makes the file of the highest number holds the part. A file is made in one step, and only if it is not there: of two
 processes that try, one succeeds. A lease is taken over, by making the next number, once its holder gave it back or is
 dead (`rbench.system.members`). The highest file is never removed, so a process that was stopped for long and goes on
 sees that there is a higher one, and stops (`Lease.check`).
+
+A lease counts how many of its holders died with it, one after the other, and got no further (`Lease.deaths`). So what
+kills every process that takes it can be told from what a process happened to do when it was killed.
 """
 
 from __future__ import annotations
@@ -27,11 +30,23 @@ _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EN
 
 
 class Lease:
-    """A part that this process holds. Made by `Leases.take`."""
+    """A part that this process holds. Made by `Leases.take`.
 
-    def __init__(self, file: Path, number: int, member: Member, surely: float, given_back: Callable[[], None]) -> None:
-        self.file, self.number = file, number
-        self._member, self._surely, self._given_back = member, surely, given_back
+    Attributes:
+        deaths: how many processes died with this part, one after the other, since one of them got further with it.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        number: int,
+        member: Member,
+        surely: float,
+        given_back: Callable[[], None],
+        said: dict[str, Any],
+    ) -> None:
+        self.file, self.number, self.deaths = file, number, int(said["deaths"])
+        self._member, self._surely, self._given_back, self._said = member, surely, given_back, said
 
     def check(self) -> None:
         """Raise LeaseLost if another process has taken over. To be called before anything is written.
@@ -49,7 +64,7 @@ class Lease:
         """End the lease. `said` is what the next holder may read."""
         self._given_back()
         with suppress(OSError):  # then it expires
-            replace(self.file, json.dumps({"holder": self._member.id, "given_back": True, **said}).encode())
+            replace(self.file, json.dumps({**self._said, "given_back": True, **said}).encode())
 
 
 class Leases:
@@ -59,14 +74,22 @@ class Leases:
         self.folder, self._member, self._members = folder / "leases", member, members
         self._held: dict[tuple[str, str], Lease] = {}
 
-    def take(self, name: str, part: str) -> Lease | None:
-        """Take a part; None if a living process holds it, this one included. Raises OSError if it cannot be written."""
+    def take(self, name: str, part: str, done: str = "") -> Lease | None:
+        """Take a part; None if a living process holds it, this one included. Raises OSError if it cannot be written.
+
+        Args:
+            done: what is done of the part. Deaths are counted from 0 again where it differs from what it was for the
+                last holder, because that one got further.
+        """
         folder = self.folder / name
         number = _highest(folder, part)
         if number and self.holder(name, part) is not None:
             return None
         file = folder / f"{part}.{number + 1}"
-        if not _make(file, json.dumps({"holder": self._member.id}).encode()):
+        last = read_json(folder / f"{part}.{number}") if number else None
+        further = last is None or last.get("done", "") != done
+        said = {"holder": self._member.id, "deaths": 0 if further else self.deaths(name, part), "done": done}
+        if not _make(file, json.dumps(said).encode()):
             return None
         if _highest(folder, part) != number + 1:  # what was listed first was out of date
             file.unlink(missing_ok=True)
@@ -77,7 +100,7 @@ class Leases:
             except OSError:
                 break
         surely = self._members.expiry / 2
-        lease = Lease(file, number + 1, self._member, surely, lambda: self._forget(name, part))
+        lease = Lease(file, number + 1, self._member, surely, lambda: self._forget(name, part), said)
         self._held[name, part] = lease
         return lease
 
@@ -104,6 +127,16 @@ class Leases:
             return "unknown" if self._members.changing(file) else None
         alive = not said.get("given_back") and self._members.alive(said["holder"])
         return str(said["holder"]) if alive else None
+
+    def deaths(self, name: str, part: str) -> int:
+        """Return how many processes died with a part, one after the other. Its last holder counts if it is dead."""
+        number = _highest(self.folder / name, part)
+        last = read_json(self.folder / name / f"{part}.{number}")
+        if last is None:  # none, or torn: nothing is known
+            return 0
+        died = not last.get("given_back") and self.holder(name, part) is None
+        before = last.get("deaths")
+        return (before if isinstance(before, int) else 0) + died
 
     def parts(self, name: str) -> dict[str, int]:
         """Return the parts of a name that were ever taken, each with the number of its last lease."""

@@ -179,12 +179,19 @@ class Members:
         file = self.folder / f"{name}.json"
         if not file.exists():
             return False
-        with suppress(TypeError, KeyError):
-            said = read_json(file) or {}
-            identity = Identity(*(said[field.name] for field in dataclasses.fields(Identity)))
-            if identity.here and identity.ended:
-                return False
+        identity = _identity(read_json(file))
+        if identity is not None and identity.here and identity.ended:
+            return False
         return self.changing(file)
+
+    def sign(self, name: str) -> bytes | None:
+        """Return what changes with each heartbeat of a member; None if its process is seen to run on this machine."""
+        file = self.folder / f"{name}.json"
+        if self.alive(name) and (identity := _identity(read_json(file))) is not None and identity.here:
+            return None
+        with suppress(OSError):
+            return file.read_bytes()
+        return b""
 
     def changing(self, file: Path) -> bool:
         """Whether the content of a file has changed within `expiry`, as far as this process has looked at it."""
@@ -205,6 +212,13 @@ class Members:
         for file in [*self.folder.glob("*.json")]:
             if not self.alive(file.stem):
                 file.unlink(missing_ok=True)
+
+
+def _identity(said: dict[str, Any] | None) -> Identity | None:
+    """Return which process a member says that it is; None if it does not say all of it."""
+    with suppress(KeyError):
+        return Identity(*((said or {})[field.name] for field in dataclasses.fields(Identity)))
+    return None
 
 
 def read_json(file: Path) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 _SAFE = "PYTHONSAFEPATH"
@@ -22,6 +23,17 @@ def context() -> Any:
     A fork server imports the modules once, and each process that it forks starts at once.
     """
     return multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+
+
+def may_start() -> bool:
+    """Whether processes may be started that nobody asked for.
+
+    A new process runs the main script again. A user's script may lack the guard `if __name__ == "__main__"`. It would
+    then begin from the start.
+    """
+    main = sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    return file is None or Path(file).stem == "rbench" or (spec is not None and spec.name.startswith("rbench."))
 
 
 @contextmanager

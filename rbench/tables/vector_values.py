@@ -16,15 +16,21 @@ def of_metric(job: Job, metric: str) -> bool:
     return isinstance(job.spec, MeasureJob) and job.spec.what.name == metric
 
 
-def vector_values(store: Reader, job: Job, metric: str) -> Values | None:
+def vector_values(store: Reader, job: Job, metric: str, of: str | None = None) -> Values | None:
     """Return the values whose mean is the score, by the place of the pair or text in the split.
 
     For `sts` these are the values of `score.spearman_values`, for measures that classify each text 1 or 0. None where
     the job is of another metric, or the RUN keeps none: records of earlier versions do not.
 
+    Args:
+        of: where the job has a row for each part and layer, as semantic sensitivity has, the part. Its layer with the
+            most hits counts, as in the table.
+
     Raises StoreError where the rows are damaged.
     """
-    rows = store.rows(job) if of_metric(job, metric) else []
+    rows = list(store.rows(job)) if of_metric(job, metric) else []
+    if own := [row for row in rows if of is not None and row.names.get("part") == of]:
+        rows = [max(own, key=lambda row: (row.numbers.get("hits") or 0, -int(row.names["layer"])))]
     if len(rows) != 1:
         return None
     (row,) = rows

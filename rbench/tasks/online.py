@@ -70,13 +70,25 @@ def _is_files(source: HubData) -> bool:
 def _read_files(source: HubData) -> tuple[str, dict[str, list[Row]]]:
     from huggingface_hub import hf_hub_download
 
+    try:  # the client would ask five times more, and tell the user each time
+        hub.ask(source.id, "dataset", source.revision)
+        unreachable = None
+    except hub.Unreachable as error:
+        unreachable = error
     rows, commits = {}, set()
     for part, name in source.splits.items():
         try:
             path = hf_hub_download(
-                source.id, name, repo_type="dataset", revision=source.revision, etag_timeout=hub.TIMEOUT
+                source.id,
+                name,
+                repo_type="dataset",
+                revision=source.revision,
+                etag_timeout=hub.TIMEOUT,
+                local_files_only=unreachable is not None,
             )
         except hub.failures() as error:
+            if unreachable is not None:
+                raise ResourceError(f"{source.id}, file {name}, is not in the cache; {unreachable}") from error
             raise ResourceError(f"{source.id}, file {name}, on the hub: {_explain(error)}") from error
         commits.add(_snapshot(path))
         rows[part] = [

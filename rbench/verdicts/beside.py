@@ -24,8 +24,6 @@ from rbench.verdicts.systems import label_of, partners
 SAME_TASK: Mapping[str, tuple[str, ...]] = {"sickr": ("sickr_heldout",)}
 """Further tasks of ours that are a paper's task: other pairs of the same data set."""
 
-TABLES: Mapping[str, str] = {**SCORES, "accuracy": "parts"}
-"""The RUN's table that has a metric of a printed one, where it has another name."""
 CITED = ("of systems that rbench does not have", "")
 """Why a number of a system that the paper only cites has none of ours beside it."""
 
@@ -129,7 +127,7 @@ class _Reader:
             return Pair(found, None, ("the source cannot be read", ""))
         if label is not None and label not in self.partners:
             return Pair(found, None, ("of systems that this RUN lacks", label))
-        table = self._table(TABLES.get(found.metric, found.metric))
+        table = self._table(SCORES.get(found.metric, found.metric))
         if table is None:
             return Pair(found, None, ("of metrics that this RUN lacks", found.metric))
         encoder = self.partners[label] if label is not None else None

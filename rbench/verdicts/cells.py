@@ -9,8 +9,18 @@ from typing import Any, cast
 
 from rbench.errors import RbenchError
 from rbench.score import SHARES
-from rbench.spec import AdversarialJob, AttackJob, AttackMetric, ContrastJob, EvaluateJob, Job, MeasureJob
-from rbench.spec.claimed import ATTACKED, SCORES, CellOf
+from rbench.spec import (
+    AdversarialJob,
+    AttackJob,
+    AttackMetric,
+    ContrastJob,
+    EvaluateJob,
+    FinetuneJob,
+    Job,
+    MeasureJob,
+    VictimJob,
+)
+from rbench.spec.claimed import ATTACKED, SCORES, WAYS, CellOf
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.example_values import Values, example_values
@@ -101,7 +111,7 @@ class Cells:
     def _of_encoders(self, cell: CellOf, metric: str) -> Iterator[Observed | None]:
         """Yield what the jobs behind a cell of sentence vectors hold for each pair or text."""
         for job in self._jobs.get(cell, []):
-            if values_of := vector_values(self.results.store, job, metric):
+            if values_of := vector_values(self.results.store, job, metric, cell.task):
                 draw = self.results.plan.draw(job.parts[0]).train_seed or 0
                 yield Observed(job.seed, draw, values_of)
             elif of_metric(job, metric):
@@ -158,7 +168,7 @@ def _stated(cell: CellOf, row: Mapping[str, Any]) -> Stated | str:
 
 def _same(row: Mapping[str, Any], cell: CellOf) -> bool:
     """Whether a row of a table for programs is of this cell."""
-    tasks = {row.get(name) for name in ("task", "evaluation", "contrast")}
+    tasks = {row.get(name) for name in ("task", "evaluation", "contrast", "part")}
     rest = (row.get("encoder"), row.get("attack"), row.get("finetune"))
     return cell.task in tasks and rest == (cell.encoder, cell.attack, cell.finetune)
 
@@ -173,5 +183,7 @@ def _names(job: Job, encoder: str) -> list[CellOf]:
     if isinstance(job.spec, AdversarialJob):
         return [CellOf(encoder, parts[0], None, parts[1])]
     if isinstance(job.spec, MeasureJob) and job.untuned:
-        return [CellOf(encoder, job.spec.task.name)]
+        return [CellOf(encoder, name) for name in (job.spec.task.name, *WAYS.get(job.spec.what.name, ()))]
+    if isinstance(job.spec, FinetuneJob | VictimJob):
+        return [CellOf(encoder, part.name, None, parts[1]) for part in job.spec.task.parts if part.split == "test"]
     return [CellOf(encoder, parts[0])] if isinstance(job.spec, EvaluateJob) else []

@@ -16,7 +16,7 @@ from rbench.score.paired import Difference, PairedSample, compare, newcombe
 from rbench.score.stated import Term, combine_stated
 from rbench.score.unpaired import compare_means, compare_shares
 from rbench.spec import AttackMetric
-from rbench.spec.claimed import ATTACKED, CellOf, Comparison, Group
+from rbench.spec.claimed import ATTACKED, WAYS, CellOf, Comparison, Group
 from rbench.verdicts.cells import Cells, Observed, Stated
 
 
@@ -61,7 +61,7 @@ def judge(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Fo
     if any(found is None for found in observed.values()):
         return _by_tables(comparison, metric, bound, cells)
     there = {cell: found for cell, found in observed.items() if found is not None}
-    parts = list(_parts(comparison.groups, bound.times, there))
+    parts = list(_parts(comparison.groups, bound.times, there, alike=metric in WAYS))
     if empty := next((one.part for one in parts if not one.part.values), None):
         shared = " in common" if any(group.other for group in comparison.groups) else ""
         return Found(None, why=f"{empty.encoder} on {empty.task} has no example{shared} that counts for {metric}")
@@ -106,14 +106,16 @@ def _pair(one: Part, other: Part, shares: bool, bound: float) -> Difference | No
 Known = Mapping[CellOf, Sequence[Observed]]
 
 
-def _parts(groups: Sequence[Group], times: float, observed: Known) -> Iterator[Weighed]:
+def _parts(groups: Sequence[Group], times: float, observed: Known, *, alike: bool) -> Iterator[Weighed]:
     """Yield the cells with their weights: groups weigh the same, and so do the cells of one side of a group.
 
-    Two cells of one task that face each other alone are taken over the examples that count for both.
+    Two cells of one task that face each other alone are taken over the examples that count for both. So are two of
+    different names, where `alike` says that all have the same examples.
     """
     for group in groups:
         share = 1 / len(groups)
-        if len(group.one) == len(group.other) == 1 and group.one[0].task == group.other[0].task:
+        one_each = len(group.one) == len(group.other) == 1
+        if one_each and (alike or group.one[0].task == group.other[0].task):
             pair = (group.one[0], group.other[0])
             for side, rows in enumerate(_facing(*(observed[cell] for cell in pair))):
                 yield _weighed(pair[side], side, share, times, rows, facing=True)

@@ -121,6 +121,24 @@ def test_wrong_texts_are_skipped_and_errors_are_kept() -> None:
     assert result.summary.errored[0] == 1 and result.summary.n[0] == 1
 
 
+def test_a_text_that_is_not_unicode_is_errored_by_its_place_and_the_others_are_attacked() -> None:
+    seen: list[str] = []
+
+    def noting(texts: list[str]) -> list[list[float]]:
+        seen.extend(texts)
+        return predict(texts)
+
+    result = attack(noting, ["half \ud83d of an emoji", TEXTS[0], b"caf\xe9".decode("utf-8", "surrogateescape")])
+    assert [one.status == "errored" for one in result.outcomes] == [True, False, True]
+    assert str(result.outcomes[0].error).startswith("UnicodeError: texts[0] has half a character (a lone surrogate) at")
+    assert "texts[2]" in str(result.outcomes[2].error) and "position 3" in str(result.outcomes[2].error)
+    assert result.outcomes[2].original == ("caf\ufffd",) and result.outcomes[2].label == LABELS[2]
+    assert repr(result).encode() and result.frame.to_csv().encode() and result._repr_html_().encode()
+    assert "caf" not in "".join(seen).encode().decode(), "what a victim is asked is valid Unicode"
+    with pytest.raises(JobError, match=r"every example; on the first:\nUnicodeError: texts\[0\]"):
+        attack(noting, ["\udc80"], [0])
+
+
 def test_outcomes_are_in_the_order_of_the_texts_whichever_ends_first() -> None:
     result = attack(labels=[0, 0, 0])  # the second is skipped, which takes one query
     assert [(one.example_id, one.status == "skipped") for one in result.outcomes] == [

@@ -11,7 +11,7 @@ from rbench.spec import Outcome, TaskSpec
 from rbench.tasks import Example
 from tests.attack import world
 
-NO_WORDS = ["", " ", "\n", "...", "!?! (...)", "<", "😀 😀", "\u200b"]
+NO_WORDS = ["", " ", "\n", "...", "!?! (...)", "<", "😀 😀", "\u200b", "\ufeff", "\x00", "." * 100_000]
 TEXTS = [
     "<SPLIT>",
     "<SPLIT> the film <SPLIT> was good <SPLIT>",
@@ -27,6 +27,13 @@ TEXTS = [
     "x" * 600,
     "the film\nwas good",
     "İstanbul film",
+    "good\x00film \x00",
+    "".join(map(chr, range(32))) + "the film",
+    bytes(range(97, 256, 5)).decode("latin-1") + " film",
+    bytes(range(97, 256, 5)).decode("utf-8", "replace") + " film",
+    "\u202ethe film\u2066 good \u2069",
+    "e" + "\u0301" * 300,
+    "good " * 60,
 ]
 PAIRS = [
     ("<SPLIT>", "the film was good"),
@@ -51,7 +58,7 @@ def outcomes(
     return {outcome.original: outcome for outcome in found}
 
 
-@pytest.mark.parametrize("name", [*world.ALL, "geometry"])
+@pytest.mark.parametrize("name", [*world.ALL, "geometry", "random"])
 def test_no_text_breaks_an_attack(name: str, single: attack.Victim, resources: Resources) -> None:
     found = outcomes(name, single, resources, world.SINGLE, [(text,) for text in (*TEXTS, *NO_WORDS)])
     for text in TEXTS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
@@ -26,7 +26,7 @@ class Board:
         self.shared: set[str] = set()
         self.done: dict[str, Record] = {}
         self.taken: list[str] = []
-        self.pauses = 0
+        self.pauses = self.sure = 0
         self._pause = pause
 
     def ended(self, job: Job, needed: bool) -> Record | None:
@@ -41,6 +41,9 @@ class Board:
         self.taken.append(job.key)
         yield
         self.held.remove(job.key)
+
+    def may_leave(self, jobs: Sequence[Job]) -> bool:
+        return self.sure <= self.pauses
 
     def pause(self) -> None:
         self.pauses += 1
@@ -100,6 +103,19 @@ def test_it_leaves_when_only_others_have_something_to_do() -> None:
     board.held = {last.key}
     results = list(leases.run(PLAN.jobs, board, recorded))
     assert board.pauses == 0 and {job.key for job, _ in results} == {job.key for job in PLAN.jobs} - {last.key}
+
+
+def test_it_leaves_only_once_others_are_known_to_live() -> None:
+    board = Board()
+    board.held, board.sure = {PLAN.jobs[-1].key}, 3
+    assert len(list(leases.run(PLAN.jobs, board, recorded))) == len(PLAN.jobs) - 1 and board.pauses == 3
+
+
+def test_while_it_waits_to_leave_it_takes_over_what_a_dead_one_did() -> None:
+    board = Board(lambda board: board.held.clear())
+    board.held, board.sure = {PLAN.jobs[-1].key}, 9
+    results = list(leases.run(PLAN.jobs, board, recorded))
+    assert len(results) == len(PLAN.jobs) and board.taken[-1] == PLAN.jobs[-1].key
 
 
 def test_the_lease_of_one_who_died_is_taken_in_the_end() -> None:

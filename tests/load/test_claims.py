@@ -124,6 +124,26 @@ def test_a_plan_has_the_same_ground_as_its_suite(tmp_path: Path) -> None:
     assert len(ground.cells["asr"]) == 3 * 2 * 6
 
 
+@pytest.mark.parametrize(
+    ("suite", "metric", "tasks"),
+    [
+        ("cline-table7", "hits", ("cls", "mean", "bertscore")),
+        ("vadvcse-table3", "accuracy", ("dev R1", "dev R2", "dev R3", "test R1", "test R2", "test R3")),
+    ],
+)
+def test_what_a_papers_table_has_in_its_columns_stands_for_tasks(
+    tmp_path: Path, suite: str, metric: str, tasks: tuple[str, ...]
+) -> None:
+    claim = (
+        f'claims=[{{id: a, metric: {metric}, of: simcse-mini-packaged, at_least: 1, where: {{task: "{tasks[1]}"}}}}]'
+    )
+    prepared = prepare(suite, Options(out=tmp_path / "run", profile="mini", overrides=(claim,)))
+    assert [one.id for one in prepared.plan.suite.claims] == ["a"], "the suite has such cells"
+    ground = of_plan(prepared.plan, Registry())
+    assert set(ground.names("task", metric)) <= {*tasks} and tasks[1] in ground.names("task", metric)
+    assert {cell.encoder for cell in ground.cells[metric]} == {*prepared.plan.suite.encoders}
+
+
 @pytest.fixture
 def ground() -> Ground:
     plan: Plan = make_plan(make_suite())

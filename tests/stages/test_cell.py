@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from rbench import stages
 from rbench.errors import LeaseLost
 from rbench.executors import leases
 from rbench.spec import Choice, Job, Outcome, Plan, Provenance, Record, Suite
@@ -23,6 +24,7 @@ from rbench.storage.board import TeamBoard
 from rbench.storage.runs import Store
 from rbench.storage.team import Team
 from rbench.storage.weights import WeightCache
+from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import Example
 from tests.storage.runs.test_store import make_job
 
@@ -206,3 +208,58 @@ def test_an_outcome_is_kept_whatever_else_was_tried(tmp_path: Path) -> None:
         cell.close()
     assert {one.status for one in store.outcomes(job)} <= {"failed", "succeeded"}
     assert len(store.outcomes(job)) == 2
+
+
+# ------------------------------------------------------------------------------------------ jobs that kill processes
+
+
+def deadly_work(root: Path, deadly: str) -> None:
+    """Be one process of the plan, in which an example of the first attack ends whoever attacks it."""
+
+    def attack(job: Job, spec: Any, context: Any, source: Any) -> Record | None:
+        cell = Cell(job, EXAMPLES, context)
+        for example in cell.examples():
+            if (job, example.id) == (JOBS[0], deadly):
+                os._exit(137)  # as the kernel does, if memory runs out
+            cell.append(outcome(example, job))
+        cell.close()
+        kept = cell.complete
+        if kept is None or context.team.take(job) is None:
+            return None
+        return Record(job=job, status="complete", provenance=source(), outcomes=cell.merge(kept))
+
+    team, store = Team(root), Store(root)
+    with team.joined(lambda others: PLAN):
+        board = TeamBoard(team, store, WeightCache(root / "cache"), JOBS)
+        stages.attacks.attack = attack
+        told = SimpleNamespace(store=store, team=team, progress=Notes(), device="cpu", network=OneSlotCache())
+        for _ in leases.run(JOBS, board, lambda job: stages.run_job(job, told)):
+            pass
+
+
+def test_a_job_that_kills_its_processes_fails_and_the_run_goes_on(alone: dict[str, bytes], tmp_path: Path) -> None:
+    fork, codes = multiprocessing.get_context("fork"), []
+    while 0 not in codes and len(codes) < 20:
+        process = fork.Process(target=deadly_work, args=(tmp_path, EXAMPLES[6].id))
+        process.start()
+        process.join(60)
+        codes.append(process.exitcode)
+    assert codes == [137] * 5 + [0], "the first one got further, four did not"
+    failed, complete = (Store(tmp_path).look(job).record for job in JOBS)
+    assert failed is not None and failed.status == "failed" and complete is not None and complete.status == "complete"
+    assert str(failed.error).startswith("4 processes died while they worked on examples 5 to 8, one after the other")
+    kept = {one.example_id for one in Store(tmp_path).outcomes(JOBS[0])}
+    assert kept >= {one.id for one in EXAMPLES[: CHUNK + 2]} and EXAMPLES[6].id not in kept, (
+        "what was done before counts"
+    )
+
+
+def test_kills_that_hit_other_chunks_or_come_after_outcomes_fail_nothing(tmp_path: Path) -> None:
+    for n in range(12):
+        team = Team(tmp_path)
+        team.member.beat()
+        cell = Cell(JOBS[0], EXAMPLES, context(tmp_path, team))
+        cell.append(outcome(next(cell.examples()), JOBS[0]))
+        cell.close()
+        assert len(Cell(JOBS[0], EXAMPLES, context(tmp_path, team)).outcomes) == n + 1
+        team.member.file.unlink()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rbench import stages
-from rbench.errors import LeaseLost
+from rbench.errors import JobError, LeaseLost
 from rbench.spec import EncoderSpec, EvaluateJob, Job, Provenance, Record, TaskSpec
 from rbench.storage.runs import Store
 from rbench.system.one_slot_cache import OneSlotCache
@@ -19,7 +19,10 @@ from tests.storage.runs.test_store import make_job
 @pytest.fixture
 def context(tmp_path: Path) -> Any:
     return SimpleNamespace(
-        store=Store(tmp_path), team=SimpleNamespace(check=lambda job: None), device="cpu", network=OneSlotCache()
+        store=Store(tmp_path),
+        team=SimpleNamespace(check=lambda job: None, check_deaths=lambda job: None),
+        device="cpu",
+        network=OneSlotCache(),
     )
 
 
@@ -38,6 +41,16 @@ def test_a_job_that_raises_or_exits_has_failed(
     record = stages.run_job(make_job(), context)
     assert record is not None and record.status == "failed" and type(error).__name__ in str(record.error)
     assert context.store.record(make_job()) == record
+
+
+def test_a_job_with_which_too_many_processes_died_fails_before_it_is_tried(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Any] = []
+    monkeypatch.setattr(stages.attacks, "attack", lambda *arguments: tried.append(arguments))
+    context.team.check_deaths = raising(JobError("4 processes died"))
+    record = stages.run_job(make_job(), context)
+    assert record is not None and (record.status, record.error) == ("failed", "4 processes died") and not tried
 
 
 def test_ctrl_c_leaves_no_record(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rbench.errors import LeaseLost, StoreError
+from rbench.errors import JobError, LeaseLost, StoreError
 from rbench.spec import Choice, Plan, Suite
 from rbench.storage.board import TeamBoard, chunks
 from rbench.storage.runs import Store
@@ -165,6 +166,36 @@ def test_what_had_nothing_left_is_tried_again_when_it_changes(two: tuple[Process
     assert other.board.take(ATTACK, shared=False) is not None
 
 
+def test_one_may_leave_at_once_to_a_process_of_this_machine(two: tuple[Process, Process]) -> None:
+    one, other = two
+    assert one.team.take(ATTACK, "0000") is not None
+    assert other.board.may_leave([ATTACK])
+
+
+def test_one_may_leave_to_another_machine_after_its_next_heartbeat_and_not_before(two: tuple[Process, Process]) -> None:
+    one, other = two
+    assert one.team.take(ATTACK, "0000") is not None
+
+    def beat(number: int) -> None:
+        said = json.loads(one.team.member.file.read_bytes())
+        one.team.member.file.write_text(json.dumps({**said, "host": "elsewhere", "beat": number}))
+
+    beat(7)
+    assert not other.board.may_leave([ATTACK]) and not other.board.may_leave([ATTACK]), "it may be dead"
+    beat(8)
+    assert other.board.may_leave([ATTACK])
+    with other.board.take(TUNE, shared=False) or pytest.fail():
+        pass
+    assert not other.board.may_leave([ATTACK]), "it may have died while this one was busy"
+    beat(9)
+    assert other.board.may_leave([ATTACK])
+
+
+def test_one_looks_once_more_at_what_nobody_holds(two: tuple[Process, Process]) -> None:
+    assert not two[0].board.may_leave([ATTACK])
+    assert two[0].board.may_leave([ATTACK])
+
+
 def test_a_record_that_appears_is_the_work_of_another(two: tuple[Process, Process]) -> None:
     one, other = two
     assert other.board.ended(ATTACK, needed=False) is None
@@ -195,3 +226,46 @@ def test_a_job_that_ends_while_it_is_taken_is_given_back(two: tuple[Process, Pro
     one, other = two
     one.store.write_record(make_record(TUNE, "failed"))
     assert other.board.take(TUNE, shared=False) is None and other.team.holders(TUNE) == {}
+
+
+# ------------------------------------------------------------------------------------------ jobs that kill processes
+
+
+def deaths(root: Path, count: int) -> Process:
+    """Let so many processes die with the training; return one that lives."""
+    for _ in range(count):
+        process = Process(root)
+        assert process.board.take(TUNE, shared=False) is not None
+        process.team.member.file.unlink()
+    return Process(root)
+
+
+def test_a_job_may_end_three_processes_and_not_a_fourth(tmp_path: Path) -> None:
+    one = deaths(tmp_path, 3)
+    assert one.team.deaths(TUNE) == 3 and one.team.deaths(ATTACK) == 0
+    with one.board.take(TUNE, shared=False) or pytest.fail():
+        one.team.check_deaths(TUNE)
+    one = deaths(tmp_path, 1)
+    one.team.check_deaths(TUNE)  # who does not hold it is not concerned
+    for _ in range(2):
+        with one.board.take(TUNE, shared=False) or pytest.fail():
+            with pytest.raises(JobError, match=r"^4 processes died while they worked on this job.+ memory .+ command"):
+                one.team.check_deaths(TUNE)
+            one.team.check_deaths(ATTACK)
+
+
+def test_a_training_that_writes_checkpoints_may_end_any_number_of_processes(tmp_path: Path) -> None:
+    for step in range(6):
+        one = deaths(tmp_path, 1)
+        (one.cache.root / "checkpoints" / TUNE.key / f"checkpoint-{step}").mkdir(parents=True)
+        with one.board.take(TUNE, shared=False) or pytest.fail():
+            one.team.check_deaths(TUNE)
+        assert one.team.deaths(TUNE) == 0
+
+
+def test_the_end_of_a_run_in_order_forgets_deaths(tmp_path: Path) -> None:
+    one = deaths(tmp_path, 4)
+    one.team.member.file.unlink()
+    with Team(tmp_path).joined(lambda others: PLAN):
+        pass
+    assert one.team.deaths(TUNE) == 0, "the same command tries it again"

@@ -149,3 +149,69 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     with pytest.raises(OSError, match="No space left"):
         two[0].leases.take("job", "job")
     assert [*(two[0].leases.folder / "job").iterdir()] == []
+
+
+# ------------------------------------------------------------------------------------------ who dies with what it holds
+
+
+def deaths_of(root: Path, clock: Clock, done: list[str]) -> list[int]:
+    """Let one process after the other take a part, of which so much is done, and die. Return what each was told."""
+    told = []
+    for so_far in done:
+        process = Process(root, clock)
+        lease = process.leases.take("job", "0001", so_far)
+        assert lease is not None
+        told.append(lease.deaths)
+        process.dies()
+    return told
+
+
+def test_those_who_die_with_a_part_one_after_the_other_are_counted(tmp_path: Path, clock: Clock) -> None:
+    assert deaths_of(tmp_path, clock, ["", "", "", ""]) == [0, 1, 2, 3]
+    observer = Process(tmp_path, clock)
+    assert observer.leases.deaths("job", "0001") == 4, "the last one, whose lease is there, counts too"
+    assert observer.leases.deaths("job", "0002") == 0
+    other = observer.leases.take("job", "0002")
+    assert other is not None and other.deaths == 0, "another part of the same job"
+
+
+def test_a_living_holder_is_no_death(tmp_path: Path, clock: Clock) -> None:
+    assert deaths_of(tmp_path, clock, [""]) == [0]
+    one, other = Process(tmp_path, clock), Process(tmp_path, clock)
+    assert one.leases.take("job", "0001") is not None
+    assert other.leases.deaths("job", "0001") == 1
+
+
+def test_who_died_and_had_got_further_is_not_counted(tmp_path: Path, clock: Clock) -> None:
+    assert deaths_of(tmp_path, clock, ["", "", "10", "10", "10", "11"]) == [0, 1, 0, 1, 2, 0]
+
+
+def test_who_gives_back_has_not_died(tmp_path: Path, clock: Clock) -> None:
+    assert deaths_of(tmp_path, clock, ["", ""]) == [0, 1]
+    for done, told in (("", 2), ("", 2), ("10", 0), ("10", 0)):  # such as by SIGTERM, at the end of a job's time
+        process = Process(tmp_path, clock)
+        lease = process.leases.take("job", "0001", done)
+        assert lease is not None and lease.deaths == told
+        lease.give_back()
+        process.dies()
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"hol', b"[]", b"3"])
+def test_of_a_torn_lease_no_deaths_are_known(torn: bytes, tmp_path: Path, clock: Clock) -> None:
+    deaths_of(tmp_path, clock, ["", "", ""])
+    (tmp_path / "leases" / "job" / "0001.3").write_bytes(torn)
+    process = Process(tmp_path, clock)
+    assert process.leases.take("job", "0001") is None and process.leases.deaths("job", "0001") == 0
+    clock.now += 1000.0
+    lease = process.leases.take("job", "0001")
+    assert lease is not None and lease.deaths == 0
+
+
+@pytest.mark.parametrize("said", ['{"holder": "gone"}', '{"holder": "gone", "deaths": "x"}'])
+def test_a_lease_of_another_version_may_say_nothing_of_deaths(said: str, tmp_path: Path, clock: Clock) -> None:
+    process = Process(tmp_path, clock)
+    file = tmp_path / "leases" / "job" / "0001.1"
+    file.parent.mkdir(parents=True)
+    file.write_text(said)
+    lease = process.leases.take("job", "0001")
+    assert lease is not None and lease.deaths == 1

@@ -152,3 +152,17 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "members").write_text("")
     with pytest.raises(OSError), Member(tmp_path, {}).present():
         pass
+
+
+def test_a_sign_of_life_is_a_process_that_runs_here_or_a_file_that_heartbeats_change(tmp_path: Path) -> None:
+    members, member = Members(tmp_path), Member(tmp_path, {})
+    with member.present():
+        assert members.sign(member.id) is None
+    assert members.sign(member.id) == b"", "it is gone"
+    elsewhere(tmp_path, "far")
+    first = members.sign("far")
+    assert first and members.sign("far") == first
+    elsewhere(tmp_path, "far", beat=2)
+    assert members.sign("far") not in (None, first)
+    elsewhere(tmp_path, "dead", host=Identity.own().host, pid=2**22 + 1)
+    assert members.sign("dead") is not None

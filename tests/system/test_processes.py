@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from rbench.system.processes import starting
+from rbench.system.processes import may_start, starting
 
 ROOT = Path(__file__).resolve().parents[2]
 SHADOWS = ("tabulate", "yaml", "numpy", "torch", "textattack", "rbench", "tempfile", "selectors", "pickle", "signal")
@@ -80,6 +81,24 @@ def test_the_command_itself_does_not_import_from_the_current_folder(tmp_path: Pa
     )
     assert found.returncode == 0, found.stderr
     assert not (tmp_path / "imported").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "module", "may"),
+    [
+        ("/home/me/attack.py", None, False),
+        ("/home/me/attack.py", "mine.attack", False),
+        ("/env/bin/rbench", None, True),
+        ("/env/rbench/cli/worker.py", "rbench.cli.worker", True),
+        (None, None, True),
+    ],
+)
+def test_a_script_of_a_users_is_not_run_again_unasked(
+    file: str | None, module: str | None, may: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = SimpleNamespace(__file__=file, __spec__=None if module is None else SimpleNamespace(name=module))
+    monkeypatch.setitem(sys.modules, "__main__", main)  # type: ignore[arg-type]
+    assert may_start() is may
 
 
 @pytest.mark.parametrize("before", [None, "", "1"])

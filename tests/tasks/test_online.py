@@ -228,6 +228,30 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_briefly(tmp_path: Path) ->
     assert "someone/two is not in the cache" in second["error"]
 
 
+def test_a_file_is_not_asked_for_where_the_hub_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client would ask for it six times, and print a traceback's worth of words each time."""
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    from rbench import hub as client
+    from rbench.errors import ResourceError
+    from rbench.spec import HubData
+    from rbench.tasks import online
+
+    def unreachable(*_: object) -> str:
+        raise client.Unreachable("http://x cannot be reached (refused)")
+
+    def download(*_: object, local_files_only: bool, **__: object) -> str:
+        assert local_files_only
+        raise LocalEntryNotFoundError("not there")
+
+    monkeypatch.setattr(client, "ask", unreachable)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    corpus = HubData(id="someone/corpora", revision="main", splits={"train": "wiki.txt"}, columns={})
+    with pytest.raises(ResourceError, match=r"wiki.txt, is not in the cache; http://x cannot be reached .refused."):
+        online.read(corpus)
+
+
 @pytest.mark.parametrize("verb", ["GET", "HEAD"])
 def test_the_server_answers_as_the_hub_does(verb: str, hub: Hub) -> None:  # noqa: F811
     import requests

@@ -8,10 +8,12 @@ import pytest
 from scipy.stats import binomtest
 
 from rbench.errors import StoreError
+from rbench.measures.hits import PARTS
+from rbench.measures.hits import Options as HitsOptions
 from rbench.measures.senteval import Options
 from rbench.score.packed import packed
 from rbench.spec import Choice, EncoderSpec, Job, MeasuredRow, MeasureJob, TaskSpec
-from rbench.spec.claimed import CellOf, Comparison, Group
+from rbench.spec.claimed import WAYS, CellOf, Comparison, Group, measured_cells
 from rbench.tables.vector_values import vector_values
 from rbench.verdicts.cells import Cells
 from rbench.verdicts.judge import Bound, judge
@@ -66,3 +68,56 @@ def test_damaged_rows_are_an_error() -> None:
     store.folder = lambda job: "RUN/measure"
     with pytest.raises(StoreError, match=r"RUN/measure: its rows cannot be read .2 digits do not hold 100 hits."):
         vector_values(store, job, "senteval")
+
+
+def sensitive(encoder: str, ways: dict[str, list[list[bool]]]) -> tuple[Job, list[MeasuredRow]]:
+    """Return a job of semantic sensitivity with hits of each way and layer, the first layer first."""
+    job, _ = stored(encoder, [])
+    spec = job.spec.model_copy(update={"what": Choice(name="hits", options=HitsOptions().model_dump(mode="json"))})
+    rows = [
+        MeasuredRow(names={"part": way, "layer": str(i), "hits": packed(own)}, numbers={"n": 100, "hits": sum(own)})
+        for way, layers in ways.items()
+        for i, own in enumerate(layers)
+    ]
+    return Job.make(spec, (encoder, "hits", "mr"), {}, 0), rows
+
+
+def sensitivity(*jobs: Any) -> Cells:
+    suite = {"tasks": (), "evaluate": (Choice(name="hits"),), "measured": ("hits",)}
+    return Cells(results(list(jobs), **suite), lambda metric: pytest.fail(f"{metric}: no table is needed"))
+
+
+FEW = [True] * 20 + [False] * 80
+
+
+def test_ways_to_compare_vectors_stand_for_tasks_and_count_in_their_best_layer() -> None:
+    one = sensitive("one", {"cls": [FEW, ONE, FEW], "mean": [OTHER, FEW]})
+    two = sensitive("two", {"cls": [OTHER, FEW], "mean": [FEW, FEW]})
+    groups = (Group((CellOf("one", "cls"),), (CellOf("two", "cls"),)),)
+    found = judge(Comparison((), "one", "two", "higher", groups), "hits", Bound(), sensitivity(one, two))
+    d = found.difference
+    assert d is not None and not found.unpaired
+    assert (found.one, found.other) == (pytest.approx(0.7), pytest.approx(0.55))
+    assert {d.only_one, d.only_other} == {25, 10} and d.p == pytest.approx(binomtest(10, 35).pvalue)
+
+
+def test_two_ways_of_one_encoder_are_compared_triplet_by_triplet() -> None:
+    job = sensitive("one", {"cls": [ONE], "mean": [OTHER]})
+    groups = (Group((CellOf("one", "cls"),), (CellOf("one", "mean"),)),)
+    d = judge(Comparison((), "cls", "mean", "higher", groups), "hits", Bound(), sensitivity(job)).difference
+    assert d is not None and {d.only_one, d.only_other} == {25, 10}
+
+
+def test_the_lowest_of_equally_good_layers_counts() -> None:
+    job, rows = sensitive("one", {"cls": [ONE[::-1], ONE]})
+    store = sensitivity((job, rows)).results.store
+    values = vector_values(store, job, "hits", "cls")
+    assert values is not None and values["99"] == 1.0 and values["0"] == 0.0
+    assert vector_values(store, job, "hits", "mean") is None
+
+
+def test_ways_stand_for_tasks_only_where_there_is_one_task() -> None:
+    assert WAYS["hits"] == tuple(PARTS)
+    assert [cell.task for cell in measured_cells("hits", "e", ["mr"])] == ["cls", "mean", "bertscore"]
+    assert [cell.task for cell in measured_cells("hits", "e", ["mr", "cr"])] == ["mr", "cr"]
+    assert [cell.task for cell in measured_cells("senteval", "e", ["mr"])] == ["mr"]
