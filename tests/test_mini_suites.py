@@ -47,9 +47,9 @@ SUITES: dict[str, tuple[str, ...]] = {
     # The figure `dose` shows trainings, too.
     "dose-response": (f"encoders={PACKAGED}", "figures=[]", "claims=[]"),
     "robustness-search": (f"encoders={PACKAGED}",),
-    "robustness-report": (f"encoders={PACKAGED}", "claims=[]", "train_seeds=[]"),
+    "robustness-report": (f"encoders={PACKAGED}", "claims=[]", "train_seeds=[]", "attacks=[textbugger]"),
     "geometry-finetuning": ("encoders=[mini-bert-packaged]", NEIGHBOURS, FEWER),
-    "adcl-gated": (f"encoders={PACKAGED}", NEIGHBOURS, FEWER, "claims=[]"),
+    "adcl-gated": (f"encoders={PACKAGED}", "finetune=[clean]", FEWER, "claims=[]"),
     "robustsentembed-table4": ("encoders=[mini-bert-packaged]",),
     "vadvcse-table2": ("encoders=[mini-static]",),
     "robustsentembed-figure3": ("encoders=[mini-static, simcse-mini-packaged]",),
