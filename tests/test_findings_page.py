@@ -68,3 +68,28 @@ def test_the_control_is_fooled_less_by_as_much_as_the_page_says() -> None:
     d = mean.judged[0].difference
     assert d is not None and d.value is not None and d.low is not None and d.high is not None
     assert f"by {-100 * d.value:.1f} points in their mean [{-100 * d.high:.1f}, {-100 * d.low:.1f}]" in SAID
+
+
+CLAIMS = ROOT / "results" / "reference" / "claims"
+
+
+@pytest.mark.parametrize(
+    ("run", "what", "said"),
+    [
+        (
+            "robustsentembed-table3-local",
+            "| rse-above-simcse-mean ",
+            "by 0.1 points [0.1, 0.2] in the mean of seven sets",
+        ),
+        ("vadvcse-table2-local", "| vadvcse-above-simcse-mean ", "by 0.7 points [0.2, 1.2], as in the paper"),
+        ("vadvcse-table2-local", "subj: vadvcse-minilm-mlm-hard[steps=60] and minilm-mlm", "1.5 [0.8, 2.1]"),
+        ("vadvcse-table2-local", "subj: simcse-minilm-mlm-hard[steps=60] and minilm-mlm", "1.9 points [1.2, 2.6]"),
+        ("cline-table7-local", "minilm-mlm: bertscore and mean", "2.5 points [1.0, 3.9] below the mean"),
+    ],
+)
+def test_differences_are_those_of_the_claims(run: str, what: str, said: str) -> None:
+    (row,) = (one for one in (CLAIMS / f"{run}.md").read_text(encoding="utf-8").splitlines() if what in one)
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    difference, (low, high) = float(cells[5]), map(float, cells[6].split(" to "))
+    numbers = sorted(abs(x) for x in (low, high))
+    assert f"{abs(difference):.1f}" in said and f"[{numbers[0]:.1f}, {numbers[1]:.1f}]" in said and said in SAID

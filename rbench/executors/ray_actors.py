@@ -226,7 +226,7 @@ def _ended(reference: Any) -> tuple[int | None, str] | None:
         found: tuple[int, str] = ray.get(reference)
         return found
     except ray.exceptions.RayError as error:
-        return None, str(error).strip().splitlines()[0]
+        return None, str(error).strip().splitlines()[0].rstrip(".")
 
 
 def _placed(worker: _Worker) -> bool:

@@ -23,6 +23,9 @@ from rbench.tasks import Example
 TOLERATED = 0.1
 """Maximum share of a job's examples that may error. With more, too few remain and the job fails."""
 
+SUSPECT = 2
+"""Processes that died with one chunk, after which its job's examples are attacked in worker processes only."""
+
 
 def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Example]:
     """Return the first `n` of a permutation of `examples` seeded by (seed, task). A larger n extends the sample."""
@@ -56,7 +59,7 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
     context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
     with closing(cell):
         left = len(chosen) - len(cell.outcomes)
-        apart = context.team.deaths(job) > 0 and processes.may_start()
+        apart = context.team.died(job) >= SUSPECT and processes.may_start()
         for outcome in context.workers.run(attack_task, cell.examples(), left, apart=apart):
             cell.append(outcome)
             context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))

@@ -86,10 +86,11 @@ class Team:
         with as_store_error(self.folder):
             return self._leases.take(job.key[:NAMED], part, done)
 
-    def deaths(self, job: Job) -> int:
-        """Return how many processes died with the same part of a job, one after the other, at most."""
+    def died(self, job: Job) -> int:
+        """Return how many processes died with one part of a job, at most, whatever they had done of it."""
         name = job.key[:NAMED]
-        return max((self._leases.deaths(name, part) for part in self._leases.parts(name)), default=0)
+        parts = self._leases.parts(name)
+        return max((self._leases.died(name, part, number) for part, number in parts.items()), default=0)
 
     def check_deaths(self, job: Job, what: str = "this job") -> None:
         """Raise JobError if too many processes died with what this one holds of a job. To be called before any work.

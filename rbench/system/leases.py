@@ -86,9 +86,10 @@ class Leases:
         if number and self.holder(name, part) is not None:
             return None
         file = folder / f"{part}.{number + 1}"
-        last = read_json(folder / f"{part}.{number}") if number else None
-        further = last is None or last.get("done", "") != done
-        said = {"holder": self._member.id, "deaths": 0 if further else self.deaths(name, part), "done": done}
+        last = read_json(folder / f"{part}.{number}") or {}
+        died = self.died(name, part, number)
+        deaths = _number(last, "deaths") + died - _number(last, "died") if last.get("done", "") == done else 0
+        said = {"holder": self._member.id, "deaths": deaths, "died": died, "done": done}
         if not _make(file, json.dumps(said).encode()):
             return None
         if _highest(folder, part) != number + 1:  # what was listed first was out of date
@@ -128,15 +129,12 @@ class Leases:
         alive = not said.get("given_back") and self._members.alive(said["holder"])
         return str(said["holder"]) if alive else None
 
-    def deaths(self, name: str, part: str) -> int:
-        """Return how many processes died with a part, one after the other. Its last holder counts if it is dead."""
-        number = _highest(self.folder / name, part)
+    def died(self, name: str, part: str, number: int) -> int:
+        """Return how many processes ever died with a part, up to the lease of this number, whatever they had done."""
         last = read_json(self.folder / name / f"{part}.{number}")
         if last is None:  # none, or torn: nothing is known
             return 0
-        died = not last.get("given_back") and self.holder(name, part) is None
-        before = last.get("deaths")
-        return (before if isinstance(before, int) else 0) + died
+        return _number(last, "died") + (not last.get("given_back") and self.holder(name, part) is None)
 
     def parts(self, name: str) -> dict[str, int]:
         """Return the parts of a name that were ever taken, each with the number of its last lease."""
@@ -147,6 +145,11 @@ class Leases:
         for folder in [*self.folder.iterdir()]:
             if folder.name != but:
                 shutil.rmtree(folder)
+
+
+def _number(said: dict[str, Any], name: str) -> int:
+    found = said.get(name)
+    return found if isinstance(found, int) else 0
 
 
 def _listed(folder: Path) -> dict[str, int]:

@@ -242,7 +242,7 @@ def deaths(root: Path, count: int) -> Process:
 
 def test_a_job_may_end_three_processes_and_not_a_fourth(tmp_path: Path) -> None:
     one = deaths(tmp_path, 3)
-    assert one.team.deaths(TUNE) == 3 and one.team.deaths(ATTACK) == 0
+    assert one.team.died(TUNE) == 3 and one.team.died(ATTACK) == 0
     with one.board.take(TUNE, shared=False) or pytest.fail():
         one.team.check_deaths(TUNE)
     one = deaths(tmp_path, 1)
@@ -260,7 +260,7 @@ def test_a_training_that_writes_checkpoints_may_end_any_number_of_processes(tmp_
         (one.cache.root / "checkpoints" / TUNE.key / f"checkpoint-{step}").mkdir(parents=True)
         with one.board.take(TUNE, shared=False) or pytest.fail():
             one.team.check_deaths(TUNE)
-        assert one.team.deaths(TUNE) == 0
+            assert one.team.died(TUNE) == step + 1
 
 
 def test_the_end_of_a_run_in_order_forgets_deaths(tmp_path: Path) -> None:
@@ -268,4 +268,4 @@ def test_the_end_of_a_run_in_order_forgets_deaths(tmp_path: Path) -> None:
     one.team.member.file.unlink()
     with Team(tmp_path).joined(lambda others: PLAN):
         pass
-    assert one.team.deaths(TUNE) == 0, "the same command tries it again"
+    assert one.team.died(TUNE) == 0, "the same command tries it again"

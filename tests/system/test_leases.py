@@ -169,8 +169,8 @@ def deaths_of(root: Path, clock: Clock, done: list[str]) -> list[int]:
 def test_those_who_die_with_a_part_one_after_the_other_are_counted(tmp_path: Path, clock: Clock) -> None:
     assert deaths_of(tmp_path, clock, ["", "", "", ""]) == [0, 1, 2, 3]
     observer = Process(tmp_path, clock)
-    assert observer.leases.deaths("job", "0001") == 4, "the last one, whose lease is there, counts too"
-    assert observer.leases.deaths("job", "0002") == 0
+    assert observer.leases.died("job", "0001", 4) == 4, "the last one, whose lease is there, counts too"
+    assert observer.leases.died("job", "0002", 0) == 0
     other = observer.leases.take("job", "0002")
     assert other is not None and other.deaths == 0, "another part of the same job"
 
@@ -179,11 +179,12 @@ def test_a_living_holder_is_no_death(tmp_path: Path, clock: Clock) -> None:
     assert deaths_of(tmp_path, clock, [""]) == [0]
     one, other = Process(tmp_path, clock), Process(tmp_path, clock)
     assert one.leases.take("job", "0001") is not None
-    assert other.leases.deaths("job", "0001") == 1
+    assert other.leases.died("job", "0001", 2) == 1
 
 
 def test_who_died_and_had_got_further_is_not_counted(tmp_path: Path, clock: Clock) -> None:
     assert deaths_of(tmp_path, clock, ["", "", "10", "10", "10", "11"]) == [0, 1, 0, 1, 2, 0]
+    assert Process(tmp_path, clock).leases.died("job", "0001", 6) == 6
 
 
 def test_who_gives_back_has_not_died(tmp_path: Path, clock: Clock) -> None:
@@ -201,7 +202,7 @@ def test_of_a_torn_lease_no_deaths_are_known(torn: bytes, tmp_path: Path, clock:
     deaths_of(tmp_path, clock, ["", "", ""])
     (tmp_path / "leases" / "job" / "0001.3").write_bytes(torn)
     process = Process(tmp_path, clock)
-    assert process.leases.take("job", "0001") is None and process.leases.deaths("job", "0001") == 0
+    assert process.leases.take("job", "0001") is None and process.leases.died("job", "0001", 3) == 0
     clock.now += 1000.0
     lease = process.leases.take("job", "0001")
     assert lease is not None and lease.deaths == 0
