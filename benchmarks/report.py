@@ -3,26 +3,31 @@
     python benchmarks/report.py [--out FILE]      # needs the extra `browser`, and chromium
 
 Writes benchmarks/results/report.json. Texts are drawn from a list of words, 80 a text; 6 attacks on 5 encoders share
-them, as in a RUN. Times are of the page itself (`performance.now`), over five loads; the median and the largest.
+them, as in a RUN. Each has the steps of its attack, one for each word that was changed. Times are of the page itself
+(`performance.now`), over five loads; the median and the largest. The load is that of the machine as they began.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
 import statistics
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import sync_playwright
 
+from rbench.attack.steps import DIGITS
 from rbench.report import examples
 from rbench.report.data import Names, Report, Sampled
 from rbench.report.html import page
-from rbench.spec import Outcome
+from rbench.spec import Outcome, Step
+from rbench.system.steps import Texts, changed
 
 OUT = Path(__file__).resolve().parent / "results" / "report.json"
 EXAMPLES, WORDS, LOADS = 10_000, 80, 5
@@ -44,20 +49,36 @@ def drawn() -> list[examples.One]:
         words = [f"w{draw.randrange(5000)}" for _ in range(WORDS)]
         for encoder in ENCODERS:
             for attack in ATTACKS:
-                changed = dict.fromkeys(draw.sample(range(WORDS), draw.randint(1, 6)), f"w{draw.randrange(5000)}")
-                after = " ".join(changed.get(k, word) for k, word in enumerate(words))
+                way = list(attacked(words, draw))
+                n = len(way) - 1
                 outcome = Outcome(
                     example_id=f"test:{i}",
                     status=draw.choice(("succeeded", "failed")),
                     original=(" ".join(words),),
-                    perturbed=(after,),
+                    perturbed=way[-1],
                     label=1,
                     num_words=WORDS,
-                    num_words_changed=len(changed),
+                    num_words_changed=n,
                     num_queries=draw.randint(2, 900),
+                    steps=tuple(stepped(way, draw)),
                 )
                 found.append(examples.One((attack, encoder, "clean", "task"), 0, None, outcome))
     return found[:EXAMPLES]
+
+
+def attacked(words: Sequence[str], draw: random.Random) -> Iterator[Texts]:
+    """Yield the text of each step, from the original on: one to six words are changed, one at a time."""
+    after = list(words)
+    yield (" ".join(after),)
+    for at in draw.sample(range(WORDS), draw.randint(1, 6)):
+        after[at] = f"W{draw.randrange(5000)}"
+        yield (" ".join(after),)
+
+
+def stepped(way: Sequence[Texts], draw: random.Random) -> Iterator[Step]:
+    """Yield steps with answers that mean nothing but are as long as real ones."""
+    for before, after in zip((way[0], *way), way, strict=False):
+        yield Step(score=round(draw.random(), DIGITS), prediction=1, changes=changed(before, after))
 
 
 def main() -> None:
@@ -76,6 +97,7 @@ def main() -> None:
         file.write_text(text, encoding="utf-8")
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         first, filters = [], []
+        load = round(os.getloadavg()[0], 1)
         for _ in range(LOADS):
             opened: Any = browser.new_context(offline=True).new_page()
             opened.goto(file.as_uri())
@@ -86,11 +108,13 @@ def main() -> None:
     found = {
         "examples": len(chosen),
         "words a text": WORDS,
+        "steps": sum(len(one.outcome.steps or ()) for one in chosen),
         "bytes of the page": len(text.encode()),
         "first view, ms": {"median": round(statistics.median(first)), "largest": round(max(first))},
         "a filter, ms": {"median": round(statistics.median(filters)), "largest": round(max(filters))},
         "browser": f"Chromium {version}, without a window",
         "machine": machine_name(),
+        "load of the last minute": load,
     }
     out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(found, indent=1))

@@ -1,7 +1,7 @@
 """Get the scripts that reports embed from the npm registry: d3 and Observable Plot, with licences and versions.
 
     python benchmarks/vendor_charts.py          # writes rbench/report/vendor, which is committed
-    python benchmarks/vendor_charts.py --axe    # writes tests/report/axe.min.js, which is not: tests find it there
+
 A package whose archive does not have the hash below is refused. To take a newer version,
 change PACKAGES: `npm view NAME@VERSION dist.integrity` prints its hash.
 """
@@ -12,7 +12,6 @@ import base64
 import hashlib
 import io
 import json
-import sys
 import tarfile
 from pathlib import Path
 
@@ -33,21 +32,10 @@ PACKAGES = {
     ),
 }
 """By package: version, the file that is taken, and the archive's hash (sha512, as npm states it)."""
-AXE = (
-    "axe-core",
-    "4.14.1",
-    "axe.min.js",
-    "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
-)
-"""What checks pages for readers with screen readers. It is MPL-2.0, and no part of rbench."""
 
 
 def main() -> None:
     """Download, check and write each package's file and licence, and versions.json."""
-    if "--axe" in sys.argv[1:]:
-        package, version, file, integrity = AXE
-        (OUT.parents[2] / "tests" / "report" / file).write_bytes(archive(package, version, integrity)[file])
-        return
     versions = []
     for package, (version, file, integrity) in PACKAGES.items():
         found, name = archive(package, version, integrity), Path(file).name

@@ -12,6 +12,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+from tests.browser import axe as axe
+from tests.browser import browser as browser
+
 # The networks are tiny: a second thread would only wait for the first, and take the core of the other test process.
 # torch and numpy read this when they are imported, in this process and in those that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -8,6 +8,7 @@ full names of venues. What reads otherwise becomes an entry with a note, in the 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -40,12 +41,22 @@ VENUES: Mapping[str, str] = {
     "SemEval": "International Workshop on Semantic Evaluation (SemEval)",
     "*SEM": "Joint Conference on Lexical and Computational Semantics (*SEM)",
 }
-JOURNALS: Mapping[str, str] = {"LRE": "Language Resources and Evaluation"}
+JOURNALS: Mapping[str, str] = {"CACM": "Communications of the ACM", "LRE": "Language Resources and Evaluation"}
 TEXTATTACK = (
     "Morris, Lifland, Yoo, Grigsby, Jin and Qi (2020): TextAttack: a framework for adversarial attacks, data "
     "augmentation, and adversarial training in NLP. EMNLP: System Demonstrations. arXiv:2005.05909"
 )
 """What computes all attacks."""
+RESOURCES: Mapping[tuple[str, str], str] = {
+    ("word_vectors", "textattack-counterfitted"): "Mrkšić et al. (2016): Counter-fitting word vectors to linguistic "
+    "constraints. NAACL. arXiv:1603.00892",
+    ("synonyms", "wordnet"): "Miller (1995): WordNet: a lexical database for English. CACM 38",
+    ("sentence_encoder", "use"): "Cer et al. (2018): Universal Sentence Encoder for English. EMNLP: System "
+    "Demonstrations. arXiv:1803.11175",
+    ("sentence_encoder", "sentence-transformers"): "Reimers and Gurevych (2019): Sentence-BERT: sentence embeddings "
+    "using Siamese BERT-networks. EMNLP. arXiv:1908.10084",
+}
+"""What attacks look up, by kind of resource and kind of source. A folder of a user's own is not known."""
 _OWN = "{rbench}: a robustness benchmarking harness for sentence encoders"
 _SIGNS = {
     "\\": r"{\textbackslash}",
@@ -127,7 +138,8 @@ def _entry(reference: str, names: str, keys: set[str]) -> str:
         fields |= {"volume": volume} if volume else {}
     if parts.arxiv:
         fields |= {"eprint": parts.arxiv, "archivePrefix": "arXiv"}
-    return _written(kind, _free(re.sub(r"[^a-z0-9-]", "", key) or "used", keys), fields | of)
+    plain = re.sub(r"[^a-z0-9-]", "", unicodedata.normalize("NFKD", key))
+    return _written(kind, _free(plain or "used", keys), fields | of)
 
 
 def _written(kind: str, key: str, fields: Mapping[str, str]) -> str:
@@ -146,7 +158,9 @@ def _free(key: str, keys: set[str]) -> str:
 def _authors(text: str) -> str:
     """Return authors as BibTeX wants them: `Pang and Lee`, `Gardner and others`."""
     several = re.split(r", | and ", text.removesuffix(" et al."))
-    return " and ".join([*map(_tex, several), *(["others"] if text.endswith(" et al.") else [])])
+    # A comma parts family and given names, and none can have three. In braces it is a sign like others.
+    names = [f"{{{_tex(name)}}}" if "," in name else _tex(name) for name in several if name.strip()]
+    return " and ".join([*names, *(["others"] if text.endswith(" et al.") else [])])
 
 
 def _title(text: str) -> str:

@@ -58,7 +58,7 @@ def page(report: Report, examples: str = "", home: str = "") -> str:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: _read("templates", name)),
         autoescape=True,
-        finalize=_shown,
+        finalize=shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -80,7 +80,7 @@ def page(report: Report, examples: str = "", home: str = "") -> str:
     )
 
 
-def _shown(value: Any) -> Any:
+def shown(value: Any) -> Any:
     """Return a value as the page shows it. Scripts and styles, which are Markup, stay as they are."""
     return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 

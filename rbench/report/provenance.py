@@ -89,9 +89,11 @@ def licences(plan: Plan) -> Iterator[Fact]:
 
 
 def references(results: Results) -> str:
-    """Return BibTeX of what the RUN used: encoders, tasks, attacks and contrast sets, TextAttack and rbench."""
+    """Return BibTeX of what the RUN used: encoders, tasks, attacks and their resources, contrast sets, TextAttack and
+    rbench."""
     plan = results.plan
     used = [(entry.reference, entry.name) for entry in _entries(plan) if entry.reference]
+    used += _resources(plan)
     if any(isinstance(job.spec, AttackJob) for job in plan.jobs):
         used.append((bibtex.TEXTATTACK, "all attacks"))
     return bibtex.bibtex(used, _each(_said(record, "rbench") for record in results.standing.records.values()))
@@ -108,6 +110,16 @@ def _entries(plan: Plan) -> list[Named]:
             if isinstance(entry, Named):
                 found.setdefault((type(entry), entry.name), entry)
     return list(found.values())
+
+
+def _resources(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield the reference of each resource that an attack uses and that has one, and what it is."""
+    for job in plan.jobs:
+        if isinstance(job.spec, AttackJob):
+            for (kind, source), reference in bibtex.RESOURCES.items():
+                used = getattr(job.spec.resources, kind)
+                if used is not None and used.kind == source:
+                    yield reference, kind.replace("_", " ")
 
 
 def _state(plan: Plan, standing: Standing) -> str:

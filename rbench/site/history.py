@@ -12,6 +12,7 @@ from rbench.tables.formats import number
 from rbench.tables.table import MEANING, Number
 
 METRICS: tuple[HistoryMetric, ...] = ("asr", "clean", "sts")
+BETTER = {"lowest": "lower", "highest": "higher"}
 AVERAGE = "average"
 """What stands for the task of an average over several sets of pairs."""
 
@@ -29,6 +30,8 @@ def numbers(results: Results, run: RunPage) -> Iterator[Point]:
             # All attacks on a victim see the same examples, so its clean accuracy stands there once.
             attack = row["attack"] if metric == "asr" else ""
             key = (row["encoder"], row.get("finetune"), task, attack)
+            if row["value"] is None and not row["n"] and not row.get("errored"):
+                continue  # its jobs are not done; the run's page names them
             if key not in seen:
                 seen.add(key)
                 yield _point(metric, row, task, attack, run, table)
@@ -117,7 +120,7 @@ def _histories(points: Iterable[Point]) -> Iterator[MetricHistory]:
             title=meaning.title,
             definition=meaning.definition,
             unit="in percent" if meaning.unit == "%" else meaning.unit,
-            better=f"{meaning.best} is {meaning.good}",
+            better=f"{BETTER[meaning.best]} is {meaning.good}" if meaning.best else "",
             cells=tuple(
                 History(task=task, attack=attack, finetune=finetune, points=tuple(several))
                 for (task, attack, finetune), several in found[metric].items()

@@ -114,6 +114,11 @@ def test_an_encoder_has_the_numbers_of_the_tables_in_order_of_time(
             assert row[6] == f"{100 * cell['low']:.1f} to {100 * cell['high']:.1f}"
 
 
+def test_what_is_not_done_is_no_number_of_an_encoder(pages: dict[str, str]) -> None:
+    rows = [row for row in cells(pages["encoders/bert_b.html"]) if len(row) == 9 and row[0] != "Task"]
+    assert {row[3] for row in rows} == {"newer"} and "n/a" not in {row[5] for row in rows}
+
+
 def test_intervals_are_drawn_where_they_are(pages: dict[str, str]) -> None:
     page = pages["encoders/minilm.html"]
     rows = [row for row in cells(page) if len(row) == 9 and row[0] != "Task"]

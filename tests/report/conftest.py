@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from rbench import api
 from rbench.spec import Change, Outcome, Step
 from rbench.storage.runs import Store
+from tests.browser import Opened
 from tests.tables.conftest import make_plan, make_record, make_suite
 
 LETTERS = {"minilm": "ssssfffwssff", "bert_b": "ssffsfffswff"}
@@ -20,6 +19,8 @@ STATUS = {"s": "succeeded", "f": "failed", "w": "skipped"}
 SCRIPT, AREA, TURNED, LONG = "<script>alert(1)</script>", "</textarea></script>", "safe\u202etxet", "word " * 20_000
 NASTY = {0: SCRIPT, 1: AREA, 2: TURNED, 3: LONG}
 """Texts by example."""
+WIDE = 11
+"""The example whose text begins with a letter that JavaScript counts as two, and whose steps change two words each."""
 STEPPED = 7
 """The first example of which steps are known."""
 CHANGES = {"encoders": ("minilm", "bert_b"), "attacks": ("pwws",), "seeds": (0,)}
@@ -30,7 +31,8 @@ CLAIMS = (
 
 
 def outcome(i: int, letter: str, columns: int) -> Outcome:
-    before = (NASTY.get(i, f"a good film {i}"), "it is so")[:columns]
+    wide = "😀 " if i == WIDE else ""
+    before = (NASTY.get(i, f"{wide}a good film {i}"), "it is so")[:columns]
     after = (before[0].replace("good", "fine") if i > 3 else f"{before[0]} indeed", *before[1:])
     return Outcome(
         example_id=f"test:{i}",
@@ -44,16 +46,23 @@ def outcome(i: int, letter: str, columns: int) -> Outcome:
         num_words=4,
         num_words_changed=int(letter != "w"),
         perturbed_share=0.25 if letter == "s" else None,
-        steps=steps(letter) if i >= STEPPED and letter != "w" else None,
+        steps=steps(letter, wide=i == WIDE) if i >= STEPPED and letter != "w" else None,
     )
 
 
-def steps(letter: str) -> tuple[Step, ...]:
-    """Two steps in the first column: `good` became `great`, and that `fine`."""
-    first = Step(score=0.91, prediction=1)
-    second = Step(score=0.75, prediction=1, changes=(Change(column=0, start=2, end=6, new="great"),))
-    last = Change(column=0, start=2, end=7, new="fine")
-    return first, second, Step(score=0.4 if letter == "s" else 0.6, prediction=int(letter != "s"), changes=(last,))
+def steps(letter: str, *, wide: bool) -> tuple[Step, ...]:
+    """Two steps in the first column: `good` became `great`, and that `fine`. If wide, `film` was `movie` in between."""
+    at = 4 if wide else 2
+    second = [Change(column=0, start=at, end=at + 4, new="great")]
+    last = [Change(column=0, start=at, end=at + 5, new="fine")]
+    if wide:
+        second.append(Change(column=0, start=at + 5, end=at + 9, new="movie"))
+        last.append(Change(column=0, start=at + 6, end=at + 11, new="film"))
+    return (
+        Step(score=0.91, prediction=1),
+        Step(score=0.75, prediction=1, changes=tuple(second)),
+        Step(score=0.4 if letter == "s" else 0.6, prediction=int(letter != "s"), changes=tuple(last)),
+    )
 
 
 def write_run(root: Path, *, texts: bool = True, leave: str = "", started: str = "", **changes: Any) -> Path:
@@ -81,51 +90,5 @@ def page_file(run: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    sync = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`: pip install 'rbench[browser]'")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip(f"no browser is installed; these tests drive one of {', '.join(names)}")
-    with sync.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-class Opened:
-    """A page, and what it said on its console."""
-
-    def __init__(self, page: Any, file: Path) -> None:
-        self.page, self.file = page, file
-        page.set_default_timeout(15_000)  # milliseconds; machines are busy
-        self.said: list[str] = []
-        page.on("console", lambda message: self.said.append(message.text))
-        page.on("pageerror", lambda error: self.said.append(str(error)))
-        page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
-
-    def go(self, hash: str = "") -> Opened:
-        """Load the page anew with a state."""
-        self.page.goto("about:blank")
-        self.page.goto(f"{self.file.as_uri()}{hash}")
-        self.page.wait_for_selector("html[data-ready]")
-        return self
-
-    def state(self, hash: str) -> Opened:
-        """Change the state as a link does."""
-        self.page.evaluate("(hash) => { location.hash = hash; }", hash)
-        self.page.wait_for_function("(hash) => location.hash.slice(1) === hash", arg=hash)
-        return self
-
-    def text(self, selector: str) -> str:
-        return str(self.page.inner_text(selector))
-
-    def all(self, selector: str, js: str = "one => one.textContent") -> list[Any]:
-        found: list[Any] = self.page.eval_on_selector_all(selector, f"all => all.map({js})")
-        return found
-
-
-@pytest.fixture(scope="session")
 def opened(browser: Any, page_file: Path) -> Opened:
-    context = browser.new_context(offline=True, color_scheme="light", viewport={"width": 1200, "height": 900})
-    return Opened(context.new_page(), page_file).go()
+    return Opened.alone(browser, page_file).go()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rbench import api
-from tests.report.conftest import AREA, LETTERS, LONG, SCRIPT, Opened
+from tests.browser import Axe, Opened
+from tests.report.conftest import AREA, LETTERS, LONG, SCRIPT, steps
 
 
 def test_it_loads_without_a_network_and_the_console_stays_empty(opened: Opened) -> None:
@@ -146,6 +146,15 @@ def test_next_previous_and_random_stay_among_the_filtered(opened: Opened) -> Non
     assert opened.page.get_attribute(of, "data-index") in indices
 
 
+def test_a_link_to_an_example_opens_the_page_of_the_list_that_has_it(opened: Opened) -> None:
+    assert opened.go("#at=45").all("#rows tr.chosen", "one => one.dataset.index") == ["45"]
+    assert "page 2 of 2" in opened.text("#count")
+    opened.page.click("text=‹ earlier")
+    assert "page 1 of 2" in opened.text("#count") and "page=0" in opened.page.evaluate("location.hash")
+    opened.page.click("text=Next ›")
+    assert opened.all("#rows tr.chosen", "one => one.dataset.index") == ["46"]
+
+
 def test_two_encoders_are_compared(opened: Opened, run: Path) -> None:
     opened.go()
     found = api.compare(run, between=("minilm", "bert_b"))
@@ -179,7 +188,7 @@ def test_a_slider_shows_the_text_and_the_answer_after_each_step(opened: Opened) 
     opened.go("#task=mr&encoder=minilm&q=film+8")
     slider = opened.page.get_by_label("Steps of the attack")
     assert (slider.get_attribute("max"), slider.input_value()) == ("2", "2")
-    assert (opened.text("#step-text h4"), opened.text("#step-text p")) == ("After the attack", "a fine film 8")
+    assert (opened.text("#step-text h3"), opened.text("#step-text p")) == ("After the attack", "a fine film 8")
     slider.focus()
     opened.page.keyboard.press("ArrowLeft")
     assert opened.text("#step-text p") == "a great film 8"
@@ -213,6 +222,45 @@ def test_replayed_in_the_browser_the_last_step_is_the_final_text(opened: Opened)
     assert all(last == after and first == before for last, after, first, before in found)
 
 
+def test_several_words_of_a_step_are_replaced_each_at_its_place(opened: Opened) -> None:
+    opened.go("#task=mr&encoder=minilm&q=film+11")
+    opened.page.locator(".bars .step").nth(1).click()
+    assert opened.text("#step-text p") == "😀 a great movie 11"
+    assert opened.all("#step-text ins.now") == ["great", "movie"] and opened.all("#step-said del") == ["good", "film"]
+    told = json.loads(opened.page.evaluate("report.asJson(report.filtered()[0])"))["steps"]
+    assert told == json.loads(json.dumps([one.model_dump(mode="json") for one in steps("f", wide=True)]))
+
+
+def test_bars_of_scores_are_parts_of_the_largest(opened: Opened) -> None:
+    opened.go().page.evaluate("report.data.names.labels.mr = []")
+    opened.page.evaluate("report.examples.forEach((one) => { one.label = 3.64; })")
+    opened.state("task=mr&encoder=minilm&q=film+8")
+    assert opened.all(".bars i", "one => one.style.height") == ["25%", "21%", "11%"]
+    assert "score 0.40" in opened.text("#step-said") and "probability" not in opened.text("#step-said")
+    opened.go()
+
+
+@pytest.mark.parametrize(
+    ("trainings", "fell"), [(((0, 1), (5, 6)), ["a0", "a1", "b1"]), (((0,), (5, 6)), ["a0", "a0", "b0"])]
+)
+def test_texts_that_fell_alone_pair_trainings_as_the_comparison_does(
+    opened: Opened, trainings: tuple[tuple[int, ...], ...], fell: list[str]
+) -> None:
+    """The first encoder falls on both texts, the second on text `b` with training 5 alone."""
+    rows = [
+        {**dict.fromkeys(("task", "finetune", "attack"), "x"), "seed": 0, "encoder": name, "training": training}
+        | {"example": text, "status": "succeeded" if name == "one" or (text, training) == ("b", 5) else "failed"}
+        for name, own in zip(("one", "other"), trainings, strict=True)
+        for training in own
+        for text in ("a", "b")
+    ]
+    opened.go().page.evaluate("(rows) => { report.examples = rows; }", rows)
+    pair, cell = {"one": "one", "other": "other"}, dict.fromkeys(("task", "finetune", "attack"), "x")
+    mine, theirs = opened.page.evaluate("([pair, cell]) => report.fellAlone(pair, cell)", [pair, cell])
+    assert sorted(f"{one['example']}{one['training']}" for one in mine) == fell and theirs == []
+    opened.go()
+
+
 @pytest.mark.parametrize("width", [360, 1200])
 def test_the_page_is_never_wider_than_the_screen(opened: Opened, width: int) -> None:
     opened.page.set_viewport_size({"width": width, "height": 800})
@@ -229,13 +277,10 @@ def test_claims_say_their_numbers(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_has_no_serious_finding(opened: Opened, scheme: str) -> None:
-    axe = Path(__file__).parent / "axe.min.js"
-    if not axe.exists():
-        pytest.skip("axe-core is not here: python benchmarks/vendor_charts.py --axe")
+def test_axe_has_no_serious_finding(opened: Opened, axe: Axe, scheme: str) -> None:
     opened.page.emulate_media(color_scheme=scheme)
-    opened.go().page.evaluate(axe.read_text(encoding="utf-8"))
-    found: Any = opened.page.evaluate("axe.run()")
+    opened.go("#task=mr&encoder=minilm&q=film+8")
+    opened.page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    found = axe(opened.page)
     opened.page.emulate_media(color_scheme="light")
-    serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
-    assert {one["id"]: [node["html"][:120] for node in one["nodes"]][:3] for one in serious} == {}
+    assert found == {}

@@ -62,6 +62,7 @@ function draw() {
   const place = document.getElementById("compare");
   const names = data.names.encoders;
   if (names.length < 2) return fill(place, el("p", { class: "dim" }, "The RUN attacked one encoder. Compare it with another RUN: rbench report RUN RUN2."));
+  if (!data.pairs.length) return fill(place, el("p", { class: "dim" }, "There is nothing to compare: the RUN has no numbers of attacks. The reason stands above."));
   const [one, other] = chosen();
   const options = names.map((name) => [name, title(name)]);
   const fields = el("div", { class: "fields" }, choice("First", options, one, (value) => set({ a: value, b: value === other ? one : other })),
@@ -77,7 +78,7 @@ function draw() {
       el("thead", {}, el("tr", {}, header.map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, pair.cells.map((cell) => cellRow(cell, current))))),
     el("div", { class: "columns", id: "paired" },
       el("div", {}, el("h3", {}, `${title(current.task)}, ${title(current.attack)}`), fourfold(current, pair),
-        el("p", {}, `${title(pair.other)} less ${title(pair.one)}: ASR ${current.difference || "n/a"} points${current.interval ? `, 95% interval ${current.interval}` : ""}; p ${current.p || "n/a"} (${current.test}, Holm for ${pair.cells.length} cells): ${current.verdict}.`)),
+        el("p", {}, `${current.fourfold ? `On the ${current.n} that both classify correctly, ` : ""}${title(pair.other)} less ${title(pair.one)}: ASR ${current.difference || "n/a"} points${current.interval ? `, 95% interval ${current.interval}` : ""}; p ${current.p || "n/a"} (${current.test}, Holm for ${pair.cells.length} cells): ${current.verdict}.`)),
       report.examples.length ? el("div", {}, list(pair.one, fell[0], current.fourfold?.[1]), list(pair.other, fell[1], current.fourfold?.[2])) : null),
     el("details", {}, el("summary", {}, "Notes"), el("p", { class: "dim" }, "ASR in %. Could show: the smallest true difference that such a sample shows with a power of 80%. ", pair.notes.join(" "))));
 }

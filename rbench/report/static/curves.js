@@ -112,7 +112,7 @@ report.drawCurves = function drawCurves() {
     [data.metrics.some((one) => one.name === "aua") && data.names.encoders.length > 1, ["front", "fattack"], frontChart],
     [data.series.length, ["training"], seriesChart],
   ].filter(([there]) => there);
-  if (!parts.length) return fill(charts, el("p", { class: "dim" }, "The RUN has nothing to draw: it keeps no outcomes, and its trainings hold no series."));
+  if (!parts.length) return fill(charts, el("p", { class: "dim" }, "There is nothing to draw: the RUN has no numbers of attacks, and its trainings hold no series."));
   for (const [, names, draw] of parts) {
     const place = charts.appendChild(el("figure", { class: "panel" }));
     report.watch(names, () => draw(place));

@@ -17,7 +17,7 @@ function marked(pieces, side) {
 // A heading, and below it the columns of a text, each as nodes.
 function titled(one, heading, texts) {
   const columns = data.names.columns[one.task] ?? [];
-  return [el("h4", {}, heading), ...texts.map((nodes, i) =>
+  return [el("h3", {}, heading), ...texts.map((nodes, i) =>
     el("p", { class: "data", dir: "auto" }, texts.length > 1 ? el("b", { class: "column" }, `${columns[i] ?? i} `) : null, nodes))];
 }
 

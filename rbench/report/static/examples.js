@@ -58,10 +58,8 @@ function step(by) {
   if (!found.length) return;
   const at = found.findIndex((one) => one.index === Number(get("at", "-1")));
   const next = by === 0 ? Math.floor(Math.random() * found.length) : at < 0 ? 0 : (at + by + found.length) % found.length;
-  set({ at: String(found[next].index), page: pageOf(next) });
+  set({ at: String(found[next].index), page: "" });
 }
-
-const pageOf = (position) => { const page = Math.floor(position / PAGE); return page ? String(page) : ""; };
 
 function filters(place) {
   const any = (names) => [["", "all"], ...names.map((name) => [name, title(name)])];
@@ -93,11 +91,13 @@ function row(one, current) {
 
 function list(place, found, current) {
   const pages = Math.max(1, Math.ceil(found.length / PAGE));
-  const page = Math.min(pages - 1, Number(get("page", "0")) || 0);
-  const button = (text, by) => el("button", { type: "button", disabled: page + by < 0 || page + by >= pages, onclick: () => set({ page: page + by ? String(page + by) : "" }) }, text);
+  // Without a page in the address the list shows that of the chosen example: a link holds the example alone.
+  const at = get("at") ? Math.max(0, found.indexOf(current)) : 0;
+  const page = Math.min(pages - 1, Number(get("page", Math.floor(at / PAGE))) || 0);
+  const button = (text, by) => el("button", { type: "button", disabled: page + by < 0 || page + by >= pages, onclick: () => set({ page: String(page + by) }) }, text);
   const of = report.examples.length;
   fill(place, el("p", { id: "count", class: "dim", role: "status" }, `${found.length.toLocaleString("en")} of ${of.toLocaleString("en")} examples`, pages > 1 ? `, page ${page + 1} of ${pages} ` : " ", pages > 1 ? [button("‹ earlier", -1), " ", button("later ›", 1)] : null),
-    el("div", { class: "scroll list", tabindex: 0, role: "region", "aria-label": "Examples" }, el("table", { class: "examples" }, el("caption", { class: "sr" }, "Attacked examples"),
+    el("div", { class: "scroll list", tabindex: 0, role: "region", "aria-label": "List of examples" }, el("table", { class: "examples" }, el("caption", { class: "sr" }, "Attacked examples"),
       el("thead", {}, el("tr", {}, ["Status", "Encoder, task, attack", "Words", "Queries", "Text after the attack"].map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, found.slice(page * PAGE, (page + 1) * PAGE).map((one) => row(one, current))))));
 }

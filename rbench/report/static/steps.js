@@ -53,6 +53,8 @@ function bars(one, go) {
     el("i", { style: `height: ${Math.round(100 * Math.max(0, score) / top)}%` })));
 }
 
+const bar = (one) => labels(one).length ? `the victim\u2019s probability of ${labels(one)[one.label] ?? one.label}` : "the victim\u2019s score";
+
 let shown = null;
 
 // The step in the address is that of an example (`12.3`: step 3 of example 12); of any other the last is shown.
@@ -90,7 +92,7 @@ report.drawSteps = function drawSteps(one, draw) {
     fill(side, draw(k === 0 ? "Before the attack" : k === most ? "After the attack" : `After step ${k} of ${most}`, after(one, k).map((column) => marked(column, k))));
   };
   shown();
-  return { slider: el("div", { class: "steps" }, el("label", { for: "step" }, "Steps of the attack"), chart, input, line), side };
+  return { slider: el("div", { class: "steps" }, el("label", { for: "step" }, "Steps of the attack", el("span", { class: "dim" }, ` (bars: ${bar(one)} after each)`)), chart, input, line), side };
 };
 
 report.watch(["step"], () => shown?.());
