@@ -64,7 +64,7 @@ name: efficiency
 encoders: [robustsentembed-mini-victim]
 tasks: [mini-sentiment]
 finetune: [saved]
-attacks: [textfooler, textbugger, pwws, bae, bertattack, geometry]
+attacks: [textfooler, textbugger, pwws, random]
 seeds: [0, 1]
 num_examples: EXAMPLES
 resources: {profile: mini, masked_lm: mini-bert-packaged}

@@ -97,7 +97,7 @@ Parts.append = noting(Parts.append, lambda parts, outcome: f"{parts._job.name} {
 ELSEWHERE = "import sys\nif any('rbench.cli' in word for word in sys.orig_argv):" + HOOK.replace("\n", "\n    ")
 """The same for processes that an executor starts."""
 MAIN = "\nfrom rbench.cli import main\nsys.exit(main())\n"
-PRELOADED = ("rbench.cli", "rbench.api", "rbench.attack.workers", "rbench.train", "rbench.tables", "rbench.report")
+PRELOADED = ("rbench.cli", "rbench.api", "rbench.attack.workers", "rbench.stages", "rbench.train.loop", "rbench.report")
 """What a process imports sooner or later. None of them starts a thread, so that a fork is safe."""
 FULL_DISK = """
 import errno
@@ -154,6 +154,10 @@ socket.gethostname = lambda: name
 """Each process believes to be on a machine of its own, whose clock is a day off."""
 
 
+GENERATED: list[Path] = []
+"""The folder of texts that the undisturbed run generated, once there is one."""
+
+
 @dataclass
 class Place:
     """A folder in which one scenario runs once: suite, cache, RUN and log."""
@@ -167,6 +171,8 @@ class Place:
         (self.root / "mine" / "encoders").mkdir(parents=True)
         (self.root / "mine" / "encoders" / "toy.yaml").write_text(ENCODER, encoding="utf-8")
         (self.root / "suite.yaml").write_text(SUITE, encoding="utf-8")
+        if GENERATED:  # the embedded world's texts; to generate them anew is a third of a run's time
+            shutil.copytree(GENERATED[0], self.root / "cache" / "prepared")
         (self.root / "site").mkdir()
         (self.root / "site" / "sitecustomize.py").write_text(ELSEWHERE, encoding="utf-8")
 
@@ -188,6 +194,8 @@ class Place:
 
     def finish(self, row: dict[str, int]) -> None:
         """Repeat the command until the RUN is complete."""
+        if self.complete() and not any(process.killed or process.popen.returncode for process in self.began):
+            return
         for _ in range(3):
             process = self.start(hook=self.hook)
             if process.wait() == 0 and self.complete():
@@ -195,6 +203,8 @@ class Place:
         row["lost"] += 1  # it does not come to an end
 
     def complete(self) -> bool:
+        if not (self.root / "run" / "plan.json").exists():
+            return False
         plan = json.loads((self.root / "run" / "plan.json").read_bytes())
         return len([*(self.root / "run").rglob("record.json")]) == len(plan["jobs"])
 
@@ -375,6 +385,7 @@ def _kill(
 
 
 def three_at_once(place: Place, rng: random.Random, row: dict[str, int]) -> None:
+    shutil.rmtree(place.root / "cache")
     for process in [place.start() for _ in range(3)]:
         process.wait()
 
@@ -575,7 +586,15 @@ def undisturbed() -> dict[str, object]:
         process = place.start()
         if process.wait() != 0:
             sys.exit(f"the suite does not run:\n{process.said.read_text(encoding='utf-8')}")
+        kept = Path(tempfile.mkdtemp(prefix="generated-"))
+        atexit.register(_delete, kept, os.getpid())
+        GENERATED.append(shutil.copytree(place.root / "cache" / "prepared", kept / "prepared"))
         return place.results()
+
+
+def _delete(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # and not a fork
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def described() -> dict[str, object]:

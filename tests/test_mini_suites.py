@@ -21,6 +21,7 @@ QUICK = (
     "training={learning_rate: 1.5e-3, epochs: 1, max_train: 200, max_validation: 60}",
 )
 ADVERSARIAL = "finetune=[clean, {adversarial: {clean_epochs: 1, epochs: 1, candidates: 5}}]"
+NEIGHBOURS = "finetune=[clean, {adversarial: {source: neighbours, clean_epochs: 1, epochs: 1, candidates: 5}}]"
 # Adversarial fine-tuning attacks its training texts, which takes time.
 FEWER = "training={learning_rate: 1.5e-3, max_train: 40, max_validation: 20}"
 SUITES: dict[str, tuple[str, ...]] = {
@@ -45,6 +46,10 @@ SUITES: dict[str, tuple[str, ...]] = {
     ),
     # The figure `dose` shows trainings, too.
     "dose-response": (f"encoders={PACKAGED}", "figures=[]", "claims=[]"),
+    "robustness-search": (f"encoders={PACKAGED}",),
+    "robustness-report": (f"encoders={PACKAGED}", "claims=[]", "train_seeds=[]", "attacks=[textbugger]"),
+    "geometry-finetuning": ("encoders=[mini-bert-packaged]", NEIGHBOURS, FEWER),
+    "adcl-gated": (f"encoders={PACKAGED}", "finetune=[clean]", FEWER, "claims=[]"),
     "robustsentembed-table4": ("encoders=[mini-bert-packaged]",),
     "vadvcse-table2": ("encoders=[mini-static]",),
     "robustsentembed-figure3": ("encoders=[mini-static, simcse-mini-packaged]",),
@@ -66,7 +71,8 @@ ALIKE = (
     ("cline-table5",),
     ("adcl-table3",),
     ("robustsentembed-table3", "vadvcse-table1", "sts"),
-    ("dose-response",),
+    ("dose-response", "robustness-search", "robustness-report"),
+    ("geometry-finetuning", "adcl-gated"),
     ("vadvcse-table3",),
     ("robustsentembed-table4", "vadvcse-table2", "robustsentembed-figure3", "cline-table7"),
 )

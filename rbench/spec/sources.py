@@ -93,6 +93,8 @@ class Unsplit(Strict):
     Row numbers are permuted by numpy's PCG64 with `seed`. If the file `test_rows` exists (a JSON list of zero-based
     row numbers, beside the task's folder), the test split is the rows that it lists; otherwise it is the first `test`
     share of the permutation. Of the remaining rows, the first `validation` share is validation and the rest is train.
+    `without_test` leaves the test rows out, for choices that must not see them: the validation rows are attacked in
+    their place, and held-out rows of train (`train[holdout]` of other tasks) are validation.
     """
 
     source: str
@@ -100,6 +102,7 @@ class Unsplit(Strict):
     validation: Share = 0.1
     test: Share = 0.1
     test_rows: str | None = None
+    without_test: bool = False
 
 
 class LocalData(Strict):

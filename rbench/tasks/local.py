@@ -122,7 +122,9 @@ def describe(root: Path, layout: Layout) -> str:
     rule = layout.unsplit
     by_list = rule.test_rows is not None and (root / rule.test_rows).is_file()
     tested = f"test: the rows of {rule.test_rows}" if by_list else f"test: {rule.test:.0%}"
-    return f"local {root} ({rule.source}, divided by seed {rule.seed}; {tested}, then {rule.validation:.0%} validation)"
+    rest = f"{rule.validation:.0%} validation"
+    shown = "; without the test rows: validation rows in their place" if rule.without_test else ""
+    return f"local {root} ({rule.source}, divided by seed {rule.seed}; {tested}, then {rest}{shown})"
 
 
 def file_of(source: str) -> str:
@@ -153,6 +155,10 @@ def _divide(spec: TaskSpec, root: Path, rule: Unsplit) -> dict[str, list[Row]]:
         )
     except ValueError as error:
         raise ResourceError(f"{root / str(rule.test_rows)}: does not fit {path}: {error}") from error
+    if rule.without_test:
+        held = set(split.holdout(len(parts["train"])))
+        kept = [row for k, row in enumerate(parts["train"]) if k not in held]
+        parts = {"train": kept, "validation": [parts["train"][k] for k in sorted(held)], "test": parts["validation"]}
     stem = rule.source.rsplit("/", 1)[1]
     return {
         part: [Row(f"{stem}:{n}", f"{path}:{read[n][0]}", read[n][1]) for n in numbers]

@@ -1,13 +1,20 @@
-"""Make hard positives: replace words of a sentence so that the contrastive loss increases (ADCL, section 3.3)."""
+"""Make positives by replacing words: so that the contrastive loss increases (ADCL, section 3.3), at random, or none.
+
+The last two are controls of ours. They show what a training owes to the adversary, what to any other words of the same
+candidates, and what to dropout alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import torch
 from torch import Tensor
 
-from rbench.substitution.batched import Geometry, at_most
+from rbench.substitution.batched import Geometry, Swapped, at_most
+from rbench.substitution.search import Substitution
+from rbench.substitution.segmentation import SegmentedTexts
 from rbench.substitution.target import Target
 from rbench.train.moco import Held, MoCo
 
@@ -42,11 +49,7 @@ class HardPositives:
         def loss(z: Tensor, rows: Sequence[int]) -> Tensor:
             return model.losses(z, Held(held.keys, held.positive_index[list(rows)]))
 
-        swapped = self._geometry(
-            [(text,) for text in texts],
-            Target(encoder, loss, model.max_length, project=head),
-            max_words=self._budget,
-        )
+        swapped = self._swapped(texts, Target(encoder, loss, model.max_length, project=head))
         changed = [row for row, found in enumerate(swapped) if found.substitutions]
         made = [found.texts[0] for found in swapped]
         raised = 0.0
@@ -58,6 +61,10 @@ class HardPositives:
         replaced = sum(len(found.substitutions) for found in swapped)
         return made, {"words": words, "replaced": replaced, "raised": raised}
 
+    def _swapped(self, texts: Sequence[str], target: Target) -> list[Swapped]:
+        """Return each text with its words replaced."""
+        return self._geometry([(text,) for text in texts], target, max_words=self._budget)
+
     def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
         """Return `loss_raised`, in nats, and `words_replaced`, a share, 0..1.
 
@@ -68,3 +75,35 @@ class HardPositives:
             "loss_raised": sums["raised"] / max(1.0, sums["positives"]),
             "words_replaced": sums["replaced"] / max(1.0, sums["words"]),
         }
+
+
+class RandomPositives(HardPositives):
+    """A control: words in random order, each replaced by a random candidate, within the same budget.
+
+    Candidates are those of the text as it is. Random numbers come from torch's global generator.
+    """
+
+    def _swapped(self, texts: Sequence[str], target: Target) -> list[Swapped]:
+        segmented, stopwords = SegmentedTexts([(text,) for text in texts]), self._geometry.stopwords
+        found = []
+        for row, words in enumerate(segmented.words):
+            free = [place for place, word in enumerate(words) if word.lower() not in stopwords]
+            spans = segmented.spans[row]
+            proposed = self._geometry.source([(texts[row], *spans[place][1:]) for place in free])
+            able = [(place, choices) for place, choices in zip(free, proposed, strict=True) if choices]
+            order = torch.randperm(len(able)).tolist()[: self._budget(len(words))]
+            changed, taken = list(words), []
+            for step, (place, choices) in enumerate((able[k] for k in order), 1):
+                changed[place] = choices[int(torch.randint(len(choices), ()))]
+                taken.append(Substitution(place, words[place], changed[place], 0.0, step))
+            columns = segmented.columns(row, tuple(changed))
+            found.append(Swapped(columns, tuple(taken), len(words), asked=len(free), without=len(free) - len(able)))
+        return found
+
+
+class SamePositives(HardPositives):
+    """A control: each text is its own positive, under another dropout mask."""
+
+    def _swapped(self, texts: Sequence[str], target: Target) -> list[Swapped]:
+        words = SegmentedTexts([(text,) for text in texts]).words
+        return [Swapped((text,), (), len(own)) for text, own in zip(texts, words, strict=True)]

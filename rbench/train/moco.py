@@ -347,6 +347,8 @@ class MoCoObjective(EncoderObjective):
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """Scores of the training: those of held-out texts, `Positives.scores`, and what was counted.
 
+        JobError if `top_1` is below the option `least_top_1`.
+
         Of held-out texts there are `uniformity` and `top_1`, the share of them whose own key is nearest among the keys
         of all of them (see the method of this name; chance is 1 / texts).
         `positives` is how many positives were made, `positives_unchanged` how many of them are the sentence itself.
@@ -356,4 +358,17 @@ class MoCoObjective(EncoderObjective):
         sums = self.model.tally.sums()
         counted = {name: sums[name] for name in _SHOWN} | {"loss_at_chance": sums["chance"] / max(1, sums["positives"])}
         found = {"top_1": self.model.top_1(texts) / len(texts)} if len(texts) > 1 else {}
+        self._pass_gate(found.get("top_1"), len(texts))
         return super().scores(texts) | found | counted | self.model.positives.scores(sums)
+
+    def _pass_gate(self, top_1: float | None, texts: int) -> None:
+        """Raise JobError where `least_top_1` is not reached. A gate without enough texts is not passed either."""
+        least = self._options.least_top_1
+        if least is None or (top_1 is not None and texts >= pace.LEAST_TEXTS and top_1 >= least):
+            return
+        raise JobError(
+            f"Encoder {self._spec.name}: at its end its head finds the key of a held-out text among {texts} for a "
+            f"share of {top_1 or 0:.2f} of them. train.options.least_top_1 asks for {least:g}, of at least "
+            f"{pace.LEAST_TEXTS} texts. So nothing that stands on this encoder is attacked. Take more steps, or a "
+            "higher train.options.head_learning_rate; without least_top_1 the encoder is taken as it is."
+        )

@@ -83,6 +83,9 @@ class Momentum(Contrastive):
     stop_at_chance: bool = True
     """Whether to stop after a third of the steps if the head finds the keys of held-out texts no more often than by
     chance (ours)."""
+    least_top_1: Share | None = None
+    """A gate (ours): the training fails at its end if the head finds the keys of a smaller share of the held-out texts,
+    so that nothing is attacked that stands on it. None: no gate."""
 
     def problem(self, train: TrainSpec) -> str | None:
         """Say why `train` does not fit these options; None if it fits."""

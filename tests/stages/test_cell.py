@@ -263,3 +263,31 @@ def test_kills_that_hit_other_chunks_or_come_after_outcomes_fail_nothing(tmp_pat
         cell.close()
         assert len(Cell(JOBS[0], EXAMPLES, context(tmp_path, team)).outcomes) == n + 1
         team.member.file.unlink()
+
+
+@pytest.mark.parametrize("may", [True, False])
+def test_after_two_deaths_examples_are_attacked_apart(
+    may: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, told = JOBS[0], []
+
+    def run(task: Any, examples: Any, left: int, *, apart: bool) -> Iterator[Outcome]:
+        told.append(apart)
+        return iter(())
+
+    checked = SimpleNamespace(hashes=lambda *arguments: {}, check=lambda: None)
+    monkeypatch.setattr(stages.attacks, "Inputs", lambda job, context: checked)
+    monkeypatch.setattr(stages.attacks, "victim_hash", lambda inputs: "")
+    monkeypatch.setattr(stages.attacks, "_attack_task", lambda *arguments: None)
+    monkeypatch.setattr(stages.attacks.processes, "may_start", lambda: may)
+    for _ in range(4):
+        team = Team(tmp_path)
+        team.member.beat()
+        here = context(tmp_path, team)
+        here.data = lambda *arguments: SimpleNamespace(split=lambda name: EXAMPLES)
+        here.workers = SimpleNamespace(run=run)
+        here.progress.update = lambda *arguments: None
+        assert stages.attacks.attack(job, job.spec, here, None) is None  # type: ignore[arg-type]
+        next(Cell(job, EXAMPLES, here).examples())
+        team.member.file.unlink()
+    assert told == [False, False, may, may]

@@ -269,3 +269,14 @@ def test_the_end_of_a_run_in_order_forgets_deaths(tmp_path: Path) -> None:
     with Team(tmp_path).joined(lambda others: PLAN):
         pass
     assert one.team.died(TUNE) == 0, "the same command tries it again"
+
+
+def test_of_the_parts_of_a_job_the_worst_counts(tmp_path: Path) -> None:
+    for _ in range(2):
+        process = Process(tmp_path)
+        assert process.team.take(ATTACK, "0001") is not None
+        process.team.member.file.unlink()
+    one = Process(tmp_path)
+    assert one.team.take(ATTACK, "0000") is not None and one.team.take(ATTACK, "0002") is not None
+    assert one.team.died(ATTACK) == 2
+    one.team.check_deaths(ATTACK)

@@ -21,7 +21,7 @@ ASKED_FOR = {
 }  # fmt: skip
 OF_PARTS = [FOLDER / "anli.yaml"]
 """Made of several sources, each with a place of its own."""
-NOT_ON_THE_HUB = {"perspectrum"}
+NOT_ON_THE_HUB = {"ag_news_validation", "perspectrum"}
 """As far as is known; their notes say where to get them."""
 
 

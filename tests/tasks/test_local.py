@@ -67,6 +67,20 @@ def test_undivided_data_is_divided_once_and_for_all(write: Write, tmp_path: Path
     assert open_task(spec, [tmp_path]).fingerprint == data.fingerprint
 
 
+def test_without_test_rows_the_validation_rows_are_attacked_and_train_gives_validation(
+    write: Write, tmp_path: Path
+) -> None:
+    write("toy/all", reviews(100))
+    (tmp_path / "rows.json").write_text(json.dumps([7, 3, 40]))
+    rule = {"source": "toy/all", "test_rows": "rows.json"}
+    usual = open_task(task(local={"unsplit": rule}), [tmp_path])
+    data = open_task(task(local={"unsplit": {**rule, "without_test": True}}), [tmp_path])
+    assert ids(data, "test") == ids(usual, "validation")
+    assert data.sizes == {"train": 80, "validation": 8, "test": 9}
+    assert {*ids(data, "train"), *ids(data, "validation")} == {*ids(usual, "train")}
+    assert "without the test rows" in data.origin and "without the test rows" not in usual.origin
+
+
 def test_listed_rows_are_the_test_split_and_never_trained_on(write: Write, tmp_path: Path) -> None:
     write("toy/all", reviews(50))
     (tmp_path / "rows.json").write_text(json.dumps([7, 3, 40]))

@@ -149,6 +149,38 @@ def test_the_masked_lm_may_have_another_tokenizer_than_the_base(kind: str, base:
     assert set(words(" ".join(found))) <= set(toy.WORDS)
 
 
+def test_random_positives_have_the_candidates_and_the_budget_of_hard_ones(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toy, "STOPWORDS", toy.STOPWORDS | {*toy.THINGS})  # words that have candidates
+    built = made(base, positives="random", source="neighbours", max_words=2, share=0.5)
+    group = {word: k for k, members in enumerate(toy.GROUPS) for word in members}
+    torch.manual_seed(3)
+    before = copy.deepcopy(built.model.state_dict())
+    found, counted = positives(built, TEXTS)
+    assert all(torch.equal(value, before[name]) for name, value in built.model.state_dict().items())
+    pairs = [list(zip(words(text), words(other), strict=True)) for text, other in zip(TEXTS, found, strict=True)]
+    changed = [[(place, a, b) for place, (a, b) in enumerate(row) if a != b] for row in pairs]
+    assert [len(row) for row in changed] == [2] * len(TEXTS), "each text has more words with candidates than its budget"
+    assert all(group[a] == group[b] for row in changed for _, a, b in row)
+    assert counted["replaced"] == 2 * len(TEXTS) and counted["words"] == 10 * len(TEXTS)
+    assert not {a for row in changed for _, a, _ in row} & {*toy.THINGS}, "stop words stay"
+    places = {place for row in changed for place, _, _ in row}
+    assert len(places) > 3, "any word may be taken, not the first ones"
+    taken = {(a, b) for row in changed for _, a, b in row}
+    assert len(taken) > len({a for a, _ in taken}) + 3, "and any of its candidates"
+    torch.manual_seed(3)
+    assert positives(built, TEXTS)[0] == found != positives(built, TEXTS)[0]
+
+
+def test_positives_that_are_the_text_itself_differ_by_dropout_alone(base: Path) -> None:
+    built = made(base, positives="same")
+    found, counted = positives(built, TEXTS[:8])
+    assert found == TEXTS[:8] and (counted["replaced"], counted["raised"], counted["words"]) == (0, 0, 80)
+    assert step(built, TEXTS[:8])["loss"].item() > 0
+    assert built.scores([])["positives_unchanged"] == 8
+
+
 def test_the_query_encoder_ranks_unless_the_key_encoder_is_asked_to(base: Path) -> None:
     found = {}
     for ranked_by in ("query", "key"):

@@ -231,3 +231,19 @@ def test_the_released_variant_is_a_set_of_options_that_can_be_set_alone() -> Non
     printed = module.Options()
     assert printed == module.Options(variant="printed") and printed.min_cosine == 0.5 and printed.query == "text"
     assert module.needs(module.Options(source="neighbours")) == ("word_vectors", "stopwords")
+
+
+# --------------------------------------------------------------------------------------------------------------- gate
+
+
+def test_a_training_below_the_gate_fails_at_its_end_and_says_what_to_do(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rbench.train.moco.MoCo.top_1", at_chance)  # 3 of 20
+    told = r"Encoder tiny: at its end.* share of 0\.15 .*least_top_1 asks for 0\.2.*nothing that stands on.*Take more"
+    with pytest.raises(JobError, match=told):
+        trained(base, tmp_path / "below", steps=2, options={"least_top_1": 0.2})
+    assert not (tmp_path / "below" / "model.safetensors").exists()
+    built, _ = trained(base, tmp_path / "there", steps=2, options={"least_top_1": 0.15})
+    with pytest.raises(JobError, match=r"among 19 .* of at least 20 texts"):
+        built.scores(MANY[:19])

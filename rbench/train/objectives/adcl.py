@@ -11,6 +11,8 @@ are enqueued. The keys are fixed during the attack and computed without dropout.
 In some sentences no word can be replaced: they are too short, have only stop words, or have no word with a candidate.
 Such a sentence is its own positive, under another dropout mask. These are counted (`positives_unchanged`).
 
+`positives` has two controls that do not attack: random substitutions, and no substitution at all.
+
 The variant `released` follows the authors' public code: the masked LM alone proposes words, X' is the query and X the
 key, the heads are one linear layer with tanh on BERT's pooler, the queue starts random, and the heads have the
 encoder's learning rate. Its learning rate of 2e-5 and its 15 epochs stand in the files of full-size encoders, for both
@@ -63,6 +65,9 @@ class Options(CandidateOptions, Momentum, Variants):
         ),
     }
 
+    positives: Literal["hard", "random", "same"] = "hard"
+    """What X' is. `hard`: what the attack finds. Two controls of ours: `random` replaces random words by random
+    candidates, within the same budget; `same` is X itself, under another dropout mask."""
     resources: ResourceChoice = ResourceChoice(profile="standard")
     """The resource profile of the masked LM, the word vectors and the stop words."""
     max_words: Positive = 10
@@ -89,7 +94,7 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resou
     ResourceError if a resource that its options need is missing or damaged.
     """
     from rbench.substitution.batched import Geometry
-    from rbench.train.hard_positives import HardPositives
+    from rbench.train.hard_positives import HardPositives, RandomPositives, SamePositives
     from rbench.train.moco import MoCoObjective
 
     geometry = Geometry.of(
@@ -100,5 +105,7 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resou
         unknown=options.unknown,
         projection=options.projection,
     )
-    positives = HardPositives(geometry, max_words=options.max_words, share=options.share, ranked_by=options.ranked_by)
+    makers = {"hard": HardPositives, "random": RandomPositives, "same": SamePositives}
+    make = makers[options.positives]
+    positives = make(geometry, max_words=options.max_words, share=options.share, ranked_by=options.ranked_by)
     return MoCoObjective(spec, base, options, positives)

@@ -1,0 +1,119 @@
+"""Estimates the hours of the suite `table1` as printed, by the model of `rbench plan --estimate`.
+
+Twice: by the model as it is, whose measurements are of MiniLM, and with the seconds of a query that `papers_scale`
+measured at BERT base's shape. Texts, seeds, encoders and settings are read off the suite and its tasks; the number of
+queries of a text is the model's, which is that of fine-tuned victims.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cost_model import words as counted_words
+from equality import RECIPES
+
+from rbench import load
+from rbench.load.registry import Registry
+from rbench.plan.cost_model import REFERENCE, Costs, Network, attack_seconds, reading, training_seconds
+from rbench.plan.inputs import training_for
+from rbench.plan.machines import Machines
+from rbench.spec import EncoderSpec, TaskSpec
+
+BERT_BASE = Network(12, 768, 3072)
+WORDS = {"yelp": (152.0, 152.0), "mnli_mismatched": (11.0, 31.0)}
+"""Words that may change, and all, of tasks that are not at hand, as TextFooler's paper counts them (a premise: 20)."""
+LONG = 60
+"""Words from which a task is estimated by the cells of IMDB, below by those of MR."""
+MASKED_LM, SENTENCES = BERT_BASE.gflop(30) / REFERENCE, 1.0
+"""How much larger the papers' masked LM and our sentence encoder are than those of the model's measurements."""
+BESIDE = {
+    "pwws": 0.0,
+    "textfooler": SENTENCES,
+    "textbugger": SENTENCES,
+    "bae": (MASKED_LM + SENTENCES) / 2,
+    "bertattack": (MASKED_LM + SENTENCES) / 2,
+}
+"""How much larger the other networks of an attack are, as `rbench.plan.work` has it."""
+
+
+def ratio(model: Costs, recipe: str, tokens: float, measured: float) -> float:
+    """Return measured seconds of a query over those that the model gives it on its reference machine."""
+    expected = model.attack(recipe).per_query(BERT_BASE.gflop(tokens), BESIDE[recipe])
+    return measured / (expected.network + expected.python)
+
+
+def table1(model: Costs, on: Machines, data: Path, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return hours by attack, of trainings, and in all.
+
+    Args:
+        on: the machine that the cells were measured on.
+        data: a folder with TASK/SPLIT.jsonl, for the words of tasks.
+        cells: what `papers_scale` measured, by "TASK, ATTACK".
+    """
+    loaded = load.load("table1", registry=Registry())
+    suite, victims = loaded.suite, len(loaded.suite.encoders) * len(loaded.suite.seeds)
+    plain, measured = Counter[str](), Counter[str]()
+    tuning, lengths = 0.0, {}
+    for name in suite.tasks:
+        task, how = loaded.tasks[name], training_for(suite, loaded.tasks[name])
+        words = lengths[name] = _words(data, task)
+        texts = victims * _number(suite.examples_for(name), task)
+        for recipe in RECIPES:
+            each = attack_seconds(model, recipe, BERT_BASE, words, how.max_length, BESIDE[recipe]) * texts
+            plain[recipe] += on.seconds(each, 1, attack=True) / 3600  # type: ignore[assignment]
+            cell = cells[f"{'imdb' if words[1] > LONG else 'mr'}, {recipe}"]
+            measured[recipe] += (each.network + each.python) * cell["over_model"] / on.workers / 3600  # type: ignore[assignment]
+        rows, scored = how.train_rows(task.sizes["train"]), task.sizes["validation"]
+        gflop = reading(BERT_BASE, how.epochs * (3 * rows + scored), words[1], how.max_length)
+        seconds = training_seconds(model.tuning, gflop, how.epochs * (rows + scored / 4) / how.batch_size)
+        tuning += victims * on.seconds(seconds, 1, attack=False) / 3600
+    training = sum(_pretraining(model, on, spec, loaded.tasks) for spec in loaded.encoders.values())
+    both = {"fine-tuning": tuning, "training the encoders": training}
+    return {
+        "what": f"{len(suite.tasks)} tasks, {len(suite.attacks)} attacks, {victims} victims a task",
+        "machine": f"{on.name}, {on.workers} processes for attacks",
+        "words": {name: [round(x, 1) for x in found] for name, found in lengths.items()},
+        "hours_by_the_model": _hours(plain, both),
+        "hours_with_measured_queries": _hours(measured, both),
+        "attacks_measured_over_model": round(measured.total() / plain.total(), 2),
+        "model_error_on_committed_runs": {
+            "what": "predicted over measured hours; each run by a model that was fitted without it",
+            **{run: error["all"] for run, error in model.errors.items()},
+            "geometric_mean": round(
+                math.exp(sum(math.log(e["all"]) for e in model.errors.values()) / len(model.errors)), 2
+            ),
+            "four_of_five_within_a_factor_of": model.spread,
+        },
+    }
+
+
+def _hours(attacks: Counter[str], rest: Mapping[str, float]) -> dict[str, float]:
+    found = {**attacks, **rest}
+    return {name: round(hours, 1) for name, hours in found.items()} | {"all": round(sum(found.values()), 1)}
+
+
+def _number(wanted: int | str, task: TaskSpec) -> int:
+    return wanted if isinstance(wanted, int) else task.sizes["test"]
+
+
+def _words(data: Path, task: TaskSpec) -> tuple[float, float]:
+    """Return the words of an example that may change, and all."""
+    return counted_words(data, task.model_dump()) if (data / task.name).is_dir() else WORDS[task.name]
+
+
+def _pretraining(model: Costs, on: Machines, spec: EncoderSpec, tasks: Mapping[str, TaskSpec]) -> float:
+    """Return the hours of training an encoder; 0 if rbench does not train it."""
+    how = spec.train
+    if how is None:
+        return 0.0
+    per_step = how.batch_size * how.gradient_accumulation
+    texts = how.steps * per_step if how.steps else (how.epochs or 1) * tasks[how.data].sizes["train"]
+    rate = model.training.get(how.objective, model.other_training)
+    seconds = training_seconds(
+        rate, reading(BERT_BASE, 3 * texts, how.max_length / 2, how.max_length), texts / per_step
+    )
+    return on.seconds(seconds, 1, attack=False) / 3600
