@@ -140,6 +140,9 @@ def test_next_previous_and_random_stay_among_the_filtered(opened: Opened) -> Non
         opened.page.click("text=Next ›")
         seen.append(opened.page.get_attribute(of, "data-index"))
     assert set(seen) == indices and len(seen) == len(indices)
+    opened.page.click("text=Next ›")
+    assert opened.page.get_attribute(of, "data-index") == seen[0], "after the last comes the first"
+    opened.page.click("text=‹ Previous")
     opened.page.click("text=‹ Previous")
     assert opened.page.get_attribute(of, "data-index") == seen[-2]
     opened.page.click("text=Random")
@@ -202,7 +205,8 @@ def test_a_slider_shows_the_text_and_the_answer_after_each_step(opened: Opened) 
     opened.page.locator(".bars .step").nth(1).click()
     hash = opened.page.evaluate("location.hash")
     assert opened.go(hash).text("#step-text p") == "a great film 8"
-    opened.state("task=mr&encoder=minilm&q=film+10")
+    step = hash.partition("step=")[2].partition("&")[0]
+    opened.state(f"task=mr&encoder=minilm&q=film+10&step={step}")
     assert opened.text("#step-text p") == "a fine film 10", "a step is that of one example"
 
 
@@ -232,6 +236,9 @@ def test_several_words_of_a_step_are_replaced_each_at_its_place(opened: Opened) 
 
 
 def test_bars_of_scores_are_parts_of_the_largest(opened: Opened) -> None:
+    opened.go().page.evaluate("report.examples.forEach((one) => { one.label = 0; })")
+    opened.state("task=mr&encoder=minilm&q=film+8")
+    assert opened.all(".bars i", "one => one.style.height") == ["91%", "75%", "40%"], "probabilities are parts of 1"
     opened.go().page.evaluate("report.data.names.labels.mr = []")
     opened.page.evaluate("report.examples.forEach((one) => { one.label = 3.64; })")
     opened.state("task=mr&encoder=minilm&q=film+8")
