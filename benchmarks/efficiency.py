@@ -121,22 +121,25 @@ def first_job(out: Path, until: float) -> float | None:
 def measured_parts(out: Path) -> list[dict[str, Any]]:
     """Return the jobs of a RUN with the seconds of each chunk, as one process measured them.
 
-    What an attack took beside its examples, such as opening the victim, counts for each chunk, because several
-    processes take the chunks of a job.
+    What an attack takes beside its examples (`beside`), such as opening the victim, counts for each chunk, because
+    several processes take the chunks of a job. It is the median of all attacks: the first ones also have what a process
+    does once.
     """
     from rbench.spec import AttackJob
     from rbench.storage.board import chunks
     from rbench.storage.runs import Store
 
     store, found = Store(out), []
-    for job in store.plan().jobs:
-        record = store.look(job).record
-        assert record is not None
-        seconds, n, beside = record.provenance.seconds, 1, 0.0
+    plan = store.plan()
+    took = {record.job.key: record.provenance.seconds for job in plan.jobs if (record := store.look(job).record)}
+    attacks = [job for job in plan.jobs if isinstance(job.spec, AttackJob)]
+    examples = {job.key: sum(one.seconds for one in store.outcomes(job)) for job in attacks}
+    middle = statistics.median(max(0.0, took[key] - seconds) for key, seconds in examples.items())
+    for job in plan.jobs:
+        seconds, n, beside = took[job.key], 1, 0.0
         if isinstance(job.spec, AttackJob):
-            n, examples = chunks(job.spec.num_examples), sum(one.seconds for one in store.outcomes(job))
-            beside = max(0.0, seconds - examples)
-            seconds = (seconds - beside) / n + beside
+            n, beside = chunks(job.spec.num_examples), middle
+            seconds = examples[job.key] / n + beside
         part = {"name": job.name, "needs": [_name(store, key) for key in job.needs.values()], "chunks": n}
         found.append({**part, "seconds": round(seconds, 3), "beside": round(beside, 3)})
     return found

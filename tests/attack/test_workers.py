@@ -152,13 +152,16 @@ def test_an_example_that_ends_two_processes_is_errored_and_the_others_are_not(
 
 
 def test_what_may_have_ended_a_process_is_attacked_apart_from_this_one(
-    attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path
+    attack_task: attack.AttackTask, examples: list[Example], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    poisoned = examples[1]._replace(texts=("poison " + examples[1].texts[0],))
+    distributed: list[Example] = []
+    monkeypatch.setattr(
+        attack.Workers, "_distribute", lambda workers, task, todo, expected: iter(distributed.extend(todo) or ())
+    )
     with attack.Workers(1, CONFIG) as workers:
-        done = list(workers.run(ends(attack_task, tmp_path), [poisoned, *examples[2:4]], apart=True))
-        assert len(workers._workers) == 1
-    assert {o.example_id for o in done if o.status == "errored"} == {poisoned.id} and len(done) == 3
+        assert list(workers.run(attack_task, examples[1:3], apart=True)) == []
+        assert {one.id for one in distributed} == {one.id for one in examples[1:3]}
+        assert list(workers.run(attack_task, [], apart=True)) == [] and len(distributed) == 2
 
 
 def test_processes_that_end_again_and_again_fail_the_cell(

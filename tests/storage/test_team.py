@@ -156,6 +156,12 @@ def test_a_training_is_for_one_and_an_attack_for_all(two: tuple[Process, Process
             assert chunks(100) == 2 and Process(one.store.root).board.take(ATTACK, shared=True) is None
 
 
+def test_an_attack_that_is_merged_is_left_to_who_does_it(two: tuple[Process, Process]) -> None:
+    one, other = two
+    assert one.team.take(ATTACK) is not None
+    assert other.board.take(ATTACK, shared=True) is None and other.board.take(ATTACK, shared=False) is None
+
+
 def test_what_had_nothing_left_is_tried_again_when_it_changes(two: tuple[Process, Process]) -> None:
     one, other = two
     lease = one.team.take(ATTACK, "0000")

@@ -216,3 +216,9 @@ def test_a_lease_of_another_version_may_say_nothing_of_deaths(said: str, tmp_pat
     file.write_text(said)
     lease = process.leases.take("job", "0001")
     assert lease is not None and lease.deaths == 1
+
+
+def test_of_two_that_make_one_file_at_the_same_time_one_succeeds(tmp_path: Path) -> None:
+    file = tmp_path / "leases" / "0001.1"
+    assert module._make(file, b"mine") and not module._make(file, b"theirs")
+    assert file.read_bytes() == b"mine" and [*file.parent.iterdir()] == [file]
