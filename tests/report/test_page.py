@@ -176,6 +176,11 @@ def test_two_encoders_are_compared(opened: Opened, run: Path) -> None:
     assert one in opened.text("#detail") and "succeeded" in opened.text("#detail")
 
 
+def test_an_encoder_is_never_compared_with_itself(opened: Opened) -> None:
+    opened.go("#a=bert_b&b=bert_b")
+    assert opened.all("#compare select", "one => one.value") == ["bert_b", "minilm"]
+
+
 def test_dark_mode_follows_the_system_and_the_button(opened: Opened) -> None:
     colour = "getComputedStyle(document.body).backgroundColor"
     light = opened.go().page.evaluate(colour)
