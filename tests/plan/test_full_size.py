@@ -103,7 +103,7 @@ def attacked(plan: Plan) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob):
-            found.setdefault(job.parts[0], set()).add(job.spec.task.name)
+            found.setdefault(plan.draw(job.parts[0]).encoder, set()).add(job.spec.task.name)
     return found
 
 

@@ -86,7 +86,7 @@ def test_a_job_says_its_flags_when_it_ends(tmp_path: Path, monkeypatch: pytest.M
     progress = SimpleNamespace(note=notes.append)
     context: Any = SimpleNamespace(
         store=Store(tmp_path),
-        team=SimpleNamespace(check=lambda job: None),
+        team=SimpleNamespace(check=lambda job: None, check_deaths=lambda job: None),
         device="cpu",
         network=OneSlotCache(),
         progress=progress,

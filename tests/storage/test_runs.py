@@ -265,7 +265,7 @@ def erring(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """erring(n): from now on attacks raise on the first n examples that they are given."""
 
     def after(n: int) -> None:
-        def run(self: Workers, cell: Any, chosen: Any, expected: int) -> Iterator[Outcome]:
+        def run(self: Workers, cell: Any, chosen: Any, expected: int, *, apart: bool) -> Iterator[Outcome]:
             todo = list(chosen)
             for i, example in enumerate(todo[:n]):
                 kind = "ValueError" if i % 2 == 0 else "attacks.Odd"
@@ -273,7 +273,7 @@ def erring(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
                 yield Outcome(
                     example_id=example.id, status="errored", original=example.texts, label=example.label, error=error
                 )
-            yield from original(self, cell, todo[n:])
+            yield from original(self, cell, todo[n:], apart=apart)
 
         monkeypatch.setattr(Workers, "run", run)
 
