@@ -94,6 +94,10 @@ class WordSwapWordNet(_WordSwapWordNet):  # type: ignore[misc]
         return self._known[word]
 
 
+LONGEST = 1000
+"""Letters of the longest word of which each letter is swapped. No language has one so long; hostile texts do."""
+
+
 class WordSwapHomoglyphSwap(_WordSwapHomoglyphSwap):  # type: ignore[misc]
     """TextAttack's swap, which also works if TextAttack was installed from its wheel.
 
@@ -106,6 +110,13 @@ class WordSwapHomoglyphSwap(_WordSwapHomoglyphSwap):  # type: ignore[misc]
             super().__init__(random_one=random_one, **kwargs)
         except FileNotFoundError:
             self.homos_intentional: dict[str, list[str]] = {}
+
+    def _get_replacement_words(self, word: str) -> list[str]:
+        """Return a word for each letter that can be swapped; none for a word of more than LONGEST letters.
+
+        So many words, each as long as that one, would fill the memory: a megabyte of letters needs a terabyte.
+        """
+        return super()._get_replacement_words(word) if len(word) <= LONGEST else []
 
 
 class StopwordModification(_StopwordModification):  # type: ignore[misc]

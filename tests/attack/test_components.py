@@ -115,3 +115,11 @@ def test_what_no_resource_stands_behind_is_refused(make: Any, what: str) -> None
 def test_stop_words_of_the_recipe_win() -> None:
     assert components.StopwordModification(stopwords=["x"]).stopwords == {"x"}
     assert "the" in components.StopwordModification().stopwords
+
+
+def test_letters_of_a_word_are_swapped_one_by_one_unless_it_is_longer_than_any_word() -> None:
+    """A word for each letter of a megabyte of letters would need a terabyte."""
+    swap = components.WordSwapHomoglyphSwap()
+    assert len(swap._get_replacement_words("o" * components.LONGEST)) == components.LONGEST
+    assert swap._get_replacement_words("o" * (components.LONGEST + 1)) == []
+    assert len(swap._get_replacement_words("foo")) == 3
