@@ -73,7 +73,7 @@ class TeamBoard:
             return False
         signs = {name: self._team.members.sign(name) for name in {*chain.from_iterable(holders)}}
         before, self._signs = self._signs, {**signs, **self._signs}
-        return all(sign is None or sign != before.get(name, sign) for name, sign in signs.items())
+        return all(sign is None or (sign and sign != before.get(name, sign)) for name, sign in signs.items())
 
     def pause(self) -> None:
         time.sleep(PAUSE)

@@ -185,7 +185,10 @@ class Members:
         return self.changing(file)
 
     def sign(self, name: str) -> bytes | None:
-        """Return what changes with each heartbeat of a member; None if its process is seen to run on this machine."""
+        """Return what changes with each heartbeat of a member; None if its process is seen to run on this machine.
+
+        b"" if its file cannot be read, or is gone: that is no sign of life.
+        """
         file = self.folder / f"{name}.json"
         if self.alive(name) and (identity := _identity(read_json(file))) is not None and identity.here:
             return None

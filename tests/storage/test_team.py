@@ -197,6 +197,17 @@ def test_one_may_leave_to_another_machine_after_its_next_heartbeat_and_not_befor
     assert other.board.may_leave([ATTACK])
 
 
+def test_a_holder_whose_file_vanishes_has_given_no_sign_of_life(
+    two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = two
+    assert one.team.take(ATTACK, "0000") is not None
+    monkeypatch.setattr(other.team.members, "sign", lambda name: b"beat 7")
+    assert not other.board.may_leave([ATTACK])
+    monkeypatch.setattr(other.team.members, "sign", lambda name: b"")
+    assert not other.board.may_leave([ATTACK])
+
+
 def test_one_looks_once_more_at_what_nobody_holds(two: tuple[Process, Process]) -> None:
     assert not two[0].board.may_leave([ATTACK])
     assert two[0].board.may_leave([ATTACK])
