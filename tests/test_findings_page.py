@@ -85,11 +85,22 @@ CLAIMS = ROOT / "results" / "reference" / "claims"
         ("vadvcse-table2-local", "subj: vadvcse-minilm-mlm-hard[steps=60] and minilm-mlm", "1.5 [0.8, 2.1]"),
         ("vadvcse-table2-local", "subj: simcse-minilm-mlm-hard[steps=60] and minilm-mlm", "1.9 points [1.2, 2.6]"),
         ("cline-table7-local", "minilm-mlm: bertscore and mean", "2.5 points [1.0, 3.9] below the mean"),
+        (
+            "dose-response-part1",
+            "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
+            "by 24.7 points [18.0, 31.5] against SimCSE",
+        ),
+        (
+            "dose-response-part1",
+            "textfooler: noise-minilm-mlm-hard[sigma=0.63] and simcse",
+            "change it by 0.0 [-2.1, 2.1] and",
+        ),
+        ("dose-response-part1", "textfooler: minilm-random and minilm-mlm", "7.4 points [2.8, 12.6] more often"),
     ],
 )
 def test_differences_are_those_of_the_claims(run: str, what: str, said: str) -> None:
     (row,) = (one for one in (CLAIMS / f"{run}.md").read_text(encoding="utf-8").splitlines() if what in one)
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     difference, (low, high) = float(cells[5]), map(float, cells[6].split(" to "))
-    numbers = sorted(abs(x) for x in (low, high))
+    numbers = (low, high) if difference > 0 or low < 0 < high else (-high, -low)
     assert f"{abs(difference):.1f}" in said and f"[{numbers[0]:.1f}, {numbers[1]:.1f}]" in said and said in SAID
