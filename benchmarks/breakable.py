@@ -120,12 +120,13 @@ class Place:
 
     def outcomes(self) -> set[tuple[str, str]]:
         """The outcomes that are in the files: their job and example."""
-        found = set()
-        for file in (self.root / "run").rglob("outcomes*.jsonl"):
-            for line in file.read_bytes().split(b"\n")[:-1]:
-                one = json.loads(line)
-                found.add((one["job"], one["outcome"]["example_id"]))
-        return found
+        while True:
+            with contextlib.suppress(FileNotFoundError):  # a file was merged into another one: look again
+                return {
+                    (one["job"], one["outcome"]["example_id"])
+                    for file in (self.root / "run").rglob("outcomes*.jsonl")
+                    for one in map(json.loads, file.read_bytes().split(b"\n")[:-1])
+                }
 
     def log(self) -> list[str]:
         file = self.root / "log"
@@ -222,15 +223,26 @@ class Process:
 
     def workers(self) -> list[int]:
         """The worker processes: all that are below it, except those that have such processes themselves."""
-        parent = {}
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = stat.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if fields[0] != "Z":
-                parent[int(stat.parent.name)] = int(fields[1])
-        below = {self.popen.pid}
-        while more := {pid for pid, above in parent.items() if above in below} - below:
-            below |= more
-        return [pid for pid in below if pid != self.popen.pid and parent.get(pid) != self.popen.pid]
+        parent = _parents()
+        return [pid for pid in self.below() if parent.get(pid) != self.popen.pid]
+
+    def below(self) -> list[int]:
+        """The processes that it started, and those that these started."""
+        parent = _parents()
+        found = {self.popen.pid}
+        while more := {pid for pid, above in parent.items() if above in found} - found:
+            found |= more
+        return [*(found - {self.popen.pid})]
+
+
+def _parents() -> dict[int, int]:
+    """By process that lives, the one that started it."""
+    parent = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != "Z":
+            parent[int(stat.parent.name)] = int(fields[1])
+    return parent

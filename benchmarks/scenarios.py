@@ -204,11 +204,22 @@ def clock_set_back(place: Place, rng: random.Random, row: dict[str, int]) -> Non
 
 
 def kill_a_ray_worker(place: Place, rng: random.Random, row: dict[str, int]) -> None:
-    """Left out where ray is not installed."""
+    """Left out where ray is not installed, as is the next one."""
+    _kill_of_ray(place, rng, row, b"ray::_Actor").wait()
+
+
+def kill_a_ray_node(place: Place, rng: random.Random, row: dict[str, int]) -> None:
+    """The cluster's only node dies: the run ends, and says that it can be repeated."""
+    process = _kill_of_ray(place, rng, row, b"raylet/raylet")
+    process.codes = (0, 2)
+    process.wait()
+
+
+def _kill_of_ray(place: Place, rng: random.Random, row: dict[str, int], words: bytes) -> Process:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(place.root / "site"), *sys.path[1:]])
     process = place.start(more=("--executor", "ray", "--processes", "2"))
-    _kill(place, rng, row, process, of=lambda: [pid for pid in process.workers() if _says(pid, b"ray::")])
-    process.wait()
+    _kill(place, rng, row, process, of=lambda: [pid for pid in process.below() if _says(pid, words)])
+    return process
 
 
 def _says(pid: int, words: bytes) -> bool:
@@ -252,6 +263,7 @@ WANTED = {
     "kill -9 of one of three processes": 30,
     "kill -9 of three processes in turn": 10,
     "kill -9 of a Ray worker": 20,
+    "kill -9 of Ray's node": 5,
     **dict.fromkeys(INPUTS, 10),
 }
 """How often a scenario is run where `--runs` does not say it; the others: five times."""
@@ -272,5 +284,5 @@ SCENARIOS: dict[str, Callable[[Place, random.Random, dict[str, int]], None]] = {
     "flock missing": no_flock,
     "machines whose clocks are a day apart": clocks_apart,
     "clock set a day back or forward": clock_set_back,
-    **({"kill -9 of a Ray worker": kill_a_ray_worker} if has_ray() else {}),
+    **({"kill -9 of a Ray worker": kill_a_ray_worker, "kill -9 of Ray's node": kill_a_ray_node} if has_ray() else {}),
 }

@@ -25,6 +25,8 @@ STORE = 100 << 20
 WAITING = 30.0
 """Seconds after which it is said that processes wait for a place in the cluster."""
 
+REPEAT = "Finished work is kept: run the same command again, without --fresh, to resume."
+
 
 class _Actor:
     """A process on some machine of the cluster."""
@@ -166,7 +168,8 @@ def run(
     Args:
         cpus, gpus: what each actor holds; a share of a GPU may be less than 1.
 
-    Raises RbenchError if every process refuses to work; the message is that of the last one.
+    Raises RbenchError if every process refuses to work, with the message of the last one; or if the machine of the
+    cluster to which this process is connected died, since nothing starts there again.
     """
     import ray
 
@@ -195,6 +198,8 @@ def run(
                 ray.kill(worker.actor)
                 if code == FINISHED or over():
                     continue
+                if code is None and not _connected():
+                    raise RbenchError(f"{name} was lost with its machine of the Ray cluster. {REPEAT}")
                 said = f"{name} {'was lost' if code is None else f'ended with {how(code)}'}: {said}"
                 if code == REFUSED:
                     refused.append(said.partition(": ")[2])
@@ -227,6 +232,14 @@ def _ended(reference: Any) -> tuple[int | None, str] | None:
         return found
     except ray.exceptions.RayError as error:
         return None, str(error).strip().splitlines()[0].rstrip(".")
+
+
+def _connected() -> bool:
+    """Return whether the machine of the cluster lives to which this process is connected."""
+    import ray
+
+    mine = ray.get_runtime_context().get_node_id()
+    return any(one["NodeID"] == mine and one["Alive"] for one in ray.nodes())
 
 
 def _placed(worker: _Worker) -> bool:

@@ -94,6 +94,22 @@ def test_a_lost_actor_is_replaced_and_its_process_ends(tmp_path: Path, cluster: 
         os.kill(first, signal.SIGKILL)
 
 
+def test_a_run_whose_machine_of_the_cluster_died_ends_and_says_so(
+    tmp_path: Path, cluster: list[Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    steps = ray_actors.run(command(tmp_path, "ready sleep=60"), 1, 0, ["process 1"], lambda: False)
+    next(steps)
+    first = int(wait_for(tmp_path / "ready"))
+    monkeypatch.setattr(ray, "nodes", lambda really=ray.nodes: [{**one, "Alive": False} for one in really()])
+    os.kill(int(Path(f"/proc/{first}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    with pytest.raises(RbenchError, match=r"process 1 was lost with its machine .* run the same command again"):
+        [*steps]
+    if alive(first):
+        os.kill(first, signal.SIGKILL)
+
+
 def test_a_process_that_dies_in_its_actor_is_replaced(tmp_path: Path, cluster: list[Machine]) -> None:
     told = command(tmp_path, "once=died note=X")
     said = [*filter(None, ray_actors.run(told, 1, 0, ["process 1"], lambda: False))]
