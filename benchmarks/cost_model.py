@@ -66,7 +66,8 @@ class Training:
 def words(data: Path, task: dict[str, Any]) -> tuple[float, float]:
     """Return the mean words of an example of a task: those that attacks may change, and all."""
     folder = data / task["name"]
-    file = next(path for split in ("test", "all", "train") if (path := folder / f"{split}.jsonl").exists())
+    named = (folder / f"{split}.jsonl" for split in ("test", "all", "train"))
+    file = next((path for path in named if path.exists()), None) or min(folder.glob("*.jsonl"))
     with file.open(encoding="utf-8") as lines:
         rows = [json.loads(line) for _, line in zip(range(ROWS), lines, strict=False)]
     counts = {name: sum(len(str(row.get(name) or "").split()) for row in rows) / len(rows) for name in task["columns"]}

@@ -53,7 +53,7 @@ RENEWED = {
 them under new keys. What these RUNs have under these names is of the code before."""
 EARLIER = {
     *("adcl-table1-local", "adcl-table1-local-imdb", "adcl-table7-local"),
-    *("cline-table4-local", "minilm-zoo", "table1-local"),
+    *("cline-table4-local", "table1-local"),
 }
 MANY = {"train": 10**9, "validation": 10**9, "test": 10**9}
 """Rows of a split. The reference suites say how many they use, so that it is enough to have as many."""

@@ -48,5 +48,5 @@ def _means(found: Evaluated, numbers: Mapping[tuple[str, str], Number]) -> dict[
         mean = average(own, "sts")[0] if len(own) > 1 else own[0]
         joined = found.average(encoder) if len(own) > 1 else None
         if mean is not None:
-            means[encoder] = mean if joined is None else replace(mean, low=joined.low, high=joined.high)
+            means[encoder] = mean if joined is None else replace(mean, n=joined.n, low=joined.low, high=joined.high)
     return means

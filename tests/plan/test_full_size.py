@@ -194,7 +194,7 @@ def test_more_examples_than_were_published_are_still_refused(change: str, messag
 def test_a_corpus_smaller_than_a_batch_is_still_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(NOT_PUBLISHED, "corpus", {"train": 20})
     with pytest.raises(ResourceError, match="corpus"):
-        prepared("minilm-zoo")
+        prepared("dose-response", "part1")
 
 
 def test_a_test_split_that_was_not_stated_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:

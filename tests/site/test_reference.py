@@ -88,9 +88,10 @@ def test_the_verdicts_are_the_committed_ones(site: Path) -> None:
 
 def test_the_papers_numbers_stand_beside_claims(site: Path) -> None:
     of = {(one["run"], one["id"]): one["paper"] for one in claims(site)}
-    # RobustSentEmbed's Table 1: PWWS on MR, where RobustSentEmbed and SimCSE come nearest to each other.
-    assert of["minilm-zoo", "rse-below-simcse-mlm"] == "holds in 4 of 4; closest, mr, pwws: 28.05 against 55.73, -27.68"
-    assert of["minilm-zoo", "rse-half-of-simcse-mlm"].startswith("holds in 2 of 4")
+    # ADCL's Table 1 and RobustSentEmbed's Table 2.
+    assert of["adcl-table1-local-imdb", "h2"] == "holds in 4 of 4; closest, textfooler: 74.40 against 75.30, -0.90"
+    half = "holds in 8 of 10; closest, stsb, pwws: 12.68 against 24.15, ×0.525"
+    assert of["robustsentembed-table2-local", "rse-advsts-half-of-simcse"] == half
     assert of["table1-local", "geometry-below-textfooler"] == "–"
 
 

@@ -11,7 +11,6 @@ from rbench import api
 REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 LAYOUTS = ("by-task", "full")
-WITH_INTERVALS = ("minilm-zoo",)
 COMMITTED = sorted(REFERENCE.glob("*/tables/*.*"))
 
 
@@ -28,6 +27,5 @@ def test_a_committed_table_is_what_rbench_makes_of_its_run(file: Path) -> None:
         metric=metric,  # type: ignore[arg-type]
         layout=layout or "paper",
         fmt=FORMATS[file.suffix],
-        intervals=file.parent.parent.name in WITH_INTERVALS,
     )
     assert (text.rstrip("\n") + "\n").encode() == file.read_bytes()
