@@ -1,10 +1,13 @@
 """Measures how much of two processes' time is used, and computes what more processes would use.
 
-    python benchmarks/efficiency.py [--examples 128] [--repetitions 3] [--minutes 11] [--plan] [--out FILE]
+    python benchmarks/efficiency.py [--examples 256] [--repetitions 3] [--minutes 11] [--only WORDS ...]
+        [--plan] [--out FILE]
 
 The same suite of the embedded world runs in one process, in two processes that share a RUN, and with Ray in one and two
-workers. Every process has one thread (OMP_NUM_THREADS=1) and no worker processes. The suite trains nothing: its victim
-comes with rbench. The order of the four is drawn anew for each repetition. What is counted, in seconds by the wall:
+workers. A control runs two processes at once that share nothing but the machine: its efficiency is what the machine
+leaves to each of two. Every process has one thread (OMP_NUM_THREADS=1) and no worker processes. The suite trains
+nothing: its victim comes with rbench. The order of the five is drawn anew for each repetition. What is counted, in
+seconds by the wall:
 
     starting   from the command until the first job is taken: imports and planning, and with Ray a cluster
     working    from the first job taken until the last record is written. Where a second process starts later than the
@@ -55,10 +58,11 @@ CONFIGURATIONS: dict[str, list[list[str]]] = {
     "2 processes on one RUN": [[], []],
     "Ray, 1 worker": [[*RAY, "1"]],
     "Ray, 2 workers": [[*RAY, "2"]],
+    "control: a RUN of its own for each of 2 processes": [[], ["--out", "APART"]],
 }
 """By configuration: the commands that are started at once, each by its further options."""
-N = {name: 2 if "2" in name else 1 for name in CONFIGURATIONS}
-"""Processes that work."""
+N = {name: 2 if "2" in name and "control" not in name else 1 for name in CONFIGURATIONS}
+"""Processes that share the work. The two of the control share nothing but the machine."""
 SUITE = """\
 name: efficiency
 encoders: [robustsentembed-mini-victim]
@@ -92,7 +96,8 @@ def run(commands: list[list[str]], folder: Path, examples: int) -> tuple[dict[st
     running = []
     for more, file in zip(commands, said, strict=True):
         with file.open("wb") as opened:
-            running.append(subprocess.Popen([*program, *how, *more], env=changed, stdout=opened, stderr=opened))
+            words = [str(folder / "apart") if word == "APART" else word for word in more]
+            running.append(subprocess.Popen([*program, *how, *words], env=changed, stdout=opened, stderr=opened))
     try:
         first = first_job(out, began + LONGEST)
         codes = [one.wait(LONGEST) for one in running]
@@ -224,9 +229,12 @@ def described(examples: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", type=int, default=128, help="examples of each attack (default: 128)")
+    parser.add_argument("--examples", type=int, default=256, help="examples of each attack (default: 256)")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=11.0, help="start no run after this time")
+    parser.add_argument(
+        "--only", nargs="*", default=[], metavar="WORDS", help="configurations whose name has these words"
+    )
     parser.add_argument("--plan", action="store_true", help="also play the jobs of table1")
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
@@ -245,6 +253,8 @@ def main() -> None:
         names = [*CONFIGURATIONS]
         random.Random(repetition).shuffle(names)
         for name in names:
+            if args.only and not any(words in name for words in args.only):
+                continue
             if "Ray" in name and not find_spec("ray"):
                 print(f"{name}: left out, because ray is not installed")
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from rbench.spec import Job, Record
+from rbench.spec import AttackJob, Job, Record
 
 
 class Board(Protocol):
@@ -24,6 +24,9 @@ class Board(Protocol):
         With `shared`, take a job that others work on, if a part of it is left.
         """
 
+    def busy(self, job: Job) -> bool:
+        """Whether other processes do a job, or a part of it."""
+
     def may_leave(self, jobs: Sequence[Job]) -> bool:
         """Whether all who do these jobs have shown that they live since this process first had nothing else to do."""
 
@@ -34,7 +37,8 @@ class Board(Protocol):
 def run(jobs: Sequence[Job], board: Board, call: Callable[[Job], Record | None]) -> Iterator[tuple[Job, Record | None]]:
     """Yield each job that ends with its record, whichever process ran it, until nothing is left for this process.
 
-    The first job is taken that no process works on; if there is none, a part of one that others work on. While other
+    The first job is taken that no process works on; if there is none, a part of one that others work on. An attack on a
+    victim that others attack comes after all that is left beside it, because they have many of its answers. While other
     processes make what this one needs next, it waits. What is left at the end, others are doing. It is not yielded.
     Before it leaves that to them it waits for a sign of life of each, or until it can take over what a dead one did.
     A job is not run if a job that it needs failed or was not run. Its record is None.
@@ -78,13 +82,39 @@ def _waits(job: Job, left: Container[str]) -> bool:
     return any(key in left for key in job.needs.values())
 
 
+def _in_order(ready: Sequence[Job], board: Board) -> Iterator[Job]:
+    """Yield the jobs in their order, but last the attacks on victims that other processes attack.
+
+    A process keeps what a victim answered, for its other attacks. TextBugger asks most of what TextFooler asked.
+    """
+    attacks: dict[str, list[Job]] = {}
+    for job in ready:
+        if (victim := _victim(job)) is not None:
+            attacks.setdefault(victim, []).append(job)
+    attacked: dict[str, bool] = {}  # as far as looked at: each look lists a folder
+    later: list[Job] = []
+    for job in ready:
+        victim = _victim(job)
+        if victim is not None and victim not in attacked:
+            attacked[victim] = any(board.busy(one) for one in attacks[victim])
+        if victim is not None and attacked[victim]:
+            later.append(job)
+        else:
+            yield job
+    yield from later
+
+
+def _victim(job: Job) -> str | None:
+    return job.needs.get("victim") if isinstance(job.spec, AttackJob) else None
+
+
 def _run_one(
     left: dict[str, Job], board: Board, call: Callable[[Job], Record | None]
 ) -> list[tuple[Job, Record | None]] | None:
     """Take one job and run it. Returns it if it ended, nothing if only a part of it did; None if none can be taken."""
     ready = [job for job in left.values() if not _waits(job, left)]
     for shared in (False, True):
-        for job in ready:
+        for job in ready if shared else _in_order(ready, board):
             taken = board.take(job, shared=shared)
             if taken is None:
                 continue

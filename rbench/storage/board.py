@@ -66,6 +66,9 @@ class TeamBoard:
             return None
         return None if self._nothing_left.get(job.key) == self._team.state(job) else self._held(job)
 
+    def busy(self, job: Job) -> bool:
+        return bool(self._team.holders(job))
+
     def may_leave(self, jobs: Sequence[Job]) -> bool:
         holders = [{*self._team.holders(job).values()} for job in jobs]
         if not all(holders) and not self._looked:  # it ended, or its holder died, after the last look at it

@@ -35,6 +35,9 @@ class Board:
     def take(self, job: Job, *, shared: bool) -> AbstractContextManager[None] | None:
         return self._held(job) if job.key not in self.held and (job.key in self.shared) == shared else None
 
+    def busy(self, job: Job) -> bool:
+        return job.key in self.held | self.shared
+
     @contextmanager
     def _held(self, job: Job) -> Iterator[None]:
         self.held.add(job.key)
@@ -132,6 +135,19 @@ def test_a_job_that_others_work_on_comes_after_those_that_nobody_has() -> None:
     board.shared = {attacks[0].key}
     list(leases.run(PLAN.jobs, board, recorded))
     assert board.taken[-1] == attacks[0].key and len(board.taken) == len(PLAN.jobs)
+
+
+def test_attacks_on_a_victim_that_others_attack_come_after_those_on_other_victims() -> None:
+    """A process keeps what a victim answered for its other attacks."""
+    attacks = [job for job in PLAN.jobs if job.stage == "attack"]
+    victim = attacks[0].needs["victim"]
+    theirs = [job for job in attacks if job.needs["victim"] == victim]
+    assert 1 < len(theirs) < len(attacks)
+    board = Board()
+    board.held = {theirs[0].key}
+    list(leases.run(PLAN.jobs, board, recorded))
+    others = [job.key for job in PLAN.jobs if job not in theirs]
+    assert board.taken == [*others, *(job.key for job in theirs[1:])]
 
 
 def test_a_job_of_which_only_a_part_was_done_is_tried_again() -> None:

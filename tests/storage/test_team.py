@@ -197,6 +197,15 @@ def test_one_may_leave_to_another_machine_after_its_next_heartbeat_and_not_befor
     assert other.board.may_leave([ATTACK])
 
 
+def test_a_job_is_busy_while_another_process_holds_a_part_of_it(two: tuple[Process, Process]) -> None:
+    one, other = two
+    assert not other.board.busy(ATTACK)
+    lease = one.team.take(ATTACK, "0000")
+    assert lease is not None and other.board.busy(ATTACK)
+    lease.give_back()
+    assert not other.board.busy(ATTACK)
+
+
 def test_a_holder_whose_file_vanishes_has_given_no_sign_of_life(
     two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
