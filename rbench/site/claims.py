@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rbench.errors import StoreError, SuiteError
 from rbench.load import printed
 from rbench.site.data import ClaimRow, Judgement, OnPaper, PaperTable, RunPage
-from rbench.spec import Claim
+from rbench.spec import Claim, Suite
 from rbench.spec.claimed import Ground
 from rbench.tables import Results
 from rbench.tables.formats import beside, number
@@ -41,6 +41,7 @@ def judgements(
             suite=run.suite,
             id=one.claim.id,
             sentence=sentence(one),
+            scope=_scope(results.plan.suite),
             source=one.claim.source,
             verdict=one.verdict,
             numbers=brief(one),
@@ -52,16 +53,21 @@ def judgements(
 def claim_rows(judged: Iterable[Judgement]) -> tuple[ClaimRow, ...]:
     """Return a row for each claim, in the order of their first RUN.
 
-    One claim is what one suite says in the same words under the same id.
+    One claim is what one suite says in the same words under the same id, over the same tasks, fine-tuning and attacks:
+    profiles of a suite may ask the same of other victims.
     """
-    found: dict[tuple[str, str, str], list[Judgement]] = {}
+    found: dict[tuple[str, str, str, str], list[Judgement]] = {}
     for one in judged:
-        found.setdefault((one.suite, one.id, one.sentence), []).append(one)
+        found.setdefault((one.suite, one.id, one.sentence, one.scope), []).append(one)
     rows = []
     for several in found.values():
         newest, *earlier = sorted(several, key=lambda one: one.run.date, reverse=True)
         rows.append(ClaimRow(newest=newest, earlier=tuple(earlier)))
     return tuple(rows)
+
+
+def _scope(suite: Suite) -> str:
+    return "; ".join(", ".join(map(str, names)) for names in (suite.tasks, suite.finetune, suite.attacks))
 
 
 def paper_table(compared: Comparison, results: Results, run: RunPage) -> PaperTable | None:

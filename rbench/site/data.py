@@ -52,6 +52,8 @@ class Judgement(Strict):
     id: str
     sentence: str
     """What is claimed, without numbers."""
+    scope: str
+    """What it is judged over: tasks, fine-tuning and attacks of the RUN."""
     source: str
     verdict: Literal["supported", "contradicted", "undecided"]
     numbers: str
