@@ -198,9 +198,7 @@ def run(
                 ray.kill(worker.actor)
                 if code == FINISHED or over():
                     continue
-                if code is None and not _connected():
-                    raise RbenchError(f"{name} was lost with its machine of the Ray cluster. {REPEAT}")
-                said = f"{name} {'was lost' if code is None else f'ended with {how(code)}'}: {said}"
+                said = _told(name, code, said)
                 if code == REFUSED:
                     refused.append(said.partition(": ")[2])
                     yield said
@@ -232,6 +230,13 @@ def _ended(reference: Any) -> tuple[int | None, str] | None:
         return found
     except ray.exceptions.RayError as error:
         return None, str(error).strip().splitlines()[0].rstrip(".")
+
+
+def _told(name: str, code: int | None, said: str) -> str:
+    """Say how a process ended. Raises RbenchError if it was lost with the machine to which this one is connected."""
+    if code is None and not _connected():
+        raise RbenchError(f"{name} was lost with its machine of the Ray cluster. {REPEAT}")
+    return f"{name} {'was lost' if code is None else f'ended with {how(code)}'}: {said}"
 
 
 def _connected() -> bool:
