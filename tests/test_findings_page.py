@@ -71,6 +71,7 @@ def test_the_control_is_fooled_less_by_as_much_as_the_page_says() -> None:
 
 
 CLAIMS = ROOT / "results" / "reference" / "claims"
+GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=neighbours] and clean"
 
 
 @pytest.mark.parametrize(
@@ -101,12 +102,17 @@ CLAIMS = ROOT / "results" / "reference" / "claims"
             "-1.0 points [-5.6, 3.5] under TextFooler",
         ),
         ("dose-response-part1", "textfooler: minilm-random and minilm-mlm", "7.4 points [2.8, 12.6] more often"),
+        ("geometry-finetuning-mr", "| adversarial-below-clean-mean ", "by 12.0 points [8.4, 15.6] in the mean of four"),
+        ("geometry-finetuning-mr", GEOMETRY_VICTIMS.format("textfooler"), "TextFooler by 14.5 [8.5, 20.7]"),
+        ("geometry-finetuning-mr", GEOMETRY_VICTIMS.format("pwws"), "PWWS by 8.6 [3.3, 14.1]"),
+        ("geometry-finetuning-mr", "| adversarial-below-clean-accuracy ", "changes by -2.0 [-7.0, 3.0]"),
     ],
 )
 def test_differences_are_those_of_the_claims(run: str, what: str, said: str) -> None:
-    (row,) = (one for one in (CLAIMS / f"{run}.md").read_text(encoding="utf-8").splitlines() if what in one)
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
-    difference, (low, high) = float(cells[5]), map(float, cells[6].split(" to "))
+    rows = [one for one in (CLAIMS / f"{run}.md").read_text(encoding="utf-8").splitlines() if what in one]
+    # Two claims may judge one difference, against zero and against a margin.
+    ((value, interval),) = {tuple(cell.strip() for cell in row.strip("|").split("|")[5:7]) for row in rows}
+    difference, (low, high) = float(value), map(float, interval.split(" to "))
     signed = difference > 0 or low < 0 < high
     numbers = (low, high) if signed else (-high, -low)
     assert f"{abs(difference):.1f}" in said and f"[{numbers[0]:.1f}, {numbers[1]:.1f}]" in said and said in SAID
