@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -187,13 +189,18 @@ def legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) -
 
 
 def log(axes: Axes, which: Literal["x", "y"] = "y") -> None:
-    """Make an axis logarithmic. Its numbers are written without exponents, which matplotlib sets as formulas."""
+    """Make an axis logarithmic. Its numbers are written without exponents: 0.2 and 3000, not 2e-01 and 3e+03."""
     from matplotlib.ticker import LogFormatter
+
+    class Plain(LogFormatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            shown = super().__call__(x, pos)  # empty where numbers would be too many
+            return np.format_float_positional(float(f"{x:.6g}"), trim="-") if shown else ""
 
     axes.set(**{f"{which}scale": "log"})
     axis = axes.yaxis if which == "y" else axes.xaxis
-    axis.set_major_formatter(LogFormatter())
-    axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.6)))
+    axis.set_major_formatter(Plain())
+    axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.6)))
 
 
 def panel_title(axes: Axes, text: str, fontsize: float | None = None) -> None:
