@@ -1,0 +1,44 @@
+"""What a plan says of its seeds. Runs nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from rbench import api
+
+SUITE: dict[str, Any] = {
+    "name": "seeds",
+    "encoders": ["mini-bert-packaged"],
+    "tasks": ["mini-sentiment"],
+    "attacks": ["pwws"],
+    "num_examples": 8,
+    "resources": "mini",
+}
+
+
+def said(**changes: Any) -> list[str]:
+    return [note for note in api.plan(SUITE | changes).notes if "seeds" in note]
+
+
+def test_two_seeds_are_told_how_wide_their_intervals_are() -> None:
+    (note,) = said(seeds=[0, 1])
+    two, three = (f"{stats.t.ppf(0.975, seeds - 1):.1f}" for seeds in (2, 3))
+    assert f"reaches {two} standard errors" in note and note.endswith(f"reaches {three}")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seeds": [3]},
+        {"seeds": [0, 1, 2]},
+        {"seeds": [0, 1], "attacks": []},
+        # Then intervals are not those over seeds alone.
+        {"seeds": [0, 1], "encoders": [{"simcse-mini": {"steps": 2}}], "train_seeds": [0, 1, 2]},
+    ],
+    ids=["one", "three", "no attacks", "trainings"],
+)
+def test_others_are_told_nothing(changes: dict[str, Any]) -> None:
+    assert said(**changes) == []
