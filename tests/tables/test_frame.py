@@ -16,7 +16,7 @@ from rbench.spec import AttackJob, Change, Outcome, Step
 from rbench.storage.runs import Store
 from rbench.tables import attack_table, results_frame
 from rbench.tables.any_attack import ANY
-from tests.tables.conftest import make_outcomes
+from tests.tables.conftest import make_outcomes, make_record
 
 MakeRun = Callable[..., Store]
 
@@ -125,8 +125,9 @@ def odd_outcomes(number: int) -> list[Outcome]:
     ]
 
 
+@pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize("texts", [True, False])
-def test_the_frame_is_that_of_all_outcomes_at_once(make_run: MakeRun, texts: bool) -> None:
+def test_the_frame_is_that_of_all_outcomes_at_once(make_run: MakeRun, texts: bool, finished: bool) -> None:
     store = make_run(done=lambda job: False)
     store.texts = texts
     plan = store.plan()
@@ -134,8 +135,11 @@ def test_the_frame_is_that_of_all_outcomes_at_once(make_run: MakeRun, texts: boo
     for i, job in enumerate(plan.jobs[:-1]):  # of the last there is nothing
         assert isinstance(job.spec, AttackJob)
         columns = len(job.spec.task.columns)
-        for outcome in odd_outcomes(2 * columns - 2 + i % 2):
+        outcomes = odd_outcomes(2 * columns - 2 + i % 2)
+        for outcome in outcomes:
             store.append(job, outcome)
+        if finished:  # then lines are not looked at one by one
+            store.write_record(make_record(job, outcomes).model_copy(update={"outcomes": store.seal(job, outcomes)}))
     frame = results_frame(store)
     pd.testing.assert_frame_equal(frame, straightforward(store, dict(frame.dtypes)))
     assert len(frame) == 4 * (len(plan.jobs) - 1)
