@@ -111,6 +111,9 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ("geometry-finetuning-mr-0", GEOMETRY_VICTIMS.format("textfooler"), "TextFooler by 14.5 [8.5, 20.7]"),
         ("geometry-finetuning-mr-0", GEOMETRY_VICTIMS.format("pwws"), "PWWS by 8.6 [3.3, 14.1]"),
         ("geometry-finetuning-mr-0", "| adversarial-below-clean-accuracy ", "changes by -2.0 [-7.0, 3.0]"),
+        ("adcl-gated-mr", "| h1-adcl-below-np-mean ", "by -0.3 points [-3.6, 2.9] in the mean of four"),
+        ("adcl-gated-mr", "| h2-adcl-below-adv-mean ", "by -1.6 [-5.3, 2.1] after adversarial"),
+        ("adcl-gated-mr", "| adversarial-below-clean-mean ", "is worth 8.1 [4.0, 12.1]"),
     ],
 )
 def test_differences_are_those_of_the_claims(run: str, what: str, said: str) -> None:
