@@ -114,6 +114,8 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ("adcl-gated-mr", "| h1-adcl-below-np-mean ", "by -0.3 points [-3.6, 2.9] in the mean of four"),
         ("adcl-gated-mr", "| h2-adcl-below-adv-mean ", "by -1.6 [-5.3, 2.1] after adversarial"),
         ("adcl-gated-mr", "| adversarial-below-clean-mean ", "is worth 8.1 [4.0, 12.1]"),
+        ("adcl-gated-mr-controls", "| adcl-below-random-mean ", "random ones (-0.7 [-3.4, 2.1])"),
+        ("adcl-gated-mr-controls", "| adcl-below-dropout-mean ", "alone (-0.6 [-3.3, 2.0])"),
     ],
 )
 def test_differences_are_those_of_the_claims(run: str, what: str, said: str) -> None:
