@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rbench.errors import StoreError
 from rbench.spec import AttackJob, Draw, Job, Outcome
 from rbench.storage.runs import Found, Reader, read_fields
 from rbench.tables.aggregate import plan_of
@@ -92,14 +93,20 @@ def _rows(store: Reader, job: Job, draw: Draw, found: Found, flags: Flags) -> pd
     _, _, finetune, attack = job.parts
     names = {"encoder": draw.encoder, "train_seed": draw.train_seed, "finetune": finetune, "task": spec.task.name}
     names |= {"attack": attack, "seed": job.seed, "flags": shown(flags.told([job]))}
+    return _frame(_columns(_outcomes(store, job, found), spec.task.columns, names))
+
+
+def _outcomes(store: Reader, job: Job, found: Found) -> Sequence[Sequence[Any]]:
+    """Return the fields of a job's outcomes, and log what is wrong with them."""
     if found.record is not None and found.record.outcomes is not None:
-        values: Sequence[Sequence[Any]] = read_fields(store, job, found.record, _FIELDS)
-    else:
-        read = store.read(job)
-        if (wrong := found.problem or read.damage) is not None:
-            log.warning("%s", wrong)
-        values = _values(read.outcomes)
-    return _frame(_columns(values, spec.task.columns, names))
+        try:
+            return read_fields(store, job, found.record, _FIELDS)
+        except StoreError as error:  # the record contradicts itself: then each line is looked at
+            log.warning("%s", error)
+    read = store.read(job)
+    if (wrong := found.problem or read.damage) is not None:
+        log.warning("%s", wrong)
+    return _values(read.outcomes)
 
 
 def outcomes_frame(outcomes: Sequence[Outcome], columns: Sequence[str], names: Mapping[str, Any]) -> pd.DataFrame:
