@@ -128,20 +128,18 @@ def _values(outcomes: Sequence[Outcome]) -> list[list[Any]]:
     return [list(outcome.model_dump(mode="json").values()) for outcome in outcomes]
 
 
-def _columns(
-    values: Sequence[Sequence[Any]], columns: Sequence[str], names: Mapping[str, Any]
-) -> dict[str, Sequence[Any]]:
+def _columns(values: Sequence[Sequence[Any]], columns: Sequence[str], names: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return all fields of outcomes by column, and `names`, which all rows share."""
-    found: dict[str, Sequence[Any]] = dict(zip(_FIELDS, zip(*values, strict=True), strict=False))
+    found = {name: [row[place] for row in values] for place, name in enumerate(_FIELDS)}
     for name in _TEXTS:
-        texts = found.get(name, ())
+        texts = found[name]
         found[name] = [None if one is None else "\n".join(one) for one in texts]
         found[f"{name}_columns"] = [None if one is None else _named(columns, one) for one in texts]
-    found["steps"] = [None if steps is None else _COMPACT.encode(steps) for steps in found.get("steps", ())]
+    found["steps"] = [None if steps is None else _COMPACT.encode(steps) for steps in found["steps"]]
     return found | {name: [value] * len(values) for name, value in names.items()}
 
 
-def _frame(columns: Mapping[str, Sequence[Any]], dtypes: Mapping[str, str] = _DTYPES) -> pd.DataFrame:
+def _frame(columns: Mapping[str, list[Any]], dtypes: Mapping[str, str] = _DTYPES) -> pd.DataFrame:
     """Make a typed frame from values by column. Missing columns are empty."""
     import pandas as pd
 
