@@ -193,6 +193,8 @@ def log(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     from matplotlib.ticker import LogFormatter
 
     class Plain(LogFormatter):
+        """Shows the numbers that `LogFormatter` shows, without exponents."""
+
         def __call__(self, x: float, pos: int | None = None) -> str:
             shown = super().__call__(x, pos)  # empty where numbers would be too many
             return np.format_float_positional(float(f"{x:.6g}"), trim="-") if shown else ""
