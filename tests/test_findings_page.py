@@ -107,7 +107,11 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ("robustness-search-weights", "| tenth-loses-four ", "loses 19.9 [17.4, 22.4]"),
         ("robustness-search-weights", "| full-weight-loses-four ", "all of it 35.3 [31.6, 39.1]"),
         ("robustness-search-weights", "| full-weight-below-simcse ", "and 17.1 [11.0, 23.8]"),
-        ("geometry-finetuning-mr-0", "| adversarial-below-clean-mean ", "by 12.0 points [8.4, 15.6] in the mean"),
+        (
+            "geometry-finetuning-mr-0",
+            "| adversarial-below-clean-mean ",
+            "by 12.0 points [8.4, 15.6] in the mean of four",
+        ),
         ("geometry-finetuning-mr-0", GEOMETRY_VICTIMS.format("textfooler"), "TextFooler by 14.5 [8.5, 20.7]"),
         ("geometry-finetuning-mr-0", GEOMETRY_VICTIMS.format("pwws"), "PWWS by 8.6 [3.3, 14.1]"),
         ("geometry-finetuning-mr-0", "| adversarial-below-clean-accuracy ", "changes by -2.0 [-7.0, 3.0]"),
