@@ -29,7 +29,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "results" / "reference"
 RESULTS = ROOT / "benchmarks" / "results"
 ROWS = 200
-STAGES = ("finetune", "pretrain", "evaluate")
+FEWEST = 10
+"""Words that an attack may replace at least, if its cell is to say how many queries an attack needs."""
+STEPLESS = ("forget", "whitening")
+"""Objectives that take no steps."""
 Errors = dict[str, dict[str, float]]
 
 
@@ -58,8 +61,10 @@ class Training:
 
     run: str
     stage: str
-    objective: str
+    name: str
+    """The objective, or the strategy of a fine-tuning."""
     gflop: float
+    """0: it took no steps."""
     seconds: float
 
 
@@ -76,8 +81,9 @@ def words(data: Path, task: dict[str, Any]) -> tuple[float, float]:
 
 
 def read(data: Path) -> tuple[list[Cell], list[Training]]:
-    """Read all records of the reference runs."""
+    """Read all records of the reference runs. A training that several runs share is that of the first."""
     cells: list[Cell] = []
+    seen: set[str] = set()
     trainings: list[Training] = []
     lengths: dict[str, tuple[float, float]] = {}
     for plan in sorted(RUNS.glob("*/plan.json")):
@@ -90,6 +96,9 @@ def read(data: Path) -> tuple[list[Cell], list[Training]]:
                 lengths[task["name"]] = words(data, task)
             if record["status"] != "complete" or (task and task["name"] not in lengths):
                 continue
+            if record["job"]["key"] in seen:
+                continue
+            seen.add(record["job"]["key"])
             if spec["stage"] == "attack":
                 cells += _cell(run, record, jobs, lengths)
             else:
@@ -103,7 +112,8 @@ def _cell(run: str, record: dict[str, Any], jobs: dict[str, Any], lengths: dict[
     needs = record["job"]["needs"]  # a list in the oldest records
     tuned = [jobs[key]["spec"] for key in (needs.values() if isinstance(needs, dict) else needs) if key in jobs]
     longest = next((one["training"]["max_length"] for one in tuned if one.get("training")), 128)
-    if times and times["value"] and queries["value"]:
+    limit = spec["attack"]["max_words"] or (spec["attack"].get("parameters") or {}).get("max_words") or FEWEST
+    if times and times["value"] and queries["value"] and limit >= FEWEST:
         yield Cell(
             run=run,
             attack=spec["attack"]["name"],
@@ -119,11 +129,13 @@ def _cell(run: str, record: dict[str, Any], jobs: dict[str, Any], lengths: dict[
 def _training(run: str, record: dict[str, Any], lengths: dict[str, Any]) -> Iterable[Training]:
     spec, seconds = record["job"]["spec"], record["provenance"]["seconds"]
     stage, counts = spec["stage"], record["counts"]
-    if stage == "finetune" and spec["strategy"]["name"] == "clean":
+    if stage == "finetune":
         how, n = spec["training"], lengths[spec["task"]["name"]][1]
         rows = min(how["max_train"] or counts["train_rows"], counts["train_rows"])
         texts = how["epochs"] * (3 * rows + counts["n"])
-        yield Training(run, stage, "", reading(MINILM, texts, n, how["max_length"]), seconds)
+        yield Training(run, stage, spec["strategy"]["name"], reading(MINILM, texts, n, how["max_length"]), seconds)
+    elif stage == "pretrain" and spec["encoder"]["train"]["objective"] in STEPLESS:
+        yield Training(run, stage, spec["encoder"]["train"]["objective"], 0.0, seconds)
     elif stage == "pretrain" and (how := spec["encoder"]["train"])["steps"]:
         texts = 3 * how["steps"] * how["batch_size"] * how.get("gradient_accumulation", 1)
         n = lengths[how["data"]][1] if how["data"] in lengths else how["max_length"] / 2
@@ -155,7 +167,7 @@ def _fixed(cells: Sequence[Cell]) -> float | None:
 
 
 def fit(cells: Sequence[Cell], trainings: Sequence[Training], rest: dict[str, float]) -> dict[str, Any]:
-    """Return the constants that fit these measurements. Every run counts equally, whatever its number of cells."""
+    """Return the constants that fit these measurements. For attacks every run counts equally, whatever its cells."""
     names = sorted({cell.attack for cell in cells})
     of = {name: [cell for cell in cells if cell.attack == name] for name in names}
     slopes = {name: _slope([(math.log(c.words[0]), math.log(c.queries)) for c in found]) for name, found in of.items()}
@@ -179,21 +191,32 @@ def fit(cells: Sequence[Cell], trainings: Sequence[Training], rest: dict[str, fl
         )
     fields = ("queries", "growth", "seconds", "fixed", "python")
     middle = {field: median(getattr(cost, field) for cost in attacks.values()) for field in fields}
-    rates = {stage: [(t.run, t.seconds / t.gflop) for t in trainings if t.stage == stage] for stage in STAGES}
-    objectives = sorted({t.objective for t in trainings if t.stage == "pretrain"})
-    training = {
-        name: _round(_by_run([(t.run, t.seconds / t.gflop) for t in trainings if t.objective == name]))
-        for name in objectives
-    }
+    scored = [(t.run, t.seconds / t.gflop) for t in trainings if t.stage == "evaluate"]
+    training, tuning = (_rates(trainings, stage) for stage in ("pretrain", "finetune"))
+    fitted = {t.name: [one.seconds for one in trainings if one.name == t.name] for t in trainings if not t.gflop}
     return {
         "attacks": attacks,
         "other": AttackCost(**middle),
         "attacked": _round(median(cell.attacked / cell.n for cell in cells)),
-        "tuning": _round(_by_run(rates["finetune"])),
+        "tuning": tuning,
+        "other_tuning": _round(median(tuning.values())),
         "training": training,
-        "other_training": _round(median(training.values())) if training else 0.03,
-        "evaluation": _round(_by_run(rates["evaluate"])) if rates["evaluate"] else 0.02,
+        "other_training": _round(median(training.values())),
+        "fitted": {name: _round(median(seconds)) for name, seconds in fitted.items()},
+        "evaluation": _round(_by_run(scored)),
     }
+
+
+def _rates(trainings: Sequence[Training], stage: str) -> dict[str, float]:
+    """Return seconds for a GFLOP by name. Each second counts equally, since what a start takes is not in proportion."""
+    of = {name: [t for t in trainings if t.stage == stage and t.name == name and t.gflop] for name in _names(trainings)}
+    return {
+        name: _round(sum(t.seconds for t in found) / sum(t.gflop for t in found)) for name, found in of.items() if found
+    }
+
+
+def _names(trainings: Sequence[Training]) -> list[str]:
+    return sorted({t.name for t in trainings})
 
 
 def _by_run(values: Sequence[tuple[str, float]]) -> float:
@@ -212,8 +235,13 @@ def predicted(model: Costs, cell: Cell) -> float:
 
 def predicted_training(model: Costs, one: Training) -> float:
     """Return the seconds that the model gives a training or an evaluation."""
-    rate = {"finetune": model.tuning, "evaluate": model.evaluation}.get(one.stage)
-    return one.gflop * (rate if rate is not None else model.training.get(one.objective, model.other_training))
+    if one.stage == "evaluate":
+        return one.gflop * model.evaluation
+    if not one.gflop:
+        return model.fitted.get(one.name, 0.0)
+    if one.stage == "finetune":
+        return one.gflop * model.tuning.get(one.name, model.other_tuning)
+    return one.gflop * model.training.get(one.name, model.other_training)
 
 
 def left_out(cells: list[Cell], trainings: list[Training], rest: dict[str, float], more: dict[str, Any]) -> Errors:

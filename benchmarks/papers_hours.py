@@ -69,7 +69,7 @@ def table1(model: Costs, on: Machines, data: Path, cells: Mapping[str, Mapping[s
             measured[recipe] += (each.network + each.python) * cell["over_model"] / on.workers / 3600  # type: ignore[assignment]
         rows, scored = how.train_rows(task.sizes["train"]), task.sizes["validation"]
         gflop = reading(BERT_BASE, how.epochs * (3 * rows + scored), words[1], how.max_length)
-        seconds = training_seconds(model.tuning, gflop, how.epochs * (rows + scored / 4) / how.batch_size)
+        seconds = training_seconds(model.tuning["clean"], gflop, how.epochs * (rows + scored / 4) / how.batch_size)
         tuning += victims * on.seconds(seconds, 1, attack=False) / 3600
     training = sum(_pretraining(model, on, spec, loaded.tasks) for spec in loaded.encoders.values())
     both = {"fine-tuning": tuning, "training the encoders": training}

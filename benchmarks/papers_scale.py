@@ -93,6 +93,9 @@ def main() -> None:
     rate = speed.gflops(Path(tempfile.gettempdir()) / "rbench-speed.json", processor())
     on = machines.here(costs(), rate, cores(), sensible("cpu"))
     on = on if args.gpu is None else machines.gpus(costs(), 1, args.gpu)
+    for key, found in document["cells"].items():
+        tokens = found["tokens_per_second"] / found["forward_passes_per_second"]
+        found["over_model"] = round(ratio(costs(), key.partition(", ")[2], tokens, found["seconds_per_query"]), 3)
     document["table1"] = table1(costs(), on, args.data[0], document["cells"])
     document["table1"]["peak_mb_of_a_process"] = max(one["peak_mb"] for one in document["cells"].values())
     print(json.dumps(document["table1"], indent=1))
@@ -180,10 +183,6 @@ def cell(args: argparse.Namespace, networks: Networks, name: str, recipe: str, b
     if "victim" not in counts:
         return None
     found = summary(outcomes, counts, rows[0]["seconds"])
-    victim = counts["victim"]
-    found["over_model"] = round(
-        ratio(costs(), recipe, victim["tokens"] / victim["texts"], found["seconds_per_query"]), 3
-    )
     found |= {"backend": engine.backend(todo), "peak_mb": rows[0]["peak_mb"]}
     return found | ({"peak_gpu_mb": torch.cuda.max_memory_allocated() >> 20} if on_gpu else {})
 

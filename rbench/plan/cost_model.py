@@ -101,11 +101,16 @@ class Costs(Strict):
     """For attacks that were not measured: the medians."""
     attacked: float
     """Share of examples that victims classify correctly, and that are attacked."""
-    tuning: float
-    """Seconds of fine-tuning for a GFLOP, with the evaluations in it."""
+    tuning: dict[str, float]
+    """Seconds of fine-tuning for a GFLOP of `epochs` readings of the texts, forwards and backwards, by strategy. All that
+    a strategy does beside (its evaluations, its attacks, epochs of its own) is in it."""
+    other_tuning: float
+    """For strategies that were not measured: the median."""
     training: dict[str, float]
     """Seconds of pre-training for a GFLOP of one reading of the texts, forwards and backwards, by objective."""
     other_training: float
+    fitted: dict[str, float]
+    """Seconds of making an encoder with an objective that takes no steps, by objective."""
     evaluation: float
     """Seconds of evaluating encoders for a GFLOP."""
     start: float

@@ -41,8 +41,6 @@ SAMPLE = 200
 """Examples of a task whose words are counted."""
 NETWORKS: tuple[ResourceKind, ...] = ("masked_lm", "sentence_encoder")
 """Resources that are networks."""
-TUNED = ("clean", "probe")
-"""Strategies whose cost the model knows. Others train on more than the task's rows."""
 _SIZES = {
     "layers": ("num_hidden_layers", "n_layers", "num_layers", "n_layer"),
     "hidden": ("hidden_size", "dim", "d_model", "n_embd"),
@@ -108,15 +106,20 @@ class Estimator:
         scored = min(how.max_validation or sizes.get("validation", 0), sizes.get("validation", 0))
         words = self._lengths(spec.task, "train")[1]
         gflop = reading(network or MINILM, how.epochs * (3 * rows + scored), words, how.max_length)
-        why = None if spec.strategy.name in TUNED else f"strategy {spec.strategy.name}"
+        strategy, rates = spec.strategy.name, self._model.tuning
+        why = None if strategy in rates else f"strategy {strategy}"
         steps = how.epochs * (rows + scored / 4) / how.batch_size
-        return self._made(job, network, training_seconds(self._model.tuning, gflop, steps), why)
+        return self._made(
+            job, network, training_seconds(rates.get(strategy, self._model.other_tuning), gflop, steps), why
+        )
 
     def _pretraining(self, job: Job, spec: PretrainJob) -> Work:
         network, how = self._network(spec.encoder.name, job), spec.encoder.train
         if how is None:  # a plan has no such job
             return Work(job, Seconds())
         corpus = self._prepared.data.get(how.data)
+        if how.objective in self._model.fitted:
+            return self._made(job, network, Seconds(python=self._model.fitted[how.objective]), None)
         texts = (how.steps or 0) * how.batch_size * how.gradient_accumulation
         if not texts and corpus is not None:
             texts = round((how.epochs or 1) * corpus.sizes.get("train", 0))

@@ -19,7 +19,7 @@ SUITE: dict[str, Any] = {
     "name": "estimated",
     "encoders": ["mini-bert-packaged"],
     "tasks": ["mini-sentiment"],
-    "attacks": ["pwws", "random"],
+    "attacks": ["pwws", "bertattack-paper"],
     "num_examples": 100,
     "resources": "mini",
 }
@@ -47,7 +47,7 @@ def test_all_machines_have_a_range_and_say_what_limits_them(planned: api.Planned
     assert gpus[-1].busy < 0.5
     assert [name.partition("/")[0] for name in gpus[-1].chain] == ["pretrain", "attack"]
     assert found.jobs == 4 and found.run_bytes > 200 * 500 and found.cache_bytes > 0
-    assert any("attack random (1 job)" in note for note in found.notes), "what was not measured is named"
+    assert any("attack bertattack-paper (1 job)" in note for note in found.notes), "what was not measured is named"
     assert any("assumed, not measured" in note for note in found.notes)
     shares = [share for _, share in found.largest]
     assert shares == sorted(shares, reverse=True) and 0.9 < sum(shares) < 1.0, "the largest of four kinds"
