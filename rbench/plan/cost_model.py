@@ -102,8 +102,8 @@ class Costs(Strict):
     attacked: float
     """Share of examples that victims classify correctly, and that are attacked."""
     tuning: dict[str, float]
-    """Seconds of fine-tuning for a GFLOP of `epochs` readings of the texts, forwards and backwards, by strategy. All that
-    a strategy does beside (its evaluations, its attacks, epochs of its own) is in it."""
+    """Seconds of fine-tuning for a GFLOP of `epochs` readings of the texts, forwards and backwards, by strategy. It
+    holds all that a strategy does beside: its evaluations, its attacks, epochs of its own."""
     other_tuning: float
     """For strategies that were not measured: the median."""
     training: dict[str, float]
