@@ -87,14 +87,24 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ("vadvcse-table2-local", "subj: simcse-minilm-mlm-hard[steps=60] and minilm-mlm", "1.9 points [1.2, 2.6]"),
         ("cline-table7-local", "minilm-mlm: bertscore and mean", "2.5 points [1.0, 3.9] below the mean"),
         (
-            "dose-response-part1",
+            "dose-response-part3",
             "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
-            "by 24.7 points [18.0, 31.5] against SimCSE",
+            "by 35.3 points [19.1, 51.5] against SimCSE",
+        ),
+        (
+            "dose-response-part3",
+            "pwws: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
+            "by 26.5 [15.2, 37.8]",
+        ),
+        (
+            "dose-response-part3",
+            "textfooler: noise-minilm-mlm-hard[sigma=0.63] and simcse",
+            "change it by 0.8 [-2.7, 4.3] and",
         ),
         (
             "dose-response-part1",
-            "textfooler: noise-minilm-mlm-hard[sigma=0.63] and simcse",
-            "change it by 0.0 [-2.1, 2.1] and",
+            "textfooler: robustembed-minilm-mlm-hard[beta=0.01] and simcse",
+            "and 7.3 points [2.2, 12.6] are gained",
         ),
         (
             "dose-response-part3-finetuned",

@@ -146,6 +146,7 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job]) -> PlanInputs:
         strategies=loaded.strategies,
         building=loaded.building,
         measures=loaded.measures,
+        draws=loaded.draws,
         contrast={
             task: tuple((spec, contrast[spec.name]) for spec in sets if spec.name in contrast)
             for task, sets in loaded.contrast.items()
