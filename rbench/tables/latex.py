@@ -1,21 +1,24 @@
 """Writes a table as LaTeX that compiles with any engine and fits its column.
 
 A table that is wider than its column is scaled down to it, and no other. In an article of two columns `wide` makes it
-as wide as the page. Texts are escaped to ASCII.
+as wide as the page. A table that is higher than a page is set as several, one after the other, under one number. Texts
+are escaped to ASCII.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from rbench.errors import StoreError
 from rbench.spec import FontSize
 
 SIZES: tuple[str, ...] = get_args(FontSize)
+_PAGE = 38
+"""Lines of a table that a page holds besides its caption and notes: an article of 10 or 11 points has 43 or 38."""
 _BREAK = "\u200b"
 """Placed between two hyphens so that LaTeX does not make them a dash."""
 _LATEX = {
@@ -93,35 +96,65 @@ class Body:
 
 
 def layout(body: Body, look: Look) -> str:
-    """Write a table environment."""
+    """Write a table environment, or several if there are more rows than a page holds."""
+    packages = ["booktabs", "graphicx", *(["xcolor"] if body.texts else [])]
+    lines = ["% Needs " + " ".join(rf"\usepackage{{{name}}}" for name in packages)]
+    for number, part in enumerate(_pages(body)):
+        lines += _environment(part, look, continued=number > 0)
+    return "\n".join(lines)
+
+
+def _pages(body: Body) -> Iterator[Body]:
+    """Divide a table into parts that fit on a page, between groups where it can. The last part has the notes."""
+    start = 0
+    while _height(body, start, len(body.rows)) > _PAGE and not body.texts:
+        fitting = [end for end in range(start + 1, len(body.rows)) if _height(body, start, end) <= _PAGE]
+        end = max([end for end in fitting if end in body.groups] or fitting)
+        yield replace(_rows(body, start, end), notes=())
+        start = end
+    yield _rows(body, start, len(body.rows))
+
+
+def _height(body: Body, start: int, end: int) -> float:
+    """Return the height of some rows in lines of text. A rule takes half a line."""
+    return end - start + sum(start < group < end for group in body.groups) / 2
+
+
+def _rows(body: Body, start: int, end: int) -> Body:
+    groups = [group - start for group in body.groups if start < group < end]
+    rows = [list(row) for row in body.rows[start:end]]
+    if rows:
+        # The name of a group stands in its first row only, and a page that begins within a group says it again.
+        rows[0][0] = next((row[0] for row in reversed(body.rows[: start + 1]) if row[0]), "")
+    return replace(body, rows=rows, groups=groups)
+
+
+def _environment(body: Body, look: Look, *, continued: bool) -> list[str]:
     environment = "table*" if look.wide else "table"
     column = r"p{0.6\linewidth}" if body.texts else "r"
     lines = [" & ".join(row) + r" \\" for row in body.rows]
     for start in sorted(body.groups, reverse=True):
         lines.insert(start, r"\midrule")
-    packages = ["booktabs", "graphicx", *(["xcolor"] if body.texts else [])]
-    return "\n".join(
-        [
-            "% Needs " + " ".join(rf"\usepackage{{{name}}}" for name in packages),
-            rf"\begin{{{environment}}}[t]",
-            # Words that cannot be broken may leave a line short, and never run over its end.
-            r"\centering\sloppy",
-            rf"\caption{{{_breakable(latex_escape(body.caption))}}}",
-            *([rf"\{look.size}"] if look.size is not None else []),
-            # The width of the box itself is `\width`: a narrower table keeps its size.
-            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-            rf"\begin{{tabular}}{{{'l' * body.left}{column * (len(body.header) - body.left)}}}",
-            r"\toprule",
-            " & ".join(body.header) + r" \\",
-            r"\midrule",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}%",
-            "}",
-            *_below(body.notes),
-            rf"\end{{{environment}}}",
-        ]
-    )
+    return [
+        rf"\begin{{{environment}}}[t]",
+        *([r"\addtocounter{table}{-1}"] if continued else []),
+        # Words that cannot be broken may leave a line short, and never run over its end.
+        r"\centering\sloppy",
+        rf"\caption{{{_breakable(latex_escape(body.caption))}{' (continued)' if continued else ''}}}",
+        *([rf"\{look.size}"] if look.size is not None else []),
+        # The width of the box itself is `\width`: a narrower table keeps its size.
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{{'l' * body.left}{column * (len(body.header) - body.left)}}}",
+        r"\toprule",
+        " & ".join(body.header) + r" \\",
+        r"\midrule",
+        *lines,
+        r"\bottomrule",
+        r"\end{tabular}%",
+        "}",
+        *_below(body.notes),
+        rf"\end{{{environment}}}",
+    ]
 
 
 def _below(notes: Sequence[str]) -> list[str]:

@@ -168,7 +168,8 @@ def test_latex_compiles(make_run: MakeRun, tmp_path: Path) -> None:
     partly = make_run(make_suite(finetune=(Choice(name="probe"), Choice(name="clean"))), done=lambda job: job.seed == 1)
     tables += [attack_table(partly, metric, layout) for metric in ("asr", "queries") for layout in ("paper", "full")]
     body = "\n\n".join(render(table, "latex", intervals) for table in tables for intervals in (False, True))
-    document = f"\\documentclass{{article}}\n\\usepackage{{booktabs}}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
+    start = "\\documentclass{article}\n\\usepackage{booktabs,graphicx}\n\\begin{document}\n"
+    document = f"{start}{body}\n\\end{{document}}\n"
     (tmp_path / "table.tex").write_text(document)
     result = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rbench.tables.latex import Body, Look, layout
 
@@ -29,15 +32,74 @@ def test_the_environment_says_how_wide_and_how_large() -> None:
     assert "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%" in plain
 
 
+def long(groups: int, rows: int) -> Body:
+    """Return a table with so many groups of so many rows each."""
+    names = [[f"attack {g}" if r == 0 else "", f"encoder {g}.{r}", "1.0"] for g in range(groups) for r in range(rows)]
+    starts = [g * rows for g in range(1, groups)]
+    return Body("Rates", ["Attack", "Encoder", "mr"], names, starts, 2, ["All notes."])
+
+
+def encoders(text: str) -> list[str]:
+    return re.findall(r"encoder [0-9.]+", text)
+
+
+def test_a_table_of_a_page_is_one_environment() -> None:
+    text = layout(long(1, 38), Look())
+    assert text.count("\\begin{table}") == 1 and "continued" not in text
+
+
+@given(st.integers(1, 9), st.integers(1, 90))
+def test_a_long_table_is_divided_into_pages_and_loses_no_row(groups: int, rows: int) -> None:
+    body = long(groups, rows)
+    text = layout(body, Look())
+    pages = text.split("\\begin{table}")[1:]
+    assert encoders(text) == [row[1] for row in body.rows]
+    assert all(len(encoders(page)) + page.count("\\midrule") / 2 <= 38.5 for page in pages)
+    assert [page.count("(continued)") for page in pages] == [0] + [1] * (len(pages) - 1)
+    assert [page.count("\\addtocounter{table}{-1}") for page in pages] == [0] + [1] * (len(pages) - 1)
+    assert [page.count("All notes.") for page in pages] == [0] * (len(pages) - 1) + [1]
+    for page in pages:
+        of_group = encoders(page)[0].removeprefix("encoder ").split(".")[0]
+        assert f"attack {of_group} & encoder {of_group}." in page, "the first row of a page names its group"
+    assert text.count("\\midrule") >= len(pages)
+
+
+def test_a_table_without_rows_is_an_empty_one() -> None:
+    assert "\\begin{tabular}{llr}" in layout(long(0, 0), Look())
+
+
+def test_pages_end_between_groups_where_they_can() -> None:
+    pages = layout(long(4, 15), Look()).split("\\begin{table}")[1:]
+    assert [len(encoders(page)) for page in pages] == [30, 30]
+
+
 @pytest.mark.parametrize("columns", ["onecolumn", "twocolumn"])
-@pytest.mark.parametrize("look", [Look(), Look(wide=True, size="footnotesize")])
-def test_no_box_is_overfull(columns: str, look: Look, tmp_path: Path) -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_no_page_is_too_short_for_its_part(columns: str, wide: bool, tmp_path: Path) -> None:
+    log = compiled(f"\\documentclass[{columns},11pt]{{article}}", layout(long(7, 14), Look(wide=wide)), tmp_path)
+    assert "Float too large" not in log
+
+
+def test_no_page_is_too_short_for_groups_of_one_row(tmp_path: Path) -> None:
+    log = compiled("\\documentclass[11pt]{article}", layout(long(60, 1), Look()), tmp_path)
+    assert "Float too large" not in log
+
+
+def compiled(documentclass: str, table: str, folder: Path) -> str:
+    """Compile a document with a table and return the log."""
     compiler = shutil.which("pdflatex")
     if compiler is None:
         pytest.skip("pdflatex is not installed, so the table is not compiled")
-    start = f"\\documentclass[{columns}]{{article}}\\usepackage{{booktabs,graphicx}}\\begin{{document}}"
-    (tmp_path / "a.tex").write_text(f"{start}\n{layout(BODY, look)}\n\\end{{document}}\n", encoding="utf-8")
+    start = f"{documentclass}\\usepackage{{booktabs,graphicx}}\\begin{{document}}"
+    (folder / "a.tex").write_text(f"{start}\n{table}\n\\end{{document}}\n", encoding="utf-8")
     command = [compiler, "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout[-2000:]
-    assert "Overfull" not in (tmp_path / "a.log").read_text(encoding="latin-1")
+    return (folder / "a.log").read_text(encoding="latin-1")
+
+
+@pytest.mark.parametrize("columns", ["onecolumn", "twocolumn"])
+@pytest.mark.parametrize("look", [Look(), Look(wide=True, size="footnotesize")])
+def test_no_box_is_overfull(columns: str, look: Look, tmp_path: Path) -> None:
+    log = compiled(f"\\documentclass[{columns}]{{article}}", layout(BODY, look), tmp_path)
+    assert "Overfull" not in log
