@@ -24,7 +24,8 @@ class Unreachable(ResourceError):
 TIMEOUT = 5.0
 """Seconds to wait for the hub's answer."""
 
-REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_PART = r"\w(?:[\w.-]*\w)?"
+_REPO_ID = re.compile(rf"(?:{_PART}/)?(?=[^/]{{1,96}}\Z){_PART}", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 _unreachable: dict[str, str] = {}
@@ -57,11 +58,18 @@ def offline() -> bool:
     return bool(constants.HF_HUB_OFFLINE)
 
 
+def is_repo_id(text: str) -> bool:
+    """Return whether a text may name a repository, `NAME` or `OWNER/NAME`, by the rules of the hub client."""
+    return not ("--" in text or ".." in text or text.endswith(".git")) and _REPO_ID.fullmatch(text) is not None
+
+
 def cached(model: str, revision: str | None) -> Path | None:
     """Return the snapshot folder of a model at `revision` (None: main) in the hub cache, or None if there is none.
 
     The folder's name is the commit. The folder holds the model's config; it may lack the weights.
     """
+    if not is_repo_id(model):
+        return None
     from huggingface_hub import try_to_load_from_cache
 
     for name in ("config.json", "modules.json"):
@@ -167,9 +175,11 @@ def ask(repo: str, kind: Kind, revision: str | None) -> str:
 
     Raises:
         Unreachable: the hub cannot be asked.
-        ResourceError: the hub has no such repository or revision. The message gives the reason; the caller adds the
-            remedy.
+        ResourceError: the hub has no such repository or revision, or the name is none of the hub's. The message gives
+            the reason; the caller adds the remedy.
     """
+    if not is_repo_id(repo):
+        raise ResourceError(f"{repo!r} cannot be the id of a {kind} on the hub")
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 

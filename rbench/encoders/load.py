@@ -96,7 +96,7 @@ def fetch(where: str, *, trust_remote_code: bool = False, revision: str | None =
     if Path(where).is_dir():
         return Path(where)
     repo, _, commit = where.partition("@")
-    if not hub.REPO_ID.fullmatch(repo):
+    if not hub.is_repo_id(repo):
         raise ResourceError(f"{where} is neither a folder nor a model on the hub")
     try:
         commit = hub.commit(repo, commit or revision)

@@ -76,7 +76,7 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
     folder = _folder(spec.name, base, models_path, relative=not spec.unlisted)
     if folder is not None:
         return Located(str(folder), mark(str(folder)), mark)
-    if is_path(base) or not hub.REPO_ID.fullmatch(base) or ".." in base:
+    if is_path(base) or not hub.is_repo_id(base):
         there = "" if Path(base).expanduser().exists() else ": there is no such folder"
         raise ResourceError(
             f"encoder `{spec.name}`: its {what} {base!r} is neither a folder with a config.json nor a hub id{there}."

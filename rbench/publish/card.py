@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 import yaml
 
-from rbench.hub import REPO_ID
+from rbench.hub import is_repo_id
 from rbench.spec import EncoderSpec, PretrainJob, Record, TaskSpec, TrainSpec
 from rbench.train import batches, objectives
 from rbench.train.objectives import ObjectiveModule, option_defaults
@@ -238,7 +238,7 @@ def _options(about: About) -> list[tuple[str, str, str]]:
 def _short(value: Any) -> Any:
     """Return a model's name; for a path, its last part."""
     text = str(value)
-    return value if value is None or REPO_ID.fullmatch(text) else Path(text).name
+    return value if value is None or is_repo_id(text) else Path(text).name
 
 
 def _scores(record: Record | None) -> list[tuple[str, str, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import rbench
-from rbench.hub import REPO_ID
+from rbench.hub import is_repo_id
 from rbench.plan.lineage import chain, portable
 from rbench.spec import EncoderSpec, Record, TaskSpec, base_of, bases
 
@@ -55,7 +55,7 @@ def hub_id(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None
     """Return the hub id (`owner/name`) of the model that an encoder's weights descend from; None if there is none."""
     *_, first = bases(spec, encoders)
     base = portable(first).base
-    return base if base is not None and base == first.base and "/" in base and REPO_ID.fullmatch(base) else None
+    return base if base is not None and base == first.base and "/" in base and is_repo_id(base) else None
 
 
 def _json(path: Path) -> dict[str, Any]:

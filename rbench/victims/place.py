@@ -52,7 +52,7 @@ def located(spec: VictimSpec, models_path: Sequence[Path] = ()) -> Located:
                 "the folder that `model.save_pretrained(...)` and `tokenizer.save_pretrained(...)` wrote"
             )
         return Located(str(folder), fingerprint(folder), fingerprint)
-    if is_path(spec.model) or not hub.REPO_ID.fullmatch(spec.model) or ".." in spec.model:
+    if is_path(spec.model) or not hub.is_repo_id(spec.model):
         raise ResourceError(f"victim `{spec.name}`: there is no folder {spec.model}")
     try:
         commit = hub.commit(spec.model, spec.revision)

@@ -9,7 +9,7 @@ import transformers
 
 from rbench.encoders import locate
 from rbench.encoders.locate import PACKAGED
-from rbench.hub import COMMIT, REPO_ID
+from rbench.hub import COMMIT, is_repo_id
 from rbench.load import load_encoder
 from rbench.load.registry import Registry
 from tests.train.bases import masked_bert
@@ -87,7 +87,7 @@ def test_file_is_an_encoder_that_says_where_it_comes_from(name: str) -> None:
     spec = SPECS[name]
     assert spec.name == name
     assert spec.title and spec.reference and spec.licence
-    assert spec.base is not None and REPO_ID.fullmatch(spec.base)
+    assert spec.base is not None and is_repo_id(spec.base)
     assert not spec.trust_remote_code
     if spec.revision is None:
         assert any("main" in note for note in spec.notes)

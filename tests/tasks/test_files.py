@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import rbench.tasks
-from rbench.hub import COMMIT, REPO_ID
+from rbench.hub import COMMIT, is_repo_id
 from rbench.spec import TaskSpec
 from rbench.tasks import local, split
 
@@ -56,7 +56,7 @@ def test_hub_data_is_pinned_and_complete(path: Path) -> None:
     assert spec.hub is not None
     label = "score" if spec.kind == "sts" else "label"
     for source in spec.hub.sources:
-        assert REPO_ID.fullmatch(source.id)
+        assert is_repo_id(source.id)
         assert COMMIT.fullmatch(source.revision) or any("main" in note for note in spec.notes)
         assert set(source.columns) == {*spec.columns, label}
         if source.label_map is not None:
@@ -71,7 +71,7 @@ def test_parts_are_pinned_stay_in_their_folder_and_never_train_on_test(path: Pat
         assert all(local.SOURCE.fullmatch(source) for source in part.local)
         assert "test" not in " ".join(part.local) or part.split == "test"
         if part.hub is not None:
-            assert REPO_ID.fullmatch(part.hub.id) and COMMIT.fullmatch(part.hub.revision)
+            assert is_repo_id(part.hub.id) and COMMIT.fullmatch(part.hub.revision)
             assert set(part.hub.columns) == {*spec.columns, "label"}
             assert "test" not in part.hub.split or part.split == "test"
 
@@ -147,4 +147,4 @@ def test_a_corpus_has_texts_and_nothing_else(path: Path) -> None:
 
 def test_the_corpus_of_simcse_is_one_file_of_a_repository() -> None:
     hub = read(FOLDER / "wiki1m.yaml").hub
-    assert hub is not None and REPO_ID.fullmatch(hub.id) and hub.splits == {"train": "wiki1m_for_simcse.txt"}
+    assert hub is not None and is_repo_id(hub.id) and hub.splits == {"train": "wiki1m_for_simcse.txt"}

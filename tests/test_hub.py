@@ -1,0 +1,56 @@
+"""Tests of which texts may name a repository of the hub."""
+
+from __future__ import annotations
+
+import pytest
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbench import hub
+from rbench.encoders import locate
+from rbench.errors import ResourceError
+from rbench.spec import EncoderSpec
+
+PASTED = [
+    "owner/model.git",
+    "own--er/model",
+    "owner/a..b",
+    "a/b/c",
+    "-owner/model",
+    "owner/model-",
+    "owner/" + "m" * 97,
+]
+
+
+def client_takes(text: str) -> bool:
+    try:
+        validate_repo_id(text)
+    except HFValidationError:
+        return False
+    return True
+
+
+@given(st.one_of(st.text("ab_.-/", max_size=12), st.sampled_from(PASTED), st.integers(90, 100).map(lambda n: "m" * n)))
+def test_a_name_is_an_id_if_the_client_takes_it(text: str) -> None:
+    assert hub.is_repo_id(text) == client_takes(text)
+
+
+@pytest.mark.parametrize("text", PASTED)
+def test_what_cannot_be_an_id_is_refused_and_does_not_count_as_a_hub_that_is_away(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "_unreachable", {})
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    with pytest.raises(ResourceError, match="cannot be the id of a dataset on the hub"):
+        hub.ask(text, "dataset", None)
+    with pytest.raises(ResourceError, match="cannot be the id of a model on the hub"):
+        hub.commit(text, "0" * 40)
+    assert hub._unreachable == {}
+
+
+@pytest.mark.parametrize("base", PASTED)
+def test_an_encoder_of_such_a_name_is_refused_with_the_name(base: str) -> None:
+    with pytest.raises(ResourceError, match="neither a folder with a config.json nor a hub id"):
+        locate(EncoderSpec(name="mine", base=base, pooling="mean"), ())
