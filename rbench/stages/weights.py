@@ -56,7 +56,24 @@ def cached(job: Job, context: Context, make: Callable[[Path], Made], source: Sou
             assert spec.train is not None
             module, encoders = _objective(spec.train, context), {**context.encoders, spec.name: spec}
             cards.write(entry.folder, spec.name, encoders, context.tasks, record, module)
-        return entry.publish(record)
+        published = entry.publish(record)
+        # Not before: whatever fails after the last step, the training goes on from there.
+        checkpoints.discard(_kept(job, context))
+        return published
+
+
+def _kept(job: Job, context: Context) -> Path:
+    """Return the folder of the checkpoints of a training."""
+    return context.cache.root / "checkpoints" / job.key
+
+
+def _check_again(inputs: Inputs, kept: Path) -> None:
+    """Raise JobError where an input of a training has changed, and remove the checkpoints, which may be of it."""
+    try:
+        inputs.check()
+    except JobError:
+        checkpoints.discard(kept)
+        raise
 
 
 def victim_health(job: Job, scores: Collection[Score], context: Context) -> Health | None:
@@ -125,6 +142,7 @@ def pretrain(job: Job, spec: PretrainJob, context: Context, folder: Path) -> Mad
     if told.to:
         context.progress.note(f"{job.name}: reports to {', '.join(told.to)}; files, where it has any, in {told.folder}")
     health: list[Health] = []
+    kept = _kept(job, context)
     values = training.pretrain(
         encoder,
         inputs.base(encoder),
@@ -134,7 +152,7 @@ def pretrain(job: Job, spec: PretrainJob, context: Context, folder: Path) -> Mad
         module=module,
         device=context.device,
         progress=context.progress.update,
-        checkpoints=context.cache.root / "checkpoints" / job.key,
+        checkpoints=kept,
         locate=lambda name: inputs.weights(roles[name], name),
         selection=selection,
         resources=inputs.resources(spec.resources, encoder.name),
@@ -143,7 +161,7 @@ def pretrain(job: Job, spec: PretrainJob, context: Context, folder: Path) -> Mad
         unchanged=inputs.check,
         health=health.append,
     )
-    inputs.check()
+    _check_again(inputs, kept)
     # Sample sizes: the loss is computed on the texts that the steps use. Other scores are computed on held-out texts,
     # on the pairs of the selection, or on all texts if the objective has no steps.
     near = batches.neighbours(options)
@@ -207,7 +225,7 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     code = context.modules["finetune", spec.strategy.name]
     module: Any = code.open()
     attack = context.plan.job(job.needs["attack"]) if "attack" in job.needs else None
-    kept = context.cache.root / "checkpoints" / job.key
+    kept = _kept(job, context)
     given = FinetuneContext(
         encoder=encoder,
         data=data,
@@ -225,7 +243,7 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
     options = {name: value for name, value in spec.strategy.options.items() if name in module.Options.model_fields}
     with _checkpoints(kept, job):
         made: Finetuned | tuple[Any, dict[str, float]] = module.run(module.Options(**options), given)
-        inputs.check()
+        _check_again(inputs, kept)
     victim, scores = made
     quality = "validation_spearman" if spec.task.kind == "sts" else "validation_accuracy"
     if quality not in scores:
@@ -240,7 +258,6 @@ def finetune(job: Job, spec: FinetuneJob, context: Context, folder: Path) -> Mad
             "max_length": spec.training.max_length,
         },
     )
-    checkpoints.discard(kept)
     sizes = {f"{split}_rows": rows for split, rows in data.sizes.items()}
     n = min(data.sizes["validation"], spec.training.max_validation or 10**9)
     found = _scores(scores, {}, n, getattr(module, "COUNTED", {}))

@@ -66,8 +66,8 @@ def pretrain(
         module: the objective's module; None: the installed one of its name.
         device: a torch device ("cpu", "cuda").
         progress: called after each step.
-        checkpoints: a folder for about ten checkpoints, of which the last two are kept until the run ends. The same
-            call after an interruption continues from the last one.
+        checkpoints: a folder for about ten checkpoints, of which the last two are kept. The same call after an
+            interruption continues from the last one. Who has put the result into a safe place discards them.
         locate: gives the folder or hub id of a model that the objective's options name (`Options.MODELS`).
         selection: the pairs that `spec.train.select_by` names. The encoder of the best step is written, not the last.
         resources: for an objective that edits words: the kinds that its module `NEEDS`.
@@ -179,8 +179,6 @@ def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
     scores = {"loss": loss} | objective.scores(held_out) | selected
     if trainer.is_world_process_zero():
         objective.save(run.out)
-        if run.checkpoints is not None:
-            kept.discard(run.checkpoints)
     log.info("trained %s for %d steps: loss %.3f", run.spec.name, trainer.state.global_step, loss)
     return scores
 

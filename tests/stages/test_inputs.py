@@ -237,6 +237,13 @@ def test_a_base_exchanged_while_it_is_loaded_leaves_no_checkpoint_of_the_other(
     assert failed.error is not None and "changed after the run was planned" in failed.error
 
 
+def test_a_base_exchanged_during_the_last_steps_leaves_no_checkpoint(place: Path, originals: Path) -> None:
+    job = "pretrain/ours/seed0"
+    failed = record(ran(place, "train", job, Exchange(place, originals, "org/plain", job, after=2)).run, job)
+    assert failed.error is not None and "changed after the run was planned" in failed.error
+    assert not list(default_cache().glob("checkpoints/*/checkpoint-*"))
+
+
 @pytest.mark.parametrize("kind", [Exchange, WrittenOver])
 def test_an_encoder_exchanged_while_it_is_scored_is_seen(place: Path, originals: Path, kind: type[Exchange]) -> None:
     job = "evaluate/plain/mini-sts/seed0"

@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from rbench import encoders, mini
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError, ResourceError, SuiteError
-from rbench.spec import EncoderSpec
+from rbench.spec import EncoderSpec, Health
 from rbench.train import batches, checkpoints, health, objectives, pretrain, reports
 from rbench.train.contrastive import ContrastiveObjective
 from rbench.train.origin import dropout_of
@@ -179,7 +179,21 @@ def test_a_run_interrupted_and_resumed_ends_with_the_same_weights(
     assert seen[0] == int(last.name.rpartition("-")[2]) + 1, "it went on, and did not begin again"
     assert same(tmp_path / "whole", tmp_path / "out")
     assert resumed == pytest.approx(whole)
-    assert not folder.exists()
+    assert checkpoints.last_good(folder) is not None, "they are there until the result is in a safe place"
+
+
+@pytest.mark.parametrize("name", ["simcse", "robustsentembed", "adcl"])
+def test_a_run_whose_result_was_lost_goes_on_after_its_last_step(name: str, base: Path, tmp_path: Path) -> None:
+    spec, texts = bases.spec(name, base, steps=20), bases.texts_for(name)
+    found: list[Health] = []
+    more: dict[str, Any] = {"seed": 3, "checkpoints": tmp_path / "c", "health": found.append}
+    whole = pretrain(spec, base, texts, tmp_path / "whole", **more, **bases.asked(name))
+    steps: list[int] = []
+    again = {"progress": lambda done, total, text: steps.append(done) if total == 20 else None, **bases.asked(name)}
+    scores = pretrain(spec, base, texts, tmp_path / "again", **more, **again)
+    assert steps == [], "no step is taken a second time"
+    assert scores == pytest.approx(whole) and found[0] == found[1]
+    assert same(tmp_path / "whole", tmp_path / "again")
 
 
 def test_checkpoints_of_another_run_are_not_taken(base: Path, tmp_path: Path) -> None:
