@@ -55,9 +55,15 @@ class Following:
         self._settle()
         doing = [one.get("doing") or {} for one in self._team.members.living()]
         at = [_step(one) for one in doing if one.get("job")]
-        text = "; ".join(at[:SHOWN]) + (f"; {len(at) - SHOWN} more" if len(at) > SHOWN else "")
+        more = [f"{len(at) - SHOWN} more"] if len(at) > SHOWN else []
+        text = "; ".join([*self._trouble(), *at[:SHOWN], *more])
         self._progress.update(self._count - len(self._left), self._count, text)
         self._next = self._clock() + max(EVERY, 10 * (self._clock() - began))
+
+    def _trouble(self) -> list[str]:
+        """Return what is to be seen at each look, since jobs that failed or are not run count as ended."""
+        failed = [f"{len(self.failed)} failed"] if self.failed else []
+        return [*failed, *([f"{len(self.skipped)} not run"] if self.skipped else [])]
 
     def _settle(self) -> None:
         """Take note of the jobs that ended."""
@@ -68,8 +74,9 @@ class Following:
                 self.skipped.append(self._left.pop(job.key))
             elif (record := self._board.ended(job, needed=False)) is not None:
                 del self._left[job.key]
-                self._progress.note(f"{job.name}: {record.status}")
-                if record.status == "failed":
+                failed = record.status == "failed"
+                self._progress.note(f"{job.name}: failed: {record.reason}" if failed else f"{job.name}: complete")
+                if failed:
                     gone.add(job.key)
                     self.failed.append(record)
 

@@ -103,7 +103,7 @@ class RunResult:
     def _said(self) -> list[str]:
         """Return the lines below the tables: what failed, and where the results are."""
         lines = [*self.claims, *self.flags]
-        lines += [f"failed: {record.job.name}: {_last_line(record.error)}" for record in self.failed]
+        lines += [f"failed: {record.job.name}: {record.reason}" for record in self.failed]
         lines += self.said_of_skipped()
         lines += self.said_of_others()
         return [*lines, f"{self.complete} jobs complete; results are in {self.run}"]
@@ -126,7 +126,3 @@ class RunResult:
 
 def _shortened(names: list[str]) -> str:
     return ", ".join(names) if len(names) < 4 else f"{names[0]} ... {names[-1]} ({len(names)} tasks)"
-
-
-def _last_line(error: str | None) -> str:
-    return (error or "no error was recorded").strip().splitlines()[-1]

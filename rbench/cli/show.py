@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rbench.api import Check, ListedObjective, Planned, RunResult
     from rbench.load import Listed
-    from rbench.spec import Job, Record
+    from rbench.spec import Job
 
 
 def plan(planned: Planned) -> None:
@@ -118,7 +118,7 @@ def _ending(run: RunResult) -> None:
     if run.report is not None:
         tell(f"report: {run.report}")
     for record in run.failed:
-        tell(f"failed: {record.job.name}: {_last_line(record)}")
+        tell(f"failed: {record.job.name}: {record.reason}")
     for line in run.said_of_skipped():
         tell(line)
     if run.errored:
@@ -137,11 +137,6 @@ def met(found: Sequence[object]) -> bool:
     for one in found:
         tell(f"--fail-if {one}")
     return bool(found)
-
-
-def _last_line(record: Record) -> str:
-    lines = (record.error or "no error was recorded").strip().splitlines()
-    return lines[-1] if lines else ""
 
 
 def listed(entries: Sequence[Listed]) -> None:

@@ -179,6 +179,11 @@ class Record(Strict):
     health: Health | None = None
     """None for jobs that have none, and in records of earlier versions."""
 
+    @property
+    def reason(self) -> str:
+        """Return why the job failed, in one line: the last one of the error."""
+        return ((self.error or "").strip() or "no error was recorded").splitlines()[-1]
+
     def without_texts(self) -> Self:
         """Return the record without texts. Of a traceback only the exception's type stays, because it may quote one."""
         if self.error is None or _TRACEBACK not in self.error:

@@ -170,8 +170,7 @@ def _lost(cell: BaselineCell, found: Cell | None) -> str:
     for run in found.runs:
         if run.failed:
             assert run.record is not None
-            lines = (run.record.error or "no error was recorded").strip().splitlines()
-            return f"{run.job.name} failed: {lines[-1] if lines else ''}"
+            return f"{run.job.name} failed: {run.record.reason}"
         if run.tally is None:
             return f"{run.job.name} is not done"
     absent = {job.seed for job in cell.jobs} - {run.job.seed for run in found.runs}

@@ -81,6 +81,20 @@ def test_all_is_over_when_each_job_ended_or_cannot_run() -> None:
     assert {job.key for job in found.skipped} == behind and behind
 
 
+def test_what_failed_is_told_with_its_reason_and_seen_at_each_look() -> None:
+    board, now = Board(), [0.0]
+    found, shown = following(board, Team({"job": "attack/x", "total": 0}), now)
+    broken = next(job for job in PLAN.jobs if job.name == "finetune/lm/a/clean/seed0")
+    behind = [job for job in PLAN.jobs if broken.key in job.needs.values()]
+    board.end(broken, "failed")
+    for second in (0.0, 5.0):
+        now[0] = second
+        found.look()
+        assert shown.steps[-1][0] == 1 + len(behind)
+        assert shown.steps[-1][2] == f"1 failed; {len(behind)} not run; attack/x"
+    assert shown.notes == [f"{broken.name}: failed: no error was recorded"]
+
+
 def test_of_many_processes_two_are_named() -> None:
     found, shown = following(Board(), Team(*({"job": f"j{i}"} for i in range(5))), [0.0])
     found.look()
