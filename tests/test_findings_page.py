@@ -117,6 +117,9 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ("robustness-search-weights", "| tenth-loses-four ", "loses 19.9 [17.4, 22.4]"),
         ("robustness-search-weights", "| full-weight-loses-four ", "all of it 35.3 [31.6, 39.1]"),
         ("robustness-search-weights", "| full-weight-below-simcse ", "and 17.1 [11.0, 23.8]"),
+        ("robustness-search-substitutions", "| substitutions-below-simcse ", "SimCSE by 9.3 points [5.0, 14.3]"),
+        ("robustness-search-substitutions", "| substitutions-below-none ", "replaced words by 5.3 [1.1, 9.8]"),
+        ("robustness-search-substitutions", "| substitutions-lose-four ", "dev falls by 13.2 [10.9, 15.6]"),
         (
             "geometry-finetuning-mr",
             "| adversarial-below-clean-mean ",
