@@ -106,6 +106,8 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
             "textfooler: robustembed-minilm-mlm-hard[beta=0.01] and simcse",
             "and 7.3 points [2.2, 12.6] are gained",
         ),
+        ("dose-response-part1", "| robustsentembed-below-simcse-mean ", "as SimCSE: 0.5 points [-0.8, 1.8] more"),
+        ("dose-response-part1", "| printed-step-below-simcse-mean ", "is fooled 1.5 points [-0.2, 3.2] more"),
         (
             "dose-response-part3-finetuned",
             "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
