@@ -19,6 +19,10 @@ from rbench.spec import FontSize
 SIZES: tuple[str, ...] = get_args(FontSize)
 _PAGE = 38
 """Lines of a table that a page holds besides its caption and notes: an article of 10 or 11 points has 43 or 38."""
+_LINE, _WIDE = 345.0, 505.0
+"""Points of a line in an article of one column, and of both columns in one of two."""
+_CHARACTER, _GAP = 4.5, 12.0
+"""Points of a narrow character, and between columns."""
 _BREAK = "\u200b"
 """Placed between two hyphens so that LaTeX does not make them a dash."""
 _LATEX = {
@@ -99,16 +103,23 @@ def layout(body: Body, look: Look) -> str:
     """Write a table environment, or several if there are more rows than a page holds."""
     packages = ["booktabs", "graphicx", *(["xcolor"] if body.texts else [])]
     lines = ["% Needs " + " ".join(rf"\usepackage{{{name}}}" for name in packages)]
-    for number, part in enumerate(_pages(body)):
+    for number, part in enumerate(_pages(body, _PAGE / _scale(body, look))):
         lines += _environment(part, look, continued=number > 0)
     return "\n".join(lines)
 
 
-def _pages(body: Body) -> Iterator[Body]:
-    """Divide a table into parts that fit on a page, between groups where it can. The last part has the notes."""
+def _scale(body: Body, look: Look) -> float:
+    """Return about how much LaTeX scales a table down, 0..1, so that it is as wide as a line; rather too little."""
+    texts = [[re.sub(r"\\[a-zA-Z]+|[\\{}$]", "", cell) for cell in row] for row in (body.header, *body.rows)]
+    widths = [max(map(len, column)) * _CHARACTER + _GAP for column in zip(*texts, strict=True)]
+    return min(1.0, (_WIDE if look.wide else _LINE) / sum(widths))
+
+
+def _pages(body: Body, page: float) -> Iterator[Body]:
+    """Divide a table into parts of at most `page` lines, between groups where it can. The last part has the notes."""
     start = 0
-    while _height(body, start, len(body.rows)) > _PAGE and not body.texts:
-        fitting = [end for end in range(start + 1, len(body.rows)) if _height(body, start, end) <= _PAGE]
+    while _height(body, start, len(body.rows)) > page and not body.texts:
+        fitting = [end for end in range(start + 1, len(body.rows)) if _height(body, start, end) <= page]
         end = max([end for end in fitting if end in body.groups] or fitting)
         yield replace(_rows(body, start, end), notes=())
         start = end

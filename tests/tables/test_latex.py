@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,17 @@ def test_pages_end_between_groups_where_they_can() -> None:
 def test_no_page_is_too_short_for_its_part(columns: str, wide: bool, tmp_path: Path) -> None:
     log = compiled(f"\\documentclass[{columns},11pt]{{article}}", layout(long(7, 14), Look(wide=wide)), tmp_path)
     assert "Float too large" not in log
+
+
+@pytest.mark.parametrize("columns", ["onecolumn", "twocolumn"])
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_table_that_is_scaled_down_is_not_divided_before_it_must_be(columns: str, wide: bool, tmp_path: Path) -> None:
+    body = long(5, 10)
+    header = [*body.header, *(f"a long task {i}" for i in range(8))]
+    rows = [[*row, *["12.3 {[}10.0, 15.0{]}"] * 8] for row in body.rows]
+    text = layout(replace(body, header=header, rows=rows), Look(wide=wide))
+    assert "continued" not in text
+    assert "Float too large" not in compiled(f"\\documentclass[{columns},11pt]{{article}}", text, tmp_path)
 
 
 def test_no_page_is_too_short_for_groups_of_one_row(tmp_path: Path) -> None:
