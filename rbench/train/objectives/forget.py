@@ -6,7 +6,6 @@ encoder of a given accuracy is if it has only forgotten.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 VERSION = 1
 COUNTED = {"cosine": "texts", "texts": "texts", "weights_moved": "weights", "weights": "weights"}
 """For each score, the score that gives its sample size."""
-TEXTS = 500
-"""The most texts whose vectors are compared."""
 
 
 class Options(Strict):
@@ -72,22 +69,19 @@ class Forget:
         Euclidean length of the change of all `weights`, divided by their length before.
         """
         import torch
-        from torch.nn.functional import cosine_similarity
         from torch.nn.utils import parameters_to_vector
 
-        sample = list(texts[:: math.ceil(len(texts) / TEXTS)])
-        network = self.encoder.model
-        vectors = torch.from_numpy(self.encoder.encode(sample))
+        from rbench.train.drift import Drift
+
+        network, drift = self.encoder.model, Drift(self.encoder, texts)
         weights = parameters_to_vector(network.parameters()).detach().double()
         random = dict(_fresh(network).named_parameters()) if self._options.by == "mixing" else {}
         with torch.no_grad():
             for name, weight in network.named_parameters():
                 weight.copy_(forgotten(self._options, weight, random.get(name)))
         change = parameters_to_vector(network.parameters()).detach().double() - weights
-        cosines = cosine_similarity(vectors, torch.from_numpy(self.encoder.encode(sample)), dim=-1)
         return {
-            "cosine": float(cosines.mean()),
-            "texts": float(len(sample)),
+            **drift.scores(),
             "weights_moved": float(change.norm() / weights.norm()),
             "weights": float(len(weights)),
         }
