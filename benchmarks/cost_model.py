@@ -31,7 +31,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 ROWS = 200
 FEWEST = 10
 """Words that an attack may replace at least, if its cell is to say how many queries an attack needs."""
-STEPLESS = ("forget", "whitening")
+STEPLESS = ("forget", "retrofit", "whitening")
 """Objectives that take no steps."""
 Errors = dict[str, dict[str, float]]
 

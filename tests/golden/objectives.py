@@ -203,7 +203,27 @@ def forget(folder: Path) -> Value:
     return found | {"mixed": formula.digest(mixed)}
 
 
+def retrofit(folder: Path) -> Value:
+    """Of fixed vectors the graph and what words become; of an encoder the whole, in the embedded world."""
+    made, found = module("retrofit"), dict[str, Value](defaults=defaults("retrofit"))
+    unit = torch.nn.functional.normalize(formula.tensor("words", 9, 4), dim=1).numpy()
+    graph = made.near(unit, 2, 0.1)
+    own = formula.tensor("retrofit", 9, 3).numpy()
+    found["words"] = {
+        "graph": formula.digest(graph.toarray()),
+        "become": formula.digest(made.retrofitted(own, graph, 2.0)),
+    }
+    base = world.network(folder)
+    spec = world.spec("retrofit", base, steps=None)
+    for neighbours in ("near", "random"):
+        options = made.Options(strength=3.0, candidates=4, neighbours=neighbours)
+        built = made.build(options, spec, base, resources=world.resources(folder))
+        scores = built.fit(SENTENCES, "cpu", None)
+        found[neighbours] = {"scores": scores, "vectors": formula.digest(built.encoder.encode(SENTENCES))}
+    return found
+
+
 def cases() -> list[Case]:
     made = [Case(f"objectives/{name}", (f"{FOLDER}/{name}.py",), partial(stepped, name)) for name in SETTINGS]
-    fitted = {"whitening": whitening, "forget": forget}
+    fitted = {"whitening": whitening, "forget": forget, "retrofit": retrofit}
     return [*made, *(Case(f"objectives/{name}", (f"{FOLDER}/{name}.py",), f) for name, f in fitted.items())]

@@ -12,9 +12,8 @@ from rbench.train import objectives
 from rbench.train.contrastive import Batch, ContrastiveObjective
 from tests.train import bases
 
-CONTRASTIVE = [
-    name for name in objectives.names() if name not in ("mlm", "cline", "whitening", "flow", "forget", *bases.MOMENTUM)
-]
+OTHER = ("mlm", "cline", "whitening", "flow", "forget", "retrofit", *bases.MOMENTUM)
+CONTRASTIVE = [name for name in objectives.names() if name not in OTHER]
 SENTENCES = ["the film was good", "a plot", "awful story and a dull film", "lovely the was"]
 
 

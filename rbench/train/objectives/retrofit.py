@@ -1,9 +1,9 @@
 """Retrofit an encoder's word embeddings: move each word towards its near words (Faruqui et al. 2015, section 2).
 
 The paper retrofits static word vectors to a lexicon. Here they are the input embeddings of a network, and a word's
-neighbours are the nearest words in word vectors that tell synonyms from antonyms. A substitution of a word by a near one
-then changes less of what the network reads. Nothing is trained, and the network above the embeddings stays as it is.
-That this is done to harden an encoder against word substitutions is ours.
+neighbours are the nearest words in word vectors that tell synonyms from antonyms. A substitution of a word by a near
+one then changes less of what the network reads. Nothing is trained, and the network above the embeddings stays as it
+is. That this is done to harden an encoder against word substitutions is ours.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def forms(tokenizer: Any, words: Sequence[str], stopwords: frozenset[str]) -> li
     """Return the pieces of a vocabulary that are whole words, as (ids, indices into `words`) of each form of writing.
 
     The forms are lower case, with a capital, and both again without the space before. Words move only among those of
-    their form. Of a vocabulary without case, whose forms have the same pieces, there is one form. Stop words and what is
-    not all letters are left out; of a piece with several words the first is kept.
+    their form. A vocabulary without case has the same pieces in all forms, so that there is one. Stop words and what is
+    not all letters are left out; where several words are the same piece, the first is kept.
     """
     wanted = [i for i, word in enumerate(words) if word.isalpha() and word.lower() not in stopwords]
     taken: set[int] = set(tokenizer.all_special_ids)
@@ -186,7 +186,8 @@ def near(unit: Matrix, count: int, least: float) -> csr_array:
         cosines = unit[start : start + ROWS] @ unit.T
         here = np.arange(len(cosines))
         cosines[here, start + here] = -np.inf
-        best = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
+        last = min(count, total) - 1  # a sort of all would take minutes
+        best = np.argpartition(-cosines, last, axis=1)[:, : last + 1]
         row, place = np.nonzero(np.take_along_axis(cosines, best, axis=1) >= least)
         rows.append(row + start)
         columns.append(best[row, place])
@@ -218,5 +219,7 @@ def retrofitted(embeddings: Matrix, graph: csr_array, strength: float) -> Matrix
         new = (1 - share) * own[linked] + share * means
         change = float(np.linalg.norm(new - found[linked], axis=1).max())
         found[linked] = new
-        if change * share <= within * (1 - share):  # the distance to the fixed point is at most this share of the change
+        if change * share <= within * (
+            1 - share
+        ):  # the distance to the fixed point is at most this share of the change
             return found.astype(embeddings.dtype)

@@ -1,0 +1,189 @@
+"""Tests retrofitted encoders: the formula against a linear solver, which words move, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from safetensors.numpy import load_file
+from scipy.sparse import csr_array
+
+from rbench import encoders
+from rbench.encoders.vectors import WordVectors
+from rbench.errors import JobError
+from rbench.spec import EncoderSpec
+from rbench.train import pretrain
+from rbench.train.objectives.retrofit import Options, forms, near, retrofitted
+from tests.attack import substitution_toy as toy
+from tests.train import bases
+
+TEXTS = toy.sentences(np.random.default_rng(0), 40)[0]
+EMBEDDINGS = "embeddings.word_embeddings.weight"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    tokenizer = toy.bert_tokenizer()
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(vocab_size=len(tokenizer), initializer_range=0.3, **toy.SHAPE)
+    transformers.BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    return folder
+
+
+def spec(base: Path, **options: Any) -> EncoderSpec:
+    return bases.spec("retrofit", base, "mean", steps=None, options=options)
+
+
+def made(base: Path, out: Path, resources: Any = None, **options: Any) -> tuple[dict[str, Any], dict[str, float]]:
+    """The weights that are saved, and the scores."""
+    scores = pretrain(spec(base, **options), base, TEXTS, out, seed=0, resources=resources or toy.resources())
+    return load_file(out / "model.safetensors"), scores
+
+
+# -------------------------------------------------------------------------------------------------------- the formula
+
+
+@given(st.integers(0, 999), st.integers(1, 9), st.floats(0, 100))
+def test_embeddings_solve_the_equations_of_the_paper(seed: int, words: int, strength: float) -> None:
+    """Setting the derivative of its Psi to 0, with beta_ij = strength / degree, gives a linear system."""
+    rng = np.random.default_rng(seed)
+    links = np.triu(rng.random((words, words)) < 0.4, 1)
+    links = (links | links.T).astype(float)
+    own = rng.normal(size=(words, 3)).astype(np.float32)
+    system = np.eye(words)
+    for i, degree in enumerate(links.sum(axis=1)):
+        if degree:
+            system[i] = -strength * links[i] / degree
+            system[i, i] = 1 + strength
+    expected = np.linalg.solve(system, own.astype(float))
+    found = retrofitted(own, csr_array(links), strength)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    alone = links.sum(axis=1) == 0
+    assert np.array_equal(found[alone], own[alone]) and found.dtype == own.dtype
+
+
+def test_the_equations_are_those_of_the_smallest_psi() -> None:
+    """Where all words have as many neighbours, no other embeddings have a smaller Psi (the paper's objective)."""
+    from scipy.optimize import minimize
+
+    ring = np.zeros((5, 5))
+    for i in range(5):
+        ring[i, (i + 1) % 5] = ring[i, (i - 1) % 5] = 1.0
+    own = np.random.default_rng(1).normal(size=(5, 2))
+
+    def psi(flat: Any) -> float:
+        q = flat.reshape(5, 2)
+        far = ((q[:, None] - q[None]) ** 2).sum(axis=2)
+        return float(((q - own) ** 2).sum() + (3.0 / 2 * ring * far).sum() / 2)  # each pair of neighbours counts once
+
+    expected = minimize(psi, own.ravel(), tol=1e-12).x.reshape(5, 2)
+    np.testing.assert_allclose(retrofitted(own, csr_array(ring), 3.0), expected, atol=1e-4)
+
+
+@given(st.integers(0, 999), st.integers(1, 12), st.integers(1, 5), st.floats(-1, 1))
+def test_neighbours_are_the_nearest_words_in_either_direction(seed: int, words: int, count: int, least: float) -> None:
+    unit = np.random.default_rng(seed).normal(size=(words, 4))
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    expected = np.zeros((words, words))
+    for i in range(words):
+        others = sorted((j for j in range(words) if j != i), key=lambda j: -(unit[i] @ unit[j]))
+        for j in others[:count]:
+            if unit[i] @ unit[j] >= least:
+                expected[i, j] = expected[j, i] = 1
+    assert np.array_equal(near(unit, count, least).toarray(), expected)
+
+
+# --------------------------------------------------------------------------------------------------- which words move
+
+
+def test_only_words_of_one_piece_with_neighbours_move(base: Path, tmp_path: Path) -> None:
+    before = load_file(base / "model.safetensors")
+    after, scores = made(base, tmp_path / "out")
+    tokenizer = toy.bert_tokenizer()
+    words = [word for group in toy.GROUPS for word in group if word != "superb"]
+    expected = tokenizer.convert_tokens_to_ids(words)
+    changed = np.flatnonzero((before[EMBEDDINGS] != after[EMBEDDINGS]).any(axis=1))
+    assert [*changed] == sorted(expected), "neither stop words, pieces of words nor special tokens"
+    assert all(np.array_equal(before[key], after[key]) for key in before if key != EMBEDDINGS)
+    assert scores["words_moved"] == len(expected)
+    change = np.linalg.norm(after[EMBEDDINGS][expected] - before[EMBEDDINGS][expected], axis=1).mean()
+    assert scores["moved"] == pytest.approx(
+        change / np.linalg.norm(before[EMBEDDINGS][expected], axis=1).mean(), rel=1e-3
+    )
+    sizes = [len([w for w in group if w != "superb"]) for group in toy.GROUPS]
+    assert scores["neighbours"] == pytest.approx(sum(n * (n - 1) for n in sizes) / sum(sizes)), "each its whole group"
+
+
+def test_a_near_word_in_place_of_a_word_moves_the_vector_less(base: Path, tmp_path: Path) -> None:
+    _, scores = made(base, tmp_path / "out", strength=4.0)
+    made(base, tmp_path / "random", strength=4.0, neighbours="random")
+    one, other = "the film is good and lovely.", "the movie seems great and neat."
+
+    def distance(where: Path) -> float:
+        a, b = encoders.load(spec(base).model_copy(update={"train": None}), where).encode([one, other])
+        return float(1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+    assert distance(tmp_path / "out") < 0.5 * distance(base)
+    assert distance(tmp_path / "out") < 0.7 * distance(tmp_path / "random")
+    a, b = (
+        encoders.load(spec(base).model_copy(update={"train": None}), where).encode(TEXTS)
+        for where in (base, tmp_path / "out")
+    )
+    cosines = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert scores["cosine"] == pytest.approx(float(cosines.mean()), abs=1e-5) and scores["texts"] == len(TEXTS)
+
+
+def test_the_control_moves_as_many_words_to_others(base: Path, tmp_path: Path) -> None:
+    near_words, scores = made(base, tmp_path / "near")
+    any_words, others = made(base, tmp_path / "random", neighbours="random")
+    again, _ = made(base, tmp_path / "again", neighbours="random")
+    assert others["words_moved"] == scores["words_moved"] and others["neighbours"] == scores["neighbours"]
+    assert not np.allclose(near_words[EMBEDDINGS], any_words[EMBEDDINGS])
+    assert np.array_equal(any_words[EMBEDDINGS], again[EMBEDDINGS])
+
+
+def test_a_strength_of_0_moves_nothing_and_the_bounds_reach_the_graph(base: Path, tmp_path: Path) -> None:
+    still, scores = made(base, tmp_path / "none", strength=0.0)
+    assert np.array_equal(still[EMBEDDINGS], load_file(base / "model.safetensors")[EMBEDDINGS])
+    assert scores["moved"] == 0 and scores["cosine"] == pytest.approx(1.0, abs=1e-6)
+    _, few = made(base, tmp_path / "few", candidates=1)
+    _, close = made(base, tmp_path / "close", min_cosine=0.92)
+    assert few["neighbours"] < scores["neighbours"] and close["words_moved"] < scores["words_moved"]
+
+
+def test_a_vocabulary_without_case_has_one_form_and_one_with_case_has_its_own() -> None:
+    words = [*toy.GOOD, "the", "x2", "Good"]
+    (ids, indices), *more = forms(toy.bert_tokenizer(), words, toy.STOPWORDS)
+    assert not more and [words[i] for i in indices] == [word for word in toy.GOOD if word != "superb"]
+    assert toy.bert_tokenizer().convert_ids_to_tokens(ids.tolist()) == [words[i] for i in indices]
+    tokenizer = toy.roberta_tokenizer()
+    spaced, bare = forms(tokenizer, words, toy.STOPWORDS)  # its capitals fall apart into letters
+    assert tokenizer.convert_ids_to_tokens(spaced[0].tolist()) == [f"Ġ{word}" for word in toy.GOOD]
+    assert tokenizer.convert_ids_to_tokens(bare[0].tolist()) == toy.GOOD
+
+
+# ---------------------------------------------------------------------------------------------------- what is refused
+
+
+def test_what_makes_no_sense_is_refused(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="strength"):
+        Options(strength=-1.0)
+    with pytest.raises(JobError, match=r"retrofitting takes no steps; leave out train\.steps"):
+        asked = spec(base).train.model_copy(update={"steps": 3})  # type: ignore[union-attr]
+        given = spec(base).model_copy(update={"train": asked})
+        pretrain(given, base, TEXTS, tmp_path / "a", seed=0, resources=toy.resources())
+    with pytest.raises(JobError, match=r"none of the 24 words of its word vectors .* Lower train\.options\.min_cosine"):
+        made(base, tmp_path / "b", min_cosine=1.0)
+    other = SimpleNamespace(word_vectors=WordVectors(["zebra"], np.ones((1, 2), np.float32)), stopwords=frozenset())
+    with pytest.raises(JobError, match="none of the 1 words"):
+        made(base, tmp_path / "c", other)
