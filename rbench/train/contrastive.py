@@ -189,20 +189,21 @@ class EncoderObjective(Encoding):
     """The common part of objectives whose result is a sentence encoder: starting weights, vectors, saving.
 
     Args:
+        dropout: the probability in training; None keeps the base's own.
         needs_dropout: refuse a base without dropout, because the two views of a sentence would be identical.
     """
 
     grouped = False
 
     def __init__(
-        self, spec: EncoderSpec, base: str | Path | None, options: Contrastive, *, needs_dropout: bool = True
+        self, spec: EncoderSpec, base: str | Path | None, dropout: float | None, *, needs_dropout: bool = True
     ) -> None:
         assert spec.train is not None
         layout.check(spec.name, spec.pooling)
         self.encoder = sentence_encoder(spec, base)
         self._own_dropout = dropout_of(self.encoder.model.config)
-        if options.dropout is not None:
-            self.encoder.model = with_dropout(self.encoder.model, options.dropout)
+        if dropout is not None:
+            self.encoder.model = with_dropout(self.encoder.model, dropout)
         if needs_dropout and not any(dropout_of(self.encoder.model.config).values()):
             raise JobError(
                 f"Encoder {spec.name}: objective {spec.train.objective} makes its positive pairs by dropout and "
@@ -249,7 +250,7 @@ class ContrastiveObjective(EncoderObjective):
         parts: Callable[[SentenceEncoder], dict[str, nn.Module]] | None = None,
         needs_dropout: bool = True,
     ) -> None:
-        super().__init__(spec, base, options, needs_dropout=needs_dropout)
+        super().__init__(spec, base, options.dropout, needs_dropout=needs_dropout)
         self._temperature = options.temperature
         self.model = SentenceModel(
             self.encoder, _HEADS[head](self.encoder.dim), losses, parts(self.encoder) if parts else None

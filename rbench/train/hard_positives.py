@@ -6,7 +6,7 @@ candidates, and what to dropout alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -78,27 +78,36 @@ class HardPositives:
 
 
 class RandomPositives(HardPositives):
-    """A control: words in random order, each replaced by a random candidate, within the same budget.
-
-    Candidates are those of the text as it is. Random numbers come from torch's global generator.
-    """
+    """A control: words in random order, each replaced by a random candidate, within the same budget (`at_random`)."""
 
     def _swapped(self, texts: Sequence[str], target: Target) -> list[Swapped]:
-        segmented, stopwords = SegmentedTexts([(text,) for text in texts]), self._geometry.stopwords
-        found = []
-        for row, words in enumerate(segmented.words):
-            free = [place for place, word in enumerate(words) if word.lower() not in stopwords]
-            spans = segmented.spans[row]
-            proposed = self._geometry.source([(texts[row], *spans[place][1:]) for place in free])
-            able = [(place, choices) for place, choices in zip(free, proposed, strict=True) if choices]
-            order = torch.randperm(len(able)).tolist()[: self._budget(len(words))]
-            changed, taken = list(words), []
-            for step, (place, choices) in enumerate((able[k] for k in order), 1):
-                changed[place] = choices[int(torch.randint(len(choices), ()))]
-                taken.append(Substitution(place, words[place], changed[place], 0.0, step))
-            columns = segmented.columns(row, tuple(changed))
-            found.append(Swapped(columns, tuple(taken), len(words), asked=len(free), without=len(free) - len(able)))
-        return found
+        return at_random(self._geometry, self._budget, texts)
+
+
+def at_random(geometry: Geometry, budget: Callable[[int], int], texts: Sequence[str]) -> list[Swapped]:
+    """Replace random words of each text by random candidates of the text as it is.
+
+    Random numbers come from torch's global generator.
+
+    Args:
+        geometry: says which words may be replaced, and by which.
+        budget: how many words of a text of L words, at most.
+    """
+    segmented = SegmentedTexts([(text,) for text in texts])
+    found = []
+    for row, words in enumerate(segmented.words):
+        free = [place for place, word in enumerate(words) if word.lower() not in geometry.stopwords]
+        spans = segmented.spans[row]
+        proposed = geometry.source([(texts[row], *spans[place][1:]) for place in free])
+        able = [(place, choices) for place, choices in zip(free, proposed, strict=True) if choices]
+        order = torch.randperm(len(able)).tolist()[: budget(len(words))]
+        changed, taken = list(words), []
+        for step, (place, choices) in enumerate((able[k] for k in order), 1):
+            changed[place] = choices[int(torch.randint(len(choices), ()))]
+            taken.append(Substitution(place, words[place], changed[place], 0.0, step))
+        columns = segmented.columns(row, tuple(changed))
+        found.append(Swapped(columns, tuple(taken), len(words), asked=len(free), without=len(free) - len(able)))
+    return found
 
 
 class SamePositives(HardPositives):

@@ -285,7 +285,7 @@ class MoCoObjective(EncoderObjective):
     """Implements `PacedObjective`: trains by momentum contrast and keeps f_q."""
 
     def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Momentum, positives: Positives) -> None:
-        super().__init__(spec, base, options, needs_dropout=False)
+        super().__init__(spec, base, options.dropout, needs_dropout=False)
         pooled = options.pooler and spec.pooling != "cls+mlp"  # with `cls+mlp` h is the pooler's output already
         pooler = origin.pooler(spec, base, self.encoder.dim) if pooled else None
         self.model = MoCo(self.encoder, options, positives, self._max_length, pooler)

@@ -1,0 +1,70 @@
+"""Distil a sentence encoder into itself under word substitutions (after Reimers and Gurevych 2020, equation 1).
+
+There a student learns to give a sentence and its translation the vector that the teacher gives to the sentence. Here the
+teacher is the encoder as it was, and in place of the translation stands the sentence with words replaced: the student
+keeps the teacher's vector of what is written, and gives it to the edited sentence too. That is ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from rbench.spec import EncoderSpec, Positive, ResourceChoice, ResourceKind
+from rbench.spec.common import Share
+from rbench.substitution.options import CANDIDATE_NEEDS, CandidateOptions
+
+if TYPE_CHECKING:
+    from rbench.resources import Resources
+    from rbench.train.teacher import DistillationObjective
+
+VERSION = 1
+NEEDS: tuple[ResourceKind, ...] = CANDIDATE_NEEDS
+COUNTED = {
+    **dict.fromkeys(("edited", "edited_unchanged", "words_replaced"), "edited"),
+}
+"""For each score that is not of held-out texts, the score that gives its sample size."""
+
+
+class Options(CandidateOptions):
+    """Where words come from is said as in ADCL; all values are ours."""
+
+    resources: ResourceChoice = ResourceChoice(profile="standard")
+    """The resource profile of the word vectors, the stop words and, if `source` says so, the masked LM."""
+    substitutions: Literal["random", "hard", "none"] = "random"
+    """`random`: random words by random candidates. `hard`: those that move the student's vector away from the
+    teacher's (the Geometry attack). `none`: a control, the sentence as it is under another dropout mask."""
+    max_words: Positive = 10
+    share: Share = 0.4
+    """At most min(max_words, share * L) words are replaced in a sentence of L words."""
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    """The weight of the edited sentence, where the sentence as it is has 1."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Dropout of the student in training. None keeps the base's own. The saved encoder has the base's own in any case."""
+
+
+def needs(options: Options) -> tuple[ResourceKind, ...]:
+    """Return the kinds of resources that the source of words opens with these options."""
+    return options.needed
+
+
+def build(
+    options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources
+) -> DistillationObjective:
+    """Build the objective on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
+
+    ResourceError if a resource that its options need is missing or damaged.
+    """
+    from rbench.substitution.batched import Geometry
+    from rbench.train.teacher import DistillationObjective
+
+    geometry = Geometry.of(
+        resources,
+        source=options.source,
+        candidates=options.candidates,
+        min_cosine=options.min_cosine,
+        unknown=options.unknown,
+    )
+    return DistillationObjective(spec, base, options, geometry)

@@ -1,0 +1,189 @@
+"""A student that keeps its teacher's vectors, for sentences as they are and with words replaced."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.errors import JobError
+from rbench.spec import EncoderSpec
+from rbench.substitution.batched import Geometry, Swapped, at_most
+from rbench.substitution.target import Target
+from rbench.train.contrastive import EncoderObjective, Losses
+from rbench.train.contrastive_losses import full
+from rbench.train.hard_positives import at_random
+from rbench.train.health_probe import evaluating
+from rbench.train.objectives.distillation import Options
+from rbench.train.running_sums import RunningSums
+
+VERSION = 1
+
+
+class Distillation(nn.Module):
+    """The student, and the teacher, which is a copy of it that stays as it is.
+
+    Args:
+        encoder: the student, as it starts.
+        geometry: replaces words.
+        max_length: edited sentences are cut there, in tokens.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, options: Options, geometry: Geometry, max_length: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.teacher = SentenceEncoder(
+            copy.deepcopy(encoder.model),
+            encoder.tokenizer,
+            encoder.pooling,
+            encoder.max_length,
+            settings=encoder.settings,
+        ).requires_grad_(False)
+        self.tally = RunningSums("edited", "edited_unchanged", "words", "replaced")
+        self.max_length = max_length
+        self._options, self._geometry = options, geometry
+        self._budget = at_most(options.max_words, options.share)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, texts: Sequence[str]) -> Losses:
+        """Return `loss` = `kept` + `edited`, each the mean `distance` of the student's vectors from the teacher's.
+
+        Args:
+            input_ids, attention_mask: (n, length).
+            texts: the same n texts as strings.
+
+        Cost: 3 forward and 2 backward passes, and the search for words if they are hard.
+
+        Raises:
+            JobError: `texts` are not as many as rows, because several GPUs share a batch.
+        """
+        if len(texts) != len(input_ids):
+            raise JobError("distillation edits whole batches and trains on one GPU: set CUDA_VISIBLE_DEVICES to one.")
+        clean = {"input_ids": input_ids, "attention_mask": attention_mask}
+        with torch.no_grad():
+            wanted = self.wanted(clean)
+            others, counted = self.edited(texts, wanted)
+        self.tally.add(**counted)
+        # Weights that autocast remembers from a pass without gradients would have none below, in some PyTorch versions.
+        torch.clear_autocast_cache()
+        kept = distance(self.encoder(**clean), wanted).mean()
+        edited = self._options.weight * distance(self.encoder(**self.tokens(others)), wanted).mean()
+        return {"loss": kept + edited, "kept": kept, "edited": edited}
+
+    @torch.no_grad()
+    def wanted(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Return the teacher's vectors (n, dim), without dropout."""
+        self.teacher.eval()
+        vectors: Tensor = self.teacher(**inputs)
+        return vectors
+
+    def edited(self, texts: Sequence[str], wanted: Tensor) -> tuple[list[str], dict[str, float]]:
+        """Return each text with words replaced, and the numbers of texts, of unchanged ones, of words and of replaced.
+
+        Args:
+            wanted: (n, dim), the vectors from which `hard` substitutions lead away.
+        """
+        swapped = self._swapped(texts, wanted)
+        made = [found.texts[0] for found in swapped]
+        return made, {
+            "edited": len(texts),
+            "edited_unchanged": sum(ours == theirs for ours, theirs in zip(texts, made, strict=True)),
+            "words": sum(found.num_words for found in swapped),
+            "replaced": sum(len(found.substitutions) for found in swapped),
+        }
+
+    def _swapped(self, texts: Sequence[str], wanted: Tensor) -> list[Swapped]:
+        how = self._options.substitutions
+        if how == "random":
+            return at_random(self._geometry, self._budget, texts)
+        if how == "none":
+            return [Swapped((text,), (), len(text.split())) for text in texts]
+
+        def away(z: Tensor, rows: Sequence[int]) -> Tensor:
+            return distance(z, wanted[list(rows)])
+
+        return self._geometry(
+            [(text,) for text in texts], Target(self.encoder, away, self.max_length), max_words=self._budget
+        )
+
+    def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """Return input_ids and attention_mask of texts, (n, longest) each, encoded as in the training loop."""
+        encoded = self.encoder.tokenizer(
+            list(texts),
+            truncation=True,
+            max_length=self.max_length,
+            padding=True,
+            return_token_type_ids=False,
+            return_tensors="pt",
+        )
+        return dict(encoded.to(self.encoder.device))
+
+    @torch.no_grad()
+    def distances(self, texts: Sequence[str]) -> dict[str, float]:
+        """Measure on texts that are not trained on, without dropout.
+
+        Substitutions are drawn from a fixed seed; torch's generators stay as they are.
+
+        Returns mean distances from the teacher's vectors of the texts: `distance_kept` of the student's,
+        `distance_edited` of the student's after substitutions, and `distance_before` of the teacher's own after the
+        same substitutions.
+        """
+        sums = dict.fromkeys(("kept", "edited", "before"), 0.0)
+        device = self.encoder.device
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), evaluating(self):
+            torch.manual_seed(0)
+            for start in range(0, len(texts), 64):
+                part = texts[start : start + 64]
+                clean = self.tokens(part)
+                wanted = self.wanted(clean)
+                others = self.tokens(self.edited(part, wanted)[0])
+                sums["kept"] += float(distance(self.encoder(**clean), wanted).sum())
+                sums["edited"] += float(distance(self.encoder(**others), wanted).sum())
+                sums["before"] += float(distance(self.teacher(**others), wanted).sum())
+        return {f"distance_{name}": value / max(1, len(texts)) for name, value in sums.items()}
+
+
+def distance(vectors: Tensor, wanted: Tensor) -> Tensor:
+    """Return |h - t|^2 / |t|^2 for each row of h and t (n, dim): (n,). Equation 1 has the mean of |h - t|^2."""
+    h, t = full(vectors), full(wanted)
+    return (h - t).square().sum(dim=1) / t.square().sum(dim=1).clamp_min(1e-12)
+
+
+class DistillationObjective(EncoderObjective):
+    """Implement `Objective` and `ProbedObjective`."""
+
+    def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Options, geometry: Geometry) -> None:
+        super().__init__(spec, base, options.dropout, needs_dropout=False)
+        self.model = Distillation(self.encoder, options, geometry, self._max_length)
+
+    def features(self, text: str) -> dict[str, Any]:
+        """Return the features of `Encoding.features` and the text itself, in which words are replaced."""
+        return {**super().features(text), "text": text}
+
+    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return input_ids and attention_mask, (n, longest) each, and `texts`, a list of n strings."""
+        rows = [{name: row[name] for name in ("input_ids", "attention_mask")} for row in batch]
+        return {**super().collate(rows), "texts": [row["text"] for row in batch]}
+
+    def probe(self, batch: dict[str, Any]) -> dict[str, float]:
+        """Return the distances of `Distillation.distances` for a batch of held-out texts."""
+        texts = batch["texts"]
+        return {"texts": float(len(texts)), **{k.replace("_", " "): v for k, v in self.model.distances(texts).items()}}
+
+    def scores(self, texts: Sequence[str]) -> dict[str, float]:
+        """Return `uniformity` and the distances of held-out texts, and what was counted in training.
+
+        `edited` is how many sentences were edited, `edited_unchanged` how many of them stayed as they were,
+        `words_replaced` the share of words, 0..1.
+        """
+        sums = self.model.tally.sums()
+        return {
+            **super().scores(texts),
+            **self.model.distances(texts),
+            **{name: sums[name] for name in ("edited", "edited_unchanged")},
+            "words_replaced": sums["replaced"] / max(1.0, sums["words"]),
+        }
