@@ -57,6 +57,11 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
         {**QUEUE, "source": "neighbours", "min_cosine": 0.0, "max_words": 2, "share": 0.4},
     ),
     "btcl": ({**QUEUE, "paraphraser": "mini"}, {**QUEUE, "paraphraser": "mini", "momentum": 0.5, "output": "plain"}),
+    "distillation": (
+        {},
+        {"substitutions": "hard", "max_words": 2, "weight": 2.0},
+        {"source": "neighbours", "min_cosine": 0.0, "max_words": 2},
+    ),
     "flow": ({}, {"levels": 2, "depth": 1, "hidden": 8}),
 }
 NEW = ("head.", "flow.", "parts.detection.original", "replaced.", "pooler.", "weights.")

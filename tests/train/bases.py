@@ -21,18 +21,20 @@ TEXTS = [tiny.sentence(np.random.default_rng(i), i % 2) for i in range(80)]
 
 MOMENTUM = {"adcl": {"queue": 24}, "btcl": {"queue": 24, "paraphraser": "mini"}}
 """Options of the objectives with a queue: one that is full after three batches of 8."""
+STEPLESS = ("whitening", "forget", "retrofit")
+"""Objectives that train nothing."""
 
 
 def asked(name: str) -> dict[str, Any]:
     """What `pretrain` is given beside the rest for an objective that asks for resources."""
     if name == "cline":
         return {"resources": Resources(load_resources("mini", Registry()))}
-    return {"resources": toy.resources()} if name == "adcl" else {}
+    return {"resources": toy.resources()} if name in ("adcl", "distillation", "retrofit") else {}
 
 
 def texts_for(name: str) -> list[str]:
     """80 texts; sentences with words that can be replaced, or of the embedded world, where an objective needs such."""
-    if name == "adcl":
+    if name in ("adcl", "distillation"):
         return toy.sentences(np.random.default_rng(0), 80)[0]
     return [str(row["text"]) for row in mini.rows("mini-sentiment", "train")[:80]] if name == "btcl" else TEXTS
 

@@ -12,7 +12,7 @@ from rbench.train import objectives
 from rbench.train.contrastive import Batch, ContrastiveObjective
 from tests.train import bases
 
-OTHER = ("mlm", "cline", "whitening", "flow", "forget", "retrofit", *bases.MOMENTUM)
+OTHER = ("mlm", "cline", "whitening", "flow", "forget", "retrofit", "distillation", *bases.MOMENTUM)
 CONTRASTIVE = [name for name in objectives.names() if name not in OTHER]
 SENTENCES = ["the film was good", "a plot", "awful story and a dull film", "lovely the was"]
 

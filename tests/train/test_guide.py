@@ -76,6 +76,15 @@ def test_its_encoder_of_fragments_is_made_of_all_of_them(place: Path) -> None:
         assert fragment in Registry().fragments("encoders")
 
 
+@pytest.mark.parametrize("name", ["my-retrofit", "my-distilled"])
+def test_its_encoders_that_see_past_substitutions_are_made(name: str, place: Path) -> None:
+    text = next(text for text in blocks("yaml") if text.startswith(f"# DIR/encoders/{name}.yaml"))
+    (place / "DIR/encoders" / f"{name}.yaml").write_text(text.replace("steps: 100", "steps: 20"))
+    result = CliRunner().invoke(app, ["train", name, "--include", "DIR", "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    assert {"my-retrofit": "words_moved", "my-distilled": "distance_before"}[name] in result.stdout
+
+
 def test_its_suite_has_the_encoders_that_it_names(tmp_path: Path) -> None:
     *_, text = blocks("yaml")
     (tmp_path / "temperatures.yaml").write_text(text)

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -27,17 +25,6 @@ from tests.train import bases
 
 TEXTS = toy.sentences(np.random.default_rng(0), 40)[0]
 EMBEDDINGS = "embeddings.word_embeddings.weight"
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("base")
-    tokenizer = toy.bert_tokenizer()
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = transformers.BertConfig(vocab_size=len(tokenizer), initializer_range=0.3, **toy.SHAPE)
-    transformers.BertModel(config, add_pooling_layer=False).save_pretrained(folder)
-    return folder
 
 
 def spec(base: Path, **options: Any) -> EncoderSpec:
@@ -106,9 +93,9 @@ def test_neighbours_are_the_nearest_words_in_either_direction(seed: int, words: 
 # --------------------------------------------------------------------------------------------------- which words move
 
 
-def test_only_words_of_one_piece_with_neighbours_move(base: Path, tmp_path: Path) -> None:
-    before = load_file(base / "model.safetensors")
-    after, scores = made(base, tmp_path / "out")
+def test_only_words_of_one_piece_with_neighbours_move(toy_base: Path, tmp_path: Path) -> None:
+    before = load_file(toy_base / "model.safetensors")
+    after, scores = made(toy_base, tmp_path / "out")
     tokenizer = toy.bert_tokenizer()
     words = [word for group in toy.GROUPS for word in group if word != "superb"]
     expected = tokenizer.convert_tokens_to_ids(words)
@@ -124,40 +111,40 @@ def test_only_words_of_one_piece_with_neighbours_move(base: Path, tmp_path: Path
     assert scores["neighbours"] == pytest.approx(sum(n * (n - 1) for n in sizes) / sum(sizes)), "each its whole group"
 
 
-def test_a_near_word_in_place_of_a_word_moves_the_vector_less(base: Path, tmp_path: Path) -> None:
-    _, scores = made(base, tmp_path / "out", strength=4.0)
-    made(base, tmp_path / "random", strength=4.0, neighbours="random")
+def test_a_near_word_in_place_of_a_word_moves_the_vector_less(toy_base: Path, tmp_path: Path) -> None:
+    _, scores = made(toy_base, tmp_path / "out", strength=4.0)
+    made(toy_base, tmp_path / "random", strength=4.0, neighbours="random")
     one, other = "the film is good and lovely.", "the movie seems great and neat."
 
     def distance(where: Path) -> float:
-        a, b = encoders.load(spec(base).model_copy(update={"train": None}), where).encode([one, other])
+        a, b = encoders.load(spec(toy_base).model_copy(update={"train": None}), where).encode([one, other])
         return float(1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
-    assert distance(tmp_path / "out") < 0.5 * distance(base)
+    assert distance(tmp_path / "out") < 0.5 * distance(toy_base)
     assert distance(tmp_path / "out") < 0.7 * distance(tmp_path / "random")
     a, b = (
-        encoders.load(spec(base).model_copy(update={"train": None}), where).encode(TEXTS)
-        for where in (base, tmp_path / "out")
+        encoders.load(spec(toy_base).model_copy(update={"train": None}), where).encode(TEXTS)
+        for where in (toy_base, tmp_path / "out")
     )
     cosines = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     assert scores["cosine"] == pytest.approx(float(cosines.mean()), abs=1e-5) and scores["texts"] == len(TEXTS)
 
 
-def test_the_control_moves_as_many_words_to_others(base: Path, tmp_path: Path) -> None:
-    near_words, scores = made(base, tmp_path / "near")
-    any_words, others = made(base, tmp_path / "random", neighbours="random")
-    again, _ = made(base, tmp_path / "again", neighbours="random")
+def test_the_control_moves_as_many_words_to_others(toy_base: Path, tmp_path: Path) -> None:
+    near_words, scores = made(toy_base, tmp_path / "near")
+    any_words, others = made(toy_base, tmp_path / "random", neighbours="random")
+    again, _ = made(toy_base, tmp_path / "again", neighbours="random")
     assert others["words_moved"] == scores["words_moved"] and others["neighbours"] == scores["neighbours"]
     assert not np.allclose(near_words[EMBEDDINGS], any_words[EMBEDDINGS])
     assert np.array_equal(any_words[EMBEDDINGS], again[EMBEDDINGS])
 
 
-def test_a_strength_of_0_moves_nothing_and_the_bounds_reach_the_graph(base: Path, tmp_path: Path) -> None:
-    still, scores = made(base, tmp_path / "none", strength=0.0)
-    assert np.array_equal(still[EMBEDDINGS], load_file(base / "model.safetensors")[EMBEDDINGS])
+def test_a_strength_of_0_moves_nothing_and_the_bounds_reach_the_graph(toy_base: Path, tmp_path: Path) -> None:
+    still, scores = made(toy_base, tmp_path / "none", strength=0.0)
+    assert np.array_equal(still[EMBEDDINGS], load_file(toy_base / "model.safetensors")[EMBEDDINGS])
     assert scores["moved"] == 0 and scores["cosine"] == pytest.approx(1.0, abs=1e-6)
-    _, few = made(base, tmp_path / "few", candidates=1)
-    _, close = made(base, tmp_path / "close", min_cosine=0.92)
+    _, few = made(toy_base, tmp_path / "few", candidates=1)
+    _, close = made(toy_base, tmp_path / "close", min_cosine=0.92)
     assert few["neighbours"] < scores["neighbours"] and close["words_moved"] < scores["words_moved"]
 
 
@@ -175,15 +162,15 @@ def test_a_vocabulary_without_case_has_one_form_and_one_with_case_has_its_own() 
 # ---------------------------------------------------------------------------------------------------- what is refused
 
 
-def test_what_makes_no_sense_is_refused(base: Path, tmp_path: Path) -> None:
+def test_what_makes_no_sense_is_refused(toy_base: Path, tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="strength"):
         Options(strength=-1.0)
     with pytest.raises(JobError, match=r"retrofitting takes no steps; leave out train\.steps"):
-        asked = spec(base).train.model_copy(update={"steps": 3})  # type: ignore[union-attr]
-        given = spec(base).model_copy(update={"train": asked})
-        pretrain(given, base, TEXTS, tmp_path / "a", seed=0, resources=toy.resources())
+        asked = spec(toy_base).train.model_copy(update={"steps": 3})  # type: ignore[union-attr]
+        given = spec(toy_base).model_copy(update={"train": asked})
+        pretrain(given, toy_base, TEXTS, tmp_path / "a", seed=0, resources=toy.resources())
     with pytest.raises(JobError, match=r"none of the 24 words of its word vectors .* Lower train\.options\.min_cosine"):
-        made(base, tmp_path / "b", min_cosine=1.0)
+        made(toy_base, tmp_path / "b", min_cosine=1.0)
     other = SimpleNamespace(word_vectors=WordVectors(["zebra"], np.ones((1, 2), np.float32)), stopwords=frozenset())
     with pytest.raises(JobError, match="none of the 1 words"):
-        made(base, tmp_path / "c", other)
+        made(toy_base, tmp_path / "c", other)

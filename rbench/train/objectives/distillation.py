@@ -1,8 +1,8 @@
 """Distil a sentence encoder into itself under word substitutions (after Reimers and Gurevych 2020, equation 1).
 
-There a student learns to give a sentence and its translation the vector that the teacher gives to the sentence. Here the
-teacher is the encoder as it was, and in place of the translation stands the sentence with words replaced: the student
-keeps the teacher's vector of what is written, and gives it to the edited sentence too. That is ours.
+There a student learns to give a sentence and its translation the vector that the teacher gives to the sentence. Here
+the teacher is the encoder as it was, and in place of the translation stands the sentence with words replaced: the
+student keeps the teacher's vector of what is written, and gives it to the edited sentence too. That is ours.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 NEEDS: tuple[ResourceKind, ...] = CANDIDATE_NEEDS
-COUNTED = {
-    **dict.fromkeys(("edited", "edited_unchanged", "words_replaced"), "edited"),
-}
+COUNTED = dict.fromkeys(("edited", "edited_unchanged", "words_replaced"), "edited")
 """For each score that is not of held-out texts, the score that gives its sample size."""
 
 
@@ -42,7 +40,7 @@ class Options(CandidateOptions):
     weight: Annotated[float, Field(ge=0)] = 1.0
     """The weight of the edited sentence, where the sentence as it is has 1."""
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Dropout of the student in training. None keeps the base's own. The saved encoder has the base's own in any case."""
+    """Dropout of the student in training. None keeps the base's own, and so does the saved encoder in any case."""
 
 
 def needs(options: Options) -> tuple[ResourceKind, ...]:
