@@ -19,7 +19,7 @@ from rbench.encoders.vectors import WordVectors
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
 from rbench.train import pretrain
-from rbench.train.objectives.retrofit import Options, forms, near, retrofitted
+from rbench.train.objectives.retrofit import NEEDS, Options, forms, near, needs, retrofitted, synonymous
 from tests.attack import substitution_toy as toy
 from tests.train import bases
 
@@ -148,15 +148,45 @@ def test_a_strength_of_0_moves_nothing_and_the_bounds_reach_the_graph(toy_base: 
     assert few["neighbours"] < scores["neighbours"] and close["words_moved"] < scores["words_moved"]
 
 
-def test_a_vocabulary_without_case_has_one_form_and_one_with_case_has_its_own() -> None:
-    words = [*toy.GOOD, "the", "x2", "Good"]
-    (ids, indices), *more = forms(toy.bert_tokenizer(), words, toy.STOPWORDS)
-    assert not more and [words[i] for i in indices] == [word for word in toy.GOOD if word != "superb"]
-    assert toy.bert_tokenizer().convert_ids_to_tokens(ids.tolist()) == [words[i] for i in indices]
+def test_words_move_among_those_of_their_form() -> None:
+    ((ids, words),) = forms(toy.bert_tokenizer(), toy.STOPWORDS)
+    assert {*words} == {*toy.WORDS, "super", "un"} - {"superb", "unseen"} - toy.STOPWORDS
+    assert toy.bert_tokenizer().convert_ids_to_tokens(ids.tolist()) == words
     tokenizer = toy.roberta_tokenizer()
-    spaced, bare = forms(tokenizer, words, toy.STOPWORDS)  # its capitals fall apart into letters
-    assert tokenizer.convert_ids_to_tokens(spaced[0].tolist()) == [f"Ġ{word}" for word in toy.GOOD]
-    assert tokenizer.convert_ids_to_tokens(bare[0].tolist()) == toy.GOOD
+    found = {
+        tuple(tokenizer.convert_ids_to_tokens(ids.tolist())): words for ids, words in forms(tokenizer, toy.STOPWORDS)
+    }
+    spaced = next(pieces for pieces in found if "Ġgood" in pieces)
+    bare = next(pieces for pieces in found if "good" in pieces)
+    capital = next(pieces for pieces in found if "B" in pieces)
+    assert len(found) == 3 and {f"Ġ{word}" for word in toy.GOOD} <= {*spaced} and {*toy.GOOD} <= {*bare}
+    assert found[spaced] == [piece.removeprefix("Ġ") for piece in spaced] and all(len(piece) == 1 for piece in capital)
+
+
+def test_synonyms_are_neighbours_in_both_directions() -> None:
+    lexicon = {"good": ["Fine", "good", "nice"], "fine": [], "bad": ["poor"], "poor": ["bad"]}
+    found = synonymous(["good", "fine", "bad", "poor", "odd"], lambda word: lexicon.get(word, []))
+    expected = np.zeros((5, 5))
+    for i, j in ((0, 1), (2, 3)):
+        expected[i, j] = expected[j, i] = 1
+    assert np.array_equal(found.toarray(), expected)
+    assert not synonymous(["odd"], lambda word: []).toarray().any()
+
+
+def test_a_lexicon_may_stand_in_place_of_the_vectors_or_beside_them(toy_base: Path, tmp_path: Path) -> None:
+    resources = toy.resources()
+    resources.synonyms = lambda word: {"good": ["bad"], "very": ["super"]}.get(word, [])
+    one = SimpleNamespace(stopwords=resources.stopwords, synonyms=resources.synonyms)  # it opens no vectors
+    before = load_file(toy_base / "model.safetensors")[EMBEDDINGS]
+    weights, scores = made(toy_base, tmp_path / "synonyms", one, source="synonyms", strength=1.0)
+    good, bad = toy.bert_tokenizer().convert_tokens_to_ids(["good", "bad"])
+    assert scores["words_moved"] == 4 and scores["neighbours"] == 1
+    np.testing.assert_allclose(weights[EMBEDDINGS][good], (2 * before[good] + before[bad]) / 3, atol=1e-4)
+    _, both = made(toy_base, tmp_path / "both", resources, source="both")
+    _, vectors = made(toy_base, tmp_path / "vectors")
+    assert both["words_moved"] == vectors["words_moved"] + 2
+    assert needs(Options(source="synonyms")) == ("synonyms", "stopwords")
+    assert needs(Options()) == ("word_vectors", "stopwords") and needs(Options(source="both")) == NEEDS
 
 
 # ---------------------------------------------------------------------------------------------------- what is refused
@@ -169,8 +199,8 @@ def test_what_makes_no_sense_is_refused(toy_base: Path, tmp_path: Path) -> None:
         asked = spec(toy_base).train.model_copy(update={"steps": 3})  # type: ignore[union-attr]
         given = spec(toy_base).model_copy(update={"train": asked})
         pretrain(given, toy_base, TEXTS, tmp_path / "a", seed=0, resources=toy.resources())
-    with pytest.raises(JobError, match=r"none of the 24 words of its word vectors .* Lower train\.options\.min_cosine"):
+    with pytest.raises(JobError, match=r"no two words .* or lower train\.options\.min_cosine \(it is 1\)"):
         made(toy_base, tmp_path / "b", min_cosine=1.0)
     other = SimpleNamespace(word_vectors=WordVectors(["zebra"], np.ones((1, 2), np.float32)), stopwords=frozenset())
-    with pytest.raises(JobError, match="none of the 1 words"):
+    with pytest.raises(JobError, match="no two words"):
         made(toy_base, tmp_path / "c", other)

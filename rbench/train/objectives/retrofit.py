@@ -23,11 +23,10 @@ from rbench.spec.common import Positive
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from rbench.encoders.vectors import WordVectors
     from rbench.resources import Resources
 
 VERSION = 1
-NEEDS: tuple[ResourceKind, ...] = ("word_vectors", "stopwords")
+NEEDS: tuple[ResourceKind, ...] = ("word_vectors", "synonyms", "stopwords")
 COUNTED = {
     "cosine": "texts",
     "texts": "texts",
@@ -36,6 +35,8 @@ COUNTED = {
 """For each score, the score that gives its sample size."""
 TOLERANCE = 1e-5
 """The iteration ends when no embedding changes by more than this, as a share of their mean length."""
+SPACES = "\u0120\u2581"
+"""What stands for a space in pieces of byte-level BPE and of SentencePiece."""
 ROWS = 2048
 """Words whose cosines with all others are computed at once."""
 
@@ -54,43 +55,43 @@ class Options(Strict):
     strength: Annotated[float, Field(ge=0, le=100)] = 1.0
     """The weight of the mean of a word's neighbours, where its own embedding has the weight 1. The paper has 1: alpha_i
     is 1 and beta_ij the inverse of the number of neighbours. 0: nothing moves."""
+    source: Literal["vectors", "synonyms", "both"] = "vectors"
+    """Where a word's neighbours come from: the nearest words in word vectors, a lexicon of synonyms as in the paper, or
+    both. Only single pieces of the vocabulary are neighbours, and they are so in both directions."""
     candidates: Positive = 10
-    """A word's neighbours are so many nearest words, of those that are a single piece, and all words whose neighbour it
-    is."""
+    """So many nearest words in the word vectors, of those that are a single piece."""
     min_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.5
-    """Least cosine of a neighbour's word vector with the word's own; the bound of TextAttack's TextFooler."""
+    """Least cosine of their word vectors; the bound of TextAttack's TextFooler."""
     neighbours: Literal["near", "random"] = "near"
-    """`random`: a control. The words change places in the graph of neighbours, so that as many words move towards as
+    """`random`: a control. Words with neighbours change places with each other, so that the same words move towards as
     many others, but not towards those that mean the same. The order is always the same one."""
+
+
+def needs(options: Options) -> tuple[ResourceKind, ...]:
+    """Return the kinds of resources that these options open."""
+    unused = {"vectors": "synonyms", "synonyms": "word_vectors"}.get(options.source)
+    return tuple(kind for kind in NEEDS if kind != unused)
 
 
 def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> Retrofit:
     """Build the objective on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
 
-    ResourceError if the word vectors or the stop words are missing.
+    ResourceError if the word vectors, the synonyms or the stop words are missing.
     """
-    return Retrofit(options, spec, base, resources.word_vectors, resources.stopwords)
+    return Retrofit(options, spec, base, resources)
 
 
 class Retrofit:
     """Implement `Fitted`. JobError if `spec.train` asks for steps, epochs or a selected step."""
 
-    def __init__(
-        self,
-        options: Options,
-        spec: EncoderSpec,
-        base: str | Path | None,
-        vectors: WordVectors,
-        stopwords: frozenset[str],
-    ) -> None:
+    def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources) -> None:
         from rbench.train.origin import sentence_encoder
 
         train = spec.train
         assert train is not None
         if said := [key for key in ("steps", "epochs", "select_by") if getattr(train, key) is not None]:
             raise JobError(f"Encoder {spec.name}: retrofitting takes no steps; leave out train.{said[0]}.")
-        self._name, self._options = spec.name, options
-        self._vectors, self._stopwords = vectors, stopwords
+        self._name, self._options, self._resources = spec.name, options, resources
         self.encoder = sentence_encoder(spec, base)
 
     def fit(
@@ -110,12 +111,13 @@ class Retrofit:
         table = self.encoder.model.get_input_embeddings().weight
         embeddings = table.detach().cpu().numpy().copy()
         moved, degrees, lengths, changes = 0, 0.0, 0.0, 0.0
-        for ids, words in forms(self.encoder.tokenizer, self._vectors.words, self._stopwords):
-            graph = near(self._vectors.unit[words], self._options.candidates, self._options.min_cosine)
-            if self._options.neighbours == "random":
-                order = np.random.default_rng(0).permutation(len(ids))
-                graph = graph[order][:, order]
+        for ids, words in forms(self.encoder.tokenizer, self._resources.stopwords):
+            graph = self._graph(words)
             linked = np.flatnonzero(graph.sum(axis=1))
+            if self._options.neighbours == "random":
+                order = np.arange(len(ids))
+                order[linked] = np.random.default_rng(0).permutation(linked)
+                graph = graph[order][:, order]
             before = embeddings[ids]
             after = retrofitted(before, graph, self._options.strength)
             embeddings[ids] = after
@@ -125,9 +127,9 @@ class Retrofit:
             changes += float(np.linalg.norm(after[linked] - before[linked], axis=1).sum())
         if not moved:
             raise JobError(
-                f"Encoder {self._name}: none of the {len(self._vectors.words):,} words of its word vectors is a single "
-                f"piece of its vocabulary and near another one. Lower train.options.min_cosine (it is "
-                f"{self._options.min_cosine:g}) or take other word vectors."
+                f"Encoder {self._name}: no two words that are single pieces of its vocabulary are neighbours. Take "
+                "other resources (train.options.resources) or another train.options.source, or lower "
+                f"train.options.min_cosine (it is {self._options.min_cosine:g})."
             )
         with torch.no_grad():
             table.copy_(torch.from_numpy(embeddings))
@@ -138,6 +140,23 @@ class Retrofit:
             **drift.scores(),
         }
 
+    def _graph(self, words: Sequence[str]) -> csr_array:
+        """Return which words are neighbours, (N, N), symmetric."""
+        from scipy.sparse import csr_array
+
+        source, total = self._options.source, len(words)
+        graph = csr_array((total, total))
+        if source != "synonyms":
+            vectors = self._resources.word_vectors
+            # in the order of the word vectors, so that the vocabulary's order changes nothing
+            known = sorted((vectors.index[word], i) for i, word in enumerate(words) if word in vectors)
+            rows, places = (np.array([pair[k] for pair in known], dtype=np.int64) for k in (0, 1))
+            links = near(vectors.unit[rows], self._options.candidates, self._options.min_cosine).tocoo()
+            graph = csr_array((links.data, (places[links.row], places[links.col])), shape=(total, total))
+        if source != "vectors":
+            graph = graph.maximum(synonymous(words, self._resources.synonyms))
+        return graph
+
     def save(self, folder: Path) -> None:
         """Write the encoder as a SentenceTransformer folder."""
         from rbench.train import layout
@@ -145,28 +164,38 @@ class Retrofit:
         layout.save(folder, self.encoder)
 
 
-def forms(tokenizer: Any, words: Sequence[str], stopwords: frozenset[str]) -> list[tuple[Matrix, Matrix]]:
-    """Return the pieces of a vocabulary that are whole words, as (ids, indices into `words`) of each form of writing.
+def forms(tokenizer: Any, stopwords: frozenset[str]) -> list[tuple[Matrix, list[str]]]:
+    """Return the pieces of a vocabulary that can be whole words: their ids and words in lower case, by form of writing.
 
-    The forms are lower case, with a capital, and both again without the space before. Words move only among those of
-    their form. A vocabulary without case has the same pieces in all forms, so that there is one. Stop words and what is
-    not all letters are left out; where several words are the same piece, the first is kept.
+    A form is lower case, with a capital or in capitals, after a space or not. Words move only among those of their
+    form, since a substitution keeps it. Stop words and what is not all letters are left out.
     """
-    wanted = [i for i, word in enumerate(words) if word.isalpha() and word.lower() not in stopwords]
-    taken: set[int] = set(tokenizer.all_special_ids)
-    found = []
-    for write in (" {}".format, "{}".format):
-        for case in (str.lower, str.capitalize):
-            written = [write(case(words[i])) for i in wanted]
-            pieces = tokenizer(written, add_special_tokens=False)["input_ids"] if written else []
-            whole: dict[int, int] = {}
-            for i, ids in zip(wanted, pieces, strict=True):
-                if len(ids) == 1 and ids[0] not in taken:
-                    whole.setdefault(ids[0], i)
-            taken.update(whole)
-            if whole:
-                found.append((np.array([*whole], dtype=np.int64), np.array([*whole.values()], dtype=np.int64)))
-    return found
+    found: dict[tuple[bool, str], dict[str, int]] = {}
+    special = {*tokenizer.all_special_ids}
+    for token, place in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]):
+        written = token.lstrip(SPACES)
+        word = written.lower()
+        case = next((case.__name__ for case in (str.lower, str.capitalize, str.upper) if case(word) == written), None)
+        if place not in special and case is not None and written.isalpha() and word not in stopwords:
+            found.setdefault((token != written, case), {}).setdefault(word, place)
+    return [(np.array([*words.values()], dtype=np.int64), [*words]) for words in found.values()]
+
+
+def synonymous(words: Sequence[str], look_up: Callable[[str], list[str]]) -> csr_array:
+    """Return which of N words are synonyms by a lexicon, in either direction, as a symmetric (N, N) array of ones."""
+    from scipy.sparse import coo_array
+
+    index = {word: i for i, word in enumerate(words)}
+    pairs = {
+        (i, index[other])
+        for i, word in enumerate(words)
+        for other in (one.lower() for one in look_up(word))
+        if other in index and other != word
+    }
+    links = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+    total = len(words)
+    one_way = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(total, total)).tocsr()
+    return one_way.maximum(one_way.T).tocsr()
 
 
 def near(unit: Matrix, count: int, least: float) -> csr_array:
@@ -177,9 +206,11 @@ def near(unit: Matrix, count: int, least: float) -> csr_array:
     Args:
         unit: (N, dim) word vectors of unit length.
     """
-    from scipy.sparse import coo_array
+    from scipy.sparse import coo_array, csr_array
 
     total = len(unit)
+    if not total:
+        return csr_array((0, 0))
     rows: list[Matrix] = []
     columns: list[Matrix] = []
     for start in range(0, total, ROWS):
