@@ -69,8 +69,8 @@ def main() -> None:
         first = first or moves
         found[label] = {name: summary(moves[name], first[name]) for name in edited}
         print(label, found[label], flush=True)
-    if args.out is not None:
-        write(args, len(texts), found)
+        if args.out is not None:
+            write(args, len(texts), found)
 
 
 def parse() -> argparse.Namespace:
