@@ -122,6 +122,8 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ("robustness-search-substitutions", "| substitutions-below-simcse ", "SimCSE by 9.3 points [5.0, 14.3]"),
         ("robustness-search-substitutions", "| substitutions-below-none ", "replaced words by 5.3 [1.1, 9.8]"),
         ("robustness-search-substitutions", "| substitutions-lose-four ", "dev falls by 13.2 [10.9, 15.6]"),
+        ("robustness-search-substitutions", "| tenth-below-simcse ", "does, by 3.6 [0.4, 7.3] on"),
+        ("robustness-report-substitutions", "| tenth-below-simcse-mean ", "attacks: 0.0 points [-4.1, 4.1]"),
         (
             "geometry-finetuning-mr",
             "| adversarial-below-clean-mean ",
