@@ -1,8 +1,8 @@
 """Retrofit an encoder's word embeddings: move each word towards its near words (Faruqui et al. 2015, section 2).
 
-The paper retrofits static word vectors to a lexicon. Here they are the input embeddings of a network, and a word's
-neighbours are the nearest words in word vectors that tell synonyms from antonyms. A substitution of a word by a near
-one then changes less of what the network reads. Nothing is trained, and the network above the embeddings stays as it
+The paper retrofits static word vectors to a lexicon. Here they are the input embeddings of a network. Neighbours are
+synonyms of a lexicon, or the nearest words in word vectors that tell synonyms from antonyms. A substitution by a near
+word then changes less of what the network reads. Nothing is trained, and the network above the embeddings stays as it
 is. That this is done to harden an encoder against word substitutions is ours.
 """
 
@@ -34,7 +34,7 @@ COUNTED = {
 }
 """For each score, the score that gives its sample size."""
 TOLERANCE = 1e-5
-"""The iteration ends when no embedding changes by more than this, as a share of their mean length."""
+"""The iteration ends when no embedding is further than this from what it tends to, as a share of their mean length."""
 SPACES = "\u0120\u2581"
 """What stands for a space in pieces of byte-level BPE and of SentencePiece."""
 ROWS = 2048
@@ -51,7 +51,7 @@ class Options(Strict):
     """Nothing is drawn at random, so that a suite's `train_seeds` reach the base instead."""
 
     resources: ResourceChoice = ResourceChoice(profile="standard")
-    """The resource profile of the word vectors and the stop words."""
+    """The resource profile of the word vectors, the synonyms and the stop words."""
     strength: Annotated[float, Field(ge=0, le=100)] = 1.0
     """The weight of the mean of a word's neighbours, where its own embedding has the weight 1. The paper has 1: alpha_i
     is 1 and beta_ij the inverse of the number of neighbours. 0: nothing moves."""
