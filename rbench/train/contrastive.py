@@ -229,6 +229,19 @@ class EncoderObjective(Encoding):
         layout.save(folder, self.encoder)
 
 
+class TextObjective(EncoderObjective):
+    """The common part of objectives that replace words of their sentences: batches hold the sentences too."""
+
+    def features(self, text: str) -> dict[str, Any]:
+        """Return the features of `Encoding.features` and the text itself."""
+        return {**super().features(text), "text": text}
+
+    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return input_ids and attention_mask, (n, longest) each, and `texts`, a list of n strings."""
+        rows = [{name: row[name] for name in ("input_ids", "attention_mask")} for row in batch]
+        return {**super().collate(rows), "texts": [row["text"] for row in batch]}
+
+
 class ContrastiveObjective(EncoderObjective):
     """Implement `Objective` for an encoder trained with in-batch negatives.
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from rbench.encoders.sentence import SentenceEncoder
+
 
 class Encoding:
     """Implement `features` and `collate` of an `Objective` with a transformers tokenizer.
@@ -35,3 +37,20 @@ class Encoding:
     def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Return the same keys as `features`, padded to (batch, longest of the batch)."""
         return dict(self.tokenizer.pad(list(batch), return_tensors="pt"))
+
+
+def tokens(encoder: SentenceEncoder, texts: Sequence[str], max_length: int) -> dict[str, Tensor]:
+    """Return input_ids and attention_mask of texts, (n, longest) each, on the device of the encoder.
+
+    Args:
+        max_length: texts are cut at this number of tokens.
+    """
+    encoded = encoder.tokenizer(
+        list(texts),
+        truncation=True,
+        max_length=max_length,
+        padding=True,
+        return_token_type_ids=False,
+        return_tensors="pt",
+    )
+    return dict(encoded.to(encoder.device))

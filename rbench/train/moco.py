@@ -42,8 +42,8 @@ from torch.nn import functional
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
-from rbench.train import health_probe, origin, pace
-from rbench.train.contrastive import EncoderObjective, Losses
+from rbench.train import encoding, health_probe, origin, pace
+from rbench.train.contrastive import Losses, TextObjective
 from rbench.train.contrastive_losses import cosines, full
 from rbench.train.heads import ProjectionHead
 from rbench.train.options import Momentum
@@ -246,15 +246,7 @@ class MoCo(nn.Module):
 
     def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """input_ids and attention_mask of texts, (n, longest) each, encoded as the training loop encodes its texts."""
-        encoded = self.encoder.tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=self.max_length,
-            padding=True,
-            return_token_type_ids=False,
-            return_tensors="pt",
-        )
-        return dict(encoded.to(self.encoder.device))
+        return encoding.tokens(self.encoder, texts, self.max_length)
 
     @torch.no_grad()
     def z(self, encoder: SentenceEncoder, head: nn.Module, texts: Sequence[str]) -> Tensor:
@@ -281,7 +273,7 @@ def equation_1(z: Tensor, held: Held, temperature: float, *, cosine: bool = Fals
         return functional.cross_entropy(scores / temperature, held.positive_index, reduction="none")
 
 
-class MoCoObjective(EncoderObjective):
+class MoCoObjective(TextObjective):
     """Implements `PacedObjective`: trains by momentum contrast and keeps f_q."""
 
     def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Momentum, positives: Positives) -> None:
@@ -320,15 +312,6 @@ class MoCoObjective(EncoderObjective):
             "teaches the encoder is worth nothing. Take more steps, a higher train.options.head_learning_rate, or "
             "`auto` for it and for train.options.momentum; train.options.stop_at_chance: false trains on regardless."
         )
-
-    def features(self, text: str) -> dict[str, Any]:
-        """The features of `Encoding.features` and the text itself, since positives are made from words."""
-        return {**super().features(text), "text": text}
-
-    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """input_ids and attention_mask, (n, longest) each, and `texts`, a list of n strings."""
-        rows = [{name: row[name] for name in ("input_ids", "attention_mask")} for row in batch]
-        return {**super().collate(rows), "texts": [row["text"] for row in batch]}
 
     @torch.no_grad()
     def probe(self, batch: dict[str, Any]) -> dict[str, float]:

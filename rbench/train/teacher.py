@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,16 @@ from rbench.errors import JobError
 from rbench.spec import EncoderSpec
 from rbench.substitution.batched import Geometry, Swapped, at_most
 from rbench.substitution.target import Target
-from rbench.train.contrastive import EncoderObjective, Losses
+from rbench.train import encoding
+from rbench.train.contrastive import Losses, TextObjective
 from rbench.train.contrastive_losses import full
 from rbench.train.hard_positives import at_random
 from rbench.train.health_probe import evaluating
-from rbench.train.objectives.distillation import Options
 from rbench.train.running_sums import RunningSums
 
 VERSION = 1
+
+Substitutions = Literal["random", "hard", "none"]
 
 
 class Distillation(nn.Module):
@@ -31,10 +33,21 @@ class Distillation(nn.Module):
     Args:
         encoder: the student, as it starts.
         geometry: replaces words.
+        substitutions, weight, max_words, share: as the options of `rbench.train.objectives.distillation`.
         max_length: edited sentences are cut there, in tokens.
     """
 
-    def __init__(self, encoder: SentenceEncoder, options: Options, geometry: Geometry, max_length: int) -> None:
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        geometry: Geometry,
+        *,
+        substitutions: Substitutions,
+        weight: float,
+        max_words: int,
+        share: float,
+        max_length: int,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.teacher = SentenceEncoder(
@@ -46,8 +59,8 @@ class Distillation(nn.Module):
         ).requires_grad_(False)
         self.tally = RunningSums("edited", "edited_unchanged", "words", "replaced")
         self.max_length = max_length
-        self._options, self._geometry = options, geometry
-        self._budget = at_most(options.max_words, options.share)
+        self._geometry, self._substitutions, self._weight = geometry, substitutions, weight
+        self._budget = at_most(max_words, share)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, texts: Sequence[str]) -> Losses:
         """Return `loss` = `kept` + `edited`, each the mean `distance` of the student's vectors from the teacher's.
@@ -71,7 +84,7 @@ class Distillation(nn.Module):
         # Weights that autocast remembers from a pass without gradients would have none below, in some PyTorch versions.
         torch.clear_autocast_cache()
         kept = distance(self.encoder(**clean), wanted).mean()
-        edited = self._options.weight * distance(self.encoder(**self.tokens(others)), wanted).mean()
+        edited = self._weight * distance(self.encoder(**self.tokens(others)), wanted).mean()
         return {"loss": kept + edited, "kept": kept, "edited": edited}
 
     @torch.no_grad()
@@ -97,10 +110,9 @@ class Distillation(nn.Module):
         }
 
     def _swapped(self, texts: Sequence[str], wanted: Tensor) -> list[Swapped]:
-        how = self._options.substitutions
-        if how == "random":
+        if self._substitutions == "random":
             return at_random(self._geometry, self._budget, texts)
-        if how == "none":
+        if self._substitutions == "none":
             return [Swapped((text,), (), len(text.split())) for text in texts]
 
         def away(z: Tensor, rows: Sequence[int]) -> Tensor:
@@ -112,15 +124,7 @@ class Distillation(nn.Module):
 
     def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Return input_ids and attention_mask of texts, (n, longest) each, encoded as in the training loop."""
-        encoded = self.encoder.tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=self.max_length,
-            padding=True,
-            return_token_type_ids=False,
-            return_tensors="pt",
-        )
-        return dict(encoded.to(self.encoder.device))
+        return encoding.tokens(self.encoder, texts, self.max_length)
 
     @torch.no_grad()
     def distances(self, texts: Sequence[str]) -> dict[str, float]:
@@ -153,21 +157,19 @@ def distance(vectors: Tensor, wanted: Tensor) -> Tensor:
     return (h - t).square().sum(dim=1) / t.square().sum(dim=1).clamp_min(1e-12)
 
 
-class DistillationObjective(EncoderObjective):
-    """Implement `Objective` and `ProbedObjective`."""
+class DistillationObjective(TextObjective):
+    """Implement `Objective` and `ProbedObjective`.
 
-    def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Options, geometry: Geometry) -> None:
-        super().__init__(spec, base, options.dropout, needs_dropout=False)
-        self.model = Distillation(self.encoder, options, geometry, self._max_length)
+    Args:
+        dropout: of the student in training; None keeps the base's own.
+        how: arguments of `Distillation`.
+    """
 
-    def features(self, text: str) -> dict[str, Any]:
-        """Return the features of `Encoding.features` and the text itself, in which words are replaced."""
-        return {**super().features(text), "text": text}
-
-    def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return input_ids and attention_mask, (n, longest) each, and `texts`, a list of n strings."""
-        rows = [{name: row[name] for name in ("input_ids", "attention_mask")} for row in batch]
-        return {**super().collate(rows), "texts": [row["text"] for row in batch]}
+    def __init__(
+        self, spec: EncoderSpec, base: str | Path | None, geometry: Geometry, *, dropout: float | None, **how: Any
+    ) -> None:
+        super().__init__(spec, base, dropout, needs_dropout=False)
+        self.model = Distillation(self.encoder, geometry, max_length=self._max_length, **how)
 
     def probe(self, batch: dict[str, Any]) -> dict[str, float]:
         """Return the distances of `Distillation.distances` for a batch of held-out texts."""

@@ -65,4 +65,13 @@ def build(
         min_cosine=options.min_cosine,
         unknown=options.unknown,
     )
-    return DistillationObjective(spec, base, options, geometry)
+    return DistillationObjective(
+        spec,
+        base,
+        geometry,
+        dropout=options.dropout,
+        substitutions=options.substitutions,
+        weight=options.weight,
+        max_words=options.max_words,
+        share=options.share,
+    )
