@@ -1,13 +1,13 @@
 """Measures how far substitutions move an encoder's vectors, beside the distances between texts.
 
-    python benchmarks/substitution_moves.py RUN --texts mr.txt --vectors DIR --out substitution_moves.json
+    python benchmarks/substitution_moves.py RUN --texts DATA/mr/all.jsonl --vectors DIR --out substitution_moves.json
 
-RUN is a folder of `rbench run` whose trained encoders are in the cache (RBENCH_CACHE). In each text (one a line) up to
-a fifth of the words are replaced at random, once by near words of the word vectors in DIR and once by synonyms of
-WordNet (NLTK_DATA). For each encoder: the mean distance between a text's vector and that of the edited text, divided by
-the mean distance between two texts, with a 95% bootstrap interval over texts, and its difference from the first
-encoder's, paired by text. An encoder whose vectors all lie closer together does not pass for one that sees past
-substitutions.
+RUN is a folder of `rbench run` whose trained encoders are in the cache (RBENCH_CACHE). Texts are drawn with seed 0 from
+the file. In each, up to a fifth of the words are replaced at random, once by near words of the word vectors in DIR and
+once by synonyms of WordNet (NLTK_DATA). For each encoder: the mean distance between a text's vector and that of the
+edited text, divided by the mean distance between two texts, with a 95% bootstrap interval over texts, and its
+difference from the first encoder's, paired by text. An encoder whose vectors all lie closer together does not pass for
+one that sees past substitutions.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Synonyms:
 
 def main() -> None:
     args = parse()
-    lines = args.texts.read_text(encoding="utf-8").splitlines()
-    texts = [line for line in lines if line.strip()][: args.n]
+    rows = [json.loads(line) for line in args.texts.read_text(encoding="utf-8").splitlines()]
+    texts = [str(rows[i]["text"]) for i in np.random.default_rng(0).choice(len(rows), args.n, replace=False)]
     edited = {
         "near": edits(texts, Neighbours(read_vectors(args.vectors), candidates=10)),
         "wordnet": edits(texts, Synonyms()),
@@ -76,9 +76,9 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="a RUN whose encoders are in the cache")
-    parser.add_argument("--texts", type=Path, required=True, help="texts, one a line")
+    parser.add_argument("--texts", type=Path, required=True, help="a file of JSON lines, each with a `text`")
     parser.add_argument("--vectors", type=Path, required=True, help="a folder with word vectors")
-    parser.add_argument("--n", type=int, default=300, help="the first so many texts")
+    parser.add_argument("--n", type=int, default=300, help="so many texts")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
 
