@@ -67,10 +67,7 @@ def run(options: AdversarialOptions, context: FinetuneContext) -> Finetuned:
     assert context.resources is not None  # the module has NEEDS
     geometry = Geometry.of(
         context.resources,
-        source=options.source,
-        candidates=options.candidates,
-        min_cosine=options.min_cosine,
-        unknown=options.unknown,
+        **options.of_source,
         projection=options.projection,
         accept_flip=options.accept_flip,
         order=options.order,

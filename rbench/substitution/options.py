@@ -57,6 +57,11 @@ class CandidateOptions(Strict):
         return self
 
     @property
+    def of_source(self) -> dict[str, Any]:
+        """The options of the source alone, as `sources.open_source` and `Geometry.of` take them."""
+        return self.model_dump(include=set(CandidateOptions.model_fields))
+
+    @property
     def needed(self) -> tuple[ResourceKind, ...]:
         """The kinds of resources that a search with these options opens, of CANDIDATE_NEEDS."""
         if self.source == "neighbours":

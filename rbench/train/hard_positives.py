@@ -114,5 +114,10 @@ class SamePositives(HardPositives):
     """A control: each text is its own positive, under another dropout mask."""
 
     def _swapped(self, texts: Sequence[str], target: Target) -> list[Swapped]:
-        words = SegmentedTexts([(text,) for text in texts]).words
-        return [Swapped((text,), (), len(own)) for text, own in zip(texts, words, strict=True)]
+        return unchanged(texts)
+
+
+def unchanged(texts: Sequence[str]) -> list[Swapped]:
+    """Return each text as it is."""
+    words = SegmentedTexts([(text,) for text in texts]).words
+    return [Swapped((text,), (), len(own)) for text, own in zip(texts, words, strict=True)]

@@ -18,7 +18,7 @@ from rbench.substitution.target import Target
 from rbench.train import encoding
 from rbench.train.contrastive import Losses, TextObjective
 from rbench.train.contrastive_losses import full
-from rbench.train.hard_positives import at_random
+from rbench.train.hard_positives import at_random, unchanged
 from rbench.train.health_probe import evaluating
 from rbench.train.running_sums import RunningSums
 
@@ -113,7 +113,7 @@ class Distillation(nn.Module):
         if self._substitutions == "random":
             return at_random(self._geometry, self._budget, texts)
         if self._substitutions == "none":
-            return [Swapped((text,), (), len(text.split())) for text in texts]
+            return unchanged(texts)
 
         def away(z: Tensor, rows: Sequence[int]) -> Tensor:
             return distance(z, wanted[list(rows)])

@@ -97,14 +97,7 @@ def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resou
     from rbench.train.hard_positives import HardPositives, RandomPositives, SamePositives
     from rbench.train.moco import MoCoObjective
 
-    geometry = Geometry.of(
-        resources,
-        source=options.source,
-        candidates=options.candidates,
-        min_cosine=options.min_cosine,
-        unknown=options.unknown,
-        projection=options.projection,
-    )
+    geometry = Geometry.of(resources, **options.of_source, projection=options.projection)
     makers = {"hard": HardPositives, "random": RandomPositives, "same": SamePositives}
     make = makers[options.positives]
     positives = make(geometry, max_words=options.max_words, share=options.share, ranked_by=options.ranked_by)

@@ -58,17 +58,10 @@ def build(
     from rbench.substitution.batched import Geometry
     from rbench.train.teacher import DistillationObjective
 
-    geometry = Geometry.of(
-        resources,
-        source=options.source,
-        candidates=options.candidates,
-        min_cosine=options.min_cosine,
-        unknown=options.unknown,
-    )
     return DistillationObjective(
         spec,
         base,
-        geometry,
+        Geometry.of(resources, **options.of_source),
         dropout=options.dropout,
         substitutions=options.substitutions,
         weight=options.weight,
