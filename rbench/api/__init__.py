@@ -20,7 +20,16 @@ from rbench.api.classifiers import classifier, classifier_name
 from rbench.api.doctor import Check, doctor
 from rbench.api.executor import Executor
 from rbench.api.figures import figure, write_figure
-from rbench.api.gate import check, check_annotations, check_table, conditions, met, write_baseline, write_reports
+from rbench.api.gate import (
+    check,
+    check_annotations,
+    check_conditions,
+    check_table,
+    conditions,
+    met,
+    write_baseline,
+    write_reports,
+)
 from rbench.api.paper_claims import paper_claims, paper_claims_table
 from rbench.api.report import report
 from rbench.api.results import load_results, table
@@ -66,6 +75,7 @@ __all__ = [
     "cases",
     "check",
     "check_annotations",
+    "check_conditions",
     "check_table",
     "claims",
     "claims_table",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
-from rbench.errors import StoreError
+from rbench.errors import StoreError, SuiteError
+from rbench.plan.prepare import Options
+from rbench.spec import Suite
 from rbench.storage.runs import Store
 
 if TYPE_CHECKING:
@@ -109,6 +111,24 @@ def conditions(texts: Sequence[str]) -> tuple[Condition, ...]:
     from rbench.verdicts.fail_if import parse
 
     return tuple(parse(text) for text in texts)
+
+
+def check_conditions(
+    wanted: Sequence[Condition], suite: str | Path | Mapping[str, Any] | Suite, options: Options | None = None
+) -> None:
+    """Raise SuiteError where a suite has no cells that conditions are about, before it runs."""
+    from rbench.api.suites import plan
+    from rbench.load.claims import missing
+    from rbench.load.ground import of_plan
+    from rbench.load.registry import Registry
+
+    if not wanted:
+        return
+    options = options or Options()
+    ground = of_plan(plan(suite, options).plan, Registry(options.include))
+    for one in wanted:
+        if (why := missing(one.metric, ground)) is not None:
+            raise SuiteError(f"--fail-if {str(one)!r}: {why}")
 
 
 def met(run: Path | str, wanted: Sequence[Condition]) -> list[Met]:

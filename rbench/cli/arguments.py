@@ -241,7 +241,7 @@ FailIfOption = Annotated[
     typer.Option(
         "--fail-if",
         metavar="CONDITION",
-        help='Exit with 3 if a cell\'s whole 95% interval is beyond a limit, such as "asr > 60" or "aua < 20". '
+        help='Exit with 3 if a cell\'s whole 95% interval is beyond a limit, such as "asr > 60" or "any_attack > 80". '
         "May be repeated.",
         rich_help_panel=HOW,
     ),

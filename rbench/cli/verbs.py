@@ -174,6 +174,7 @@ def run(
     if dry_run:
         show.plan(api.plan(suite, options))
         return
+    api.check_conditions(limits, suite, options)
     with watching(quiet) as progress:
         result = api.run(suite, options, executor=executor, progress=progress)
     show.result(result)

@@ -9,11 +9,12 @@ from typing import NamedTuple
 from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.choices import choices, items, names
+from rbench.load.ground import ORACLE
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.quoted_claims import is_quoted, with_quoted
 from rbench.load.registry import unknown
 from rbench.spec import CLEAN, COSINE
-from rbench.spec.claimed import AXES, METRICS, SCORES, Ground, chains, comparisons
+from rbench.spec.claimed import ANY_ATTACK, AXES, METRICS, SCORES, Ground, chains, comparisons
 from rbench.spec.claims import Axis, Claim, Subject
 from rbench.spec.unlisted import known_as
 
@@ -23,6 +24,8 @@ _NEEDS = {
     "sts": "`evaluate`, a list of STS tasks",
     "contrast": "`evaluate: [contrast]`",
     "parts": "a task that is made of several sources, such as anli",
+    ANY_ATTACK: "two or more `attacks`",
+    ORACLE: "`attacks` and a task with an oracle, such as mini-sentiment",
 }
 
 
@@ -108,7 +111,7 @@ def _check_ids(placed: Sequence[Placed], problems: Problems) -> None:
 def _wrong(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
     """Yield place and message of everything in a claim that does not fit; what matches nothing only if all names do."""
     claim, located = one
-    if (message := _metric(claim.metric, ground)) is not None:
+    if (message := missing(claim.metric, ground)) is not None:
         yield located.at(("metric",)), message
         return
     wrong = [*_unknown_names(one, ground), *_wrong_axes(one, ground)]
@@ -121,13 +124,14 @@ def _wrong(one: Placed, ground: Ground) -> Iterator[tuple[str, str]]:
         yield located.at(), f"nothing in this suite matches the claim {claim.id} ({claim})"
 
 
-def _metric(metric: str, ground: Ground) -> str | None:
+def missing(metric: str, ground: Ground) -> str | None:
+    """Say what a suite needs so that it has a metric; None if it has it."""
     if metric in ground.cells:
         return None
     every = {*METRICS, *ground.measures}
     if metric not in every:
         return unknown("metric of a claim", metric, every)
-    table = SCORES.get(metric, metric if metric in ground.measures else "")
+    table = SCORES.get(metric, metric if metric in (*ground.measures, ANY_ATTACK, ORACLE) else "")
     needs = _NEEDS.get(table, f"`evaluate: [{table}]` or a table of it" if table else "`attacks`")
     return f"this suite does not produce the metric {metric}: it needs {needs}"
 

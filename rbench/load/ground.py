@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel
@@ -31,7 +32,7 @@ from rbench.spec import (
     VictimJob,
     bases,
 )
-from rbench.spec.claimed import ATTACKED, SCORES, CellOf, Ground, Trained, measured_cells
+from rbench.spec.claimed import ANY_ATTACK, ATTACKED, SCORES, CellOf, Ground, Trained, measured_cells
 
 ORACLE = "oracle_asr"
 Cells = Sequence[CellOf]
@@ -178,6 +179,12 @@ def _contrast(victims: Iterable[tuple[str, str, str]], sets: Iterable[tuple[str,
     ]
 
 
+def _of_several(attacked: Cells) -> list[CellOf]:
+    """Return the cells of all attacks together: those of victims that meet at least two."""
+    met = Counter(cell._replace(attack=None) for cell in attacked)
+    return [cell for cell, attacks in met.items() if attacks > 1]
+
+
 def _by_metric(
     attacked: Cells,
     valid: Cells,
@@ -190,6 +197,7 @@ def _by_metric(
 ) -> dict[str, tuple[CellOf, ...]]:
     """Return the cells of each metric. `measured`: those of measures of encoders, by the measure's name."""
     cells = {metric: valid if metric == ORACLE else attacked for metric in ATTACKED}
+    cells[ANY_ATTACK] = _of_several(attacked)
     measures = {*suite.measured, *(table.metric for table in suite.tables if table.measure)} - {ADVERSARIAL}
     cells |= dict.fromkeys(measures, attacked) | {name: tuple(dict.fromkeys(own)) for name, own in measured.items()}
     tables = {"sts": evaluated, CONTRAST: contrast, **dict.fromkeys(measures, attacked), "parts": parts}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rbench.score.attack import Tally
-from rbench.spec import Status
+from rbench.spec import AttackMetric, Status
 
 Verdict = Literal["errored", "no words", "skipped", "valid", "succeeded", "failed"]
 """What became of an example. `valid` is a success after which the oracle still gives the example's label."""
@@ -118,3 +118,10 @@ def together(attacks: Sequence[Verdicts]) -> dict[str, Verdict]:
     rank = {verdict: place for place, verdict in enumerate(_ORDER)}
     worst = (min(verdicts, key=rank.__getitem__) for verdicts in _rows(attacks))
     return dict(zip(attacks[0], worst, strict=True))
+
+
+def counts(verdicts: Verdicts, metric: AttackMetric) -> dict[str, float]:
+    """Return for each example whether it counts for a share (1.0 or 0.0), without those in no denominator of it."""
+    out = ("errored", "no words") if metric in ("aua", "clean") else ("errored", "no words", "skipped")
+    counted = {"asr": _FELL, "oracle_asr": ("valid",), "aua": ("failed",)}.get(metric, _ATTACKED)
+    return {example: float(verdict in counted) for example, verdict in verdicts.items() if verdict not in out}

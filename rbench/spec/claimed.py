@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from rbench.spec.claims import Axis, Claim, Subject
 from rbench.spec.common import AttackMetric
@@ -14,6 +14,8 @@ from rbench.spec.suite import ADVERSARIAL
 AXES: tuple[Axis, ...] = get_args(Axis)
 ATTACKED: tuple[str, ...] = get_args(AttackMetric)
 """The metrics of attacks, which every attack job has."""
+ANY_ATTACK: Final = "any_attack"
+"""The share of attacked texts that fell to at least one attack of the suite. Its cells have no attack."""
 SCORES: Mapping[str, str] = {
     "sts": "sts",
     "ori": "contrast",
@@ -27,7 +29,7 @@ SCORES: Mapping[str, str] = {
 """Further numbers that a claim may speak of, with the table that has them. A measure's own name is one, too."""
 WAYS: Mapping[str, tuple[str, ...]] = {"hits": ("cls", "mean", "bertscore")}
 """The parts of a measure's rows that stand for tasks in its claims, as they do in the papers' tables."""
-METRICS: tuple[str, ...] = (*ATTACKED, *SCORES, ADVERSARIAL)
+METRICS: tuple[str, ...] = (*ATTACKED, ANY_ATTACK, *SCORES, ADVERSARIAL)
 """All metrics of claims but those that are named after measures."""
 
 

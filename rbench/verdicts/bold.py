@@ -18,11 +18,11 @@ from functools import cached_property
 from typing import cast
 
 from rbench.errors import StoreError
-from rbench.score import SHARES, Verdicts
+from rbench.score import SHARES
 from rbench.score.combined import compare_averages
 from rbench.score.paired import Difference, PairedSample, compare, holm
 from rbench.score.unpaired import average_differences, compare_means, compare_shares
-from rbench.score.worst_case import together
+from rbench.score.worst_case import counts, together
 from rbench.spec import AttackMetric, Bold
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, Run, grid
@@ -221,19 +221,11 @@ class _Judge:
     def _of_run(self, cell: Cell, run: Run, metric: AttackMetric) -> dict[str, float]:
         if metric in SHARES:
             verdicts = [self.results.verdicts(job) for job in run.jobs]
-            return _shares(together(verdicts) if cell.attack == ANY else verdicts[0], metric)
+            return counts(together(verdicts) if cell.attack == ANY else verdicts[0], metric)
         field = {"queries": "num_queries", "perturbed": "perturbed_share"}[metric]
         rows = self.results.fields(run.job, ("example_id", "status", field))
         counted = ("succeeded", "failed") if metric == "queries" else ("succeeded",)
         return {name: float(value) for name, status, value in rows if status in counted and value}
-
-
-def _shares(verdicts: Verdicts, metric: AttackMetric) -> dict[str, float]:
-    """Return whether each example counts for a share, without the examples that are in no denominator of it."""
-    out = ("errored", "no words") if metric in ("aua", "clean") else ("errored", "no words", "skipped")
-    counts = {"asr": ("valid", "succeeded"), "oracle_asr": ("valid",), "aua": ("failed",)}
-    of = counts.get(metric, ("valid", "succeeded", "failed"))
-    return {example: float(verdict in of) for example, verdict in verdicts.items() if verdict not in out}
 
 
 def _by_run(one: Cell, other: Cell, metric: AttackMetric) -> PairedSample:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-from rbench.errors import RbenchError
+from rbench.errors import RbenchError, StoreError
 from rbench.score import SHARES
+from rbench.score.worst_case import counts, together
 from rbench.spec import (
     AdversarialJob,
     AttackJob,
@@ -20,9 +21,10 @@ from rbench.spec import (
     MeasureJob,
     VictimJob,
 )
-from rbench.spec.claimed import ATTACKED, SCORES, WAYS, CellOf
+from rbench.spec.claimed import ANY_ATTACK, ATTACKED, SCORES, WAYS, CellOf
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import Cell, grid
+from rbench.tables.aggregate import Cell, Grid, grid
+from rbench.tables.any_attack import any_attack, paired
 from rbench.tables.example_values import Values, example_values
 from rbench.tables.flags import Flags
 from rbench.tables.table import MEANING
@@ -63,8 +65,12 @@ class Cells:
     _tables: dict[str, Table | str] = field(default_factory=dict, repr=False)
 
     @cached_property
+    def _attacks(self) -> Grid:
+        return grid(self.results)
+
+    @cached_property
     def _grid(self) -> Mapping[CellOf, Cell]:
-        found = grid(self.results).cells.values()
+        found = self._attacks.cells.values()
         return {CellOf(cell.encoder, cell.task, cell.attack, cell.finetune): cell for cell in found}
 
     @cached_property
@@ -81,7 +87,7 @@ class Cells:
 
     def obstacle(self, cell: CellOf, metric: str) -> str | None:
         """Say why a cell decides nothing: it is not done, or carries a health flag; None where it may decide."""
-        jobs = self._jobs.get(cell, [])
+        jobs = self._of_all_attacks(cell) if metric == ANY_ATTACK else self._jobs.get(cell, [])
         done = sum(job.key in self.results.standing.done for job in jobs)
         if done < len(jobs) or not jobs:
             return f"{cell} is not done ({done} of {len(jobs)} jobs)" if len(jobs) > 1 else f"{cell} is not done"
@@ -95,13 +101,28 @@ class Cells:
     def observed(self, cell: CellOf, metric: str) -> tuple[Observed, ...] | None:
         """Return the values of each example, job by job; None where the metric has none, or the RUN keeps none."""
         if (cell, metric) not in self._read:
-            found = list(self._of_attacks(cell, metric) if metric in ATTACKED else self._of_encoders(cell, metric))
+            ways = {ANY_ATTACK: self._of_any_attack, **dict.fromkeys(ATTACKED, self._of_attacks)}
+            found = list(ways.get(metric, self._of_encoders)(cell, metric))
             self._read[cell, metric] = tuple(one for one in found if one is not None) if None not in found else None
         return self._read[cell, metric] or None
 
     def shares(self, metric: str) -> bool:
         """Whether each example's value is 0 or 1."""
         return metric in SHARES or (metric not in ATTACKED and metric not in SCORES)
+
+    def _of_all_attacks(self, cell: CellOf) -> list[Job]:
+        """Return the jobs of all attacks on a victim, which `cell` names without an attack."""
+        return [job for name, one in self._grid.items() if name._replace(attack=None) == cell for job in one.jobs]
+
+    def _of_any_attack(self, cell: CellOf, metric: str) -> Iterator[Observed | None]:
+        """Yield for each seed of a victim whether each attacked text fell to at least one attack."""
+        for runs in paired(self._attacks, cell.encoder, cell.finetune or "", cell.task or ""):
+            try:
+                verdicts = together([self.results.verdicts(run.job) for run in runs])
+            except (StoreError, ValueError):  # `stated` says why
+                yield None
+            else:
+                yield Observed(runs[0].job.seed, runs[0].train_seed or 0, counts(verdicts, "asr"))
 
     def _of_attacks(self, cell: CellOf, metric: str) -> Iterator[Observed | None]:
         for run in self._grid[cell].runs:
@@ -119,7 +140,7 @@ class Cells:
 
     def percent(self, metric: str) -> bool:
         """Whether tables show the metric multiplied by 100."""
-        if metric in ("ori", "rev", "con"):
+        if metric in ("ori", "rev", "con", ANY_ATTACK):
             return True
         if metric in MEANING:
             return MEANING[cast(AttackMetric, metric)].percent
@@ -133,6 +154,8 @@ class Cells:
             score, draws = own.score(cast(AttackMetric, metric)), own.draws(cast(AttackMetric, metric))
             more = {"trainings": len(draws.means), "train_sd": draws.sd} if draws is not None and draws.means else {}
             return _stated(cell, score.model_dump() | more)
+        if metric == ANY_ATTACK:  # counted from outcomes alone
+            return any_attack(self.results, self._attacks).problem or f"{cell} has no outcomes"
         table = self._table(SCORES.get(metric, metric))
         if isinstance(table, str):
             return table

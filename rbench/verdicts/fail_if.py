@@ -6,16 +6,19 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from rbench.errors import SuiteError
 from rbench.load.registry import unknown
 from rbench.score.attack import METRICS, SHARES
 from rbench.spec import AttackMetric
+from rbench.spec.claimed import ANY_ATTACK
 from rbench.tables import Results
-from rbench.tables.aggregate import grid
+from rbench.tables.aggregate import Cell, grid
+from rbench.tables.any_attack import any_attack
 
 _FORM = re.compile(r"\s*([A-Za-z_]+)\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
+_NAMES = (*METRICS, ANY_ATTACK)
 _EXAMPLE = 'write a metric, > or <, and a number, such as --fail-if "asr > 60"'
 
 
@@ -23,16 +26,27 @@ _EXAMPLE = 'write a metric, > or <, and a number, such as --fail-if "asr > 60"'
 class Condition:
     """A metric, a sign and a limit. Limits of shares are in percent, as tables show them."""
 
-    metric: AttackMetric
+    metric: AttackMetric | Literal["any_attack"]
+    """Of an attack; or the share of texts that fell to at least one of all attacks."""
     sign: Literal["<", ">"]
     limit: float
 
     def __str__(self) -> str:
         return f"{self.metric} {self.sign} {self.limit:.17g}"
 
+    @property
+    def computed(self) -> AttackMetric:
+        """The metric that is computed of each cell."""
+        return "asr" if self.metric == ANY_ATTACK else self.metric
+
+    @property
+    def share(self) -> bool:
+        """Whether it is on a share, in 0..1 in records and in percent here."""
+        return self.computed in SHARES
+
     def holds(self, low: float, high: float) -> bool:
         """Whether a whole interval is beyond the limit. Shares are in 0..1."""
-        limit = self.limit / 100 if self.metric in SHARES else self.limit
+        limit = self.limit / 100 if self.share else self.limit
         return low > limit if self.sign == ">" else high < limit
 
 
@@ -48,7 +62,7 @@ class Met:
     n: int
 
     def __str__(self) -> str:
-        scale, unit = (100, "%") if self.condition.metric in SHARES else (1, "")
+        scale, unit = (100, "%") if self.condition.share else (1, "")
         numbers = f"{scale * self.value:.1f}{unit} [{scale * self.low:.1f}, {scale * self.high:.1f}], n = {self.n}"
         return f"{self.condition}: {self.cell} has {numbers}"
 
@@ -60,19 +74,19 @@ def parse(text: str) -> Condition:
     if found is None:
         raise SuiteError(f"{place}: not a condition; {_EXAMPLE}")
     metric, sign, number = found.groups()
-    if metric.lower() not in METRICS:
-        raise SuiteError(f"{place}: {unknown('metric', metric, METRICS)}")
+    if metric.lower() not in _NAMES:
+        raise SuiteError(f"{place}: {unknown('metric', metric, _NAMES)}")
     if sign not in ("<", ">"):
         raise SuiteError(f"{place}: {sign} is not a sign that conditions have; {_EXAMPLE}")
     try:
         limit = float(number.removesuffix("%"))
     except ValueError:
         raise SuiteError(f"{place}: {number} is not a number; {_EXAMPLE}") from None
-    name = cast(AttackMetric, metric.lower())
-    least, most = (0, 100) if name in SHARES else (0, math.inf)
-    if not (least <= limit <= most and math.isfinite(limit)):
-        raise SuiteError(f"{place}: {name} lies between {least} and {most}{' %' if name in SHARES else ''}")
-    return Condition(name, cast(Literal["<", ">"], sign), limit)
+    made = Condition(cast(Any, metric.lower()), cast(Literal["<", ">"], sign), limit)
+    most = 100 if made.share else math.inf
+    if not (0 <= limit <= most and math.isfinite(limit)):
+        raise SuiteError(f"{place}: {made.metric} lies between 0 and {most}{' %' if made.share else ''}")
+    return made
 
 
 def judge(results: Results, conditions: Sequence[Condition]) -> list[Met]:
@@ -82,7 +96,7 @@ def judge(results: Results, conditions: Sequence[Condition]) -> list[Met]:
     """
     met = []
     for condition in conditions:
-        scores = [(cell, cell.score(condition.metric)) for cell in grid(results).cells.values() if cell.present]
+        scores = [(cell, cell.score(condition.computed)) for cell in _cells(results, condition) if cell.present]
         there = [(cell, score) for cell, score in scores if score.value is not None]
         if not there:
             raise SuiteError(
@@ -94,3 +108,15 @@ def judge(results: Results, conditions: Sequence[Condition]) -> list[Met]:
                 name = "/".join((cell.encoder, cell.task, cell.finetune, cell.attack))
                 met.append(Met(condition, name, score.value, score.low, score.high, score.n))
     return met
+
+
+def _cells(results: Results, condition: Condition) -> list[Cell]:
+    """Return the cells that a condition is about. Raises SuiteError where those of all attacks cannot be counted."""
+    found = grid(results)
+    if condition.metric != ANY_ATTACK:
+        return list(found.cells.values())
+    together = any_attack(results, found)
+    if not together.cells:
+        why = together.problem or "it needs two or more attacks."
+        raise SuiteError(f"--fail-if {str(condition)!r}: {why}")
+    return list(together.cells.values())

@@ -71,6 +71,15 @@ def test_right_claims_are_kept_and_stored(world: World) -> None:
             "21: this suite does not produce the metric con: it needs `evaluate: [contrast]`",
         ),
         (
+            "{id: a, metric: oracle_asr, of: plain, at_least: 1}",
+            "21: this suite does not produce the metric oracle_asr: it needs `attacks` and a task with an oracle, such "
+            "as mini-sentiment",
+        ),
+        (
+            "{id: a, metric: any_attack, of: {attack: words}, at_least: 1}",
+            "46: any_attack has no attack in this suite, so a claim cannot name one",
+        ),
+        (
             "{id: a, lower: plain, than: plain}",
             "5: nothing in this suite matches the claim a (asr of plain lower than plain)",
         ),

@@ -91,6 +91,45 @@ def test_an_average_over_attacks_counts_an_example_once(make_run: MakeRun) -> No
     assert one.verdict == "supported"
 
 
+def fell_to_any(store: Store, encoder: str, task: str = "mr") -> dict[str, float]:
+    """Whether each example that no attack skipped or failed on fell to one of both attacks, of the only seed."""
+    there = [job for job in jobs(store) if job.stage == "attack" and job.parts[:2] == (encoder, task)]
+    statuses: dict[str, list[str]] = {}
+    for job in there:
+        for outcome in make_outcomes(job):
+            statuses.setdefault(outcome.example_id, []).append(outcome.status)
+    met = {example: found for example, found in statuses.items() if not {"skipped", "errored"} & {*found}}
+    return {example: float("succeeded" in found) for example, found in met.items()}
+
+
+def test_all_attacks_together_are_compared_text_by_text(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    found = judged(store, metric="any_attack", lower="bert_b", than="minilm", for_each="task")
+    assert len(found.judged) == 2
+    for one in found.judged:
+        task = dict(one.comparison.combination)["task"]
+        a, b = fell_to_any(store, "bert_b", task), fell_to_any(store, "minilm", task)
+        common = a.keys() & b.keys()
+        discordant = [(a[i], b[i]) for i in common if a[i] != b[i]]
+        d = one.difference
+        assert d is not None and d.n == len(common) and found.percent
+        assert d.value == pytest.approx(sum(x - y for x, y in discordant) / len(common))
+        assert d.p == pytest.approx(stats.binomtest(sum(x > y for x, y in discordant), max(1, len(discordant))).pvalue)
+        assert a != fell(store, "bert_b", task), "the other attack adds something"
+
+
+def test_all_attacks_together_are_undecided_until_all_are_done_or_without_outcomes(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    (last,) = [job for job in jobs(store) if job.parts == ("bert_b", "mr", "clean", "bertattack[max_words=10]")]
+    (store.folder(last) / "record.json").unlink()
+    keys: dict[str, Any] = {"metric": "any_attack", "lower": "bert_b", "than": "minilm", "where": {"task": "mr"}}
+    (one,) = judged(store, **keys).judged
+    assert one.verdict == "undecided" and one.why == "bert_b/mr/clean is not done (1 of 2 jobs)"
+    bare = make_run(make_suite(**ONE_SEED), name="bare")
+    (one,) = judged(bare, **keys).judged
+    assert one.verdict == "undecided" and "any attack is not shown: it is counted from outcomes" in one.why
+
+
 def test_a_share_against_a_number_is_judged_by_its_interval(make_run: MakeRun) -> None:
     store = make_run(make_suite(**ONE_SEED), sealed=True)
     where = {"task": "mr", "attack": "pwws"}

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
+from rbench import api
 from rbench.api import conditions, met
 from rbench.errors import SuiteError
 from rbench.score import METRICS
@@ -20,7 +21,10 @@ LIMITS = st.floats(0, 100, allow_nan=False)
 
 
 @given(
-    metric=st.sampled_from(METRICS), sign=st.sampled_from("<>"), limit=LIMITS, space=st.sampled_from(["", " ", "  "])
+    metric=st.sampled_from((*METRICS, "any_attack")),
+    sign=st.sampled_from("<>"),
+    limit=LIMITS,
+    space=st.sampled_from(["", " ", "  "]),
 )
 def test_what_is_written_is_read(metric: str, sign: str, limit: float, space: str) -> None:
     condition = parse(f"{space}{metric}{space}{sign}{space}{limit!r}{space}")
@@ -47,6 +51,7 @@ def test_anything_else_is_an_error_that_quotes_it(text: str) -> None:
         ("asr >= 60", ">= is not a sign"),
         ("asr > much", "much is not a number"),
         ("asr > 160", "between 0 and 100 %"),
+        ("any_attack > 160", "between 0 and 100 %"),
         ("asr > nan", "between 0 and 100 %"),
         ("queries < inf", "between 0 and inf"),
         ("asr > 60 for pwws", "not a condition"),
@@ -72,6 +77,35 @@ def test_a_run_is_judged_on_the_interval_and_not_on_the_value(tmp_path: Path) ->
     assert met(run, conditions([f"asr > {low + 0.01}", f"asr < {high - 0.01}"])) == []
     assert len(met(run, conditions([f"asr < {high + 0.01}"]))) == 1
     assert len(met(run, conditions(["asr > 50", "aua < 50", "clean < 10"]))) == 2
+
+
+def test_all_attacks_together_are_judged_by_text(tmp_path: Path) -> None:
+    two = gated.suite(attacks=("pwws", {"bertattack": {"max_words": 10}}))
+    letters = {"pwws": "s" * 40 + "f" * 60, "bertattack[max_words=10]": "f" * 30 + "s" * 40 + "f" * 30}
+    run = gated.run(tmp_path / "run", letters, of=two)
+    low, high = (100 * limit for limit in proportion_confint(70, 100, method="wilson"))
+    (one,) = met(run, conditions([f"any_attack > {low - 0.01}"]))
+    assert one.cell == "minilm/mr/clean/any attack" and "70.0% [60." in str(one) and "n = 100" in str(one)
+    assert met(run, conditions([f"any_attack > {low + 0.01}", f"any_attack < {high - 0.01}"])) == []
+    with pytest.raises(SuiteError, match="any_attack > 50': it needs two or more attacks"):
+        met(gated.run(tmp_path / "one"), conditions(["any_attack > 50"]))
+
+
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ("any_attack > 50", "does not produce the metric any_attack: it needs two or more `attacks`"),
+        ("oracle_asr > 50", None),
+        ("asr > 50", None),
+    ],
+)
+def test_a_condition_that_a_suite_cannot_meet_is_refused_before_it_runs(condition: str, why: str | None) -> None:
+    suite = {"encoders": ["mini-bert"], "tasks": ["mini-sentiment"], "attacks": ["pwws"], "resources": "mini"}
+    if why is None:
+        api.check_conditions(conditions([condition]), suite)
+    else:
+        with pytest.raises(SuiteError, match=why):
+            api.check_conditions(conditions([condition]), suite)
 
 
 def test_a_metric_without_any_value_is_refused(tmp_path: Path) -> None:
