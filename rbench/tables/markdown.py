@@ -29,4 +29,6 @@ def markdown_escape(text: str) -> str:
     """Escape text for a cell of a pipe table: without cells, emphasis, links, code, HTML or control characters."""
     text = harmless(re.sub(r"\s+", " ", text))
     text = re.sub(r"([\\|*`]|(?<!\w)_|_(?!\w)|^\[|\](?=[(\[]))", r"\\\1", text)
-    return re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"&(?=#?\w+;)", "&amp;", text)
+    # A sign between spaces, or before a number, opens no tag. A terminal shows it as it is: p < 0.05.
+    return re.sub(r"(?<! )>|>(?! )", "&gt;", re.sub(r"<(?![ \d])", "&lt;", text))
