@@ -8,7 +8,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rbench import api
@@ -50,16 +49,13 @@ def test_numbers_of_geometry_are_those_measured() -> None:
     assert f"{100 * paired['difference'] + 1e-6:.1f} points [{100 * low:.1f}, {100 * high:.1f}]" in SAID
 
 
-def test_cosines_are_those_measured() -> None:
-    rows = measured("perturbation_radii")["mini-bert"]["suites"]["robustsentembed-figure4"]
-    cosine = {row["row"].partition("[")[2]: row["cosine_adversarial"] for row in rows}
-    for options, said in (
-        ("alpha=1e-05,beta=0.001,steps=30]", "cosine of 0.999"),
-        ("alpha=1e-05,beta=0.01,steps=30]", "leaves 0.97"),
-        ("alpha=0.01,beta=0.01,epsilon=0.1,steps=30]", "0.82 in one of radius 0.1"),
-    ):
-        assert f"{cosine[options]:.{len(said.split('0.')[1].split()[0])}f}" in said and said in SAID
-    assert {round(row["cosine_dropout"], 2) for row in rows} == {0.81} and "dropout alone leaves 0.81" in SAID
+def test_cosines_are_those_of_the_record() -> None:
+    (record,) = (ROOT / "results/reference/dose-response-part1/pretrain/robustsentembed-minilm-mlm-hard").rglob(
+        "*.json"
+    )
+    last = json.loads(record.read_text(encoding="utf-8"))["health"]["series"][-1]["values"]
+    assert f"a cosine of {last['adversarial cosine']:.3f}" in SAID
+    assert f"dropout alone leaves {last['dropout cosine']:.3f}" in SAID
 
 
 def test_the_control_is_fooled_less_by_as_much_as_the_page_says() -> None:
@@ -100,48 +96,54 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         (
             "dose-response-part3",
             "textfooler: noise-minilm-mlm-hard[sigma=0.63] and simcse",
-            "change it by 0.8 [-2.7, 4.3] and",
+            "change them by 0.8 [-2.7, 4.3] and",
         ),
         (
             "dose-response-part1",
-            "textfooler: robustembed-minilm-mlm-hard[beta=0.01] and simcse",
-            "and 7.3 points [2.2, 12.6] are gained",
+            "textfooler: uscal-minilm-mlm-hard[epsilon=2.0] and simcse",
+            "wins 10.9 points [4.8, 17.1] under TextFooler",
         ),
+        (
+            "dose-response-part1",
+            "| uscal-minilm-mlm-hard[epsilon=2.0] and simcse",
+            "loses 28.4 [27.1, 29.7] in the mean of seven",
+        ),
+        ("dose-response-part1", "| vadvcse-below-simcse-mean ", "changes 1.6 [-1.4, 4.5]."),
         ("dose-response-part1", "| robustsentembed-below-simcse-mean ", "as SimCSE: 0.5 points [-0.8, 1.8] more"),
-        ("dose-response-part1", "| printed-step-below-simcse-mean ", "is fooled 1.5 points [-0.2, 3.2] more"),
         (
             "dose-response-part3-finetuned",
             "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
             "-1.0 points [-5.6, 3.5] under TextFooler",
         ),
         ("dose-response-part1", "textfooler: minilm-random and minilm-mlm", "7.4 points [2.8, 12.6] more often"),
-        ("robustness-search-weights", "| hundredth-below-simcse ", "as often: 0.5 points [-2.4, 3.5]"),
-        ("robustness-search-weights", "| hundredth-loses-four ", "is 4.4 points [3.5, 5.2] of STS-B dev below SimCSE"),
-        ("robustness-search-weights", "| tenth-loses-four ", "loses 19.9 [17.4, 22.4]"),
-        ("robustness-search-weights", "| full-weight-loses-four ", "all of it 35.3 [31.6, 39.1]"),
-        ("robustness-search-weights", "| full-weight-below-simcse ", "and 17.1 [11.0, 23.8]"),
-        ("robustness-search-substitutions", "| substitutions-below-simcse ", "SimCSE by 9.3 points [5.0, 14.3]"),
-        ("robustness-search-substitutions", "| substitutions-below-none ", "replaced words by 5.3 [1.1, 9.8]"),
-        ("robustness-search-substitutions", "| substitutions-lose-four ", "dev falls by 13.2 [10.9, 15.6]"),
-        ("robustness-search-substitutions", "| tenth-below-simcse ", "does, by 3.6 [0.4, 7.3] on"),
+        ("robustness-search-weights", "| hundredth-below-simcse ", "wins nothing (0.5 [-2.4, 3.5])"),
+        ("robustness-search-weights", "| hundredth-loses-four ", "a hundredth loses 4.4 [3.5, 5.2]"),
+        ("robustness-search-weights", "| full-weight-loses-four ", "loses 35.3 [31.6, 39.1] of STS-B dev"),
+        ("robustness-search-weights", "| full-weight-below-simcse ", "wins 17.1 points [11.0, 23.8] against SimCSE"),
+        ("robustness-search-substitutions", "| substitutions-below-simcse ", "at random win 9.3 [5.0, 14.3]"),
+        (
+            "robustness-search-substitutions",
+            "| substitutions-below-none ",
+            "and 5.3 [1.1, 9.8] against the same training without",
+        ),
+        ("robustness-search-substitutions", "| substitutions-lose-four ", "and lose 13.2 [10.9, 15.6]"),
+        ("robustness-search-substitutions", "| tenth-below-simcse ", "and wins 3.6 [0.4, 7.3]"),
         ("robustness-report-embeddings", "| vectors-below-simcse-known ", "success falls by 7.6 points [3.1, 12.5]"),
         (
             "robustness-report-embeddings",
             "| vectors-below-simcse-unknown ",
-            "changes by 0.0 [-3.7, 3.7]; and",
+            "changes by 0.0 [-3.7, 3.7], that",
         ),
-        ("robustness-report-embeddings", "| vectors-below-synonyms ", "TextFooler's is 7.7 [3.2, 12.7] lower"),
-        ("robustness-search-embeddings", "| four-lose-four ", "STS-B dev falls by 3.2 [2.2, 4.2]"),
-        ("robustness-search-embeddings", "| random-loses-four ", "ones it falls by 20.8 [18.0, 23.6]"),
+        ("robustness-report-embeddings", "| vectors-below-simcse-any ", "best of three attacks by 0.5 [-2.4, 3.6]"),
+        ("robustness-search-embeddings", "| random-loses-four ", "random ones STS-B dev falls by 20.8 [18.0, 23.6]"),
         ("robustness-search-embeddings", "| random-below-simcse ", "texts changes by -0.6 [-4.3, 3.0]"),
-        ("robustness-report-substitutions", "| tenth-below-simcse-mean ", "attacks: 0.0 points [-4.1, 4.1]"),
+        ("robustness-report-substitutions", "| tenth-below-simcse-mean ", "difference is 0.0 [-4.1, 4.1]"),
         (
             "geometry-finetuning-mr",
             "| adversarial-below-clean-mean ",
             "by 10.0 points [2.9, 17.0] in the mean of four",
         ),
-        ("geometry-finetuning-mr", GEOMETRY_VICTIMS.format("textfooler"), "TextFooler's changes by -12.7 [-28.0, 2.6]"),
-        ("geometry-finetuning-mr", GEOMETRY_VICTIMS.format("pwws"), "PWWS's falls by 7.1 [4.0, 10.3]"),
+        ("geometry-finetuning-mr", GEOMETRY_VICTIMS.format("pwws"), "has not seen, by 7.1 [4.0, 10.3]"),
         ("geometry-finetuning-mr", "| adversarial-below-clean-accuracy ", "accuracy changes by -2.3 [-4.9, 0.3]"),
         ("adcl-gated-mr", "| h1-adcl-below-np-mean ", "by -0.3 points [-3.6, 2.9] in the mean of four"),
         ("adcl-gated-mr", "| h2-adcl-below-adv-mean ", "by -1.6 [-5.3, 2.1] after adversarial"),
@@ -170,23 +172,6 @@ def test_near_words_less_random_ones_is_undecided_as_the_page_says() -> None:
     ]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert (cells[5], cells[6], cells[8]) == ("-5.3", "-11.0 to 0.3", "undecided")
-    assert "and 5.3 lower than where the same words moved towards random ones, which is undecided [-0.3, 11.0]" in SAID
-
-
-def fallen(encoder: str) -> dict[str, bool]:
-    """Whether any attack of `robustness-report-embeddings` fooled an encoder, by text that it classifies correctly."""
-    folder = ROOT / "results/reference/robustness-report-embeddings/attack" / encoder
-    statuses: dict[str, list[str]] = {}
-    for path in folder.rglob("outcomes.jsonl"):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            outcome = json.loads(line)["outcome"]
-            statuses.setdefault(outcome["example_id"], []).append(outcome["status"])
-    return {text: "succeeded" in met for text, met in statuses.items() if len(met) == 3 and "skipped" not in met}
-
-
-def test_the_best_of_three_attacks_changes_as_the_page_says() -> None:
-    ours, theirs = fallen("retrofit-simcse-minilm-mlm-hard%5Bstrength=4.0%5D"), fallen("simcse-minilm-mlm-hard")
-    change = 100 * np.array([float(ours[text]) - theirs[text] for text in sorted({*ours} & {*theirs})])
-    drawn = np.random.default_rng(0).integers(len(change), size=(10_000, len(change)))
-    low, high = np.quantile(change[drawn].mean(axis=1), (0.025, 0.975))
-    assert f"the best of three attacks by {change.mean():.1f} [{low:.1f}, {high:.1f}]" in SAID
+    assert (
+        "It is 5.3 lower than where the same words moved towards random ones, which is undecided [-0.3, 11.0]" in SAID
+    )

@@ -30,7 +30,7 @@ def test_every_number_is_that_of_its_own_table(dose: Results) -> None:
         *("Task", "Encoder", "STS, mean of 7", "Clean"),
         *("ASR textfooler", "ASR pwws", "AUA textfooler", "AUA pwws"),
     )
-    assert len(found.rows) == 11
+    assert len(found.rows) == 13
     of = {metric: build(dose, metric).cells for metric in ("asr", "aua", "clean", "sts")}  # type: ignore[arg-type]
     for cell in found.cells:
         names = ("encoder", "evaluation") if cell["quantity"] == "sts" else ("encoder", "task", "finetune")
@@ -38,7 +38,7 @@ def test_every_number_is_that_of_its_own_table(dose: Results) -> None:
         wanted = {name: cell[name] for name in names}
         same = [c for c in of[cell["quantity"]] if wanted.items() <= {**c, "evaluation": c.get("evaluation")}.items()]
         assert same and all(cell[k] == pytest.approx(same[0][k]) for k in ("value", "n", "low", "high")), cell
-    assert len(found.cells) == 11 * 6
+    assert len(found.cells) == 13 * 6
 
 
 def test_options_choose_columns(dose: Results) -> None:
