@@ -91,13 +91,13 @@ def test_an_average_over_attacks_counts_an_example_once(make_run: MakeRun) -> No
     assert one.verdict == "supported"
 
 
-def fell_to_any(store: Store, encoder: str, task: str = "mr") -> dict[str, float]:
-    """Whether each example that no attack skipped or failed on fell to one of both attacks, of the only seed."""
+def fell_to_any(store: Store, encoder: str, task: str = "mr") -> dict[tuple[int, str], float]:
+    """Whether each example, by seed, that no attack skipped or failed on fell to one of both attacks."""
     there = [job for job in jobs(store) if job.stage == "attack" and job.parts[:2] == (encoder, task)]
-    statuses: dict[str, list[str]] = {}
+    statuses: dict[tuple[int, str], list[str]] = {}
     for job in there:
         for outcome in make_outcomes(job):
-            statuses.setdefault(outcome.example_id, []).append(outcome.status)
+            statuses.setdefault((job.seed, outcome.example_id), []).append(outcome.status)
     met = {example: found for example, found in statuses.items() if not {"skipped", "errored"} & {*found}}
     return {example: float("succeeded" in found) for example, found in met.items()}
 
@@ -115,7 +115,17 @@ def test_all_attacks_together_are_compared_text_by_text(make_run: MakeRun) -> No
         assert d is not None and d.n == len(common) and found.percent
         assert d.value == pytest.approx(sum(x - y for x, y in discordant) / len(common))
         assert d.p == pytest.approx(stats.binomtest(sum(x > y for x, y in discordant), max(1, len(discordant))).pvalue)
-        assert a != fell(store, "bert_b", task), "the other attack adds something"
+        assert [*a.values()] != [*fell(store, "bert_b", task).values()], "the other attack adds something"
+
+
+def test_all_attacks_together_count_each_seed(make_run: MakeRun) -> None:
+    store = make_run(sealed=True)
+    (one,) = judged(store, metric="any_attack", lower="bert_b", than="minilm", where={"task": "mr"}).judged
+    a, b = fell_to_any(store, "bert_b"), fell_to_any(store, "minilm")
+    common = a.keys() & b.keys()
+    d = one.difference
+    assert d is not None and (d.n, d.seeds) == (len(common), 2)
+    assert d.value == pytest.approx(sum(a[i] - b[i] for i in common) / len(common))
 
 
 def test_all_attacks_together_are_undecided_until_all_are_done_or_without_outcomes(make_run: MakeRun) -> None:
