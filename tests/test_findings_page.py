@@ -108,6 +108,26 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
             "| uscal-minilm-mlm-hard[epsilon=2.0] and simcse",
             "loses 28.4 [27.1, 29.7] in the mean of seven",
         ),
+        (
+            "dose-response-part2",
+            "bae: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
+            "lowers BAE's by 11.0 [4.4, 17.7]",
+        ),
+        (
+            "dose-response-part2",
+            "textbugger: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
+            "and TextBugger's by 19.1 [11.5, 26.5]",
+        ),
+        (
+            "dose-response-part2-ag",
+            "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
+            "on AG News TextFooler's by 11.2 [6.0, 17.3]",
+        ),
+        (
+            "dose-response-part2-ag",
+            "pwws: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
+            "and PWWS's by 9.1 [4.4, 15.0]",
+        ),
         ("dose-response-part1", "| vadvcse-below-simcse-mean ", "changes 1.6 [-1.4, 4.5]."),
         ("dose-response-part1", "| robustsentembed-below-simcse-mean ", "as SimCSE: 0.5 points [-0.8, 1.8] more"),
         (
