@@ -36,6 +36,9 @@ class Api:
         self.answers: dict[str, Any] = {}
         for name in ("run", "plan", "table", "attack", "doctor"):
             monkeypatch.setattr(api, name, self._stand_in(name))
+        monkeypatch.setattr(
+            api, "check_conditions", lambda *_: None
+        )  # it plans the suite, and these suites do not exist
 
     def _stand_in(self, name: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:

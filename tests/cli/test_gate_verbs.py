@@ -56,6 +56,14 @@ def test_a_wrong_condition_ends_before_the_run_begins(shell: Shell, mock: Api) -
     assert result.exit_code == 2 and "lots is not a number" in result.stderr and mock.calls == []
 
 
+def test_a_condition_that_the_suite_cannot_meet_ends_before_the_run_begins(shell: Shell, tmp_path: Path) -> None:
+    suite = tmp_path / "one.yaml"
+    suite.write_text("encoders: [mini-bert]\ntasks: [mini-sentiment]\nattacks: [pwws]\nresources: mini\n")
+    result = shell("run", suite, "--fail-if", "any_attack > 50", "--out", tmp_path / "run")
+    assert result.exit_code == 2 and "it needs two or more `attacks`" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_that_is_not_complete_is_not_judged(shell: Shell, mock: Api, failed: Record, tmp_path: Path) -> None:
     mock.answers["run"] = api.RunResult(tmp_path, 0, failed=[failed])
     result = shell("run", "demo", "--fail-if", "asr > 0")
