@@ -30,5 +30,6 @@ def markdown_escape(text: str) -> str:
     text = harmless(re.sub(r"\s+", " ", text))
     text = re.sub(r"([\\|*`]|(?<!\w)_|_(?!\w)|^\[|\](?=[(\[]))", r"\\\1", text)
     text = re.sub(r"&(?=#?\w+;)", "&amp;", text)
-    # A sign between spaces, or before a number, opens no tag. A terminal shows it as it is: p < 0.05.
-    return re.sub(r"(?<! )>|>(?! )", "&gt;", re.sub(r"<(?![ \d])", "&lt;", text))
+    # A < before a space or a digit opens no tag, and a > between spaces closes none. A terminal shows them as they are.
+    # At the start of a text a > would open a quotation.
+    return re.sub(r"(?<!\S )>|>(?! )", "&gt;", re.sub(r"<(?![ \d])", "&lt;", text))

@@ -101,8 +101,10 @@ class Cells:
     def observed(self, cell: CellOf, metric: str) -> tuple[Observed, ...] | None:
         """Return the values of each example, job by job; None where the metric has none, or the RUN keeps none."""
         if (cell, metric) not in self._read:
-            ways = {ANY_ATTACK: self._of_any_attack, **dict.fromkeys(ATTACKED, self._of_attacks)}
-            found = list(ways.get(metric, self._of_encoders)(cell, metric))
+            if metric == ANY_ATTACK:
+                found = list(self._of_any_attack(cell))
+            else:
+                found = list(self._of_attacks(cell, metric) if metric in ATTACKED else self._of_encoders(cell, metric))
             self._read[cell, metric] = tuple(one for one in found if one is not None) if None not in found else None
         return self._read[cell, metric] or None
 
@@ -114,8 +116,8 @@ class Cells:
         """Return the jobs of all attacks on a victim, which `cell` names without an attack."""
         return [job for name, one in self._grid.items() if name._replace(attack=None) == cell for job in one.jobs]
 
-    def _of_any_attack(self, cell: CellOf, metric: str) -> Iterator[Observed | None]:
-        """Yield for each seed of a victim whether each attacked text fell to at least one attack."""
+    def _of_any_attack(self, cell: CellOf) -> Iterator[Observed | None]:
+        """Yield for each seed of a victim whether each attacked text fell to at least one attack; None if unknown."""
         for runs in paired(self._attacks, cell.encoder, cell.finetune or "", cell.task or ""):
             try:
                 verdicts = together([self.results.verdicts(run.job) for run in runs])
