@@ -128,6 +128,11 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
             "pwws: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
             "and PWWS's by 9.1 [4.4, 15.0]",
         ),
+        (
+            "dose-response-part1",
+            "textfooler: forget-minilm-mlm[amount=0.7] and minilm-mlm",
+            "by TextFooler 4.6 points [0.3, 9.2] more",
+        ),
         ("dose-response-part1", "| vadvcse-below-simcse-mean ", "changes 1.6 [-1.4, 4.5]."),
         ("dose-response-part1", "| robustsentembed-below-simcse-mean ", "as SimCSE: 0.5 points [-0.8, 1.8] more"),
         (
