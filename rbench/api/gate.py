@@ -50,7 +50,7 @@ def check(
     """Check a RUN against a baseline file.
 
     Args:
-        metric: `asr` or `aua`.
+        metric: `asr`, `aua`, or `any_attack` (at least one of all attacks on a victim).
         tolerance: in points (0..100); a rise (of AUA: a fall) up to this passes.
         alpha: how often a check without any true change may fail, above 0 and below 1.
         about_these_weights: whether weights that are worse fail, even if another training might not be.
@@ -64,7 +64,7 @@ def check(
     from rbench.verdicts.baseline import read
 
     if metric not in get_args(gate.Gated):
-        raise StoreError(f"unknown metric {metric!r}; a check is of {' or '.join(get_args(gate.Gated))}")
+        raise StoreError(f"unknown metric {metric!r}; a check is of {', '.join(get_args(gate.Gated))}")
     if not 0 <= tolerance <= 100:
         raise StoreError(f"tolerance {tolerance}: points lie between 0 and 100")
     if not 0 < alpha < 1:

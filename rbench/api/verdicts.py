@@ -41,7 +41,7 @@ def compare(
         other_run: the RUN of the second encoder.
         between: the two encoders, as the suites or tables name them (by name, folder, hub id or label); the same
             encoder twice compares two RUNs of it.
-        metric: `asr`, `aua` or `queries`.
+        metric: `asr`, `aua`, `queries`, or `any_attack` (at least one of all attacks on a victim).
         common: whether to compare the examples that both have where the RUNs attacked others too.
 
     Raises:

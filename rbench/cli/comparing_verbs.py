@@ -32,7 +32,11 @@ def compare(
     ] = ...,  # type: ignore[assignment]
     metric: Annotated[
         str,
-        typer.Option("--metric", callback=a.one_of("metric", ("asr", "aua", "queries")), help="asr, aua or queries."),
+        typer.Option(
+            "--metric",
+            callback=a.one_of("metric", ("asr", "aua", "queries", "any_attack")),
+            help="asr, aua, queries, or any_attack: whether at least one of all attacks succeeded.",
+        ),
     ] = "asr",
     common: Annotated[
         bool, typer.Option("--common", help="Where the RUNs attacked other examples, compare those that both have.")

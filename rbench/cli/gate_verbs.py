@@ -53,7 +53,12 @@ def check(
         Path, typer.Option("--baseline", metavar="FILE", dir_okay=False, help="A file that rbench baseline wrote.")
     ],
     metric: Annotated[
-        str, typer.Option("--metric", callback=a.one_of("metric", ("asr", "aua")), help="asr or aua.")
+        str,
+        typer.Option(
+            "--metric",
+            callback=a.one_of("metric", ("asr", "aua", "any_attack")),
+            help="asr, aua, or any_attack: whether at least one of all attacks succeeded.",
+        ),
     ] = "asr",
     tolerance: Annotated[
         float, typer.Option("--tolerance", min=0, max=100, metavar="POINTS", help="A rise up to this passes.")

@@ -24,8 +24,15 @@ Verdicts = Mapping[str, Verdict]
 """The verdicts of one attack by example id."""
 
 _FELL = ("valid", "succeeded")
-_ORDER: tuple[Verdict, ...] = ("errored", "no words", "skipped", "valid", "succeeded", "failed")
-"""The first of these that an attack gave is the verdict of all attacks together."""
+RANK: Mapping[Verdict, int] = {
+    "errored": 0,
+    "no words": 1,
+    "skipped": 2,
+    "valid": 3,
+    "succeeded": 4,
+    "failed": 5,
+}
+"""The verdict of all attacks together is the one of the lowest rank that an attack gave."""
 
 
 def verdict(status: Status, skip_reason: str | None, label: int | None, oracle_label: int | None) -> Verdict:
@@ -115,8 +122,7 @@ def together(attacks: Sequence[Verdicts]) -> dict[str, Verdict]:
 
     Raises ValueError where the attacks have different examples.
     """
-    rank = {verdict: place for place, verdict in enumerate(_ORDER)}
-    worst = (min(verdicts, key=rank.__getitem__) for verdicts in _rows(attacks))
+    worst = (min(verdicts, key=RANK.__getitem__) for verdicts in _rows(attacks))
     return dict(zip(attacks[0], worst, strict=True))
 
 

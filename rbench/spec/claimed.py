@@ -16,6 +16,14 @@ ATTACKED: tuple[str, ...] = get_args(AttackMetric)
 """The metrics of attacks, which every attack job has."""
 ANY_ATTACK: Final = "any_attack"
 """The share of attacked texts that fell to at least one attack of the suite. Its cells have no attack."""
+AnyAttack = Literal["any_attack"]
+
+
+def computed(metric: AttackMetric | AnyAttack) -> AttackMetric:
+    """Return the metric that is computed of each cell: that of all attacks together is a success rate."""
+    return "asr" if metric == ANY_ATTACK else metric
+
+
 SCORES: Mapping[str, str] = {
     "sts": "sts",
     "ori": "contrast",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
+from rbench.spec.claimed import computed
 from rbench.tables import Table
 from rbench.tables.formats import render
 from rbench.tables.markdown import markdown_escape
@@ -14,7 +15,7 @@ from rbench.verdicts.gate import Checked, CheckedCell, Gated
 
 LEVELS = {"failed": "error", "warned": "warning", "undecided": "notice"}
 """GitHub's levels of annotations, by verdict. Cells that passed are not annotated."""
-RISES: dict[Gated, str] = {"asr": "Rise", "aua": "Fall"}
+RISES: dict[Gated, str] = {"asr": "Rise", "any_attack": "Rise", "aua": "Fall"}
 """What is worse, by metric."""
 
 
@@ -25,7 +26,7 @@ def table(found: Checked) -> Table:
     header += ["n", "Baseline", "Now", RISES[found.rules.metric], "p", "Could show", "Verdict"]
     rows = [_row(cell, several) for cell in found.cells]
     groups = [i for i in range(1, len(rows)) if found.cells[i].key.encoder != found.cells[i - 1].key.encoder]
-    meaning = MEANING[found.rules.metric]
+    meaning = MEANING[computed(found.rules.metric)]
     return Table(
         metric="check",
         layout="paper",
@@ -59,13 +60,14 @@ def _row(cell: CheckedCell, several: bool) -> tuple[Entry, ...]:
 
 def _notes(found: Checked) -> list[str]:
     rules = found.rules
-    worse, name = RISES[rules.metric].lower(), rules.metric.upper()
+    worse, name = RISES[rules.metric].lower(), computed(rules.metric).upper()
+    cells = "cell" if len(found.cells) == 1 else "cells"
     counts = sorted({cell.runs for cell in found.cells})
     plural = "s" if counts != [1] else ""
     return [
         f"A cell fails if its {worse} in {name} is larger than {rules.tolerance:g} points and significant: its "
-        f"one-sided p is below {rules.alpha:g}, corrected by Holm for {len(found.cells)} cells. It also fails if it is "
-        "missing or failed.",
+        f"one-sided p is below {rules.alpha:g}, corrected by Holm for {len(found.cells)} {cells}. It also fails if it "
+        "is missing or failed.",
         f"Baseline: {' or '.join(map(str, counts))} run{plural}. The columns Baseline and Now are the values of "
         f"tables, each over its own examples. The {worse} is over the n pairs of example and seed that count in both.",
         "Could show: the smallest true change for the worse that such a sample shows with a power of 80%. A cell that "

@@ -13,10 +13,12 @@ from rbench.score import Tally
 from rbench.score.paired import Difference, compare, holm
 from rbench.score.unpaired import compare_tallies
 from rbench.spec import Outcome
+from rbench.spec.claimed import ANY_ATTACK, computed
 from rbench.tables import Results, Table
 from rbench.tables.attacked import AttackedSample
 from rbench.tables.flags import Flags
 from rbench.tables.table import MEANING, Entry, Meaning, Number, p_value
+from rbench.verdicts.all_attacks import of_side, said
 from rbench.verdicts.pairing import CellName, Compared, Side, differing, pair
 
 ALPHA = 0.05
@@ -91,6 +93,11 @@ def compare_sides(
         )
     flags = [Flags(results.plan, results.standing.records) for results in of]
     found, notes, unpaired = [], [], []
+    left = {side.encoder: [str(name) for name in side.cells if name not in shared] for side in sides}
+    if metric == ANY_ATTACK:
+        notes.append(_all_attacks(shared))
+        sides = (of_side(sides[0], shared), of_side(sides[1], shared))
+        shared = list(sides[0].cells)
     for name in shared:
         samples = (sides[0].cells[name], sides[1].cells[name])
         try:
@@ -98,11 +105,11 @@ def compare_sides(
         except StoreError as error:
             raise StoreError(f"{name}: {error}") from None
         notes += [f"{name}: {note}" for note in paired.notes]
-        raised = [flags[k].told([sample.run.job for sample in samples[k]]) for k in (0, 1)]
+        raised = [flags[k].told([job for sample in samples[k] for job in sample.run.jobs]) for k in (0, 1)]
         tallies = [_tally(side) for side in samples]
         judged = compare(paired.sample, shares=metric != "queries")
         if not any(sample.outcomes for side in samples for sample in side):
-            judged = compare_tallies(tallies[0], tallies[1], metric)
+            judged = compare_tallies(tallies[0], tallies[1], computed(metric))
             unpaired.append(str(name))
         found.append((name, samples, paired, judged, raised))
     corrected = holm([difference.p for *_, difference, _ in found])
@@ -110,7 +117,7 @@ def compare_sides(
         ComparedCell(
             name,
             difference,
-            (_tally(samples[0]).score(metric).value, _tally(samples[1]).score(metric).value),
+            (_tally(samples[0]).score(computed(metric)).value, _tally(samples[1]).score(computed(metric)).value),
             p,
             tuple(sorted({str(flag) for some in raised for flag in some or ()})),
             paired.fell_only,
@@ -120,11 +127,20 @@ def compare_sides(
         )
         for (name, samples, paired, difference, raised), p in zip(found, corrected, strict=True)
     )
-    left = {side.encoder: [str(name) for name in side.cells if name not in shared] for side in sides}
     if unpaired:
         notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by pooled counts.")
     notes += [f"only {encoder} has {', '.join(names)}" for encoder, names in left.items() if names]
     return Comparison(sides[0].encoder, sides[1].encoder, metric, cells, tuple(notes))
+
+
+def _all_attacks(shared: Sequence[CellName]) -> str:
+    """Say which attacks are put together. Raises StoreError where no victim has two."""
+    attacks: dict[tuple[str, str], list[str]] = {}
+    for name in shared:
+        attacks.setdefault((name.task, name.finetune), []).append(name.attack)
+    if all(len(some) == 1 for some in attacks.values()):
+        raise StoreError(f"{ANY_ATTACK} needs two or more attacks that both have; they have {shared[0].attack} alone")
+    return said(attacks.values())
 
 
 def _tally(samples: Sequence[AttackedSample]) -> Tally:
@@ -144,9 +160,9 @@ def table(found: Comparison) -> Table:
         if rows and rows[-1][0] != cell.name.task:
             groups.append(len(rows))
         rows.append(_row(cell, found.metric, several))
-    only = (f"Only {one}", f"Only {other}") if found.metric == "asr" else ()
+    about = MEANING[computed(found.metric)]
+    only = (f"Only {one}", f"Only {other}") if computed(found.metric) == "asr" else ()
     header = ["Task", *(["Fine-tuning"] if several else []), "Attack", "n", one, other, "Difference"]
-    title = MEANING[found.metric].title
     return Table(
         metric="compare",
         layout="paper",
@@ -156,7 +172,7 @@ def table(found: Comparison) -> Table:
         cells=tuple(_cell(found, cell) for cell in found.cells),
         notes=(*_notes(found, one, other), *found.notes),
         interval="",
-        about=Meaning(f"{title}: {other} against {one}", MEANING[found.metric].definition, "lowest", percent=percent),
+        about=Meaning(f"{about.title}: {other} against {one}", about.definition, "lowest", percent=percent),
     )
 
 
@@ -169,7 +185,7 @@ def _row(cell: ComparedCell, metric: Compared, several: bool) -> tuple[Entry, ..
         d.n,
         *(Number(value, percent) for value in cell.unpaired),
         Number(d.value, percent, d.n, d.low, d.high),
-        *((d.only_one, d.only_other) if metric == "asr" else ()),
+        *((d.only_one, d.only_other) if computed(metric) == "asr" else ()),
         p_value(cell.p),
         cell.verdict + (f" ({', '.join(cell.flags)})" if cell.flags else ""),
         Number(d.smallest, percent),
@@ -203,11 +219,12 @@ def _cell(found: Comparison, cell: ComparedCell) -> dict[str, Any]:
 
 
 def _notes(found: Comparison, one: str, other: str) -> list[str]:
+    cells = "cell" if len(found.cells) == 1 else "cells"
     paired = "all examples" if found.metric == "aua" else "the examples that both victims classify correctly"
     said = [
         f"The columns {one} and {other} are the values of tables, each over the encoder's own examples. The difference "
         f"is over {paired}, example by example; n counts them, once for each training and fine-tuning seed.",
-        f"p is two-sided and corrected by Holm for {len(found.cells)} cells; a verdict needs p < {ALPHA}.",
+        f"p is two-sided and corrected by Holm for {len(found.cells)} {cells}; a verdict needs p < {ALPHA}.",
         "Could show: the smallest true difference that such a sample shows with a power of 80%, before the correction. "
         "Where it is larger than a difference that matters, undecided means too few examples or seeds, and not that "
         "there is no difference.",

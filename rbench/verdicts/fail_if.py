@@ -12,7 +12,7 @@ from rbench.errors import SuiteError
 from rbench.load.registry import unknown
 from rbench.score.attack import METRICS, SHARES
 from rbench.spec import AttackMetric
-from rbench.spec.claimed import ANY_ATTACK
+from rbench.spec.claimed import ANY_ATTACK, AnyAttack, computed
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import any_attack
@@ -26,7 +26,7 @@ _EXAMPLE = 'write a metric, > or <, and a number, such as --fail-if "asr > 60"'
 class Condition:
     """A metric, a sign and a limit. Limits of shares are in percent, as tables show them."""
 
-    metric: AttackMetric | Literal["any_attack"]
+    metric: AttackMetric | AnyAttack
     """Of an attack; or the share of texts that fell to at least one of all attacks."""
     sign: Literal["<", ">"]
     limit: float
@@ -37,7 +37,7 @@ class Condition:
     @property
     def computed(self) -> AttackMetric:
         """The metric that is computed of each cell."""
-        return "asr" if self.metric == ANY_ATTACK else self.metric
+        return computed(self.metric)
 
     @property
     def share(self) -> bool:

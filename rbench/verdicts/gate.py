@@ -13,18 +13,23 @@ from rbench.errors import StoreError
 from rbench.load.registry import unknown
 from rbench.score.gate import GateCell, GateSample, GateVerdict, judge
 from rbench.spec import Plan
+from rbench.spec.claimed import ANY_ATTACK
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, Run, grid
+from rbench.tables.any_attack import ANY
 from rbench.tables.flags import Flags
+from rbench.verdicts import all_attacks
 from rbench.verdicts import baseline as files
 from rbench.verdicts.baseline import Baseline, BaselineCell, BaselineJob, CellKey
 
-Gated = Literal["asr", "aua"]
-"""The metrics that can be checked."""
+Gated = Literal["asr", "aua", "any_attack"]
+"""The metrics that can be checked; `any_attack` over all attacks on a victim together."""
 Bits = NDArray[np.float64]
 """Examples x seeds: 1, 0, or nan where an example is not in the denominator."""
+_FELL = {files.SUCCEEDED: 1.0, files.FAILED: 0.0}
 VALUES: dict[Gated, dict[str, float]] = {
-    "asr": {files.SUCCEEDED: 1.0, files.FAILED: 0.0},
+    "asr": _FELL,
+    "any_attack": _FELL,
     "aua": {files.SUCCEEDED: 0.0, files.FAILED: 1.0, files.SKIPPED: 0.0},
 }
 """The value of an outcome's letter, by metric. Letters without a value are in no denominator of it."""
@@ -104,30 +109,31 @@ def check(results: Results, baseline: Baseline, rules: Rules, encoders: Sequence
         CellKey(cell.encoder, cell.task, cell.finetune, cell.attack): cell for cell in grid(results).cells.values()
     }
     _check_alike(results, wanted, there)
-    lost = {cell.key: because for cell in wanted if (because := _lost(cell, there.get(cell.key)))}
-    judgeable = [cell for cell in wanted if cell.key not in lost]
-    compared = [_Compared.of(results, baseline, cell, there[cell.key], rules.metric) for cell in judgeable]
+    asked = _asked(wanted, rules.metric)
+    lost = {key: because for key, cells in asked.items() if (because := _lost_among(cells, there))}
+    judgeable = [key for key in asked if key not in lost]
+    compared = [_Compared.of(results, baseline, key, asked[key], there, rules.metric) for key in judgeable]
     judged = judge(
         [one.sample for one in compared],
         tolerance=rules.tolerance / 100,
         alpha=rules.alpha,
         about_these_weights=rules.about_these_weights,
-        higher_is_worse=rules.metric == "asr",
+        higher_is_worse=rules.metric != "aua",
     )
-    found = {cell.key: (one, verdict) for cell, one, verdict in zip(judgeable, compared, judged, strict=True)}
+    found = {key: (one, verdict) for key, one, verdict in zip(judgeable, compared, judged, strict=True)}
     beside = _Beside(results)
     cells = []
-    for cell in wanted:
-        said = beside.of(there.get(cell.key))
-        if cell.key in lost:
-            cells.append(CheckedCell(cell.key, "failed", lost[cell.key], runs=baseline.runs, beside=said))
+    for key, among in asked.items():
+        said = beside.of([there[cell.key] for cell in among if cell.key in there])
+        if key in lost:
+            cells.append(CheckedCell(key, "failed", lost[key], runs=baseline.runs, beside=said))
         else:
-            one, verdict = found[cell.key]
+            one, verdict = found[key]
             decided = verdict.verdict if verdict.n else "failed"  # a check that compares nothing must not pass
             cells.append(
-                CheckedCell(cell.key, decided, verdict.because, verdict, one.before, one.after, one.runs, beside=said)
+                CheckedCell(key, decided, verdict.because, verdict, one.before, one.after, one.runs, beside=said)
             )
-    return Checked(str(results.root), rules, tuple(cells), _notes(cells, wanted, there, encoders))
+    return Checked(str(results.root), rules, tuple(cells), _notes(cells, asked, wanted, there, encoders))
 
 
 def _wanted(baseline: Baseline, encoders: Sequence[str]) -> list[BaselineCell]:
@@ -136,6 +142,19 @@ def _wanted(baseline: Baseline, encoders: Sequence[str]) -> list[BaselineCell]:
         if name not in known:
             raise StoreError(f"--encoder: {unknown('encoder of the baseline', name, known)}")
     return [cell for cell in baseline.cells if not encoders or cell.encoder in encoders]
+
+
+def _asked(wanted: Sequence[BaselineCell], metric: Gated) -> dict[CellKey, tuple[BaselineCell, ...]]:
+    """Return what is judged, each with the cells of the baseline behind it: one cell, or all attacks on a victim."""
+    if metric != ANY_ATTACK:
+        return {cell.key: (cell,) for cell in wanted}
+    victims: dict[CellKey, tuple[BaselineCell, ...]] = {}
+    for cell in wanted:
+        key = cell.key._replace(attack=ANY)
+        victims[key] = (*victims.get(key, ()), cell)
+    if not (several := {key: cells for key, cells in victims.items() if len(cells) > 1}):
+        raise StoreError(f"{ANY_ATTACK} needs two or more attacks, and no victim of the baseline has them")
+    return several
 
 
 def _check_alike(results: Results, wanted: Sequence[BaselineCell], there: dict[CellKey, Cell]) -> None:
@@ -163,6 +182,12 @@ def _check_alike(results: Results, wanted: Sequence[BaselineCell], there: dict[C
         )
 
 
+def _lost_among(cells: Sequence[BaselineCell], there: dict[CellKey, Cell]) -> str:
+    """Say why some cells cannot be judged together; an empty text where they can."""
+    lost = {cell.attack: because for cell in cells if (because := _lost(cell, there.get(cell.key)))}
+    return "; ".join(f"{attack}: {because}" if len(cells) > 1 else because for attack, because in lost.items())
+
+
 def _lost(cell: BaselineCell, found: Cell | None) -> str:
     """Say why a cell of the baseline cannot be judged; an empty text where it can."""
     if found is None:
@@ -187,8 +212,20 @@ class _Compared:
     runs: int
 
     @classmethod
-    def of(cls, results: Results, baseline: Baseline, cell: BaselineCell, found: Cell, metric: Gated) -> _Compared:
-        new = [(run, files.bits_of(results, run)) for run in found.runs]
+    def of(
+        cls,
+        results: Results,
+        baseline: Baseline,
+        key: CellKey,
+        cells: Sequence[BaselineCell],
+        there: dict[CellKey, Cell],
+        metric: Gated,
+    ) -> _Compared:
+        new = [
+            (runs[0], all_attacks.together(key, [files.bits_of(results, run) for run in runs]))
+            for runs in _by_seed(key, [there[cell.key] for cell in cells])
+        ]
+        cell = all_attacks.of_baseline(cells, baseline)
         attacked = {job.seed: set(baseline.examples[job.examples]) for job in cell.jobs}
         if others := {run.job.seed for run, bits in new if set(bits) != attacked[run.job.seed]}:
             raise StoreError(
@@ -207,6 +244,14 @@ class _Compared:
         )
         values = [value for one in sample.baseline if (value := _mean(one)) is not None]
         return cls(sample, sum(values) / len(values) if values else None, _mean(sample.new), len(trainings))
+
+
+def _by_seed(key: CellKey, cells: Sequence[Cell]) -> list[tuple[Run, ...]]:
+    """Return the jobs of all attacks on each victim. Raises StoreError where an attack lacks one."""
+    by_seed = [{(run.train_seed, run.job.seed): run for run in cell.runs} for cell in cells]
+    if any(runs.keys() != by_seed[0].keys() for runs in by_seed):
+        raise StoreError(f"{key}: the RUN's attacks have different seeds")
+    return [tuple(runs[seed] for runs in by_seed) for seed in by_seed[0]]
 
 
 def _trainings(cell: BaselineCell) -> list[dict[int, BaselineJob]]:
@@ -259,23 +304,27 @@ class _Beside:
         self._flags = Flags(results.plan, results.standing.records)
         self._jobs = {job.key: job for job in results.plan.jobs}
 
-    def of(self, cell: Cell | None) -> tuple[str, ...]:
-        if cell is None:
-            return ()
-        flags = [str(flag) for flag in self._flags.of(cell.jobs)]
-        victims = [self._jobs.get(job.needs.get("victim", "")) for job in cell.jobs]
+    def of(self, cells: Sequence[Cell]) -> tuple[str, ...]:
+        jobs = [job for cell in cells for job in cell.jobs]
+        flags = [str(flag) for flag in self._flags.of(jobs)]
+        victims = [self._jobs.get(job.needs.get("victim", "")) for job in jobs]
         control = any(victim.entry is not None and victim.entry.control for victim in victims if victim)
-        attack = any(run.spec.attack.control for run in cell.runs)
+        attack = any(run.spec.attack.control for cell in cells for run in cell.runs)
         return (*(["the encoder is a control"] * control), *(["the attack is a control"] * attack), *flags)
 
 
 def _notes(
     cells: Sequence[CheckedCell],
+    asked: dict[CellKey, tuple[BaselineCell, ...]],
     wanted: Sequence[BaselineCell],
     there: dict[CellKey, Cell],
     encoders: Sequence[str],
 ) -> tuple[str, ...]:
     notes = []
+    if any(len(among) > 1 for among in asked.values()):
+        notes.append(all_attacks.said([cell.attack for cell in among] for among in asked.values()))
+        if alone := [cell.key for cell in wanted if cell.key._replace(attack=ANY) not in asked]:
+            notes.append(f"Not checked, because it has one attack: {', '.join(map(str, alone))}.")
     further = [
         key for key in there if key not in {cell.key for cell in wanted} and (not encoders or key.encoder in encoders)
     ]

@@ -13,12 +13,13 @@ from rbench.errors import StoreError
 from rbench.load.registry import nearest
 from rbench.score.paired import PairedSample
 from rbench.spec import AttackJob, Job, Outcome
+from rbench.spec.claimed import computed
 from rbench.tables import Results
 from rbench.tables.aggregate import Run
 from rbench.tables.attacked import AttackedSample, attacked
 
-Compared = Literal["asr", "aua", "queries"]
-"""The metrics that are compared example by example."""
+Compared = Literal["asr", "aua", "queries", "any_attack"]
+"""The metrics that are compared example by example; `any_attack` over all attacks on a victim together."""
 METRICS: tuple[str, ...] = get_args(Compared)
 Row = tuple[float, float, str, int, int, int]
 """A pair: both values, the example, its fine-tuning seed, and the training seeds of both encoders."""
@@ -114,7 +115,7 @@ def pair(
                 continue
             seed = first.run.job.seed
             rows.append((a, b, f"{seed}/{example}", seed, training(first), training(second)))
-            if metric == "asr" and a != b:
+            if computed(metric) == "asr" and a != b:
                 fell.append((mine[example], theirs[example]))
     if missing and not common:
         raise StoreError(f"{missing} examples were attacked with one of the two only; compare the others with --common")
@@ -130,7 +131,7 @@ def value_of(outcome: Outcome, metric: Compared) -> float | None:
         return float(outcome.status == "failed")
     if outcome.status == "skipped":
         return None
-    return float(outcome.status == "succeeded") if metric == "asr" else float(outcome.num_queries)
+    return float(outcome.num_queries) if metric == "queries" else float(outcome.status == "succeeded")
 
 
 def decisive(job: Job) -> dict[str, object]:

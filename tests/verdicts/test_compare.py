@@ -13,7 +13,7 @@ from scipy import stats
 from rbench.api import compare
 from rbench.errors import StoreError
 from rbench.score.paired import holm
-from rbench.spec import AttackJob, Job, Outcome
+from rbench.spec import AttackJob, Health, Job, Outcome, Raised
 from rbench.storage.runs import Store
 from rbench.tables.formats import render
 from rbench.verdicts.compare import ComparedCell, Comparison, table
@@ -179,3 +179,68 @@ def test_the_table_has_every_cell_and_says_what_it_is_about(make_run: MakeRun, f
     if fmt == "markdown":
         assert "one training, so the verdict is about these weights" in text
         assert "Could show" in text
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_any_attack_counts_a_text_once_over_all_attacks(make_run: MakeRun, seeds: tuple[int, ...]) -> None:
+    store = make_run(make_suite(seeds=seeds), sealed=True)
+    asked = compare(store.root, between=BETWEEN, metric="any_attack")
+    assert [one.name for one in asked.cells] == [CellName(task, "clean", "any attack") for task in ("mr", "mini_nli")]
+    found = cell(asked, attack="any attack")
+
+    def fell(encoder: str, seed: int, example: str) -> bool | None:
+        """Whether any attack succeeded; None where the victim was wrong, or an attack raised an exception."""
+        statuses = [outcomes(store, encoder, attack=name)[seed][example].status for name in names]
+        return None if {"skipped", "errored"} & set(statuses) else "succeeded" in statuses
+
+    plan = store.plan()
+    assert plan is not None
+    names = sorted({job.parts[3] for job in plan.jobs})
+    assert len(names) == 2
+    pairs = [
+        (a, b)
+        for seed in range(len(seeds))
+        for example in outcomes(store, "minilm")[seed]
+        if (a := fell("minilm", seed, example)) is not None and (b := fell("bert_b", seed, example)) is not None
+    ]
+    assert found.difference.n == len(pairs)
+    assert found.difference.value == pytest.approx(sum(b - a for a, b in pairs) / len(pairs))
+    own = [cell(compare(store.root, between=BETWEEN), attack=name) for name in names]
+    assert found.difference.n <= min(one.difference.n for one in own)
+    assert found.unpaired[0] is not None
+    assert found.unpaired[0] >= max(one.unpaired[0] or 0 for one in own) - 0.1, "an errored text may leave both"
+    assert any("at least one of pwws and" in note for note in asked.notes)
+    assert len(found.fell_only) == sum(a != b for a, b in pairs) > 0
+    for one, other in found.fell_only:
+        assert {one.status, other.status} == {"succeeded", "failed"}
+
+
+def test_any_attack_takes_the_seeds_and_victims_that_all_attacks_are_done_with(make_run: MakeRun) -> None:
+    def done(job: Job) -> bool:
+        """Leave out an attack on MR at seed 1, and one on the other task."""
+        return job.parts[3] == "pwws" or (job.parts[1] == "mr" and job.seed == 0)
+
+    found = compare(make_run(done=done, sealed=True).root, between=BETWEEN, metric="any_attack")
+    (only,) = found.cells
+    assert (only.name.task, only.difference.seeds) == ("mr", 1)
+
+
+def test_any_attack_carries_the_flags_of_each_attack(make_run: MakeRun) -> None:
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    plan = store.plan()
+    assert plan is not None
+    (job,) = [job for job in plan.jobs if job.parts == ("bert_b", "mr", "clean", "bertattack[max_words=10]")]
+    record = store.record(job)
+    assert record is not None
+    health = Health(flags=(Raised(flag="starved of candidates", because="few"),))
+    store.write_record(record.model_copy(update={"health": health}))
+    found = compare(store.root, between=BETWEEN, metric="any_attack")
+    assert [one.flags for one in found.cells] == [("starved of candidates",), ()]
+
+
+def test_any_attack_needs_two_attacks_and_outcomes(make_run: MakeRun) -> None:
+    with pytest.raises(StoreError, match="has no outcomes, and any_attack is counted from them"):
+        compare(make_run(name="kept").root, between=BETWEEN, metric="any_attack")
+    single = make_run(make_suite(attacks=("pwws",), **ONE_SEED), sealed=True)
+    with pytest.raises(StoreError, match="needs two or more attacks that both have; they have pwws alone"):
+        compare(single.root, between=BETWEEN, metric="any_attack")

@@ -9,9 +9,11 @@ import pytest
 
 from rbench.api import check, write_baseline
 from rbench.errors import StoreError
-from rbench.spec import AttackSpec
+from rbench.spec import AttackSpec, Health, Job, Raised
+from rbench.spec.jobs import Draw
+from rbench.storage.runs import Store
 from rbench.verdicts.gate import Checked, CheckedCell
-from tests.tables.conftest import ATTACKS
+from tests.tables.conftest import ATTACKS, make_record
 from tests.verdicts import gated
 from tests.verdicts.gated import HALF, WORSE
 
@@ -180,8 +182,88 @@ def test_flags_and_controls_are_said_beside(made: Path) -> None:
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [({"metric": "queries"}, "asr or aua"), ({"tolerance": float("nan")}, "100"), ({"alpha": 1.0}, "1")],
+    [({"metric": "queries"}, "asr, aua, any_attack"), ({"tolerance": float("nan")}, "100"), ({"alpha": 1.0}, "1")],
 )
 def test_what_cannot_be_asked_is_refused(made: Path, more: dict[str, Any], said: str) -> None:
     with pytest.raises(StoreError, match=said):
         checked(made, **more)
+
+
+TWO = gated.suite(attacks=("pwws", {"bertattack": {"max_words": 10}}))
+BERT = "bertattack[max_words=10]"
+
+
+def of_two(tmp_path: Path, before: dict[str, str], now: dict[str, str], **more: Any) -> Checked:
+    """Check a RUN of two attacks by whether any of them succeeded."""
+    write_baseline([gated.run(tmp_path / "before", before, of=TWO)], tmp_path / "b.json")
+    made = gated.run(tmp_path / "now", now, "b", of=TWO)
+    return check(made, tmp_path / "b.json", metric="any_attack", about_these_weights=True, **more)
+
+
+def test_any_attack_sees_what_falls_to_one_attack_or_the_other(tmp_path: Path) -> None:
+    """Each attack alone succeeds as often as before, but on other texts."""
+    half = {"pwws": HALF, BERT: HALF}
+    found = of_two(tmp_path, half, {"pwws": HALF, BERT: HALF[::-1]})
+    cell = only(found)
+    assert (str(cell.key), cell.verdict) == ("minilm/mr/clean/any attack", "failed")
+    assert (cell.before, cell.after, cell.judged and cell.judged.rise) == (0.5, 1.0, pytest.approx(0.5))
+    assert not check(tmp_path / "now", tmp_path / "b.json", about_these_weights=True).failed, "attack by attack"
+    assert any("at least one of pwws and bertattack[max_words=10] succeeded" in note for note in found.notes)
+
+
+def test_any_attack_leaves_out_what_one_attack_cannot_judge(tmp_path: Path) -> None:
+    """A text that errored, has no words or was misread is in no denominator, also where another attack succeeded."""
+    now = {"pwws": "s" * 100, BERT: "!" * 10 + "-" * 10 + "w" * 10 + "f" * 70}
+    cell = only(of_two(tmp_path, {"pwws": HALF, BERT: HALF}, now))
+    assert cell.judged is not None and (cell.judged.n, cell.after) == (70, 1.0)
+
+
+def test_any_attack_needs_all_attacks(tmp_path: Path) -> None:
+    found = of_two(tmp_path, {"pwws": HALF, BERT: HALF}, {"pwws": HALF})
+    assert only(found).verdict == "failed" and f"{BERT}: " in only(found).because and "not done" in only(found).because
+    with pytest.raises(StoreError, match="the attacks have different examples"):
+        of_two(tmp_path / "other", {"pwws": HALF, BERT: HALF[:-1]}, {"pwws": HALF, BERT: HALF[:-1]})
+    alone = gated.run(tmp_path / "alone")
+    write_baseline([alone], tmp_path / "c.json")
+    with pytest.raises(StoreError, match="two or more attacks, and no victim of the baseline has them"):
+        check(alone, tmp_path / "c.json", metric="any_attack")
+
+
+def test_any_attack_says_what_has_one_attack_and_carries_each_flag(tmp_path: Path) -> None:
+    """A second victim, of bert_b, has one attack alone."""
+
+    def one_attack(name: str) -> Path:
+        made = gated.run(tmp_path / name, of=gated.suite(encoders=("minilm", "bert_b"), attacks=TWO.attacks))
+        store = Store(made)
+        plan = store.plan()
+        assert plan is not None
+        store.write_plan(plan.model_copy(update={"jobs": plan.jobs[:-1]}))
+        second = plan.jobs[1]
+        record = store.record(second)
+        assert record is not None
+        health = Health(flags=(Raised(flag="starved of candidates", because="few"),))
+        store.write_record(record.model_copy(update={"health": health}))
+        return made
+
+    write_baseline([one_attack("before")], tmp_path / "b.json")
+    found = check(one_attack("now"), tmp_path / "b.json", metric="any_attack")
+    assert only(found).key.encoder == "minilm" and only(found).beside == ("starved of candidates",)
+    assert "Not checked, because it has one attack: bert_b/mr/clean/pwws." in found.notes
+
+
+def test_any_attack_needs_the_same_trainings_of_each_attack(tmp_path: Path) -> None:
+    of = gated.suite(attacks=TWO.attacks, seeds=(0, 1))
+    write_baseline([gated.run(tmp_path / "before", of=of)], tmp_path / "b.json")
+    now = gated.run(tmp_path / "now", of=of)
+    store = Store(now)
+    plan = store.plan()
+    assert plan is not None
+    jobs = list(plan.jobs)
+    jobs[-1] = Job.make(jobs[-1].spec, ("minilm@1", *jobs[-1].parts[1:]), {}, 1)
+    draws = {"minilm@1": Draw(encoder="minilm", train_seed=1)}
+    store.write_plan(plan.model_copy(update={"jobs": tuple(jobs), "draws": draws}))
+    outcomes = [gated.outcome(i, letter) for i, letter in enumerate(HALF)]
+    digest = store.write_outcomes(jobs[-1], outcomes)
+    store.write_record(make_record(jobs[-1], outcomes).model_copy(update={"outcomes": digest}))
+    with pytest.raises(StoreError, match="the RUN's attacks have different seeds"):
+        check(now, tmp_path / "b.json", metric="any_attack")

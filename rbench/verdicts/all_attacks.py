@@ -1,0 +1,102 @@
+"""Put the outcomes of all attacks on a victim together, for comparisons and checks by `any_attack`.
+
+An example falls if it fell to at least one attack (`score.worst_case`). Attacks on a victim have the same examples, so
+they are put together seed by seed and training by training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from rbench.errors import StoreError
+from rbench.score.worst_case import RANK, verdict, worst_case
+from rbench.spec.claimed import ANY_ATTACK
+from rbench.tables.any_attack import ANY
+from rbench.tables.attacked import AttackedSample
+from rbench.verdicts import baseline as files
+from rbench.verdicts.baseline import Baseline, BaselineCell, BaselineJob, CellKey
+from rbench.verdicts.pairing import CellName, Side, training
+
+_LETTERS = files.ERRORED + files.NOT_SCORED + files.SKIPPED + files.SUCCEEDED + files.FAILED
+"""The letter of all attacks together is the first of these that an attack gave; the order is that of `RANK`."""
+
+
+def said(attacks: Iterable[Sequence[str]]) -> str:
+    """Return the note that names the attacks of each victim, which are put together where there are two or more."""
+    several = {" and ".join((", ".join(some[:-1]), some[-1])) for some in attacks if len(some) > 1}
+    return f"{ANY}: the examples on which at least one of {'; or of '.join(sorted(several))} succeeded."
+
+
+def of_side(side: Side, shared: Collection[CellName]) -> Side:
+    """Return a side with one cell for each victim, in place of those of its attacks.
+
+    Args:
+        shared: the cells that count. A victim with one of them has no such cell.
+
+    Raises StoreError where attacks on a victim have other examples, or the RUN keeps no outcomes of one.
+    """
+    cells: dict[CellName, list[tuple[AttackedSample, ...]]] = {}
+    for name in shared:
+        cells.setdefault(name._replace(attack=ANY), []).append(side.cells[name])
+    return replace(
+        side, cells={name: tuple(_samples(name, some, side.run)) for name, some in cells.items() if len(some) > 1}
+    )
+
+
+def _samples(name: CellName, attacks: Sequence[Sequence[AttackedSample]], run: str) -> Iterator[AttackedSample]:
+    """Yield a sample for each seed that all attacks on a victim are done with."""
+    by_seed = [{(training(one), one.run.job.seed): one for one in samples} for samples in attacks]
+    for seed in by_seed[0]:
+        if all(seed in samples for samples in by_seed):
+            yield _together(name, [samples[seed] for samples in by_seed], run)
+
+
+def _together(name: CellName, samples: Sequence[AttackedSample], run: str) -> AttackedSample:
+    for one in samples:
+        if one.run.tally is not None and not one.outcomes and one.run.tally.total + one.run.tally.errored:
+            raise StoreError(f"{run}: {one.run.job.name} has no outcomes, and {ANY_ATTACK} is counted from them")
+    rows = [{outcome.example_id: outcome for outcome in one.outcomes} for one in samples]
+    verdicts = [
+        {example: verdict(one.status, one.skip_reason, one.label, one.oracle_label) for example, one in row.items()}
+        for row in rows
+    ]
+    try:
+        tally = worst_case(verdicts)
+    except ValueError:
+        raise StoreError(f"{run}: {name}: the attacks have different examples") from None
+    worst = tuple(rows[min(range(len(rows)), key=lambda i: RANK[verdicts[i][example]])][example] for example in rows[0])
+    first, *others = samples
+    merged = replace(first.run, record=None, tally=tally, others=tuple(one.run.job for one in others))
+    return AttackedSample(replace(first.cell, attack=ANY), merged, worst)
+
+
+def of_baseline(cells: Sequence[BaselineCell], baseline: Baseline) -> BaselineCell:
+    """Return one cell for the attacks on a victim; the cell itself where there is one.
+
+    Raises StoreError where the attacks have other seeds or examples.
+    """
+    first, *others = cells
+    if not others:
+        return first
+    by_seed = [{(job.run, job.train_seed, job.seed): job for job in cell.jobs} for cell in cells]
+    key = first.key._replace(attack=ANY)
+    if any(jobs.keys() != by_seed[0].keys() for jobs in by_seed):
+        raise StoreError(f"the baseline's attacks on {key} have different seeds")
+    jobs = tuple(_job(key, [jobs[seed] for jobs in by_seed], baseline) for seed in by_seed[0])
+    return first.model_copy(update={"attack": ANY, "decisive": {}, "jobs": jobs})
+
+
+def _job(key: CellKey, jobs: Sequence[BaselineJob], baseline: Baseline) -> BaselineJob:
+    letters = [dict(zip(baseline.examples[job.examples], job.bits, strict=True)) for job in jobs]
+    return jobs[0].model_copy(update={"bits": "".join(together(key, letters).values())})
+
+
+def together(key: CellKey, attacks: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the letter of all attacks together on each example, named by its hash.
+
+    Raises StoreError where the attacks have different examples.
+    """
+    if any(letters.keys() != attacks[0].keys() for letters in attacks):
+        raise StoreError(f"{key}: the attacks have different examples")
+    return {example: min((letters[example] for letters in attacks), key=_LETTERS.index) for example in attacks[0]}
