@@ -1,0 +1,67 @@
+"""Tests that links between the pages of this repository lead somewhere, and that each reference RUN has its section."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted(
+    path
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "results" / "reference").glob("*.md"))
+)
+REFERENCE = ROOT / "results" / "reference"
+_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    return _FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+def links(page: Path) -> list[str]:
+    return [link for link in _LINK.findall(prose(page)) if not re.match(r"[a-z]+:", link)]
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """The names that GitHub gives to a page's headings: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return frozenset(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for link in links(page):
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), link
+
+
+def test_there_are_links_to_check() -> None:
+    found = [link for page in PAGES for link in links(page)]
+    assert len(found) > 100 and sum("#" in link for link in found) > 20
+
+
+def test_each_reference_run_has_a_section() -> None:
+    page = (REFERENCE / "README.md").read_text(encoding="utf-8")
+    runs = [path.name for path in sorted(REFERENCE.iterdir()) if (path / "plan.json").is_file()]
+    assert len(runs) > 20
+    sections = " ".join(re.findall(r"^## (.*)$", page, re.MULTILINE))
+    assert [name for name in runs if name not in sections.split()] == []
+
+
+def test_each_section_opens_with_what_it_shows_and_what_it_cannot() -> None:
+    page = (REFERENCE / "README.md").read_text(encoding="utf-8")
+    for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
+        heading, _, rest = section.partition("\n")
+        if heading.split()[0] in {path.name for path in REFERENCE.iterdir()}:
+            opening = " ".join(_FENCED.sub("", rest).split())
+            assert re.match(r"(This RUN|These RUNs) (shows?|draws?|tests?)\b", opening), heading
+            assert re.search(r"cannot|no encoders|says? nothing|hardly|void", opening[:900]), heading
