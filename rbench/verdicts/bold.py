@@ -76,8 +76,10 @@ def marked(table: Table, results: Results, how: Bold = "significant") -> Table:
         for i, row in enumerate(table.rows)
     )
     said = _caption(table, contests, decided)
+    # Clean accuracy is nothing that an encoder has for knowing little.
+    robust = [one for one in contests if one.metric != "clean"]
     care = judge.care(
-        [key for one in contests for row, keys in one.entries if (row, one.column) in shared for key in keys]
+        [key for one in robust for row, keys in one.entries if (row, one.column) in shared for key in keys]
     )
     care = (*_undecided(decided), *care)
     return replace(table, rows=rows, bold=said, notes=(*table.notes, *care), brief=(*table.brief, *care))

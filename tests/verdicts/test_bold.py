@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from rbench.score import attack_counts, attack_scores
 from rbench.score.paired import mcnemar
-from rbench.spec import Job, Outcome, Plan, Provenance, Record
+from rbench.spec import Health, Job, Outcome, Plan, Provenance, Raised, Record
 from rbench.storage.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.formats import render
@@ -22,9 +23,9 @@ ENCODERS = ("a", "b", "c")
 
 
 def store_of(
-    root: Path, fell: dict[str, list[bool]], *, outcomes: bool = True, seeds: tuple[int, ...] = (0,)
+    root: Path, fell: Mapping[str, Sequence[bool | None]], *, outcomes: bool = True, seeds: tuple[int, ...] = (0,)
 ) -> Results:
-    """A RUN with one attack and one task: for each encoder, which of the examples fall. All are attacked."""
+    """A RUN with one attack and one task: for each encoder, which examples fall. None: the victim was wrong before."""
     suite = make_suite(encoders=tuple(fell), tasks=("mr",), attacks=("pwws",), seeds=seeds)
     store = Store(root)
     plan: Plan = make_plan(suite)
@@ -39,7 +40,9 @@ def store_of(
     return Results.of(store)
 
 
-def outcome(job: Job, i: int, succeeded: bool) -> Outcome:
+def outcome(job: Job, i: int, succeeded: bool | None) -> Outcome:
+    if succeeded is None:
+        return Outcome(example_id=f"test:{i}", status="skipped", original=("a b c",), label=1, original_prediction=0)
     return Outcome(
         example_id=f"test:{i}",
         status="succeeded" if succeeded else "failed",
@@ -135,3 +138,18 @@ def test_a_note_names_what_is_bold_and_says_when_nothing_differs(tmp_path: Path)
     shown = marked(build(results), results)
     (note,) = (note for note in shown.notes if "In 1 of 1 comparisons all entries are bold" in note)
     assert note in shown.brief
+
+
+def test_a_bold_entry_that_knows_little_is_named_where_that_may_make_it_robust(tmp_path: Path) -> None:
+    """A flagged victim that is fooled least is no finding. The same victim's clean accuracy needs no such word."""
+    results = store_of(tmp_path, {"a": first(20), "b": [None, *first(40)[1:]]})
+    for job in results.plan.jobs:
+        record = results.store.record(job)
+        assert record is not None
+        near = Health(flags=(Raised(flag="near chance", because="0.5"),)) if job.parts[0] == "a" else Health()
+        Store(tmp_path).write_record(record.model_copy(update={"health": near}))
+    flagged = Results.of(Store(tmp_path))
+    said = "Bold, but robust perhaps because it knows little: a on mr (near chance)."
+    assert said in marked(build(flagged), flagged).notes
+    clean = marked(build(flagged, metric="clean"), flagged)
+    assert bold(clean) == ["a", "b"] and said not in clean.notes
