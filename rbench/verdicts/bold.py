@@ -181,7 +181,10 @@ class _Judge:
             if why:
                 name = key[1] if why == ["control"] else f"{key[1]} on {key[3]}"
                 named[name] = f"{name} ({', '.join(why)})"
-        return (f"Bold, but robust perhaps because it knows little: {', '.join(named.values())}.",) if named else ()
+        if not named:
+            return ()
+        why = "since a network that knows little may be fooled less"
+        return (f"Bold, but with care, {why}: {', '.join(named.values())}.",)
 
     def _compare(
         self, one: Sequence[CellKey], other: Sequence[CellKey], metric: AttackMetric, *, paired: bool

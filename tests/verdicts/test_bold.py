@@ -149,7 +149,7 @@ def test_a_bold_entry_that_knows_little_is_named_where_that_may_make_it_robust(t
         near = Health(flags=(Raised(flag="near chance", because="0.5"),)) if job.parts[0] == "a" else Health()
         Store(tmp_path).write_record(record.model_copy(update={"health": near}))
     flagged = Results.of(Store(tmp_path))
-    said = "Bold, but robust perhaps because it knows little: a on mr (near chance)."
+    said = "Bold, but with care, since a network that knows little may be fooled less: a on mr (near chance)."
     assert said in marked(build(flagged), flagged).notes
     clean = marked(build(flagged, metric="clean"), flagged)
     assert bold(clean) == ["a", "b"] and said not in clean.notes
