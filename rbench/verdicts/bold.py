@@ -183,8 +183,8 @@ class _Judge:
                 named[name] = f"{name} ({', '.join(why)})"
         if not named:
             return ()
-        why = "since a network that knows little may be fooled less"
-        return (f"Bold, but with care, {why}: {', '.join(named.values())}.",)
+        because = "since a network that knows little may be fooled less"
+        return (f"Bold, but with care, {because}: {', '.join(named.values())}.",)
 
     def _compare(
         self, one: Sequence[CellKey], other: Sequence[CellKey], metric: AttackMetric, *, paired: bool
