@@ -1,0 +1,65 @@
+"""Tests that results/reference/README.md says what the committed RUNs and the verdicts on them say."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
+PAGE = (REFERENCE / "README.md").read_text(encoding="utf-8")
+SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
+RUNS = sorted(path.name for path in REFERENCE.iterdir() if (path / "plan.json").is_file())
+UNJUDGED = (
+    # Made before RUNs kept outcomes: numbers of their tables and of hypotheses.json.
+    "adcl-table1-local",
+    "adcl-table1-local-imdb",
+    "cline-table4-local",
+    # Numbers of tables, which tests/tables/test_reference.py makes again.
+    "adcl-table4-local and adcl-figure3-local",
+    "adcl-table3-local",
+)
+"""Sections with intervals that are not those of a claim."""
+_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+Difference = tuple[float, float, float]
+
+
+@cache
+def claimed() -> frozenset[Difference]:
+    """All differences of all claims with their limits, both ways round."""
+    row = re.compile(r"\|\s*(-?\d+\.\d)\s*\|\s*(-?\d+\.\d) to (-?\d+\.\d)\s*\|")
+    found = {
+        (float(value), float(low), float(high))
+        for path in (REFERENCE / "claims").glob("*.md")
+        for value, low, high in row.findall(path.read_text(encoding="utf-8"))
+    }
+    return frozenset(found | {(-value, -high, -low) for value, low, high in found})
+
+
+def said(section: str) -> list[Difference]:
+    """The values with an interval in a section: `-1.0 [-2.0, 0.5]`, in tables and text."""
+    found = re.findall(r"(-?\d+\.\d)(?: points?)? \[(-?\d+\.\d), (-?\d+\.\d)\]", " ".join(section.split()))
+    return [(float(value), float(low), float(high)) for value, low, high in found]
+
+
+@pytest.mark.parametrize("heading", [one for one in SECTIONS if one not in UNJUDGED])
+def test_each_interval_is_one_of_a_claim(heading: str) -> None:
+    assert [one for one in said(SECTIONS[heading]) if one not in claimed()] == []
+
+
+def test_there_are_intervals_to_check() -> None:
+    assert sum(len(said(section)) for heading, section in SECTIONS.items() if heading not in UNJUDGED) > 150
+
+
+def test_each_run_has_a_section() -> None:
+    assert len(RUNS) > 20
+    assert [name for name in RUNS if name not in " ".join(SECTIONS).split()] == []
+
+
+@pytest.mark.parametrize("heading", [one for one in SECTIONS if one.split()[0] in RUNS])
+def test_a_section_opens_with_what_its_run_shows_and_what_it_cannot(heading: str) -> None:
+    opening = " ".join(_FENCED.sub("", SECTIONS[heading].partition("\n")[2]).split())
+    assert re.match(r"(This RUN|These RUNs) (shows?|draws?|tests?)\b", opening)
+    assert re.search(r"cannot|no encoders|says? nothing|hardly|void", opening[:900])
