@@ -38,6 +38,8 @@ class Space:
     finetune: str
     rows: tuple[MeasuredRow, ...]
     """One a job."""
+    seeds: tuple[int, ...]
+    """The fine-tuning seed of each row. Several trainings have a row each for a seed."""
     attacks: tuple[Job, ...] = ()
     """The attacks on the victim, one a job."""
 
@@ -56,18 +58,23 @@ class Space:
 
         Each seed has victims of its own, so it has a vector space of its own. With one seed the interval is the
         percentile interval of its bootstrap. With several it is the normal interval of the mean, from the bootstraps'
-        standard errors, which are independent.
+        standard errors, which are independent. Trainings share the texts of a seed, so their errors are not: they are
+        averaged.
         """
-        there = [row.numbers for row in self.rows if row.numbers.get(name) is not None]
+        there = [(seed, row.numbers) for seed, row in zip(self.seeds, self.rows, strict=True) if name in row.numbers]
+        there = [(seed, numbers) for seed, numbers in there if numbers[name] is not None]
         if not there:
             return Number(None, percent=False, digits=3)
-        value = math.fsum(numbers[name] or 0 for numbers in there) / len(there)
-        low, high = there[0][f"{name}_low"], there[0][f"{name}_high"]
+        value = math.fsum(numbers[name] or 0 for _, numbers in there) / len(there)
+        low, high = there[0][1][f"{name}_low"], there[0][1][f"{name}_high"]
         if len(there) > 1:
-            errors = [numbers[f"{name}_error"] for numbers in there]
-            known = [error for error in errors if error is not None]
-            half = float(ndtri(0.975)) * math.hypot(*known) / len(there)
-            low, high = (value - half, value + half) if len(known) == len(errors) else (None, None)
+            errors = [(seed, numbers[f"{name}_error"]) for seed, numbers in there]
+            by_seed: dict[int, float] = {}
+            for seed, error in errors:
+                by_seed[seed] = by_seed.get(seed, 0.0) + (error or 0.0)
+            half = float(ndtri(0.975)) * math.hypot(*by_seed.values()) / len(there)
+            known = all(error is not None for _, error in errors)
+            low, high = (value - half, value + half) if known else (None, None)
         return Number(value, percent=False, n=self.n, low=low, high=high, digits=3)
 
 
@@ -79,7 +86,7 @@ def _numbers(space: Space, flags: Flags) -> list[Number]:
 
 def spaces(results: Results, options: BaseModel | None = None) -> list[Space]:
     """Return what is stored, victim by victim in the suite's order. Raises StoreError as `measured` does."""
-    suite, found = results.plan.suite, dict[tuple[str, str, str, str, str], list[MeasuredRow]]()
+    suite, found = results.plan.suite, dict[tuple[str, str, str, str, str], list[tuple[int, MeasuredRow]]]()
     attacked: dict[tuple[str, str, str, str, str], list[Job]] = {}
     for one in measured(results, NAME, options):
         behind = attacks_behind(results.plan, one.job)
@@ -87,7 +94,7 @@ def spaces(results: Results, options: BaseModel | None = None) -> list[Space]:
             if row.names["kind"] == "distances":
                 of = one.spec.task.name, one.spec.attack or "", str(one.options["fooled"])
                 victim = row.names["encoder"], row.names["finetune"]
-                found.setdefault((*of, *victim), []).append(row)
+                found.setdefault((*of, *victim), []).append((one.job.seed, row))
                 attacked.setdefault((*of, *victim), []).extend([behind[victim]] if victim in behind else [])
     orders = [
         in_order(suite.tasks, (key[0] for key in found)),
@@ -97,7 +104,10 @@ def spaces(results: Results, options: BaseModel | None = None) -> list[Space]:
         in_order((choice.label for choice in suite.finetune), (key[4] for key in found)),
     ]
     order = sorted(found, key=lambda key: [orders[i].index(key[i]) for i in (0, 1, 2, 4, 3)])
-    return [Space(*key, tuple(found[key]), tuple(attacked[key])) for key in order]
+    return [
+        Space(*key, tuple(row for _, row in found[key]), tuple(seed for seed, _ in found[key]), tuple(attacked[key]))
+        for key in order
+    ]
 
 
 def made(options: BaseModel, results: Results) -> Table:

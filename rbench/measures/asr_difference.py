@@ -53,7 +53,7 @@ class Difference(NamedTuple):
     value: float
     low: float | None
     high: float | None
-    """None where the texts are so few that a resample may hold none that was attacked."""
+    """None where the texts are so few that a resample may hold none that was attacked, or no resample differs."""
     sd: float | None
     """Standard deviation of the seeds' own differences; None for one seed."""
     rates: tuple[float, float]
@@ -149,9 +149,9 @@ def difference(both: Sequence[Sequence[Marks]], draws: int) -> Difference | None
     own = [float(_less(table.sum(-1)[..., None])[0]) for table in tables]
     return Difference(
         value=float(rates[0] - rates[1]),
-        low=finite(float(low)),
-        high=finite(float(high)),
-        sd=spread(own),
+        low=finite(float(low)) if low < high else None,
+        high=finite(float(high)) if low < high else None,
+        sd=spread(map(finite, own)),
         rates=(float(rates[0]), float(rates[1])),
         n=(int(sums[:, 0, 0].sum()), int(sums[:, 1, 0].sum())),
     )

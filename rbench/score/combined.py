@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.score.paired import Difference, PairedSample
+from rbench.score.paired import NOTHING, Difference, PairedSample
 from rbench.score.power import POWER
 from rbench.score.statistics import wilson
 
@@ -32,8 +32,6 @@ Values = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Limits = Callable[[float], tuple[float, float]]
 """Returns the limits of an interval by its confidence."""
-_NOTHING = 1e-24
-"""Variances below this are rounding errors of values that do not vary."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def combine(
     trainings = [len({t for part in own for t in part.trainings}) for own in _sides(parts)]
     counts = {"trainings": (trainings[0], trainings[-1]), "seeds": len({s for part in parts for s in part.seeds})}
     variance, freedom = _variance(parts)
-    error = math.sqrt(variance) if variance > _NOTHING else 0.0
+    error = math.sqrt(variance) if variance > NOTHING else 0.0
     alone = len(parts) == 1 and (max(trainings), counts["seeds"]) == (1, 1)
     if shares and (alone or not error):
         return _by_wilson(parts, value, n, bound, confidence, counts)

@@ -10,10 +10,16 @@ trainings count as three, not as three times n.
 | 1 and 1, means          | Student's t on the differences                        | the same t    |
 | 1 and several           | Student's t on the differences of fine-tuning seeds   | the same t    |
 | several and any         | Welch's t on the trainings, and a part for examples   | the same t    |
+| several and 1, 2 seeds+ | Welch's t on the trainings, and a part for the seeds  | the same t    |
 
 Trainings of two methods have nothing in common, so their means are compared unpaired, as Welch (1947) does. All attack
 the same examples. What an example adds in every training does not vary between them, so it is added: the covariance of
-an example's differences between trainings, over n. Degrees of freedom are Satterthwaite's.
+an example's differences between trainings, over n. Where one encoder has a single training and several fine-tuning
+seeds, the variance of the seeds' differences takes the place of that part: it holds what its own fine-tunings vary by,
+and the examples of each seed. Degrees of freedom are Satterthwaite's.
+
+Two seeds or three trainings may agree to the last example by chance. Their spread is then unknown, and not 0: shares
+are judged as one victim each, on the examples pooled; means have no interval and no p.
 
 Where one of the encoders has a single training (another method, or weights as published), the verdict is about these
 weights and says nothing about another training. `benchmarks/coverage.py` simulates how often each interval holds.
@@ -34,6 +40,8 @@ from rbench.score.statistics import wilson
 
 Values = NDArray[np.float64]
 Groups = NDArray[np.int64]
+NOTHING = 1e-24
+"""Variances below this are rounding errors of values that do not vary."""
 
 
 @dataclass(frozen=True)
@@ -116,14 +124,20 @@ def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95) -> 
         common |= {"only_one": only[0], "only_other": only[1]}
     if shares and ((*trainings, seeds) == (1, 1, 1) or not any(only)):
         return _one_victim_each(sample, only, confidence, common)
-    return _by_t(float(sample.differences.mean()), variance_of_mean(sample), confidence, common)
+    variance, freedom = variance_of_mean(sample)
+    if shares and variance <= NOTHING:
+        return _one_victim_each(sample, only, confidence, common)
+    return _by_t(float(sample.differences.mean()), (variance, freedom), confidence, common)
 
 
 def _one_victim_each(
     sample: PairedSample, only: tuple[int, ...], confidence: float, common: dict[str, Any]
 ) -> Difference:
-    both = int(np.sum(sample.one * sample.other))
-    n, (first, second) = len(sample.one), only
+    # An example that several trainings attacked counts once: the counts are those of a training, on average.
+    repeats = len(sample.one) / len(np.unique(sample.example))
+    n, both, first, second = (
+        count / repeats for count in (len(sample.one), float(np.sum(sample.one * sample.other)), *only)
+    )
     low, high = newcombe(both, first, second, n - both - first - second, confidence)
     # Of no discordant pair the rate is unknown, not 0: its upper limit says what could have been seen.
     rate = (first + second) / n if first + second else _wilson(0, n, confidence)[1]
@@ -131,8 +145,8 @@ def _one_victim_each(
         value=(second - first) / n,
         low=low,
         high=high,
-        p=mcnemar(first, second),
-        smallest=smallest_of_pairs(n, rate, confidence),
+        p=mcnemar(round(first), round(second)),
+        smallest=smallest_of_pairs(round(n), rate, confidence),
         **common,
     )
 
@@ -145,8 +159,12 @@ def mcnemar(only_one: int, only_other: int) -> float:
     return float(stats.binomtest(only_one, discordant).pvalue) if discordant else 1.0
 
 
-def newcombe(both: int, only_one: int, only_other: int, neither: int, confidence: float = 0.95) -> tuple[float, float]:
+def newcombe(
+    both: float, only_one: float, only_other: float, neither: float, confidence: float = 0.95
+) -> tuple[float, float]:
     """Return the interval of a difference of paired shares, `other` minus `one`, each limit in -1..1.
+
+    Counts may be means over trainings.
 
     Newcombe (1998), "Improved confidence intervals for the difference between binomial proportions based on paired
     data", method 10: Wilson's limits of both shares, joined by their correlation with a continuity correction.
@@ -157,7 +175,7 @@ def newcombe(both: int, only_one: int, only_other: int, neither: int, confidence
     across = both * neither - only_one * only_other
     corrected = max(across - n / 2, 0.0) if across > 0 else float(across)
     margins = math.prod((both + only_one, only_other + neither, both + only_other, only_one + neither))
-    phi = corrected / math.sqrt(margins) if margins else 0.0
+    phi = corrected / math.sqrt(margins) if margins > 0 else 0.0
     down, up = second - low2, high2 - second
     other_up, other_down = high1 - first, first - low1
     value = second - first
@@ -166,7 +184,7 @@ def newcombe(both: int, only_one: int, only_other: int, neither: int, confidence
     return max(-1.0, value - below), min(1.0, value + above)
 
 
-def _wilson(count: int, n: int, confidence: float) -> tuple[float, float]:
+def _wilson(count: float, n: float, confidence: float) -> tuple[float, float]:
     limits = wilson(count, n, confidence)
     assert limits is not None, "n is at least 1"
     return limits
@@ -177,9 +195,8 @@ def _by_t(value: float, spread: tuple[float, float], confidence: float, common: 
 
     variance, freedom = spread
     error = math.sqrt(variance)
-    if not error or not freedom:
-        same = None if not freedom else value
-        return Difference(value=value, low=same, high=same, p=None if same is None else float(value == 0), **common)
+    if variance <= NOTHING or not freedom:
+        return Difference(value=value, p=None if value or not freedom else 1.0, **common)
     reach = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * error
     return Difference(
         value=value,
@@ -194,10 +211,11 @@ def _by_t(value: float, spread: tuple[float, float], confidence: float, common: 
 def variance_of_mean(sample: PairedSample) -> tuple[float, float]:
     """Return the variance of the mean difference, and its degrees of freedom (0 where it cannot be estimated)."""
     if max(sample.trainings) > 1:
+        single = min(sample.trainings) == 1 and sample.seeds > 1
         parts = [
             _of_means(sample.one, sample.training),
             _of_means(sample.other, sample.other_training),
-            _of_examples(sample),
+            _of_means(sample.differences, sample.seed) if single else _of_examples(sample),
         ]
     else:
         parts = [_of_means(sample.differences, sample.seed if sample.seeds > 1 else sample.example)]

@@ -28,7 +28,7 @@ def compare_shares(one: tuple[int, int], other: tuple[int, int], confidence: flo
 
 
 def compare_means(one: Sample, other: Sample, confidence: float = 0.95) -> Difference:
-    """Compare two means by Welch's t test. It needs two values of each."""
+    """Compare two means by Welch's t test. It needs two values of each, and values that vary."""
     from scipy import stats
 
     if one.mean is None or other.mean is None:
@@ -39,7 +39,7 @@ def compare_means(one: Sample, other: Sample, confidence: float = 0.95) -> Diffe
     parts = [(sample.deviation or 0.0) ** 2 / sample.n for sample in (one, other)]
     error = sum(parts) ** 0.5
     if not error:
-        return Difference(value, n, value, value, float(value == 0))
+        return Difference(value, n, p=None if value else 1.0)
     freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (one, other), strict=True))
     reach = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * error
     p = float(2 * stats.t.sf(abs(value) / error, freedom))

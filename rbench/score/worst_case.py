@@ -18,7 +18,7 @@ from typing import Literal
 from rbench.score.attack import Tally
 from rbench.spec import AttackMetric, Status
 
-Verdict = Literal["errored", "no words", "skipped", "valid", "succeeded", "failed"]
+Verdict = Literal["errored", "no words", "unusable", "skipped", "valid", "succeeded", "failed"]
 """What became of an example. `valid` is a success after which the oracle still gives the example's label."""
 Verdicts = Mapping[str, Verdict]
 """The verdicts of one attack by example id."""
@@ -27,18 +27,19 @@ _FELL = ("valid", "succeeded")
 RANK: Mapping[Verdict, int] = {
     "errored": 0,
     "no words": 1,
-    "skipped": 2,
-    "valid": 3,
-    "succeeded": 4,
-    "failed": 5,
+    "unusable": 2,
+    "skipped": 3,
+    "valid": 4,
+    "succeeded": 5,
+    "failed": 6,
 }
 """The verdict of all attacks together is the one of the lowest rank that an attack gave."""
 
 
 def verdict(status: Status, skip_reason: str | None, label: int | None, oracle_label: int | None) -> Verdict:
     """Return the verdict of an outcome with these fields."""
-    if status == "skipped":
-        return "no words" if skip_reason == "no words" else "skipped"
+    if status == "skipped" and skip_reason is not None:
+        return "no words" if skip_reason == "no words" else "unusable"
     return "valid" if status == "succeeded" and oracle_label is not None and oracle_label == label else status
 
 
@@ -60,6 +61,7 @@ def worst_case(attacks: Sequence[Verdicts], *, oracle: bool = False, truncated: 
         skipped=found["skipped"],
         errored=found["errored"],
         wordless=found["no words"],
+        unusable=found["unusable"],
         truncated=truncated,
         oracle_valid=found["valid"] if oracle else None,
     )
@@ -128,6 +130,6 @@ def together(attacks: Sequence[Verdicts]) -> dict[str, Verdict]:
 
 def counts(verdicts: Verdicts, metric: AttackMetric) -> dict[str, float]:
     """Return for each example whether it counts for a share (1.0 or 0.0), without those in no denominator of it."""
-    out = ("errored", "no words") if metric in ("aua", "clean") else ("errored", "no words", "skipped")
+    out = ("errored", "no words", "unusable", *(() if metric in ("aua", "clean") else ("skipped",)))
     counted = {"asr": _FELL, "oracle_asr": ("valid",), "aua": ("failed",)}.get(metric, _ATTACKED)
     return {example: float(verdict in counted) for example, verdict in verdicts.items() if verdict not in out}

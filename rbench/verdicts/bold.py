@@ -29,7 +29,7 @@ from rbench.tables.aggregate import Cell, Grid, Run, grid
 from rbench.tables.any_attack import ANY, any_attack
 from rbench.tables.flags import Flags
 from rbench.tables.table import CellKey, Contest, Entry, Number
-from rbench.verdicts.pairing import Row, matched, sample_of, training
+from rbench.verdicts.pairing import Row, by_run, matched, sample_of, training
 
 ALPHA = 0.05
 TESTED: frozenset[AttackMetric] = SHARES | {"queries", "perturbed"}
@@ -194,7 +194,7 @@ class _Judge:
         if paired:
             samples = [self._sample(a, b, metric) for a, b in cells]
         elif any(len(cell.tallies) > 1 for pair in cells for cell in pair) or (metric not in SHARES and len(cells) > 1):
-            samples = [_by_run(a, b, metric) for a, b in cells]
+            samples = [by_run(a.runs, b.runs, metric) for a, b in cells]
         elif metric in SHARES:
             shares = [(a.pooled.share(metric), b.pooled.share(metric)) for a, b in cells]
             return compare_shares(*shares[0]) if len(shares) == 1 else average_differences(shares)
@@ -231,25 +231,3 @@ class _Judge:
         rows = self.results.fields(run.job, ("example_id", "status", field))
         counted = ("succeeded", "failed") if metric == "queries" else ("succeeded",)
         return {name: float(value) for name, status, value in rows if status in counted and value}
-
-
-def _by_run(one: Cell, other: Cell, metric: AttackMetric) -> PairedSample:
-    """Pair the values of whole jobs, for a RUN without outcomes: then seeds and trainings are what is drawn."""
-
-    def values(cell: Cell) -> list[_Values]:
-        scored = [(run, run.tally.score(metric).value) for run in cell.runs if run.tally is not None]
-        return [_Values(run, {"": value}) for run, value in scored if value is not None]
-
-    return sample_of(
-        [
-            (
-                a.of[""],
-                b.of[""],
-                f"{training(a)}/{training(b)}/{a.run.job.seed}",
-                a.run.job.seed,
-                training(a),
-                training(b),
-            )
-            for a, b in matched(values(one), values(other))
-        ]
-    )

@@ -170,7 +170,9 @@ class Cells:
         if metric in scores and metric in SCORES:
             row = scores[metric]
         elif metric in row:
+            spreads = {name: row.get(f"{metric}_{name}") for name in ("train_seeds", "train_sd")}
             row = {"value": row[metric], "low": row[f"{metric}_low"], "high": row[f"{metric}_high"], "n": row["n"]}
+            row |= spreads
         return _stated(cell, row)
 
     def _table(self, metric: str) -> Table | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,14 @@ from rbench.errors import StoreError
 from rbench.score import Tally
 from rbench.score.paired import Difference, compare, holm
 from rbench.score.unpaired import compare_tallies
-from rbench.spec import Outcome
+from rbench.spec import AttackMetric, Outcome
 from rbench.spec.claimed import ANY_ATTACK, computed
 from rbench.tables import Results, Table
 from rbench.tables.attacked import AttackedSample
 from rbench.tables.flags import Flags
 from rbench.tables.table import MEANING, Entry, Meaning, Number, p_value
 from rbench.verdicts.all_attacks import of_side, said
-from rbench.verdicts.pairing import CellName, Compared, Side, differing, pair
+from rbench.verdicts.pairing import CellName, Compared, Side, by_run, differing, pair
 
 ALPHA = 0.05
 
@@ -109,7 +109,7 @@ def compare_sides(
         tallies = [_tally(side) for side in samples]
         judged = compare(paired.sample, shares=metric != "queries")
         if not any(sample.outcomes for side in samples for sample in side):
-            judged = compare_tallies(tallies[0], tallies[1], computed(metric))
+            judged = _unpaired(samples, tallies, computed(metric))
             unpaired.append(str(name))
         found.append((name, samples, paired, judged, raised))
     corrected = holm([difference.p for *_, difference, _ in found])
@@ -128,9 +128,19 @@ def compare_sides(
         for (name, samples, paired, difference, raised), p in zip(found, corrected, strict=True)
     )
     if unpaired:
-        notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by pooled counts.")
+        notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts.")
     notes += [f"only {encoder} has {', '.join(names)}" for encoder, names in left.items() if names]
     return Comparison(sides[0].encoder, sides[1].encoder, metric, cells, tuple(notes))
+
+
+def _unpaired(
+    samples: tuple[Sequence[AttackedSample], Sequence[AttackedSample]], tallies: Sequence[Tally], metric: AttackMetric
+) -> Difference:
+    """Compare two cells by their counts; by those of each job where seeds or trainings are what is drawn."""
+    if all(len(side) == 1 for side in samples):
+        return compare_tallies(tallies[0], tallies[1], metric)
+    one, other = ([sample.run for sample in side] for side in samples)
+    return replace(compare(by_run(one, other, metric), shares=False), n=min(tally.score(metric).n for tally in tallies))
 
 
 def _all_attacks(shared: Sequence[CellName]) -> str:
@@ -172,7 +182,13 @@ def table(found: Comparison) -> Table:
         cells=tuple(_cell(found, cell) for cell in found.cells),
         notes=(*_notes(found, one, other), *found.notes),
         interval="",
-        about=Meaning(f"{about.title}: {other} against {one}", about.definition, "lowest", percent=percent),
+        about=Meaning(
+            f"{about.title}: {other} against {one}",
+            about.definition,
+            about.best,
+            percent=percent,
+            undefined="too few examples or seeds, or values that do not vary",
+        ),
     )
 
 

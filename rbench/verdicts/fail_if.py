@@ -10,12 +10,13 @@ from typing import Any, Literal, cast
 
 from rbench.errors import SuiteError
 from rbench.load.registry import unknown
-from rbench.score.attack import METRICS, SHARES
+from rbench.score.attack import METRICS
 from rbench.spec import AttackMetric
 from rbench.spec.claimed import ANY_ATTACK, AnyAttack, computed
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import any_attack
+from rbench.tables.table import MEANING
 
 _FORM = re.compile(r"\s*([A-Za-z_]+)\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
 _NAMES = (*METRICS, ANY_ATTACK)
@@ -41,8 +42,8 @@ class Condition:
 
     @property
     def share(self) -> bool:
-        """Whether it is on a share, in 0..1 in records and in percent here."""
-        return self.computed in SHARES
+        """Whether it is on a share, in 0..1 in records and in percent here, as in tables."""
+        return MEANING[self.computed].percent
 
     def holds(self, low: float, high: float) -> bool:
         """Whether a whole interval is beyond the limit. Shares are in 0..1."""

@@ -12,7 +12,7 @@ import numpy as np
 from rbench.errors import StoreError
 from rbench.load.registry import nearest
 from rbench.score.paired import PairedSample
-from rbench.spec import AttackJob, Job, Outcome
+from rbench.spec import AttackJob, AttackMetric, Job, Outcome
 from rbench.spec.claimed import computed
 from rbench.tables import Results
 from rbench.tables.aggregate import Run
@@ -103,6 +103,9 @@ def pair(
     """
     if not {sample.run.job.seed for sample in one} & {sample.run.job.seed for sample in other}:
         raise StoreError(f"no fine-tuning seed in common: {_seeds(one)} and {_seeds(other)}")
+    if any(_kept(one)) != any(_kept(other)):
+        without = (other if any(_kept(one)) else one)[0].run.job
+        raise StoreError(f"one of the two RUNs keeps no outcomes ({without.name}), so that examples cannot be paired")
     missing = 0
     rows: list[Row] = []
     fell = []
@@ -168,10 +171,19 @@ def matched(one: Sequence[Sampled], other: Sequence[Sampled]) -> Iterator[tuple[
                 yield sample, theirs[second, sample.run.job.seed]
 
 
+def _kept(samples: Sequence[AttackedSample]) -> Iterator[bool]:
+    return (bool(sample.outcomes) for sample in samples)
+
+
 def _unmatched(one: Sequence[AttackedSample], other: Sequence[AttackedSample]) -> list[str]:
-    """Say how many trainings have no partner, because both encoders have several and one has more."""
+    """Say how many trainings have no partner, because both encoders have several and one has more; and which seeds."""
     counts = sorted((len(_trainings(one)), len(_trainings(other))))
-    return [f"{counts[1] - counts[0]} trainings have no partner and are left out"] if 1 < counts[0] < counts[1] else []
+    few = counts[1] - counts[0] if 1 < counts[0] < counts[1] else 0
+    alone = {sample.run.job.seed for sample in one} ^ {sample.run.job.seed for sample in other}
+    return [
+        *([f"{few} trainings have no partner and are left out"] if few else []),
+        *([f"only one side has the fine-tuning seeds {', '.join(map(str, sorted(alone)))}"] if alone else []),
+    ]
 
 
 def training(sample: HasRun) -> int:
@@ -190,6 +202,35 @@ def sample_of(rows: Sequence[Row]) -> PairedSample:
     numbers: dict[Any, int] = {}
     examples = np.array([numbers.setdefault(name, len(numbers)) for name in columns[2]], dtype=np.int64)
     return PairedSample(one, other, examples, *(np.array(column, dtype=np.int64) for column in columns[3:]))
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """A job with its value of a metric."""
+
+    run: Run
+    value: float
+
+
+def by_run(one: Sequence[Run], other: Sequence[Run], metric: AttackMetric) -> PairedSample:
+    """Pair the values of whole jobs, for a RUN without outcomes: seeds and trainings are what is drawn."""
+    scored = [
+        [_Scored(run, value) for run in runs if run.tally and (value := run.tally.score(metric).value) is not None]
+        for runs in (one, other)
+    ]
+    return sample_of(
+        [
+            (
+                a.value,
+                b.value,
+                f"{training(a)}/{training(b)}/{a.run.job.seed}",
+                a.run.job.seed,
+                training(a),
+                training(b),
+            )
+            for a, b in matched(*scored)
+        ]
+    )
 
 
 def _seeds(samples: Sequence[AttackedSample]) -> str:

@@ -15,9 +15,9 @@ from rbench.errors import StoreError
 from rbench.figures import space as figure
 from rbench.measures import Asked, MeasureContext, space
 from rbench.measures._distances import Distances, estimates
-from rbench.measures._space_table import spaces
+from rbench.measures._space_table import Space, spaces
 from rbench.measures._vectors import plane, vectors
-from rbench.spec import Suite
+from rbench.spec import MeasuredRow, Suite
 from tests.measures.conftest import MEMBERS, results
 from tests.measures.test_transfer import TUNED, job
 
@@ -194,3 +194,14 @@ def test_the_figure_joins_each_pair_in_each_space(context: MeasureContext) -> No
         figure.draw(figure.Options(task="nil"), stored(context, 0))
     with pytest.raises(StoreError, match="no places to draw"):
         figure.draw(figure.Options(encoders=("three",)), stored(context, 0))
+
+
+def test_trainings_of_one_seed_share_its_texts_and_are_no_further_texts() -> None:
+    """The same row three times, as of three trainings, says no more than once; of three seeds it does."""
+    numbers = {"n": 40.0, "ratio": 0.8, "ratio_low": 0.7, "ratio_high": 0.9, "ratio_error": 0.051}
+    row = MeasuredRow(names={}, numbers=numbers)
+    of = ("mr", "pwws", "any", "a", "clean")
+    trained, tuned = (Space(*of, (row,) * 3, seeds).number("ratio") for seeds in ((0, 0, 0), (0, 1, 2)))
+    assert trained.high is not None and tuned.high is not None
+    assert trained.high - 0.8 == pytest.approx(1.959964 * 0.051, rel=1e-5)
+    assert tuned.high - 0.8 == pytest.approx(1.959964 * 0.051 / 3**0.5, rel=1e-5)

@@ -202,3 +202,48 @@ def width(found: Difference) -> float:
     assert found.low is not None and found.high is not None
     assert not math.isnan(found.low)
     return found.high - found.low
+
+
+def test_two_seeds_that_agree_by_chance_are_judged_by_their_examples() -> None:
+    """Their spread is unknown, not 0: a t test would give p = 0 and an interval of width 0."""
+    one = [1.0] * 10 + [0.0] * 10
+    other = [0.0] + [1.0] * 9 + [0.0] * 10  # one of 20 fell with one victim alone, at both seeds
+    drawn = sample(one * 2, other * 2, seed=[0] * 20 + [1] * 20, example=list(range(40)))
+    assert variance_of_mean(drawn)[0] == 0
+    found = compare(drawn, shares=True)
+    assert (found.value, found.p, found.n, found.seeds) == (-0.05, mcnemar(2, 0), 40, 2)
+    assert (found.low, found.high) == newcombe(18, 2, 0, 20)
+    assert found.smallest is not None
+
+
+def test_trainings_that_agree_count_each_example_once() -> None:
+    one, other = [1.0] * 25 + [0.0] * 25, [0.0] + [1.0] * 24 + [0.0] * 25
+    rows = {"training": np.repeat(np.arange(3), 50).tolist(), "example": np.tile(np.arange(50), 3).tolist()}
+    # The fallen text differs between trainings, so that no covariance is left.
+    others = [value for shift in range(3) for value in (*np.roll(other[:25], shift).tolist(), *other[25:])]
+    found = compare(sample(one * 3, others, **rows), shares=True)
+    assert (found.value, found.p, found.n) == (pytest.approx(-0.02), 1.0, 150)
+    assert (found.low, found.high) == pytest.approx(newcombe(24, 1, 0, 25))
+
+
+def test_means_that_do_not_vary_have_no_interval() -> None:
+    same = compare(sample([3.0, 4.0, 5.0], [4.0, 5.0, 6.0]), shares=False)
+    assert (same.value, same.low, same.high, same.p) == (1.0, None, None, None)
+    assert compare(sample([3.0, 4.0], [3.0, 4.0]), shares=False).p == 1.0
+
+
+def test_a_single_training_with_several_seeds_against_several_trainings_is_not_too_sure() -> None:
+    """Simulated without a true difference: fine-tuning seeds move either encoder by 8 points, trainings by 1."""
+    rng, n, seeds, trainings, covered = np.random.default_rng(5), 50, 3, 3, 0
+    for _ in range(300):
+        base, tuned = rng.normal(0, 0.08, seeds), rng.normal(0, 0.08, (trainings, seeds))
+        tuned = tuned + rng.normal(0, 0.01, (trainings, 1))
+        hard = rng.random((seeds, n))
+        one = (hard < 0.5 + base[:, None]) * 1.0
+        other = (hard < 0.5 + tuned[..., None]) * 1.0
+        t, s, e = (index.ravel() for index in np.indices(other.shape))
+        drawn = PairedSample(one[s, e], other[t, s, e], s * n + e, s, np.zeros_like(t), t)
+        found = compare(drawn, shares=True)
+        assert found.low is not None and found.high is not None
+        covered += found.low <= 0 <= found.high
+    assert covered / 300 > 0.92

@@ -39,3 +39,9 @@ def test_nothing_to_compare_is_no_difference() -> None:
     assert compare_shares((0, 0), (3, 4)).value is None
     assert compare_means(Sample(0), Sample.of([1.0])).value is None
     assert compare_means(Sample.of([1.0]), Sample.of([2.0])).low is None
+
+
+def test_means_of_values_that_do_not_vary_are_not_judged() -> None:
+    found = compare_means(Sample.of([30.0, 30.0]), Sample.of([31.0, 31.0]))
+    assert (found.value, found.low, found.high, found.p) == (1.0, None, None, None)
+    assert compare_means(Sample.of([30.0, 30.0]), Sample.of([30.0, 30.0])).p == 1.0

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.score import Fallen, Verdict, verdict, worst_case
+from rbench.score.worst_case import counts
 
 FELL = {"valid", "succeeded"}
 
@@ -51,6 +52,7 @@ def test_verdicts_of_outcomes() -> None:
     assert verdict("failed", None, 1, 1) == "failed"
     assert verdict("skipped", "no words", 1, None) == "no words"
     assert verdict("skipped", None, 1, None) == "skipped"
+    assert verdict("skipped", "gold outside the scale", None, None) == "unusable"
 
 
 attacked = st.integers(1, 12).flatmap(
@@ -62,7 +64,7 @@ attacked = st.integers(1, 12).flatmap(
 def test_the_worst_case_is_what_a_loop_over_examples_counts(rows: list[list[Verdict]]) -> None:
     attacks = [{f"test:{i}": one for i, one in enumerate(row)} for row in rows]
     tally, found = worst_case(attacks), Fallen.of(attacks)
-    expected = dict.fromkeys(("succeeded", "failed", "skipped", "errored", "wordless"), 0)
+    expected = dict.fromkeys(("succeeded", "failed", "skipped", "errored", "wordless", "unusable"), 0)
     alone = [0] * len(rows)
     everywhere = 0
     for column in zip(*rows, strict=True):
@@ -71,6 +73,8 @@ def test_the_worst_case_is_what_a_loop_over_examples_counts(rows: list[list[Verd
             expected["errored"] += 1
         elif "no words" in column:
             expected["wordless"] += 1
+        elif "unusable" in column:
+            expected["unusable"] += 1
         elif "skipped" in column:
             expected["skipped"] += 1
         elif any(fell):
@@ -82,3 +86,11 @@ def test_the_worst_case_is_what_a_loop_over_examples_counts(rows: list[list[Verd
             expected["failed"] += 1
     assert {name: getattr(tally, name) for name in expected} == expected
     assert (found.n, found.any, found.all, list(found.only)) == (tally.attacked, tally.succeeded, everywhere, alone)
+
+
+def test_pairs_that_cannot_be_scored_are_in_no_denominator() -> None:
+    """As in the attack's own tally: one failed, one succeeded, two unusable."""
+    one: dict[str, Verdict] = {"a": "failed", "b": "succeeded", "c": "unusable", "d": "unusable"}
+    tally = worst_case([one, one])
+    assert (tally.unusable, tally.total, tally.score("aua").value) == (2, 2, 0.5)
+    assert counts(one, "aua") == {"a": 1.0, "b": 0.0}

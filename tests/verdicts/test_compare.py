@@ -244,3 +244,37 @@ def test_any_attack_needs_two_attacks_and_outcomes(make_run: MakeRun) -> None:
     single = make_run(make_suite(attacks=("pwws",), **ONE_SEED), sealed=True)
     with pytest.raises(StoreError, match="needs two or more attacks that both have; they have pwws alone"):
         compare(single.root, between=BETWEEN, metric="any_attack")
+
+
+def test_without_outcomes_seeds_are_the_sample_and_not_their_texts(make_run: MakeRun) -> None:
+    store = make_run()
+    found = cell(compare(store.root, between=BETWEEN))
+    rates = []
+    for encoder in BETWEEN:
+        own = [
+            [o.status for o in seed.values() if o.status in ("succeeded", "failed")]
+            for seed in outcomes(store, encoder)
+        ]
+        rates.append([statuses.count("succeeded") / len(statuses) for statuses in own])
+    peer = stats.ttest_rel(rates[1], rates[0])
+    assert found.difference.p == pytest.approx(peer.pvalue) and found.difference.seeds == 2
+    assert (found.difference.low, found.difference.high) == pytest.approx(tuple(peer.confidence_interval()))
+    assert found.difference.n > 2, "texts, as in every other table"
+
+
+def test_one_run_without_outcomes_is_named(make_run: MakeRun) -> None:
+    store, bare = make_run(make_suite(**ONE_SEED), sealed=True), make_run(make_suite(**ONE_SEED), name="bare")
+    with pytest.raises(StoreError, match=r"keeps no outcomes \(attack/bert_b/mr/clean/pwws/seed0\)"):
+        compare(store.root, bare.root, between=BETWEEN)
+
+
+def test_seeds_that_one_side_lacks_are_said(make_run: MakeRun) -> None:
+    store = make_run(done=lambda job: job.parts[0] == "minilm" or job.seed == 0, sealed=True)
+    notes = compare(store.root, between=BETWEEN).notes
+    assert "mr/clean/pwws: only one side has the fine-tuning seeds 1" in notes
+
+
+@pytest.mark.parametrize(("metric", "arrow"), [("asr", "↓"), ("aua", "↑"), ("queries", "↑"), ("any_attack", "↓")])
+def test_the_arrow_says_which_way_is_robust(make_run: MakeRun, metric: str, arrow: str) -> None:
+    found = compare(make_run(make_suite(**ONE_SEED), sealed=True).root, between=BETWEEN, metric=metric)
+    assert arrow in render(table(found), "markdown").splitlines()[0]

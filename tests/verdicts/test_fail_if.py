@@ -14,7 +14,7 @@ from rbench.api import conditions, met
 from rbench.errors import SuiteError
 from rbench.score import METRICS
 from rbench.score.attack import SHARES
-from rbench.verdicts.fail_if import Condition, parse
+from rbench.verdicts.fail_if import Condition, Met, parse
 from tests.verdicts import gated
 
 LIMITS = st.floats(0, 100, allow_nan=False)
@@ -112,3 +112,12 @@ def test_a_metric_without_any_value_is_refused(tmp_path: Path) -> None:
     run = gated.run(tmp_path / "run", "w" * 10)
     with pytest.raises(SuiteError, match=r"no cell of .*run has a value of asr"):
         met(run, conditions(["asr > 50"]))
+
+
+def test_words_changed_are_in_percent_as_in_tables() -> None:
+    assert parse("perturbed > 20").holds(0.3, 0.35)
+    assert not parse("perturbed > 40").holds(0.3, 0.35)
+    assert (
+        str(Met(parse("perturbed > 20"), "a/b", 0.31, 0.3, 0.35, 9))
+        == "perturbed > 20: a/b has 31.0% [30.0, 35.0], n = 9"
+    )

@@ -14,8 +14,9 @@ from rbench.measures.senteval import Options
 from rbench.score.packed import packed
 from rbench.spec import Choice, EncoderSpec, Job, MeasuredRow, MeasureJob, TaskSpec
 from rbench.spec.claimed import WAYS, CellOf, Comparison, Group, measured_cells
+from rbench.tables import Table
 from rbench.tables.vector_values import vector_values
-from rbench.verdicts.cells import Cells
+from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.judge import Bound, judge
 from tests.measures.conftest import results
 
@@ -121,3 +122,21 @@ def test_ways_stand_for_tasks_only_where_there_is_one_task() -> None:
     assert [cell.task for cell in measured_cells("hits", "e", ["mr"])] == ["cls", "mean", "bertscore"]
     assert [cell.task for cell in measured_cells("hits", "e", ["mr", "cr"])] == ["mr", "cr"]
     assert [cell.task for cell in measured_cells("senteval", "e", ["mr"])] == ["mr"]
+
+
+def test_the_spread_between_trainings_goes_along_with_a_measures_number() -> None:
+    job, rows = stored("one", ONE)
+    row = {"task": "stsb", "encoder": "one", "n": 30, "attack": None, "finetune": None}
+    numbers = {"": 0.3, "_low": 0.2, "_high": 0.4, "_train_seeds": 3, "_train_sd": 0.05}
+    made = Table(
+        metric="alignment",
+        layout="paper",
+        header=(),
+        rows=(),
+        groups=frozenset(),
+        cells=({**row, **{f"alignment{name}": value for name, value in numbers.items()}},),
+        notes=(),
+        interval="",
+    )
+    found = Cells(results([(job, rows)], tasks=()), lambda metric: made).stated(CellOf("one", "stsb"), "alignment")
+    assert found == Stated(0.3, 30, 0.2, 0.4, 3, 0.05)
