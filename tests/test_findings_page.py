@@ -138,7 +138,7 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         (
             "dose-response-part3-finetuned",
             "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
-            "-1.0 points [-5.6, 3.5] under TextFooler",
+            "-1.0 points [-5.6, 3.6] under TextFooler",
         ),
         ("dose-response-part1", "textfooler: minilm-random and minilm-mlm", "7.4 points [2.8, 12.6] more often"),
         ("robustness-search-weights", "| hundredth-below-simcse ", "wins nothing (0.5 [-2.4, 3.5])"),
@@ -166,10 +166,10 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         (
             "geometry-finetuning-mr",
             "| adversarial-below-clean-mean ",
-            "by 10.0 points [2.9, 17.0] in the mean of four",
+            "by 10.0 points [2.7, 17.3] in the mean of four",
         ),
-        ("geometry-finetuning-mr", GEOMETRY_VICTIMS.format("pwws"), "has not seen, by 7.1 [4.0, 10.3]"),
-        ("geometry-finetuning-mr", "| adversarial-below-clean-accuracy ", "accuracy changes by -2.3 [-4.9, 0.3]"),
+        ("geometry-finetuning-mr", GEOMETRY_VICTIMS.format("pwws"), "has not seen, by 7.1 [3.4, 10.9]"),
+        ("geometry-finetuning-mr", "| adversarial-below-clean-accuracy ", "accuracy changes by -2.3 [-5.7, 1.0]"),
         ("adcl-gated-mr", "| h1-adcl-below-np-mean ", "by -0.3 points [-3.6, 2.9] in the mean of four"),
         ("adcl-gated-mr", "| h2-adcl-below-adv-mean ", "by -1.6 [-5.3, 2.1] after adversarial"),
         ("adcl-gated-mr", "| adversarial-below-clean-mean ", "is worth 8.1 [4.0, 12.1]"),

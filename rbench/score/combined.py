@@ -8,7 +8,7 @@ observation adds to the sum, `weight * (value - mean) / n`, is added up over all
 | trainings, fine-tunings | independent units                                        | strata   |
 |-------------------------|----------------------------------------------------------|----------|
 | 1 and 1                 | examples                                                 | tasks    |
-| 1 and several           | fine-tuning seeds                                        | tasks    |
+| 1 and several           | fine-tuning seeds, and a part for texts that they share  | tasks    |
 | several and any         | trainings, and a part for examples, as in `score.paired` | encoders |
 
 Victims of two tasks are fine-tuned apart on examples of their own, so tasks are independent; an encoder's training is
@@ -43,7 +43,8 @@ class Part:
     encoder: str
     values: Sequence[float]
     examples: Sequence[str]
-    """Which example, and of which seed's sample; the same text in every cell of the task that attacked it."""
+    """Which example, and of which seed's sample; the same text in every cell of the task that attacked it. A name is
+    the seed, a slash, and the text's."""
     seeds: Sequence[int]
     """Fine-tuning seeds."""
     trainings: Sequence[int]
@@ -110,7 +111,8 @@ def compare_averages(samples: Sequence[PairedSample], *, shares: bool) -> Differ
     for task, sample in enumerate(samples):
         _, rounds = np.unique(np.stack([sample.training, sample.other_training]), axis=1, return_inverse=True)
         for sign, values, own in ((-1, sample.one, sample.training), (1, sample.other, sample.other_training)):
-            names = [f"{seed}/{example}" for seed, example in zip(sample.seed, sample.example, strict=True)]
+            texts = sample.example if sample.text is None else sample.text
+            names = [f"{seed}/{text}" for seed, text in zip(sample.seed, texts, strict=True)]
             side = "other" if sign > 0 else "one"
             columns = (column.tolist() for column in (sample.seed, own, rounds.ravel()))
             parts.append(Part(sign / len(samples), str(task), side, values.tolist(), names, *columns))
@@ -145,7 +147,11 @@ def _variance(parts: Sequence[Part]) -> tuple[float, float]:
         found = _clustered(added, by_encoder, _codes(zip(encoders, trainings, strict=True)))
         found += _shared(parts, by_task, _codes(zip(tasks, examples, strict=True)), np.array(rounds))
     elif len(set(seeds)) > 1:
-        found = _clustered(added, by_task, _codes(zip(tasks, seeds, strict=True)))
+        texts = _codes((task, example.partition("/")[2]) for task, example in zip(tasks, examples, strict=True))
+        between = _clustered(added, by_task, _codes(zip(tasks, seeds, strict=True)))
+        # As in `score.paired`, the seeds' freedom stands for both parts.
+        common = _shared(parts, by_task, texts, np.array(seeds))
+        found = [(one + more, freedom) for (one, freedom), (more, _) in zip(between, common, strict=True)]
     else:
         found = _clustered(added, by_task, _codes(zip(tasks, examples, strict=True)))
     variance = sum(part for part, _ in found)
@@ -184,7 +190,7 @@ def _clustered(added: Values, strata: Codes, units: Codes) -> list[tuple[float, 
 
 
 def _shared(parts: Sequence[Part], strata: Codes, units: Codes, rounds: Codes) -> list[tuple[float, int]]:
-    """Return what the choice of examples adds, task by task, beyond what varies between trainings.
+    """Return what the choice of examples adds, task by task, beyond what varies between rounds (or between seeds).
 
     That is the covariance of two rounds' contributions of the same example.
     """

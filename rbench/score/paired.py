@@ -8,7 +8,7 @@ trainings count as three, not as three times n.
 |-------------------------|-------------------------------------------------------|---------------|
 | 1 and 1, shares         | Newcombe (1998), method 10, from the paired table     | exact McNemar |
 | 1 and 1, means          | Student's t on the differences                        | the same t    |
-| 1 and several           | Student's t on the differences of fine-tuning seeds   | the same t    |
+| 1 and several           | Student's t on fine-tuning seeds, and shared texts    | the same t    |
 | several and any         | Welch's t on the trainings, and a part for examples   | the same t    |
 | several and 1, 2 seeds+ | Welch's t on the trainings, and a part for the seeds  | the same t    |
 
@@ -62,6 +62,8 @@ class PairedSample:
     """Which training of `one`; all equal where it has one."""
     other_training: Groups
     """Which training of `other`."""
+    text: Groups | None = None
+    """Which text, the same number in every seed that attacked it; None where seeds share none."""
 
     @property
     def differences(self) -> Values:
@@ -217,8 +219,12 @@ def variance_of_mean(sample: PairedSample) -> tuple[float, float]:
             _of_means(sample.other, sample.other_training),
             _of_means(sample.differences, sample.seed) if single else _of_examples(sample),
         ]
+    elif sample.seeds > 1:
+        between, freedom = _of_means(sample.differences, sample.seed)
+        # The seeds' freedom stands for both: the many texts say nothing of how well a few seeds' spread is known.
+        parts = [(between + _of_texts(sample), freedom)]
     else:
-        parts = [_of_means(sample.differences, sample.seed if sample.seeds > 1 else sample.example)]
+        parts = [_of_means(sample.differences, sample.example)]
     variance = sum(part for part, _ in parts)
     spread = sum(part**2 / freedom for part, freedom in parts if freedom)
     return variance, variance**2 / spread if spread else max(freedom for _, freedom in parts)
@@ -247,6 +253,22 @@ def _of_examples(sample: PairedSample) -> tuple[float, int]:
     pairs = float(np.sum(count * (count - 1)))
     covariance = float(np.sum(sums**2 - squares)) / pairs if pairs else 0.0
     return max(covariance, 0.0) / len(examples), len(examples) - 1
+
+
+def _of_texts(sample: PairedSample) -> float:
+    """Return what texts that several fine-tuning seeds attacked add beyond what varies between seeds.
+
+    Samples of two seeds are drawn from one split, so they may overlap. What a shared text adds in both does not vary
+    between them: it is the covariance of its differences, each taken from the mean of its seed.
+    """
+    if sample.text is None:
+        return 0.0
+    seeds, index = np.unique(sample.seed, return_inverse=True)
+    means = np.bincount(index, weights=sample.differences) / np.bincount(index)
+    rest = (sample.differences - means[index]) / len(index)
+    _, place = np.unique(sample.text, return_inverse=True)
+    covariance = float(np.sum(np.bincount(place, weights=rest) ** 2) - np.sum(rest**2))
+    return max(covariance, 0.0) * len(seeds) / (len(seeds) - 1)
 
 
 def _smallest(error: float, freedom: float, confidence: float) -> float:

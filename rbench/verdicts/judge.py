@@ -18,7 +18,7 @@ from rbench.score.unpaired import compare_means, compare_shares
 from rbench.spec import AttackMetric
 from rbench.spec.claimed import ATTACKED, WAYS, CellOf, Comparison, Group
 from rbench.verdicts.cells import Cells, Observed, Stated
-from rbench.verdicts.pairing import by_run
+from rbench.verdicts.pairing import by_run, numbered
 
 
 class Bound(NamedTuple):
@@ -83,11 +83,13 @@ def _by_examples(weighed: Sequence[Weighed], bound: Bound, *, shares: bool) -> F
 
 def _pair(one: Part, other: Part, shares: bool, bound: float) -> Difference | None:
     """Compare two cells as `rbench compare` does; None for a bound that its test does not judge."""
-    codes = [
+    example, seed, theirs, mine = (
         np.unique(np.array(column), return_inverse=True)[1].astype(np.int64)
         for column in (one.examples, one.seeds, other.trainings, one.trainings)
-    ]
-    sample = PairedSample(np.array(other.values, dtype=float), np.array(one.values, dtype=float), *codes)
+    )
+    texts = numbered(name.partition("/")[2] for name in one.examples)
+    first, second = (np.array(side.values, dtype=float) for side in (other, one))
+    sample = PairedSample(first, second, example, seed, theirs, mine, texts)
     found = compare(sample, shares=shares)
     found = replace(found, trainings=found.trainings[::-1], only_one=found.only_other, only_other=found.only_one)
     if not bound:

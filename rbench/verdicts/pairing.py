@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
+from typing import Literal, NamedTuple, Protocol, TypeVar, get_args
 
 import numpy as np
 
 from rbench.errors import StoreError
 from rbench.load.registry import nearest
-from rbench.score.paired import PairedSample
+from rbench.score.paired import Groups, PairedSample
 from rbench.spec import AttackJob, AttackMetric, Job, Outcome
 from rbench.spec.claimed import computed
 from rbench.tables import Results
@@ -196,12 +196,21 @@ def _trainings(samples: Sequence[HasRun]) -> list[int]:
 
 
 def sample_of(rows: Sequence[Row]) -> PairedSample:
-    """Make a sample of rows: both values, the example's name, fine-tuning seed, and both training seeds."""
+    """Make a sample of rows: both values, the example's name, fine-tuning seed, and both training seeds.
+
+    An example's name is its seed, a slash, and the text's.
+    """
     columns = list(zip(*rows, strict=True)) if rows else [()] * 6
     one, other = (np.array(column, dtype=np.float64) for column in columns[:2])
-    numbers: dict[Any, int] = {}
-    examples = np.array([numbers.setdefault(name, len(numbers)) for name in columns[2]], dtype=np.int64)
-    return PairedSample(one, other, examples, *(np.array(column, dtype=np.int64) for column in columns[3:]))
+    texts = numbered(name.partition("/")[2] for name in columns[2])
+    seed, mine, theirs = (np.array(column, dtype=np.int64) for column in columns[3:])
+    return PairedSample(one, other, numbered(columns[2]), seed, mine, theirs, texts)
+
+
+def numbered(names: Iterable[str]) -> Groups:
+    """Number the names 0, 1 ... in the order in which they come."""
+    seen: dict[str, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -223,7 +232,7 @@ def by_run(one: Sequence[Run], other: Sequence[Run], metric: AttackMetric) -> Pa
             (
                 a.value,
                 b.value,
-                f"{training(a)}/{training(b)}/{a.run.job.seed}",
+                f"{a.run.job.seed}/{training(a)}/{training(b)}",
                 a.run.job.seed,
                 training(a),
                 training(b),

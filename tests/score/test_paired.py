@@ -247,3 +247,32 @@ def test_a_single_training_with_several_seeds_against_several_trainings_is_not_t
         assert found.low is not None and found.high is not None
         covered += found.low <= 0 <= found.high
     assert covered / 300 > 0.92
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_seeds_that_attack_the_same_texts_are_no_independent_draws(shared: bool) -> None:
+    """Simulated: some texts are harder for one encoder, whoever fine-tuned it. They count once, and not once a seed."""
+    rng, n, seeds, covered = np.random.default_rng(6), 60, 3, 0
+    for _ in range(300):
+        hard = rng.normal(0, 1, (2, 1 if shared else seeds, n))
+        one, other = ((hard[k] + 0.5 * rng.normal(0, 1, (seeds, n)) > 0) * 1.0 for k in (0, 1))
+        s, e = (index.ravel() for index in np.indices(one.shape))
+        alike = np.zeros_like(s)
+        text = e if shared else s * n + e
+        drawn = PairedSample(one[s, e], other[s, e], s * n + e, s, alike, alike, text)
+        found = compare(drawn, shares=True)
+        assert found.low is not None and found.high is not None
+        covered += found.low <= 0 <= found.high
+    assert covered / 300 > 0.92
+
+
+def test_texts_that_no_two_seeds_share_add_nothing() -> None:
+    drawn = crossed(1, 3, 30, np.random.default_rng(7))
+    apart = dataclasses.replace(drawn, text=drawn.example)
+    assert variance_of_mean(apart) == variance_of_mean(drawn)
+    same = dataclasses.replace(drawn, text=np.tile(np.arange(30), 3))
+    rest = drawn.differences.reshape(3, 30)
+    rest = rest - rest.mean(axis=1, keepdims=True)
+    covariance = sum(rest[a, e] * rest[b, e] for a in range(3) for b in range(3) if a != b for e in range(30)) / 90**2
+    expected = variance_of_mean(drawn)[0] + max(covariance, 0) * 3 / 2
+    assert variance_of_mean(same) == (pytest.approx(expected), 2)
