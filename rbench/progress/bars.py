@@ -15,6 +15,7 @@ from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from rbench.progress import Progress, Silent
+from rbench.progress.pace import Pace
 from rbench.system.console import console, harmless, is_terminal, tell
 
 Thing = TypeVar("Thing")
@@ -103,7 +104,7 @@ class Lines:
         self.clock = clock
         self.name, self.text = "", ""
         self.started = self.told = 0.0
-        self.first: tuple[int, float] | None = None
+        self.pace = Pace(clock)
 
     def start(self, name: str, index: int, count: int) -> None:
         self.begin(f"[{index}/{count}] {name}")
@@ -111,19 +112,19 @@ class Lines:
 
     def begin(self, name: str) -> None:
         """Set the name that the next lines begin with. Prints nothing."""
-        self.name, self.text, self.first = name, "", None
+        self.name, self.text = name, ""
+        self.pace.restart()
         self.started = self.told = self.clock()
 
     def update(self, done: int, total: int, text: str = "") -> None:
         now = self.clock()
         self.text = text or self.text
-        if self.first is None:  # a resumed job does not start at 0: only steps done now count for its speed
-            self.first = (done, now)
+        self.pace.update(done)
         if now - self.told < EVERY:
             return
         self.told = now
-        steps, seconds = done - self.first[0], now - self.first[1]
-        left = f", {duration(seconds / steps * (total - done))} left" if steps > 0 else ""
+        seconds = self.pace.left(done, total)
+        left = f", {duration(seconds)} left" if seconds is not None else ""
         said = f", {self.text}" if self.text else ""
         tell(f"{self.name}: {done}/{total}{left}{said}")
 

@@ -10,6 +10,7 @@ from html import escape
 from typing import Any, Self
 
 from rbench.progress.bars import duration, ending
+from rbench.progress.pace import Pace
 from rbench.system.escaping import harmless
 
 EVERY = 0.2
@@ -40,7 +41,7 @@ class Notebook:
         self.name, self.text = "", ""
         self.index = self.count = self.done = self.total = 0
         self.started = self.shown = 0.0
-        self.first: tuple[int, float] | None = None
+        self.pace = Pace(clock)
         self.lines: list[str] = []
         self._output: Any = None
 
@@ -59,14 +60,14 @@ class Notebook:
     def start(self, name: str, index: int, count: int) -> None:
         self.name, self.text, self.index, self.count = name, "", index, count
         self.done = self.total = 0
-        self.first, self.started = None, self.clock()
+        self.pace.restart()
+        self.started = self.clock()
         self._show()
 
     def update(self, done: int, total: int, text: str = "") -> None:
         now = self.clock()
         self.done, self.total, self.text = done, total, text or self.text
-        if self.first is None:  # a resumed job does not start at 0: only steps done now count for its speed
-            self.first = (done, now)
+        self.pace.update(done)
         if now - self.shown >= EVERY:
             self._show()
 
@@ -99,8 +100,7 @@ class Notebook:
     def _bars(self) -> list[tuple[int, int, str]]:
         """Return the bars: steps done, all steps, and the text beside them."""
         said = [f"{self.name}: {self.done}/{self.total}" if self.total else self.name]
-        if self.first is not None and (steps := self.done - self.first[0]) > 0:
-            left = (self.clock() - self.first[1]) / steps * (self.total - self.done)
+        if (left := self.pace.left(self.done, self.total)) is not None:
             said.append(f"{duration(left)} left")
         said += [self.text] if self.text else []
         job = (self.done, self.total, ", ".join(said))
