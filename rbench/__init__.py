@@ -58,6 +58,10 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module("rbench.attack")
+    if name == "api":
+        import importlib
+
+        return importlib.import_module("rbench.api")
     if name in __all__:
         from rbench import api
 

@@ -110,7 +110,12 @@ def build_adversarial_from(
     record = store.record(job)
     if record is None or record.status != "complete":
         raise StoreError(_unfinished(store, plan, job, failed=record is not None))
-    made = Made(job, record, plan.job(job.needs["victim"]), store.outcomes(job), only)
+    outcomes = store.outcomes(job)
+    if not outcomes or "victim" not in job.needs:
+        raise StoreError(
+            f"{run} keeps no outcomes of {job.name}, or was made by an rbench whose plan does not name its victim"
+        )
+    made = Made(job, record, plan.job(job.needs["victim"]), outcomes, only)
     return BuiltSet(folder, run, write(made, folder, overwrite=overwrite))
 
 

@@ -74,7 +74,12 @@ def _of_run(runs: Runs) -> Iterator[dict[str, Any]]:
         for run in cell.runs:
             assert isinstance(run.job.spec, AttackJob)
             named = (cell.encoder, cell.finetune, cell.task, cell.attack, run.train_seed, run.job.seed)
-            for outcome in results.store.outcomes(run.job):
+            outcomes = results.store.outcomes(run.job)
+            if not outcomes and run.tally is not None and run.tally.total:
+                raise StoreError(
+                    f"{results.root} keeps no outcomes of {run.job.name}, and TextAttack's log is made of them"
+                )
+            for outcome in outcomes:
                 if outcome.original is None:
                     raise StoreError(f"{results.root} holds no texts, and TextAttack's log consists of them")
                 yield dict(zip(NAMES, named, strict=True)) | _row(outcome, run.spec.task.columns)

@@ -145,7 +145,7 @@ def export(
         str,
         typer.Argument(
             metavar="ENCODER",
-            help="A name (rbench list encoders), 'NAME[seed=1]', a folder (./mine), or a hub id (OWNER/NAME).",
+            help=r"A name (rbench list encoders), 'NAME\[seed=1]', a folder (./mine), or a hub id (OWNER/NAME).",
         ),
     ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],

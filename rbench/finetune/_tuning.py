@@ -99,6 +99,10 @@ def tune(
         _run_quietly(built, last)
     victim.to(context.device).eval()
     chosen = _chosen(values, keep)
+    steps, said = built.state.max_steps, f"validation {goal.metric} {values[chosen]:.3f}"
+    if len(values) > 1:  # what was last said is of the last epoch
+        said += f", of epoch {warm_epochs + chosen + 1} of {warm_epochs + len(values)}"
+    context.progress(steps, steps, said)
     scores = {f"validation_{goal.metric}": values[chosen], "best_epoch": float(warm_epochs + chosen + 1)}
     return Finetuned(victim, scores)
 

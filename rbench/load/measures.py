@@ -6,6 +6,7 @@ hides a measure of its name.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from rbench.load.modules import Modules, checked
 from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import Registry, unknown
 from rbench.spec import ADVERSARIAL, CONTRAST, Choice, MeasureNeeds, Metric, Suite, TableSpec
+from rbench.spec.claimed import ANY_ATTACK
 
 METRICS: tuple[str, ...] = get_args(Metric)
 
@@ -31,10 +33,16 @@ def find_measure(metric: str, registry: Registry) -> Module | None:
         return None
     names = registry.names("measures")
     if metric not in names:
-        raise SuiteError(unknown("metric", metric, {*METRICS, *names}))
+        raise SuiteError(_unknown(metric, names))
     found = find("measures", metric, registry)
     checked(found)
     return found
+
+
+def _unknown(metric: str, names: Collection[str]) -> str:
+    if metric == ANY_ATTACK:
+        return f"{ANY_ATTACK} has no table of its own: it is the row `any attack` in the table of asr"
+    return unknown("metric", metric, {*METRICS, *names})
 
 
 def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> None:
@@ -47,7 +55,7 @@ def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> No
             continue
         place = table.at(("metric",))
         if metric not in names:
-            problems.add(place, unknown("metric", metric, {*METRICS, *names}))
+            problems.add(place, _unknown(metric, names))
             continue
         if isinstance(table.data.get("options"), dict):
             modules.check("measures", metric, place, table.sub("options"))

@@ -213,7 +213,7 @@ def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False
         mark = error.problem_mark or error.context_mark
         place = name if fixed_place or mark is None else f"{name}:{mark.line + 1}:{mark.column + 1}"
         reason = ", ".join(part for part in (error.context, error.problem) if part)
-        raise SuiteError(f"{place}: not valid YAML: {reason}") from error
+        raise SuiteError(f"{place}: not valid YAML: {reason}{_remedy(reason)}") from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         column = error.position - (before.rfind("\n") + 1) + 1
@@ -223,6 +223,15 @@ def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False
         ) from error
     except RecursionError as error:
         raise SuiteError(f"{name}: nested too deeply") from error
+
+
+def _remedy(reason: str) -> str:
+    """Return what to do about the two commonest errors in YAML; an empty text for others."""
+    if r"'\t'" in reason:
+        return ". Indent with spaces, not with tabs"
+    if "expected <block end>" in reason:
+        return ". The line is indented unlike its neighbours, or a quotation mark or bracket is not closed before it"
+    return ""
 
 
 def shown(path: Path) -> str:

@@ -272,6 +272,11 @@ class _Guesses:
             counts.pop("", None)
             most = min(MOST_LABELS, counts.total() // 2)
             if not 2 <= len(counts) <= most:
+                if counts.total() < 4:
+                    raise ResourceError(
+                        f"{self.place.path}: {counts.total()} rows have a value in the column `{label}`, too few to "
+                        "tell its labels from. Give more rows, or the labels: --labels A,B or `labels: [A, B]`"
+                    )
                 raise ResourceError(
                     f"{self.place.path}: the column `{label}` has {len(counts)} different values in {counts.total()} "
                     f"rows, which are no labels (expected 2 to {most}). There are {', '.join(self.columns)}. "

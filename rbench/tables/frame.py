@@ -106,6 +106,8 @@ def _outcomes(store: Reader, job: Job, found: Found) -> Sequence[Sequence[Any]]:
     read = store.read(job)
     if (wrong := found.problem or read.damage) is not None:
         log.warning("%s", wrong)
+    elif not read.outcomes and found.record is not None and found.record.status == "complete":
+        log.warning("the RUN keeps no outcomes of %s", job.name)
     return _values(read.outcomes)
 
 

@@ -12,7 +12,7 @@ from rbench.errors import StoreError
 from rbench.score import Tally
 from rbench.score.paired import Difference, compare, holm
 from rbench.score.unpaired import compare_tallies
-from rbench.spec import AttackMetric, Outcome
+from rbench.spec import AttackMetric, FinetuneJob, Outcome
 from rbench.spec.claimed import ANY_ATTACK, computed
 from rbench.tables import Results, Table
 from rbench.tables.attacked import AttackedSample
@@ -93,7 +93,14 @@ def compare_sides(
         )
     flags = [Flags(results.plan, results.standing.records) for results in of]
     found, notes, unpaired = [], [], []
-    left = {side.encoder: [str(name) for name in side.cells if name not in shared] for side in sides}
+    alike = sides[0].encoder == sides[1].encoder
+    left = [
+        (f"{side.encoder} ({rank})" if alike else side.encoder, [str(n) for n in side.cells if n not in shared])
+        for rank, side in enumerate(sides, 1)
+    ]
+    if sides[0].run != sides[1].run:
+        notes.append(f"(1) {sides[0].run}, (2) {sides[1].run}." if alike else _of_runs(sides))
+        notes += _other_trainings(sides, of, shared)
     if metric == ANY_ATTACK:
         notes.append(_all_attacks(shared))
         sides = (of_side(sides[0], shared), of_side(sides[1], shared))
@@ -129,8 +136,25 @@ def compare_sides(
     )
     if unpaired:
         notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts.")
-    notes += [f"only {encoder} has {', '.join(names)}" for encoder, names in left.items() if names]
+    notes += [f"only {encoder} has {', '.join(names)}" for encoder, names in left if names]
     return Comparison(sides[0].encoder, sides[1].encoder, metric, cells, tuple(notes))
+
+
+def _of_runs(sides: tuple[Side, Side]) -> str:
+    return "; ".join(f"{side.encoder} is of {side.run}" for side in sides) + "."
+
+
+def _other_trainings(sides: tuple[Side, Side], of: tuple[Results, Results], shared: Sequence[CellName]) -> list[str]:
+    """Say where victims of the same name were fine-tuned with other settings, which the comparison then is about."""
+    settings = [{job.key: job.spec for job in results.plan.jobs} for results in of]
+    unlike = []
+    for name in shared:
+        specs = [settings[k].get(sides[k].cells[name][0].run.job.needs.get("victim", "")) for k in (0, 1)]
+        tuned = [spec.training for spec in specs if isinstance(spec, FinetuneJob)]
+        if len(tuned) == 2 and tuned[0] != tuned[1]:
+            unlike.append(f"{name.task}/{name.finetune}")
+    names = ", ".join(dict.fromkeys(unlike))
+    return [f"The victims of {names} were fine-tuned with other settings in the two RUNs."] if names else []
 
 
 def _unpaired(

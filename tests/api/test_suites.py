@@ -81,6 +81,19 @@ def test_a_plan_marks_jobs_whose_weights_are_in_the_cache_and_reads_none_of_them
     assert api.plan(write(), Options(fresh=True)).cached == frozenset([finetune.key]), "--fresh keeps weights"
 
 
+def test_a_folder_that_holds_a_run_of_another_suite_is_refused(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Its plan would be replaced. A damaged plan is replaced as ever, and --fresh sets the RUN aside."""
+    file, out = write(), tmp_path / "run"
+    other = api.plan(write(name="other"), Options(out=out)).plan
+    Store(out).write_plan(other)
+    with pytest.raises(PlanError, match="holds a RUN of the suite other, and this suite is mine"):
+        api.plan(write(), Options(out=out))
+    assert api.plan(write(), Options(out=out, fresh=True)).run == out
+    assert api.plan(write(name="other"), Options(out=out)).run == out
+    (out / "plan.json").write_text("{")
+    assert api.plan(file, Options(out=out)).run == out
+
+
 def test_requiring_healthy_ones_changes_no_key(write) -> None:  # type: ignore[no-untyped-def]
     """So the tables of a finished run can be made anew with it."""
     free, asked = (api.plan(write(SUITE + more)) for more in ("", "require: healthy\n"))
@@ -233,5 +246,7 @@ def test_what_rbench_offers_stays_what_it_is_whatever_is_imported() -> None:
         "assert all(callable(getattr(rbench, n)) for n in rbench.__all__ if n != '__version__'); "
         "assert all(callable(getattr(rbench.api, n)) for n in rbench.api.__all__)"
     )
+    alone = subprocess.run([sys.executable, "-c", "import rbench; rbench.api.Executor"], capture_output=True, text=True)
+    assert alone.returncode == 0, alone.stderr
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

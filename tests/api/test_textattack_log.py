@@ -126,3 +126,10 @@ def test_an_outcome_without_a_prediction_has_empty_outputs(tmp_path: Path) -> No
     one = Outcome(example_id="0", status="errored", original=("x",), label=0, error="T\nValueError: x")
     (row,) = read(write_textattack_csv(result(one), tmp_path / "log.csv"))
     assert row["original_output"] == row["perturbed_output"] == row["perturbed_text"] == ""
+
+
+def test_a_run_without_outcomes_is_refused_and_not_written_as_an_empty_file(make_run: Any, tmp_path: Path) -> None:
+    store: Store = make_run()
+    with pytest.raises(StoreError, match="keeps no outcomes of attack/minilm/mr/clean/pwws"):
+        write_textattack_csv(store.root, tmp_path / "log.csv")
+    assert not (tmp_path / "log.csv").exists()

@@ -165,3 +165,14 @@ def test_an_example_without_a_label_is_refused(folder: Path) -> None:
     data = data.with_train([*data.split("train"), Example(id="train:x", texts=("the film",), label=None)])
     with pytest.raises(JobError, match="train:x has no label"):
         encode_split(data, "train", tiny.encoder(folder).tokenizer, 16, limit=None, seed=0)
+
+
+def test_what_is_said_last_is_the_score_of_the_kept_epoch(folder: Path) -> None:
+    """Epochs after the best one are worse: their score must not stand in the line of the finished job."""
+    told: list[tuple[int, int, str]] = []
+    training = TRAINING.model_copy(update={"epochs": 3})
+    context = tiny.context(tiny.encoder(folder), tiny.data(), training, progress=lambda *step: told.append(step))
+    _, scores = clean.run(clean.Options(), context)
+    best, kept = scores["validation_accuracy"], int(scores["best_epoch"])
+    assert told[-1][:2] == (told[-1][1], told[-1][1])
+    assert told[-1][2] == f"validation accuracy {best:.3f}, of epoch {kept} of 3"

@@ -199,3 +199,9 @@ def test_a_missing_file_is_told_with_files_of_similar_names() -> None:
     assert "sheet.xlsx: a table ends in .csv, .tsv, .json, .jsonl, .parquet" in wrong("sheet.xlsx")
     Path("broken.json").write_text(json.dumps({"a": 1})[:-1])
     assert "broken.json:1: not JSON" in wrong("broken.json")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_a_file_of_few_rows_is_told_that_it_has_few(rows: int) -> None:
+    pd.DataFrame({"review": ["x", "y"][:rows], "label": [0, 1][:rows]}).to_csv("my.csv", index=False)
+    assert f"{rows} rows have a value in the column `label`, too few to tell its labels from" in wrong("my.csv")

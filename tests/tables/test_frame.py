@@ -184,3 +184,11 @@ def test_outcomes_of_one_job_at_a_time_are_in_memory(make_run: MakeRun, monkeypa
     results_frame(store)
     assert len(held) > 2
     assert set(held) == {held[0]}
+
+
+def test_a_complete_job_without_outcomes_is_named(
+    make_run: Callable[..., Store], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING"):
+        assert len(results_frame(make_run())) == 0
+    assert "the RUN keeps no outcomes of attack/minilm/mr/clean/pwws/seed0" in caplog.text

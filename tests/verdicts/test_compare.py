@@ -13,7 +13,7 @@ from scipy import stats
 from rbench.api import compare
 from rbench.errors import StoreError
 from rbench.score.paired import holm
-from rbench.spec import AttackJob, Health, Job, Outcome, Raised
+from rbench.spec import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outcome, Raised, Training
 from rbench.storage.runs import Store
 from rbench.tables.formats import render
 from rbench.verdicts.compare import ComparedCell, Comparison, table
@@ -283,3 +283,41 @@ def test_seeds_that_one_side_lacks_are_said(make_run: MakeRun) -> None:
 def test_the_arrow_says_which_way_is_robust(make_run: MakeRun, metric: str, arrow: str) -> None:
     found = compare(make_run(make_suite(**ONE_SEED), sealed=True).root, between=BETWEEN, metric=metric)
     assert arrow in render(table(found), "markdown").splitlines()[0]
+
+
+def test_one_encoder_of_two_runs_has_what_each_run_alone_has_and_where_training_differs(make_run: MakeRun) -> None:
+    def tuned(name: str, epochs: int, done: Callable[[Job], bool]) -> Store:
+        """A RUN whose attacks need a victim that was fine-tuned for so many epochs."""
+        store = make_run(make_suite(**ONE_SEED), name=name, done=lambda job: False)
+        plan = store.plan()
+        assert plan is not None
+        jobs: list[Job] = []
+        for job in plan.jobs:
+            assert isinstance(job.spec, AttackJob)
+            spec = FinetuneJob(
+                encoder=EncoderSpec(name=job.parts[0], base="b"),
+                strategy=job.spec.strategy,
+                task=job.spec.task,
+                data_fingerprint="d",
+                training=Training(epochs=epochs),
+            )
+            victim = Job.make(spec, job.parts[:3], {}, job.seed)
+            jobs += [victim, Job.make(job.spec, job.parts, {"victim": victim.key}, job.seed)]
+        store.write_plan(plan.model_copy(update={"jobs": tuple({job.key: job for job in jobs}.values())}))
+        from tests.tables.conftest import finish
+
+        for job in jobs:
+            if isinstance(job.spec, AttackJob) and done(job):
+                finish(store, job, sealed=True)
+        return store
+
+    one = tuned("one", 2, lambda job: job.parts[3] == "pwws" or job.parts[1] == "mr")
+    other = tuned("other", 3, lambda job: job.parts[3] == "pwws" or job.parts[1] == "mini_nli")
+    found = compare(one.root, other.root, between=("minilm", "minilm"))
+    assert "only minilm (1) has mr/clean/bertattack[max_words=10]" in found.notes
+    assert "only minilm (2) has mini_nli/clean/bertattack[max_words=10]" in found.notes
+    assert f"(1) {one.root}, (2) {other.root}." in found.notes
+    assert "The victims of mr/clean, mini_nli/clean were fine-tuned with other settings in the two RUNs." in found.notes
+    same = compare(one.root, tuned("same", 2, lambda job: True).root, between=("minilm", "bert_b"))
+    assert any("bert_b is of " in note for note in same.notes)
+    assert not any("other settings" in note for note in same.notes)
