@@ -113,8 +113,8 @@ def verb(
 )
 @verb(
     "Planning {suite}",
-    "Finished work is kept: run the same command again, without --fresh, to resume. An interrupted fine-tuning starts "
-    "over.",
+    "Finished work is kept: run the same command again, without --fresh, to resume. An interrupted fine-tuning goes "
+    "on after its last whole epoch.",
 )
 @e.with_executor
 def run(
