@@ -57,7 +57,7 @@ class GivenTexts:
             number = ids.get(label.casefold()) if isinstance(label, str) else label
             if number is None:
                 raise PlanError(
-                    f"labels[{i}]: {unknown('label', str(label), names)} If the victim's outputs mean something else, "
+                    f"labels[{i}]: {unknown('label', str(label), names)}. If the victim's outputs mean something else, "
                     "say what, in their order: label_names=[...]"
                 )
             if not 0 <= number < len(names):
