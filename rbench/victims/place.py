@@ -59,9 +59,10 @@ def located(spec: VictimSpec, models_path: Sequence[Path] = ()) -> Located:
     except ResourceError as error:
         at = f" --revision {spec.revision}" if spec.revision else ""
         looked = ", ".join(map(str, models_path)) or "the model search path, which is empty"
+        reason = str(error).rstrip(".")
         raise ResourceError(
-            f"victim `{spec.name}`: {spec.model} is no folder here and none in {looked}; {str(error).rstrip('.')}. A folder is written "
-            f"as a path (./{spec.model}). From the hub: `hf download {spec.model}{at} --local-dir DIR/{spec.model}`, "
+            f"victim `{spec.name}`: {spec.model} is no folder here and none in {looked}; {reason}. A folder is "
+            f"written as a path (./{spec.model}). From the hub: `hf download {spec.model}{at} --local-dir DIR/{spec.model}`, "
             "then pass --models DIR"
         ) from error
     return Located(f"{spec.model}@{commit}", commit, _commit)
