@@ -140,6 +140,11 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
             "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
             "-1.0 points [-5.6, 3.6] under TextFooler",
         ),
+        (
+            "dose-response-part3-finetuned-ag",
+            "| dose-below-simcse-mean ",
+            "with three seeds, 2.3 [-5.1, 9.6] in the mean of both",
+        ),
         ("dose-response-part1", "textfooler: minilm-random and minilm-mlm", "7.4 points [2.8, 12.6] more often"),
         ("robustness-search-weights", "| hundredth-below-simcse ", "wins nothing (0.5 [-2.4, 3.5])"),
         ("robustness-search-weights", "| hundredth-loses-four ", "a hundredth loses 4.4 [3.5, 5.2]"),

@@ -62,8 +62,8 @@ def located(spec: VictimSpec, models_path: Sequence[Path] = ()) -> Located:
         reason = str(error).rstrip(".")
         raise ResourceError(
             f"victim `{spec.name}`: {spec.model} is no folder here and none in {looked}; {reason}. A folder is "
-            f"written as a path (./{spec.model}). From the hub: `hf download {spec.model}{at} --local-dir DIR/{spec.model}`, "
-            "then pass --models DIR"
+            f"written as a path (./{spec.model}). From the hub: `hf download {spec.model}{at} --local-dir "
+            f"DIR/{spec.model}`, then pass --models DIR"
         ) from error
     return Located(f"{spec.model}@{commit}", commit, _commit)
 
