@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
+from rbench.errors import SuiteError
 from rbench.load.registry import KINDS, unknown
 from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick, TableSpec
 
@@ -257,6 +258,11 @@ VerboseOption = Annotated[
 ]
 
 
-def seeded(seeds: list[int] | None) -> list[str]:
-    """Return the override that --seed stands for; none where it was not given."""
+def seeded(seeds: list[int] | None, overrides: Sequence[str]) -> list[str]:
+    """Return the override that --seed stands for; none where it was not given.
+
+    Raises SuiteError where --set names seeds, too.
+    """
+    if seeds and (other := next((one for one in overrides if one.partition("=")[0].strip() == "seeds"), None)):
+        raise SuiteError(f"--seed and --set {other} both choose the seeds; leave one out")
     return [f"seeds=[{', '.join(map(str, seeds))}]"] if seeds else []

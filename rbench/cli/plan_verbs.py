@@ -65,7 +65,7 @@ def plan(
 
     forecast.check(gpus or ())
 
-    overrides = [*(overrides or ()), *a.seeded(seeds)]
+    overrides = [*(overrides or ()), *a.seeded(seeds, overrides or ())]
     options = options_of(profile, overrides, data, models, include, a.Device.auto, only=only, limit=limit, out=out)
     planned = api.plan(suite, options)
     wanted = estimate or gpus or fmt

@@ -164,7 +164,7 @@ def run(
     from rbench.progress.bars import watching
 
     limits = api.conditions(fail_if or ())
-    overrides = [*(overrides or ()), *a.seeded(seeds)]
+    overrides = [*(overrides or ()), *a.seeded(seeds, overrides or ())]
     options = options_of(
         profile, overrides, data, models, include, device, only=only, limit=limit, out=out, fresh=fresh
     )

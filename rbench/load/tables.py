@@ -215,6 +215,8 @@ class _Guesses:
         made: dict[str, Any] = {"kind": kind, "columns": names, "local": local.model_dump(mode="json")}
         if kind == "sts":
             return made | {"metric": "spearman"} | ({"scale": list(given.scale)} if given.scale is not None else {})
+        if given.labels:
+            self._name_absent(given.labels, label)
         return made | {"labels": list(given.labels or self._guessed_labels(label))}
 
     def _guessed_label(self) -> str:
@@ -264,6 +266,14 @@ class _Guesses:
             raise ResourceError(f"{self.place.path}: rename the text column `{of_label}`; rbench calls another so")
         pairs = (*zip(names, texts, strict=True), (of_label, label))
         return names, {ours: theirs for ours, theirs in pairs if ours != theirs}
+
+    def _name_absent(self, labels: Sequence[str], label: str) -> None:
+        """Say which of the labels that were given no row has: they may be misspelt. Rows may hold numbers of labels."""
+        stated = next((table.names[label] for table in self.place.tables if label in table.names), None)
+        there = {value.casefold() for value in self._values(label)}
+        absent = [one for one in labels if one.casefold() not in there]
+        if stated is None and 0 < len(absent) < len(labels):
+            self.said.append(f"no row has the label{'s' if len(absent) > 1 else ''} {', '.join(absent)}")
 
     def _guessed_labels(self, label: str) -> list[str]:
         stated = next((table.names[label] for table in self.place.tables if label in table.names), None)

@@ -14,12 +14,13 @@ from rbench.score.statistics import wilson
 from rbench.spec import Health, Outcome, Raised, Score
 
 
-def victim_health(accuracy: Score, labels: Iterable[float | None]) -> Health:
+def victim_health(accuracy: Score, labels: Iterable[float | None], split: str = "validation") -> Health:
     """Return the health of a victim: the flag `near chance`, or none.
 
     Args:
-        accuracy: on validation rows, in 0..1, with their number as `n`.
-        labels: of the validation rows. Rows without a label are left out.
+        accuracy: on the rows of a split, in 0..1, with their number as `n`.
+        labels: of these rows. Rows without a label are left out.
+        split: the split's name, for the reader.
 
     The health's values are `majority share`, the share of the most frequent label among the rows, and `accuracy at
     least`, the lower end of the accuracy's 95% Wilson interval. The flag is raised if the former reaches the latter.
@@ -33,7 +34,7 @@ def victim_health(accuracy: Score, labels: Iterable[float | None]) -> Health:
     flags = []
     if share >= least:
         because = (
-            f"accuracy {accuracy.value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] on {accuracy.n:,} validation rows, "
+            f"accuracy {accuracy.value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] on {accuracy.n:,} {split} rows, "
             f"of which the most frequent label has {share:.3f}"
         )
         flags.append(Raised(flag="near chance", because=because))

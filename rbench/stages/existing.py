@@ -44,6 +44,6 @@ def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -
         status="complete",
         scores=(accuracy, *parted),
         counts={"n": len(rows), **{f"{name}_rows": size for name, size in data.sizes.items()}, **part_counts(data)},
-        health=score.victim_health(accuracy, (row.label for row in rows)),
+        health=score.victim_health(accuracy, (row.label for row in rows), split),
         provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=place.fingerprint),
     )

@@ -29,8 +29,8 @@ def check_texts(plans: Iterable[tuple[Store, Plan]]) -> None:
     if len({*keeping.values()}) > 1:
         with_texts = [str(root) for root, texts in keeping.items() if texts]
         raise StoreError(
-            f"{', '.join(with_texts)} keeps texts and the other RUNs do not. Copy it without its texts first: rbench "
-            f"strip {with_texts[0]}"
+            f"{', '.join(with_texts)} was made to keep texts and the other RUNs were not. Copy it without them first: "
+            f"rbench strip {with_texts[0]}"
         )
 
 

@@ -60,6 +60,7 @@ MEANING: dict[Metric, Meaning] = {
         "lowest",
         percent=False,
         digits=2,
+        undefined="no example in the denominator, or records of an old version, which hold no times",
         good="faster",
     ),
     "sts": Meaning(

@@ -109,7 +109,7 @@ def _divided(spec: TaskSpec, table: Table) -> tuple[str, dict[str, list[Row]]]:
     if len(rows) < FEWEST:
         raise ResourceError(
             f"{table.path}: it has {len(rows)} rows, and at least {FEWEST} are divided into train, validation and test."
-            " To attack a classifier that exists on all of them, say `split: test`"
+            " A classifier that exists is attacked on all of them: --classifier, or `split: test` in a suite"
         )
     parts = split.three_way(len(rows), seed=rule.seed, validation=rule.validation, test=rule.test)
     how = f"divided by seed {rule.seed}; test: {rule.test:.0%}, then {rule.validation:.0%} validation"

@@ -156,7 +156,8 @@ def baseline_of(runs: Sequence[Results]) -> Baseline:
                 if unlike:
                     wrong.append(f"{results.root}: {key} differs from {runs[0].root} in {', '.join(unlike)}")
                 elif run.tally is None:
-                    wrong.append(f"{results.root}: {run.job.name} is not complete")
+                    why = results.standing.problems.get(run.job.key)
+                    wrong.append(f"{results.root}: {run.job.name} is not complete" + (f": {why}" if why else ""))
                 else:
                     jobs.append(_job(results, run, number, lists))
     if not wrong:

@@ -205,3 +205,16 @@ def test_a_missing_file_is_told_with_files_of_similar_names() -> None:
 def test_a_file_of_few_rows_is_told_that_it_has_few(rows: int) -> None:
     pd.DataFrame({"review": ["x", "y"][:rows], "label": [0, 1][:rows]}).to_csv("my.csv", index=False)
     assert f"{rows} rows have a value in the column `label`, too few to tell its labels from" in wrong("my.csv")
+
+
+@pytest.mark.parametrize(
+    ("labels", "notes"),
+    [
+        (["glad", "sad", "neutral"], ("my: no row has the label neutral",)),
+        (["Glad", "SAD"], ()),
+        (["no", "yes"], ()),  # where no label stands in the file, its rows may hold numbers
+    ],
+)
+def test_a_label_that_no_row_has_is_named(labels: list[str], notes: tuple[str, ...]) -> None:
+    write("my.csv", review=["good", "bad"], mood=["sad", "glad"])
+    assert suite({"./my.csv": {"text": "review", "label": "mood", "labels": labels}}).notes == notes

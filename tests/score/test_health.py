@@ -95,3 +95,10 @@ def test_outcomes_of_earlier_versions_load() -> None:
     for name in ("words_asked", "words_without_candidate"):
         del old[name]
     assert Outcome.model_validate(old).words_asked is None
+
+
+def test_the_flag_names_the_split_of_its_rows() -> None:
+    accuracy = Score(name="test_accuracy", value=0.5, n=6)
+    for split in ("validation", "test"):
+        (flag,) = victim_health(accuracy, [0, 0, 0, 1, 1, 1], *([split] if split == "test" else [])).flags
+        assert f"on 6 {split} rows" in flag.because

@@ -85,6 +85,14 @@ def test_runs_that_are_no_repetitions_of_each_other_are_refused_by_name(tmp_path
     assert not out.exists()
 
 
+def test_a_damaged_job_is_refused_with_what_is_wrong(tmp_path: Path) -> None:
+    run = gated.run(tmp_path / "run")
+    (record,) = run.rglob("record.json")
+    record.write_text(record.read_text()[:100])
+    with pytest.raises(StoreError, match=r"is not complete: .*record\.json"):
+        write_baseline([run], tmp_path / "b.json")
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
