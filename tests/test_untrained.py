@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,8 @@ def test_keys_hold_the_architecture_the_tokenizers_content_and_no_weights(place:
     (place / "reader.yaml").write_text(text)
 
     def keys() -> list[str]:
-        return [job.key for job in api.plan("reader.yaml", options(place)).plan.jobs]
+        own = dataclasses.replace(options(place), out=place / "reader")
+        return [job.key for job in api.plan("reader.yaml", own).plan.jobs]
 
     before = keys()
     assert len(set(before)) == 4

@@ -18,6 +18,7 @@ from rbench.api.work import prepared_for
 from rbench.errors import PlanError, RbenchError
 from rbench.load.registry import Registry
 from rbench.plan.estimate import Estimate, estimate
+from rbench.plan.occupied import check_same_suite
 from rbench.plan.only import select
 from rbench.plan.prepare import Options, Prepared, prepare_loaded
 from rbench.progress import Progress, Silent
@@ -55,7 +56,7 @@ def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None 
     The arguments are those of `run`.
     """
     options = asked.options_of(options, settings)
-    prepared = prepared_for(suite, options)
+    prepared = _prepared(suite, options)
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
     found = Standing({}, {}) if options.fresh else standing(store, prepared.plan)
@@ -104,8 +105,16 @@ def run(
             from rbench.api.starting import check
 
             check(where)
-            return run_spread(suite, prepared_for(suite, options), options, where, receiver)
-        return run_prepared(prepared_for(suite, options), options, receiver, report=True)
+            return run_spread(suite, _prepared(suite, options), options, where, receiver)
+        return run_prepared(_prepared(suite, options), options, receiver, report=True)
+
+
+def _prepared(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> Prepared:
+    """Prepare a suite for its RUN. Raises PlanError where its folder holds a RUN of another suite."""
+    prepared = prepared_for(suite, options)
+    if not options.fresh:
+        check_same_suite(prepared.run, prepared.loaded.suite.name)
+    return prepared
 
 
 def attack(

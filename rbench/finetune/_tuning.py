@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -99,12 +99,17 @@ def tune(
         _run_quietly(built, last)
     victim.to(context.device).eval()
     chosen = _chosen(values, keep)
-    steps, said = built.state.max_steps, f"validation {goal.metric} {values[chosen]:.3f}"
-    if len(values) > 1:  # what was last said is of the last epoch
-        said += f", of epoch {warm_epochs + chosen + 1} of {warm_epochs + len(values)}"
-    context.progress(steps, steps, said)
     scores = {f"validation_{goal.metric}": values[chosen], "best_epoch": float(warm_epochs + chosen + 1)}
+    _end(context, built.state.max_steps, scores, warm_epochs + len(values), note())
     return Finetuned(victim, scores)
+
+
+def _end(context: FinetuneContext, steps: int, scores: Mapping[str, float], epochs: int, more: str) -> None:
+    """Say the kept epoch's score: what was said last is of the last epoch."""
+    (name, value), (_, epoch) = scores.items()
+    kept = [f"of epoch {epoch:.0f} of {epochs}"] if epochs > 1 else []
+    said = f"{name.replace('_', ' ')} {value:.3f}"
+    context.progress(steps, steps, ", ".join([said, *kept, *filter(None, [more])]))
 
 
 def _check_dtype(context: FinetuneContext) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rbench import load as loading
-from rbench.errors import PlanError, ResourceError
+from rbench.errors import ResourceError
 from rbench.load import versions
 from rbench.load.registry import Registry
 from rbench.plan.described import complete
@@ -142,13 +141,10 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         contrast={task: tuple((one.spec, one.fingerprint) for one in sets) for task, sets in contrast.items()},
         adversarial=_set_inputs(loaded, adversarial),
     )
-    run = options.out or default_run(loaded.suite, options.profile)
-    if not options.fresh:
-        _check_same_suite(run, loaded.suite.name)
     return Prepared(
         loaded=loaded,
         plan=make_plan(loaded.suite, inputs),
-        run=run,
+        run=options.out or default_run(loaded.suite, options.profile),
         rows=rows,
         data=data,
         contrast=contrast,
@@ -156,26 +152,6 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         places=Places(weights, resources, {name: found for name, (_, found) in training.items()}, victims),
         notes=[*loaded.notes, *encoder_notes, *all_notes(loaded.suite, data, contrast, adversarial.values())],
     )
-
-
-_NAMED = re.compile(rb'\{\s*"suite"\s*:\s*\{\s*"name"\s*:\s*"([^"\\]*)"')
-
-
-def _check_same_suite(run: Path, name: str) -> None:
-    """Raise PlanError where the folder holds a RUN of another suite, whose plan this one would replace.
-
-    Reads the first bytes of the plan, since the whole of one may be large. A damaged plan is replaced as ever.
-    """
-    try:
-        with (run / "plan.json").open("rb") as file:
-            found = _NAMED.match(file.read(1000))
-    except OSError:
-        return
-    if found is not None and (other := found[1].decode("utf-8", "replace")) != name:
-        raise PlanError(
-            f"{run} holds a RUN of the suite {other}, and this suite is {name}. Choose another --out; or --fresh, "
-            "which sets the old results aside"
-        )
 
 
 def default_run(suite: Suite, profile: str | None) -> Path:

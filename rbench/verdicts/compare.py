@@ -93,14 +93,9 @@ def compare_sides(
         )
     flags = [Flags(results.plan, results.standing.records) for results in of]
     found, notes, unpaired = [], [], []
-    alike = sides[0].encoder == sides[1].encoder
-    left = [
-        (f"{side.encoder} ({rank})" if alike else side.encoder, [str(n) for n in side.cells if n not in shared])
-        for rank, side in enumerate(sides, 1)
-    ]
+    left = _left(sides, shared)
     if sides[0].run != sides[1].run:
-        notes.append(f"(1) {sides[0].run}, (2) {sides[1].run}." if alike else _of_runs(sides))
-        notes += _other_trainings(sides, of, shared)
+        notes += [_of_runs(sides), *_other_trainings(sides, of, shared)]
     if metric == ANY_ATTACK:
         notes.append(_all_attacks(shared))
         sides = (of_side(sides[0], shared), of_side(sides[1], shared))
@@ -136,11 +131,22 @@ def compare_sides(
     )
     if unpaired:
         notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts.")
-    notes += [f"only {encoder} has {', '.join(names)}" for encoder, names in left if names]
+    notes += left
     return Comparison(sides[0].encoder, sides[1].encoder, metric, cells, tuple(notes))
 
 
+def _left(sides: tuple[Side, Side], shared: Sequence[CellName]) -> list[str]:
+    """Name the cells that one side alone has. Sides of one name are told apart by their number."""
+    alike = sides[0].encoder == sides[1].encoder
+    names = [f"{side.encoder} ({rank})" if alike else side.encoder for rank, side in enumerate(sides, 1)]
+    alone = [[str(name) for name in side.cells if name not in shared] for side in sides]
+    return [f"only {name} has {', '.join(cells)}" for name, cells in zip(names, alone, strict=True) if cells]
+
+
 def _of_runs(sides: tuple[Side, Side]) -> str:
+    """Say of which RUN either side is."""
+    if sides[0].encoder == sides[1].encoder:
+        return f"(1) {sides[0].run}, (2) {sides[1].run}."
     return "; ".join(f"{side.encoder} is of {side.run}" for side in sides) + "."
 
 
