@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -129,7 +129,9 @@ def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95) -> 
     variance, freedom = variance_of_mean(sample)
     if shares and variance <= NOTHING:
         return _one_victim_each(sample, only, confidence, common)
-    return _by_t(float(sample.differences.mean()), (variance, freedom), confidence, common)
+    found = _by_t(float(sample.differences.mean()), (variance, freedom), confidence, common)
+    # No two shares are further apart than 1, so such a sample shows no difference with that power.
+    return replace(found, smallest=None) if shares and (found.smallest or 0) > 1 else found
 
 
 def _one_victim_each(

@@ -276,3 +276,11 @@ def test_texts_that_no_two_seeds_share_add_nothing() -> None:
     covariance = sum(rest[a, e] * rest[b, e] for a in range(3) for b in range(3) if a != b for e in range(30)) / 90**2
     expected = variance_of_mean(drawn)[0] + max(covariance, 0) * 3 / 2
     assert variance_of_mean(same) == (pytest.approx(expected), 2)
+
+
+def test_so_few_seeds_that_no_share_differs_enough_show_no_difference() -> None:
+    """By Student's t with two seeds the smallest difference would be above 100 points, which no share has."""
+    one, other = [1.0] * 8 + [0.0] * 2, [1.0, 1.0, 0.0, 0.0, 0.0] + [1.0] * 5
+    drawn = sample(one, other, seed=[0] * 5 + [1] * 5)
+    assert compare(drawn, shares=False).smallest > 1  # type: ignore[operator]
+    assert compare(drawn, shares=True).smallest is None
