@@ -19,16 +19,21 @@ def detectable(ground: Ground, cells: Cells) -> str | None:
     for one, other in combinations(ground.cells.get("asr", ()), 2):
         if one.encoder != other.encoder and one[1:] == other[1:]:
             judged = _compared(one, other, cells)
-            found += [judged] if judged is not None and judged.smallest is not None else []
+            found += [judged] if judged is not None and judged.n else []
+    sizes = sorted(100 * d.smallest for d in found if d.smallest is not None)
     if not found:
         return None
-    sizes = sorted(100 * d.smallest for d in found if d.smallest is not None)
+    if not sizes:
+        return "What this run could have shown: no difference in ASR between two encoders, for it has too few texts."
+    pairs = "1 pair" if len(found) == 1 else f"{len(found)} pairs"
+    blind = len(found) - len(sizes)
+    none = f"; {blind} of these could show none" if blind else ""
     span = f"{sizes[0]:.0f}" if round(sizes[0]) == round(sizes[-1]) else f"{sizes[0]:.0f} to {sizes[-1]:.0f}"
     counts = sorted(d.n for d in found)
     n = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
     return (
         f"What this run could have shown: in one cell, a difference in ASR between two encoders of {span} points or "
-        f"more (power 80% at p < 0.05, before any correction; {len(found)} pairs of cells, n {n}). Smaller true "
+        f"more (power 80% at p < 0.05, before any correction; {pairs} of cells, n {n}{none}). Smaller true "
         "differences mostly go unseen."
     )
 
