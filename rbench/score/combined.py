@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.score.paired import NOTHING, Difference, PairedSample
+from rbench.score.paired import NOTHING, Difference, PairedSample, numbered
 from rbench.score.power import POWER
 from rbench.score.statistics import wilson
 
@@ -142,18 +142,18 @@ def _variance(parts: Sequence[Part]) -> tuple[float, float]:
         [one for part in parts for one in getattr(part, name)] for name in ("examples", "seeds", "trainings", "rounds")
     )
     added = np.concatenate([_added(part) for part in parts])
-    by_encoder, by_task = (_codes(names) for names in (encoders, tasks))
+    by_encoder, by_task = (numbered(names) for names in (encoders, tasks))
     if len(set(rounds)) > 1:
-        found = _clustered(added, by_encoder, _codes(zip(encoders, trainings, strict=True)))
-        found += _shared(parts, by_task, _codes(zip(tasks, examples, strict=True)), np.array(rounds))
+        found = _clustered(added, by_encoder, numbered(zip(encoders, trainings, strict=True)))
+        found += _shared(parts, by_task, numbered(zip(tasks, examples, strict=True)), np.array(rounds))
     elif len(set(seeds)) > 1:
-        texts = _codes((task, example.partition("/")[2]) for task, example in zip(tasks, examples, strict=True))
-        between = _clustered(added, by_task, _codes(zip(tasks, seeds, strict=True)))
+        texts = numbered((task, example.partition("/")[2]) for task, example in zip(tasks, examples, strict=True))
+        between = _clustered(added, by_task, numbered(zip(tasks, seeds, strict=True)))
         # As in `score.paired`, the seeds' freedom stands for both parts.
         common = _shared(parts, by_task, texts, np.array(seeds))
         found = [(one + more, freedom) for (one, freedom), (more, _) in zip(between, common, strict=True)]
     else:
-        found = _clustered(added, by_task, _codes(zip(tasks, examples, strict=True)))
+        found = _clustered(added, by_task, numbered(zip(tasks, examples, strict=True)))
     variance = sum(part for part, _ in found)
     spread = sum(part**2 / freedom for part, freedom in found if freedom)
     return variance, variance**2 / spread if spread else max(freedom for _, freedom in found)
@@ -169,12 +169,6 @@ def _added(part: Part, within: Codes | None = None) -> Values:
     means = np.bincount(groups, weights=values) / np.bincount(groups)
     added: Values = part.weight * (values - means[groups]) / len(values)
     return added
-
-
-def _codes(names: object) -> Codes:
-    """Number the names 0, 1 ... in the order in which they come."""
-    seen: dict[object, int] = {}
-    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)  # type: ignore[attr-defined]
 
 
 def _clustered(added: Values, strata: Codes, units: Codes) -> list[tuple[float, int]]:
@@ -194,7 +188,7 @@ def _shared(parts: Sequence[Part], strata: Codes, units: Codes, rounds: Codes) -
 
     That is the covariance of two rounds' contributions of the same example.
     """
-    inner = [_codes(zip(part.rounds, part.seeds, strict=True)) for part in parts]
+    inner = [numbered(zip(part.rounds, part.seeds, strict=True)) for part in parts]
     added = np.concatenate([_added(part, groups) for part, groups in zip(parts, inner, strict=True)])
     several = len(np.unique(rounds))
     found = []

@@ -28,7 +28,7 @@ weights and says nothing about another training. `benchmarks/coverage.py` simula
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -277,6 +277,12 @@ def _smallest(error: float, freedom: float, confidence: float) -> float:
     from scipy import stats
 
     return float((stats.t.ppf(0.5 + confidence / 2, freedom) + stats.t.ppf(POWER, freedom)) * error)
+
+
+def numbered(names: Iterable[Hashable]) -> Groups:
+    """Number the names 0, 1 ... in the order in which they come; the same name has the same number."""
+    seen: dict[Hashable, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:

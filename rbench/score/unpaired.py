@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rbench.score.attack import Tally
+from rbench.score.attack import SHARES, Tally
 from rbench.score.paired import Difference
 from rbench.score.statistics import Sample
+from rbench.spec import AttackMetric
 
 
 def compare_shares(one: tuple[int, int], other: tuple[int, int], confidence: float = 0.95) -> Difference:
@@ -75,9 +76,8 @@ def _smoothed_variance(count: int, n: int) -> float:
     return share * (1 - share) / (n + 2)
 
 
-def compare_tallies(one: Tally, other: Tally, metric: str, confidence: float = 0.95) -> Difference:
-    """Compare two encoders on `asr`, `aua` or `queries` by the counts in their records."""
-    if metric == "queries":
-        return compare_means(one.queries, other.queries, confidence)
-    shares = [tally.share("asr" if metric == "asr" else "aua") for tally in (one, other)]
-    return compare_shares(shares[0], shares[1], confidence)
+def compare_tallies(one: Tally, other: Tally, metric: AttackMetric, confidence: float = 0.95) -> Difference:
+    """Compare two encoders on a metric of attacks by the counts in their records."""
+    if metric in SHARES:
+        return compare_shares(one.share(metric), other.share(metric), confidence)
+    return compare_means(getattr(one, metric), getattr(other, metric), confidence)

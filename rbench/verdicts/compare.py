@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,14 @@ import numpy as np
 from rbench.errors import StoreError
 from rbench.score import Tally
 from rbench.score.paired import Difference, compare, holm
-from rbench.score.unpaired import compare_tallies
-from rbench.spec import AttackMetric, FinetuneJob, Outcome
+from rbench.spec import FinetuneJob, Outcome
 from rbench.spec.claimed import ANY_ATTACK, computed
 from rbench.tables import Results, Table
 from rbench.tables.attacked import AttackedSample
 from rbench.tables.flags import Flags
 from rbench.tables.table import MEANING, Entry, Meaning, Number, p_value
 from rbench.verdicts.all_attacks import of_side, said
-from rbench.verdicts.pairing import CellName, Compared, Side, by_run, differing, pair
+from rbench.verdicts.pairing import CellName, Compared, Side, by_counts, differing, pair
 
 ALPHA = 0.05
 
@@ -108,10 +107,10 @@ def compare_sides(
             raise StoreError(f"{name}: {error}") from None
         notes += [f"{name}: {note}" for note in paired.notes]
         raised = [flags[k].told([job for sample in samples[k] for job in sample.run.jobs]) for k in (0, 1)]
-        tallies = [_tally(side) for side in samples]
         judged = compare(paired.sample, shares=metric != "queries")
         if not any(sample.outcomes for side in samples for sample in side):
-            judged = _unpaired(samples, tallies, computed(metric))
+            one, other = ([sample.run for sample in side] for side in samples)
+            judged = by_counts(one, other, computed(metric))
             unpaired.append(str(name))
         found.append((name, samples, paired, judged, raised))
     corrected = holm([difference.p for *_, difference, _ in found])
@@ -161,16 +160,6 @@ def _other_trainings(sides: tuple[Side, Side], of: tuple[Results, Results], shar
             unlike.append(f"{name.task}/{name.finetune}")
     names = ", ".join(dict.fromkeys(unlike))
     return [f"The victims of {names} were fine-tuned with other settings in the two RUNs."] if names else []
-
-
-def _unpaired(
-    samples: tuple[Sequence[AttackedSample], Sequence[AttackedSample]], tallies: Sequence[Tally], metric: AttackMetric
-) -> Difference:
-    """Compare two cells by their counts; by those of each job where seeds or trainings are what is drawn."""
-    if all(len(side) == 1 for side in samples):
-        return compare_tallies(tallies[0], tallies[1], metric)
-    one, other = ([sample.run for sample in side] for side in samples)
-    return replace(compare(by_run(one, other, metric), shares=False), n=min(tally.score(metric).n for tally in tallies))
 
 
 def _all_attacks(shared: Sequence[CellName]) -> str:

@@ -10,15 +10,13 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from rbench.score import SHARES
 from rbench.score.combined import Part, combine, inverted
-from rbench.score.paired import Difference, PairedSample, compare, newcombe
+from rbench.score.paired import Difference, PairedSample, compare, newcombe, numbered
 from rbench.score.stated import Term, combine_stated
-from rbench.score.unpaired import compare_means, compare_shares
 from rbench.spec import AttackMetric
 from rbench.spec.claimed import ATTACKED, WAYS, CellOf, Comparison, Group
 from rbench.verdicts.cells import Cells, Observed, Stated
-from rbench.verdicts.pairing import by_run, numbered
+from rbench.verdicts.pairing import by_counts
 
 
 class Bound(NamedTuple):
@@ -201,10 +199,5 @@ def _by_counts(comparison: Comparison, metric: str, bound: Bound, cells: Cells) 
     if metric not in ATTACKED or bound != Bound() or not single:
         return None
     first, second = (cells.cell(cell) for cell in (other[0], one[0]))
-    kind = cast(AttackMetric, metric)
-    if max(len(first.tallies), len(second.tallies)) > 1:
-        by_job = compare(by_run(first.runs, second.runs, kind), shares=False)
-        return replace(by_job, n=min(first.score(kind).n, second.score(kind).n)) if by_job.n else None
-    if metric in SHARES:
-        return compare_shares(first.pooled.share(kind), second.pooled.share(kind))
-    return compare_means(getattr(first.pooled, metric), getattr(second.pooled, metric))
+    found = by_counts(first.runs, second.runs, cast(AttackMetric, metric))
+    return found if found.n else None

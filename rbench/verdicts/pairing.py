@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal, NamedTuple, Protocol, TypeVar, get_args
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from rbench.errors import StoreError
 from rbench.load.registry import nearest
-from rbench.score.paired import Groups, PairedSample
+from rbench.score import Tally
+from rbench.score.paired import Difference, PairedSample, compare, numbered
+from rbench.score.unpaired import compare_tallies
 from rbench.spec import AttackJob, AttackMetric, Job, Outcome
 from rbench.spec.claimed import computed
 from rbench.tables import Results
@@ -207,12 +209,6 @@ def sample_of(rows: Sequence[Row]) -> PairedSample:
     return PairedSample(one, other, numbered(columns[2]), seed, mine, theirs, texts)
 
 
-def numbered(names: Iterable[str]) -> Groups:
-    """Number the names 0, 1 ... in the order in which they come."""
-    seen: dict[str, int] = {}
-    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
-
-
 @dataclass(frozen=True)
 class _Scored:
     """A job with its value of a metric."""
@@ -240,6 +236,19 @@ def by_run(one: Sequence[Run], other: Sequence[Run], metric: AttackMetric) -> Pa
             for a, b in matched(*scored)
         ]
     )
+
+
+def by_counts(one: Sequence[Run], other: Sequence[Run], metric: AttackMetric) -> Difference:
+    """Compare two cells without their outcomes: by the counts of their only jobs, or by the values of several.
+
+    `n` counts examples in both cases, and is 0 where nothing can be compared.
+    """
+    tallies = [[run.tally for run in runs if run.tally is not None] for runs in (one, other)]
+    pooled = [Tally.pooled(some) for some in tallies]
+    if all(len(some) == 1 for some in tallies):
+        return compare_tallies(pooled[0], pooled[1], metric)
+    found = compare(by_run(one, other, metric), shares=False)
+    return replace(found, n=min(tally.score(metric).n for tally in pooled)) if found.n else found
 
 
 def _seeds(samples: Sequence[AttackedSample]) -> str:
