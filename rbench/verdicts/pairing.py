@@ -107,7 +107,7 @@ def pair(
         raise StoreError(f"no fine-tuning seed in common: {_seeds(one)} and {_seeds(other)}")
     if any(_kept(one)) != any(_kept(other)):
         without = (other if any(_kept(one)) else one)[0].run.job
-        raise StoreError(f"one of the two RUNs keeps no outcomes ({without.name}), so that examples cannot be paired")
+        raise StoreError(f"one of the two has no outcomes ({without.name}), so that their examples cannot be paired")
     missing = 0
     rows: list[Row] = []
     fell = []

@@ -269,7 +269,7 @@ def test_without_outcomes_seeds_are_the_sample_and_not_their_texts(make_run: Mak
 
 def test_one_run_without_outcomes_is_named(make_run: MakeRun) -> None:
     store, bare = make_run(make_suite(**ONE_SEED), sealed=True), make_run(make_suite(**ONE_SEED), name="bare")
-    with pytest.raises(StoreError, match=r"keeps no outcomes \(attack/bert_b/mr/clean/pwws/seed0\)"):
+    with pytest.raises(StoreError, match=r"has no outcomes \(attack/bert_b/mr/clean/pwws/seed0\)"):
         compare(store.root, bare.root, between=BETWEEN)
 
 
