@@ -113,7 +113,9 @@ def build_adversarial_from(
     outcomes = store.outcomes(job)
     if not outcomes or "victim" not in job.needs:  # an old plan names no victim
         what = "outcomes" if not outcomes else "name of the victim"
-        raise StoreError(f"{run} keeps no {what} of {job.name}, and a set needs that. Run the suite into another --out.")
+        raise StoreError(
+            f"{run} keeps no {what} of {job.name}, and a set needs that. Run the suite into another --out."
+        )
     made = Made(job, record, plan.job(job.needs["victim"]), outcomes, only)
     return BuiltSet(folder, run, write(made, folder, overwrite=overwrite))
 
