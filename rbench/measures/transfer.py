@@ -48,7 +48,7 @@ class Pair:
     fooled_right: int
     """How many of `right` fool the judge."""
     repeats: float = 1
-    """How many trainings share each example."""
+    """How many victims share each example, on average."""
 
     def number(self, among: str) -> Number:
         """Return the share `among` "all" texts, or those with an original that the judge got "right"."""
@@ -136,7 +136,7 @@ class Matrix:
 def matrices(results: Results, options: Plain | None = None) -> list[Matrix]:
     """Return the pairs, seeds pooled, by task and attack in the suite's order. Raises StoreError as `measured` does."""
     suite = results.plan.suite
-    sums: dict[tuple[str, str], dict[tuple[tuple[str, str], tuple[str, str]], list[tuple[int, dict[str, int]]]]] = {}
+    sums: dict[tuple[str, str], dict[tuple[tuple[str, str], tuple[str, str]], list[dict[str, int]]]] = {}
     attacked: dict[tuple[str, str], dict[tuple[str, str], list[Job]]] = {}
     for one in measured(results, NAME, options):
         behind = attacked.setdefault((one.spec.task.name, one.spec.attack or ""), {})
@@ -146,7 +146,7 @@ def matrices(results: Results, options: Plain | None = None) -> list[Matrix]:
         for row in one.rows:
             key = ((row.names["encoder"], row.names["finetune"]), (row.names["judge"], row.names["judge_finetune"]))
             counts = {name: int(value or 0) for name, value in row.numbers.items()}
-            cell.setdefault(key, []).append((one.job.seed, counts))
+            cell.setdefault(key, []).append(counts)
     tasks = in_order(suite.tasks, (task for task, _ in sums))
     attacks = in_order((choice.label for choice in suite.attacks), (attack for _, attack in sums))
     found = []
@@ -157,14 +157,15 @@ def matrices(results: Results, options: Plain | None = None) -> list[Matrix]:
             order = [(e, s.label) for e in suite.encoders for s in suite.finetune]
             order += [(name, AS_IS) for name in suite.victims]
             victims = tuple(sorted(there, key=lambda of: order.index(of) if of in order else len(order)))
-            pairs = {pair: _pooled(counts) for pair, counts in cell.items()}
-            found.append(Matrix(task, attack, victims, pairs, attacked[task, attack]))
+            behind = attacked[task, attack]
+            pairs = {pair: _pooled(counts, results.repeats(behind.get(pair[0], ()))) for pair, counts in cell.items()}
+            found.append(Matrix(task, attack, victims, pairs, behind))
     return found
 
 
-def _pooled(counts: Sequence[tuple[int, dict[str, int]]]) -> Pair:
-    total = {name: sum(one[name] for _, one in counts) for name in ("n", "fooled", "right", "fooled_right")}
-    return Pair(**total, repeats=len(counts) / len({seed for seed, _ in counts}))
+def _pooled(counts: Sequence[dict[str, int]], repeats: float) -> Pair:
+    total = {name: sum(one[name] for one in counts) for name in ("n", "fooled", "right", "fooled_right")}
+    return Pair(**total, repeats=repeats)
 
 
 def table(options: Plain, results: Results) -> Table:

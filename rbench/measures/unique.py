@@ -41,7 +41,9 @@ def table(options: Options, results: Results) -> Table:
         seeds = paired(of, encoder, finetune, task)
         found = _found(results, seeds)
         rows.append((task, encoder, *([finetune] if several else []), *_numbers(of, seeds, found)))
-        cells += [{"task": task, "encoder": encoder, "finetune": finetune, **one} for one in _cells(of, seeds, found)]
+        cells += [
+            {"task": task, "encoder": encoder, "finetune": finetune, **one} for one in _cells(results, of, seeds, found)
+        ]
     header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "n", "Any", "All"]
     return Table(
         metric="unique",
@@ -96,13 +98,15 @@ def _numbers(of: Grid, seeds: Sequence[tuple[Run, ...]], found: Fallen | None) -
     return [Number(count, False, found.n, partial=partial, digits=0).hidden(hiding) for count in counts]
 
 
-def _cells(of: Grid, seeds: Sequence[tuple[Run, ...]], found: Fallen | None) -> Iterator[dict[str, object]]:
+def _cells(
+    results: Results, of: Grid, seeds: Sequence[tuple[Run, ...]], found: Fallen | None
+) -> Iterator[dict[str, object]]:
     """Yield a row for programs for each attack. `only_share` is a share of n, with its Wilson interval."""
     jobs = [run.job for runs in seeds for run in runs]
     if found is None or of.flags.hiding(jobs):
         found = None
     done = _done(seeds)
-    repeats = len(done) / len({runs[0].job.seed for runs in done}) if done else 1
+    repeats = results.repeats([runs[0].job for runs in done])
     for i, attack in enumerate(of.attacks):
         n, only = (found.n, found.only[i]) if found is not None else (0, 0)
         low, high = wilson(only / repeats, n / repeats) or (None, None)

@@ -167,8 +167,8 @@ class Tally:
 
         Args:
             metric: the metric.
-            repeats: how many victims attacked each example, for pooled samples of the same examples. The interval is
-                as wide as that of n / `repeats` examples, because it covers the choice of examples.
+            repeats: how many victims attacked an example, on average, for pooled samples that share examples. The
+                interval is as wide as that of n / `repeats` examples, because it covers the choice of examples.
         """
         if metric in SHARES:
             count, n = self.share(metric)

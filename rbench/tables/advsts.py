@@ -75,9 +75,7 @@ class _Row:
 
     def score(self, name: Name) -> Score:
         """Return one of the numbers, pooled over seeds as in tables of attacks."""
-        seeds = {run.job.seed for run in self.done}
-        repeats = len(self.done) / len(seeds) if seeds else 1
-        return _score(self.done, name, repeats)
+        return _score(self.done, name, self.cell.repeats)
 
     def number(self, name: Name) -> Number | None:
         """Return one of the numbers as a table entry; None where no seed is done."""

@@ -8,7 +8,8 @@ Cells are made of records alone. What looks at single examples asks `Results.ver
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +34,8 @@ class Results:
     standing: Standing
     _verdicts: dict[str, Verdicts] = field(default_factory=dict, compare=False, repr=False)
     """By job key; of the jobs that were asked for."""
+    _drawn: dict[Hashable, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
+    """The examples that a seed draws from a task, for `repeats`. Encoders and attacks share them."""
 
     @classmethod
     def of(cls, store: Reader) -> Self:
@@ -60,6 +63,30 @@ class Results:
     def fields(self, job: Job, names: Sequence[str]) -> list[tuple[Any, ...]]:
         """Return fields of each outcome of a complete attack job. Raises StoreError as `verdicts` does."""
         return read_fields(self.store, job, self.standing.records[job.key], names)
+
+    def repeats(self, jobs: Collection[Job]) -> float:
+        """Return how many of some complete attack jobs on one task attacked an example, on average over the examples.
+
+        Trainings share all examples. Fine-tuning seeds draw theirs from one split, so their samples overlap. Where
+        outcomes are missing or damaged, seeds count as if they shared all, so an interval is never too narrow.
+        """
+        victims = Counter(job.seed for job in jobs)
+        if len(victims) < 2:
+            return max(1, len(jobs))
+        try:
+            drawn = {job.seed: self._examples(job) for job in jobs}
+        except StoreError:
+            return len(jobs)
+        there: frozenset[str] = frozenset().union(*drawn.values())
+        return sum(victims[seed] * len(examples) for seed, examples in drawn.items()) / max(1, len(there))
+
+    def _examples(self, job: Job) -> frozenset[str]:
+        spec = job.spec
+        assert isinstance(spec, AttackJob)
+        key = spec.task.name, spec.data_fingerprint, spec.split, spec.num_examples, job.seed
+        if key not in self._drawn:
+            self._drawn[key] = frozenset(self.verdicts(job))
+        return self._drawn[key]
 
 
 @dataclass(frozen=True)
@@ -97,8 +124,9 @@ class Cell:
     finetune: str
     task: str
     runs: tuple[Run, ...]
-    drawn: bool = False
+    drawn: bool
     """Whether the suite has `train_seeds`."""
+    results: Results = field(compare=False, repr=False)
 
     @property
     def key(self) -> CellKey:
@@ -127,14 +155,13 @@ class Cell:
         """The counts of the seeds that are done, added up; all zero where none is done."""
         return Tally.pooled(self.tallies) if self.tallies else Tally()
 
-    @property
+    @cached_property
     def repeats(self) -> float:
-        """How many trainings attacked each example, for `Tally.score`."""
-        seeds = {run.job.seed for run in self.runs if run.tally is not None}
-        return len(self.tallies) / len(seeds) if seeds else 1
+        """How many seeds and trainings attacked an example, on average, for `Tally.score`."""
+        return self.results.repeats([run.job for run in self.runs if run.tally is not None])
 
     def score(self, metric: AttackMetric) -> Score:
-        """The metric on the pooled examples. Its interval counts an example once, however many trainings share it."""
+        """The metric on the pooled examples. Its interval counts an example once, however many victims share it."""
         return self.pooled.score(metric, self.repeats)
 
     def seed_sd(self, metric: AttackMetric) -> float | None:
@@ -255,7 +282,8 @@ def grid(results: Results) -> Grid:
     def place(run: Run) -> tuple[tuple[int, int], tuple[int, int]]:
         return by_training(run.train_seed or 0), by_seed(run.job.seed)
 
-    cells = {key: Cell(*key, tuple(sorted(runs[key], key=place)), bool(plan.draws)) for key in ordered}
+    drawn = bool(plan.draws)
+    cells = {key: Cell(*key, tuple(sorted(runs[key], key=place)), drawn, results) for key in ordered}
     return Grid(plan, *orders, cells, found)
 
 

@@ -92,7 +92,7 @@ def paired(grid: Grid, encoder: str, finetune: str, task: str) -> list[tuple[Run
 
 def _cell(results: Results, grid: Grid, encoder: str, finetune: str, task: str) -> Cell:
     runs = tuple(_run(results, grid.has_oracle(task), runs) for runs in paired(grid, encoder, finetune, task))
-    return Cell(ANY, encoder, finetune, task, runs, bool(grid.plan.draws))
+    return Cell(ANY, encoder, finetune, task, runs, bool(grid.plan.draws), results)
 
 
 def _run(results: Results, oracle: bool, runs: tuple[Run, ...]) -> Run:

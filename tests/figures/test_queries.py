@@ -76,16 +76,16 @@ def test_the_mean_counts_each_task_the_same(make_run: MakeRun) -> None:
 
 
 def slow(store: Store, encoder: str, attack: str, task: str) -> tuple[Any, Any, Any, Any]:
-    """Point and intervals of a cell, from its outcomes by other libraries."""
+    """Point and intervals of a cell, from its outcomes by other libraries. Both seeds attack the same examples."""
     plan = store.plan()
     assert plan is not None
     jobs = [job for job in plan.jobs if job.parts == (encoder, task, "clean", attack)]
     seen = [o for job in jobs for o in make_outcomes(job) if o.status != "errored"]
     lost = sum(o.status == "succeeded" for o in seen)
     spent = [o.num_queries for o in seen if o.status != "skipped"]
-    mean, error = float(np.mean(spent)), float(stats.sem(spent))
-    x = np.array(proportion_confint(lost, len(seen), method="wilson"))
-    return 100 * lost / len(seen), mean, 100 * x, np.array(stats.t.interval(0.95, len(spent) - 1, mean, error))
+    mean, error = float(np.mean(spent)), float(stats.sem(spent)) * math.sqrt(2)
+    x = np.array(proportion_confint(lost / 2, len(seen) / 2, method="wilson"))
+    return 100 * lost / len(seen), mean, 100 * x, np.array(stats.t.interval(0.95, len(spent) / 2 - 1, mean, error))
 
 
 def test_bars_are_wilsons_and_students_intervals(make_run: MakeRun) -> None:

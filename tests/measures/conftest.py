@@ -81,5 +81,9 @@ def results(jobs: list[Any], **suite: Any) -> Any:
     rows = {job.key: found for job, found in jobs}
     standing = SimpleNamespace(done=frozenset(rows), records={}, problems={})
     return SimpleNamespace(
-        plan=plan, standing=standing, root=Path("RUN"), store=SimpleNamespace(rows=lambda job: rows[job.key])
+        plan=plan,
+        standing=standing,
+        root=Path("RUN"),
+        store=SimpleNamespace(rows=lambda job: rows[job.key]),
+        repeats=lambda attacks: max(1, len(attacks)),
     )

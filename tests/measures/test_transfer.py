@@ -93,10 +93,9 @@ def test_the_table_pools_seeds_and_has_wilson_intervals(context: MeasureContext)
     assert isinstance(number, Number) and number.percent and number.n == once.rows[0][4]
 
 
-def test_trainings_of_one_seed_count_as_one_example_in_intervals() -> None:
-    rows = [MeasuredRow(names={}, numbers={"n": 10, "fooled": 5, "right": 8, "fooled_right": 4})] * 2
-    counts = [(0, {name: int(value or 0) for name, value in row.numbers.items()}) for row in rows]
-    number = transfer._pooled(counts).number("all")
+def test_an_example_that_several_victims_share_counts_once_in_intervals() -> None:
+    counts = [{"n": 10, "fooled": 5, "right": 8, "fooled_right": 4}] * 2
+    number = transfer._pooled(counts, 2).number("all")
     assert number.n == 20 and (number.low, number.high) == wilson(5, 10)
 
 

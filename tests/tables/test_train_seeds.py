@@ -124,13 +124,12 @@ def test_the_spread_within_trainings_weighs_them_by_their_degrees_of_freedom() -
 
 
 def test_intervals_count_each_example_once(attacked: Callable[..., Store]) -> None:
-    """Three trainings attack the same examples, so that the interval is as wide as that of one."""
+    """Three trainings and two seeds attack the same 20 examples, so that the interval is as wide as that of one."""
     store = attacked()
     plan = store.plan()
     assert plan is not None
     for cell in attack_table(store, "asr").cells:
-        repeats = 3 if cell["encoder"] == "minilm" else 1
-        n = cell["n"] / repeats
+        n = cell["n"] / (6 if cell["encoder"] == "minilm" else 2)
         low, high = proportion_confint(cell["value"] * n, n, method="wilson")
         assert (cell["low"], cell["high"]) == pytest.approx((low, high))
     for cell in attack_table(store, "queries").cells:
@@ -139,7 +138,7 @@ def test_intervals_count_each_example_once(attacked: Callable[..., Store]) -> No
             job for job in plan.jobs if job.parts[0] in labels and job.parts[1::2] == (cell["task"], cell["attack"])
         ]
         queries = [o.num_queries for job in jobs for o in make_outcomes(job) if o.status in ("succeeded", "failed")]
-        n = len(queries) / len(labels)
+        n = len(queries) / len(labels) / 2
         half = student.ppf(0.975, n - 1) * np.std(queries, ddof=1) / math.sqrt(n)
         assert (cell["low"], cell["high"]) == pytest.approx((np.mean(queries) - half, np.mean(queries) + half))
 
@@ -318,7 +317,7 @@ def test_all_attacks_together_are_paired_by_both_seeds(attacked: Callable[..., S
                         total += 1
                         fell += "succeeded" in statuses
         assert (cell["n"], cell["value"]) == (total, fell / total)
-        assert (cell["low"], cell["high"]) == wilson(fell / len(labels), total / len(labels))
+        assert (cell["low"], cell["high"]) == wilson(fell / len(labels) / 2, total / len(labels) / 2)
         assert cell["train_seeds"] == (len(labels) if labels != [cell["encoder"]] else 0)
         assert (unique[cell["encoder"], cell["task"]]["any"], unique[cell["encoder"], cell["task"]]["n"]) == (
             fell,
@@ -335,5 +334,5 @@ def test_a_budget_curve_counts_an_example_once_however_many_trainings_share_it(
         rate = rates[cell["attack"], cell["encoder"], cell["task"]]  # type: ignore[index]
         assert [cell["asr"], cell["asr_low"], cell["asr_high"]] == [rate["value"], rate["low"], rate["high"]]
         last = cell["queries_200"], cell["queries_200_low"], cell["queries_200_high"]
-        n, repeats = cell["n"], 3 if cell["encoder"] == "minilm" else 1
+        n, repeats = cell["n"], 6 if cell["encoder"] == "minilm" else 2
         assert last[1:] == pytest.approx(wilson(last[0] * n / repeats, n / repeats))  # type: ignore[operator]

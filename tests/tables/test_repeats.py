@@ -1,0 +1,74 @@
+"""Tests how many victims share an example: an interval of pooled seeds is that of their different examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from statsmodels.stats.proportion import proportion_confint
+
+from rbench.spec import Job, Outcome
+from rbench.storage.runs import Store
+from rbench.tables import attack_table
+from tests.tables.conftest import make_outcomes, make_plan, make_record, make_suite
+
+
+def drawn(first: int) -> Callable[[Job], list[Outcome]]:
+    """Outcomes of 20 examples; seed 1 attacks the examples from number `first` on, seed 0 those from 0 on."""
+
+    def make(job: Job) -> list[Outcome]:
+        moved = first if job.seed else 0
+        return [o.model_copy(update={"example_id": f"test:{moved + i}"}) for i, o in enumerate(make_outcomes(job))]
+
+    return make
+
+
+@pytest.fixture
+def attacked(tmp_path: Path) -> Callable[..., Store]:
+    def make(outcomes: Callable[[Job], list[Outcome]], done: Iterable[int] = (0, 1), kept: bool = True) -> Store:
+        store = Store(tmp_path / "run")
+        plan = make_plan(make_suite())
+        store.write_plan(plan)
+        for job in (job for job in plan.jobs if job.seed in done):
+            found = outcomes(job)
+            digest = store.write_outcomes(job, found) if kept else None
+            store.write_record(make_record(job, found).model_copy(update={"outcomes": digest}))
+        return store
+
+    return make
+
+
+def limits(cell: dict[str, Any], repeats: float) -> Any:
+    n = cell["n"] / repeats
+    return pytest.approx(proportion_confint(cell["value"] * n, n, method="wilson"))
+
+
+@pytest.mark.parametrize(("first", "repeats"), [(0, 2), (5, 40 / 25), (19, 40 / 39), (20, 1)])
+def test_an_interval_counts_each_different_text_once(
+    attacked: Callable[..., Store], first: int, repeats: float
+) -> None:
+    table = attack_table(attacked(drawn(first)), "aua")
+    assert len(table.cells) == 12, "all attacks together, too"
+    for cell in table.cells:
+        assert (cell["low"], cell["high"]) == limits(cell, repeats)
+
+
+def test_the_interval_of_one_seed_is_that_of_its_own_examples(attacked: Callable[..., Store]) -> None:
+    store = attacked(drawn(5), done=(1,))
+    for cell in attack_table(store, "asr").cells:
+        assert (cell["low"], cell["high"]) == limits(cell, 1)
+
+
+def test_without_outcomes_an_interval_is_as_wide_as_if_seeds_shared_all(attacked: Callable[..., Store]) -> None:
+    store = attacked(drawn(20), kept=False)
+    for cell in attack_table(store, "asr").cells:
+        assert (cell["low"], cell["high"]) == limits(cell, 2)
+
+
+def test_tasks_are_told_apart(attacked: Callable[..., Store]) -> None:
+    """Seeds share all examples of one task and none of the other."""
+    store = attacked(lambda job: drawn(0 if job.parts[1] == "mr" else 20)(job))
+    for cell in attack_table(store, "asr").cells:
+        assert (cell["low"], cell["high"]) == limits(cell, 2 if cell["task"] == "mr" else 1)
