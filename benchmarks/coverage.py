@@ -1,20 +1,22 @@
 """Simulate how often intervals of a paired difference of two ASRs hold the true one, and how often each test errs.
 
     python benchmarks/coverage.py --out benchmarks/results/coverage.json
+    python benchmarks/coverage.py --overlap --out benchmarks/results/coverage_overlap.json
 
 The world: a victim falls on an example if a sum passes a threshold. The sum has a part of the example (the same for
 both encoders), one of the example and the method (the same in each training of the method), one of the training, one of
 the fine-tuning, and noise. `sd` are standard deviations of ASR in points that the training and the fine-tuning alone
-cause. Each fine-tuning seed attacks a sample of its own; all trainings attack the same samples. In half of the worlds
-the second encoder's ASR is 10 points higher. The true difference is that of the methods: over all trainings, seeds and
-examples.
+cause. Each fine-tuning seed attacks a sample of its own; all trainings attack the same samples. With --overlap half or
+all of a sample's texts are those of every seed, and there are comparisons of one training with several. In half of the
+worlds the second encoder's ASR is 10 points higher. The true difference is that of the methods: over all trainings,
+seeds and examples.
 
 Ways to make an interval: `rbench` is that of rbench.score.paired. `trainings` is Welch's t test of the trainings'
 mean ASRs. `bootstrap` resamples trainings, then fine-tuning seeds, then examples (percentile, 95%). `examples` is what
 counts each text as its own draw, paired and without any seed.
 
-One training of a method cannot show what trainings do: with 1 training the true difference that is to be held is that
-of these two encoders.
+One training of a method cannot show what trainings do: where an encoder has 1, the true difference that is to be held
+is that of this training; with one fine-tuning as well, that of these two victims.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from machine import processor
@@ -34,10 +36,28 @@ from scipy import stats
 
 from rbench.score.paired import PairedSample, compare
 
+
+class Design(NamedTuple):
+    """How many trainings and fine-tunings a comparison has, and which share of texts (0..1) all seeds attack."""
+
+    one: int
+    other: int
+    seeds: int
+    shared: float = 0.0
+
+    def __str__(self) -> str:
+        trainings = f"{self.one}" if self.one == self.other else f"{self.one} and {self.other}"
+        return f"{trainings}x{self.seeds}"
+
+
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
-DESIGNS = ((1, 1), (3, 1), (3, 3), (5, 3))
-"""Trainings x fine-tuning seeds."""
+DESIGNS = tuple(Design(trainings, trainings, seeds) for trainings, seeds in ((1, 1), (3, 1), (3, 3), (5, 3)))
+OVERLAP = tuple(
+    Design(one, other, seeds, shared)
+    for one, other, seeds in ((1, 1, 3), (3, 3, 2), (3, 3, 3), (1, 3, 3))
+    for shared in (0.0, 0.5, 1.0)
+)
 SPREADS = ((0, 0), (3, 3), (8, 3))
 """Standard deviations between trainings and between fine-tuning seeds, in points of ASR."""
 SIZES = (50, 200)
@@ -53,17 +73,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--worlds", type=int, default=1000, help="simulated comparisons of each setting")
     parser.add_argument("--draws", type=int, default=299, help="resamples of the bootstrap")
+    parser.add_argument("--overlap", action="store_true", help="seeds share texts, or one encoder has one training")
     args = parser.parse_args()
     rows = [
-        setting(design, spread, n, difference, args.worlds, args.draws)
-        for design in DESIGNS
+        setting(
+            design, spread, n, difference, args.worlds, args.draws, ["rbench", "examples"] if args.overlap else WAYS
+        )
+        for design in (OVERLAP if args.overlap else DESIGNS)
         for spread in SPREADS
         for n in SIZES
         for difference in (0.0, DIFFERENCE)
     ]
     found = {
         "what": "coverage of 95% intervals of a paired difference of ASR; see benchmarks/coverage.py",
-        "command": f"python benchmarks/coverage.py --worlds {args.worlds} --draws {args.draws} --out FILE",
+        "command": f"python benchmarks/coverage.py --worlds {args.worlds} "
+        + ("--overlap" if args.overlap else f"--draws {args.draws}")
+        + " --out FILE",
         "standard error of a share of 0.95": round(float(np.sqrt(0.95 * 0.05 / args.worlds)), 4),
         "rows": rows,
         "machine": {"processor": processor(), "platform": platform.platform()},
@@ -73,22 +98,24 @@ def main() -> None:
 
 
 def setting(
-    design: tuple[int, int], spread: tuple[int, int], n: int, difference: float, worlds: int, draws: int
+    design: Design, spread: tuple[int, int], n: int, difference: float, worlds: int, draws: int, ways: Iterable[str]
 ) -> dict[str, Any]:
     """Simulate one setting; return for each way the share of intervals that hold the truth, and their mean width."""
-    rng = np.random.default_rng([*design, *spread, n, int(100 * difference)])
-    held: dict[str, list[bool]] = {way: [] for way in WAYS}
-    widths: dict[str, list[float]] = {way: [] for way in WAYS}
+    named = design[1:3] if design in DESIGNS else [*design[:3], int(100 * design.shared)]
+    rng = np.random.default_rng([*named, *spread, n, int(100 * difference)])
+    held: dict[str, list[bool]] = {way: [] for way in ways}
+    widths: dict[str, list[float]] = {way: [] for way in ways}
     significant = []
     for _ in range(worlds):
         one, other, truth = world(rng, design, spread, n, difference)
-        for way, interval in WAYS.items():
-            low, high = interval(one, other, rng, draws)
+        for way in held:
+            low, high = WAYS[way](one, other, rng, draws, design)
             held[way].append(bool(low <= truth <= high))
             widths[way].append(high - low)
-        significant.append(compare(sample(one, other), shares=True).significant())
+        significant.append(compare(sample(one, other, design), shares=True).significant())
     return {
-        "trainings x seeds": f"{design[0]}x{design[1]}",
+        "trainings x seeds": str(design),
+        **({} if design in DESIGNS else {"texts that all seeds share": design.shared}),
         "sd of trainings, of fine-tunings": list(spread),
         "n a seed": n,
         "difference": difference,
@@ -99,39 +126,52 @@ def setting(
 
 
 def world(
-    rng: np.random.Generator, design: tuple[int, int], spread: tuple[int, int], n: int, difference: float
+    rng: np.random.Generator, design: Design, spread: tuple[int, int], n: int, difference: float
 ) -> tuple[Array, Array, float]:
     """Draw one comparison: which examples fell, by training, seed and example, for two encoders; and the truth."""
-    trainings, seeds = design
     units = [points / 100 / DENSITY for points in spread]
-    hard = rng.normal(size=(1, seeds, n)) * np.sqrt(1 - OWN)
     total = float(np.sqrt(2 + units[0] ** 2 + units[1] ** 2))
+    common = round(design.shared * n)
+
+    def of_texts() -> Array:
+        drawn = rng.normal(size=(1, design.seeds, n))
+        drawn[:, :, :common] = drawn[:, :1, :common]
+        return drawn
+
+    hard = of_texts() * np.sqrt(1 - OWN)
     fell, shares = [], []
-    for method in (BASE, BASE + difference):
+    for method, trainings in ((BASE, design.one), (BASE + difference, design.other)):
         threshold = stats.norm.ppf(method) * total
-        own_hard = rng.normal(size=(1, seeds, n)) * np.sqrt(OWN)
+        own_hard = of_texts() * np.sqrt(OWN)
         training = rng.normal(size=(trainings, 1, 1)) * units[0]
-        seed = rng.normal(size=(trainings, seeds, 1)) * units[1]
-        noise = rng.normal(size=(trainings, seeds, n))
+        seed = rng.normal(size=(trainings, design.seeds, 1)) * units[1]
+        noise = rng.normal(size=(trainings, design.seeds, n))
         fell.append((hard + own_hard + training + seed + noise + threshold > 0).astype(float))
-        own = float(stats.norm.cdf((threshold + training[0, 0, 0] + seed[0, 0, 0]) / np.sqrt(2)))
-        shares.append(own if design == (1, 1) else method)
+        one_victim = design[:3] == (1, 1, 1)
+        given, left = (training[0, 0, 0] + seed[0, 0, 0], 2) if one_victim else (training[0, 0, 0], 2 + units[1] ** 2)
+        own = float(stats.norm.cdf((threshold + given) / np.sqrt(left)))
+        shares.append(own if trainings == 1 else method)
     return fell[0], fell[1], shares[1] - shares[0]
 
 
-def sample(one: Array, other: Array) -> PairedSample:
-    training, seed, example = (axis.ravel() for axis in np.indices(one.shape))
-    return PairedSample(one.ravel(), other.ravel(), seed * one.shape[2] + example, seed, training, training)
+def sample(one: Array, other: Array, design: Design) -> PairedSample:
+    """Pair the trainings; a single one is paired with each of the other encoder's."""
+    training, seed, example = (axis.ravel() for axis in np.indices(other.shape))
+    mine = np.minimum(training, design.one - 1)
+    n = other.shape[2]
+    own = seed * n + example
+    text = np.where(example < round(design.shared * n), example, own)
+    return PairedSample(one[mine, seed, example], other.ravel(), own, seed, mine, training, text)
 
 
-def ours(one: Array, other: Array, rng: np.random.Generator, draws: int) -> Interval:
-    found = compare(sample(one, other), shares=True)
+def ours(one: Array, other: Array, rng: np.random.Generator, draws: int, design: Design) -> Interval:
+    found = compare(sample(one, other, design), shares=True)
     assert found.low is not None
     assert found.high is not None
     return found.low, found.high
 
 
-def by_training(one: Array, other: Array, rng: np.random.Generator, draws: int) -> Interval:
+def by_training(one: Array, other: Array, rng: np.random.Generator, draws: int, design: Design) -> Interval:
     a, b = one.mean(axis=(1, 2)), other.mean(axis=(1, 2))
     if len(a) < 2:
         return float("-inf"), float("inf")
@@ -139,7 +179,7 @@ def by_training(one: Array, other: Array, rng: np.random.Generator, draws: int) 
     return float(found.low), float(found.high)
 
 
-def bootstrap(one: Array, other: Array, rng: np.random.Generator, draws: int) -> Interval:
+def bootstrap(one: Array, other: Array, rng: np.random.Generator, draws: int, design: Design) -> Interval:
     trainings, seeds, n = one.shape
     means = np.empty(draws)
     for draw in range(draws):
@@ -150,13 +190,13 @@ def bootstrap(one: Array, other: Array, rng: np.random.Generator, draws: int) ->
     return float(low), float(high)
 
 
-def by_example(one: Array, other: Array, rng: np.random.Generator, draws: int) -> Interval:
+def by_example(one: Array, other: Array, rng: np.random.Generator, draws: int, design: Design) -> Interval:
     differences = (other - one).ravel()
     half = 1.96 * float(differences.std(ddof=1)) / float(np.sqrt(len(differences)))
     return float(differences.mean()) - half, float(differences.mean()) + half
 
 
-WAYS: dict[str, Callable[[Array, Array, np.random.Generator, int], Interval]] = {
+WAYS: dict[str, Callable[[Array, Array, np.random.Generator, int, Design], Interval]] = {
     "rbench": ours,
     "trainings": by_training,
     "bootstrap": bootstrap,

@@ -86,12 +86,12 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         (
             "dose-response-part3",
             "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
-            "by 35.3 points [19.1, 51.5] against SimCSE",
+            "by 35.3 points [19.2, 51.4] against SimCSE",
         ),
         (
             "dose-response-part3",
             "pwws: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
-            "by 26.5 [15.2, 37.8]",
+            "by 26.5 [15.2, 37.7]",
         ),
         (
             "dose-response-part3",

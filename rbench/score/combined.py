@@ -9,7 +9,8 @@ observation adds to the sum, `weight * (value - mean) / n`, is added up over all
 |-------------------------|----------------------------------------------------------|----------|
 | 1 and 1                 | examples                                                 | tasks    |
 | 1 and several           | fine-tuning seeds, and a part for texts that they share  | tasks    |
-| several and any         | trainings, and a part for examples, as in `score.paired` | encoders |
+| several and any         | trainings, and a part for texts, as in `score.paired`    | encoders |
+| several and 1, 2 seeds+ | trainings, and the part of seeds                         | encoders |
 
 Victims of two tasks are fine-tuned apart on examples of their own, so tasks are independent; an encoder's training is
 behind all of its tasks. Degrees of freedom are Satterthwaite's. For a single pair of cells use `score.paired.compare`.
@@ -18,6 +19,7 @@ behind all of its tasks. Degrees of freedom are Satterthwaite's. For a single pa
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -143,15 +145,21 @@ def _variance(parts: Sequence[Part]) -> tuple[float, float]:
     )
     added = np.concatenate([_added(part) for part in parts])
     by_encoder, by_task = (numbered(names) for names in (encoders, tasks))
-    if len(set(rounds)) > 1:
-        found = _clustered(added, by_encoder, numbered(zip(encoders, trainings, strict=True)))
-        found += _shared(parts, by_task, numbered(zip(tasks, examples, strict=True)), np.array(rounds))
-    elif len(set(seeds)) > 1:
-        texts = numbered((task, example.partition("/")[2]) for task, example in zip(tasks, examples, strict=True))
+    texts = numbered((task, example.partition("/")[2]) for task, example in zip(tasks, examples, strict=True))
+
+    def of_seeds() -> list[tuple[float, int]]:
         between = _clustered(added, by_task, numbered(zip(tasks, seeds, strict=True)))
         # As in `score.paired`, the seeds' freedom stands for both parts.
         common = _shared(parts, by_task, texts, np.array(seeds))
-        found = [(one + more, freedom) for (one, freedom), (more, _) in zip(between, common, strict=True)]
+        return [(one + more, freedom) for (one, freedom), (more, _) in zip(between, common, strict=True)]
+
+    if len(set(rounds)) > 1:
+        of_encoder = Counter(encoder for encoder, _ in set(zip(encoders, trainings, strict=True)))
+        single = min(of_encoder.values()) == 1 and len(set(seeds)) > 1
+        found = _clustered(added, by_encoder, numbered(zip(encoders, trainings, strict=True)))
+        found += of_seeds() if single else _shared(parts, by_task, texts, np.array(rounds))
+    elif len(set(seeds)) > 1:
+        found = of_seeds()
     else:
         found = _clustered(added, by_task, numbered(zip(tasks, examples, strict=True)))
     variance = sum(part for part, _ in found)

@@ -13,10 +13,10 @@ trainings count as three, not as three times n.
 | several and 1, 2 seeds+ | Welch's t on the trainings, and a part for the seeds  | the same t    |
 
 Trainings of two methods have nothing in common, so their means are compared unpaired, as Welch (1947) does. All attack
-the same examples. What an example adds in every training does not vary between them, so it is added: the covariance of
-an example's differences between trainings, over n. Where one encoder has a single training and several fine-tuning
-seeds, the variance of the seeds' differences takes the place of that part: it holds what its own fine-tunings vary by,
-and the examples of each seed. Degrees of freedom are Satterthwaite's.
+the same texts. What a text adds in every training does not vary between them, so it is added: the covariance of its
+differences between trainings. So is what a text adds in all seeds that attacked it. Where one encoder has a single
+training and several fine-tuning seeds, the variance of the seeds' differences takes the place of that part: it holds
+what its own fine-tunings vary by, and the examples of each seed. Degrees of freedom are Satterthwaite's.
 
 Two seeds or three trainings may agree to the last example by chance. Their spread is then unknown, and not 0: shares
 are judged as one victim each, on the examples pooled; means have no interval and no p.
@@ -69,6 +69,16 @@ class PairedSample:
     def differences(self) -> Values:
         """`other` minus `one`."""
         return self.other - self.one
+
+    @property
+    def trained(self) -> Groups:
+        """Which training, of the encoder that has several."""
+        return self.training if self.trainings[0] > 1 else self.other_training
+
+    @property
+    def texts(self) -> Groups:
+        """Which text; where seeds share none, which example."""
+        return self.example if self.text is None else self.text
 
     @property
     def trainings(self) -> tuple[int, int]:
@@ -219,12 +229,10 @@ def variance_of_mean(sample: PairedSample) -> tuple[float, float]:
         parts = [
             _of_means(sample.one, sample.training),
             _of_means(sample.other, sample.other_training),
-            _of_means(sample.differences, sample.seed) if single else _of_examples(sample),
+            _of_seeds(sample) if single else _of_texts(sample),
         ]
     elif sample.seeds > 1:
-        between, freedom = _of_means(sample.differences, sample.seed)
-        # The seeds' freedom stands for both: the many texts say nothing of how well a few seeds' spread is known.
-        parts = [(between + _of_texts(sample), freedom)]
+        parts = [_of_seeds(sample)]
     else:
         parts = [_of_means(sample.differences, sample.example)]
     variance = sum(part for part, _ in parts)
@@ -239,38 +247,41 @@ def _of_means(values: Values, groups: Groups) -> tuple[float, int]:
     return (float(means.var(ddof=1)) / len(means), len(means) - 1) if len(means) > 1 else (0.0, 0)
 
 
-def _of_examples(sample: PairedSample) -> tuple[float, int]:
-    """Return what the choice of examples adds to the variance beyond what varies between trainings.
+def _of_seeds(sample: PairedSample) -> tuple[float, int]:
+    """Return the variance of the mean by fine-tuning seeds and the texts that they share, and its degrees of freedom.
 
-    That is the covariance of two trainings' differences on the same example, over the number of examples. Each
-    training's differences are taken from their mean for each seed.
+    The freedom is that of the seeds: the many texts say nothing of how well a few seeds' spread is known.
     """
-    run = sample.training if sample.trainings[0] > 1 else sample.other_training
-    _, cell = np.unique(np.stack([run, sample.seed]), axis=1, return_inverse=True)
-    differences = sample.differences
-    means = np.bincount(cell.ravel(), weights=differences) / np.bincount(cell.ravel())
-    rest = differences - means[cell.ravel()]
-    examples, index = np.unique(sample.example, return_inverse=True)
-    sums, squares, count = (np.bincount(index, weights=weights) for weights in (rest, rest**2, np.ones(len(rest))))
-    pairs = float(np.sum(count * (count - 1)))
-    covariance = float(np.sum(sums**2 - squares)) / pairs if pairs else 0.0
-    return max(covariance, 0.0) / len(examples), len(examples) - 1
+    between, freedom = _of_means(sample.differences, sample.seed)
+    return between + _shared(sample, sample.seed), freedom
 
 
-def _of_texts(sample: PairedSample) -> float:
-    """Return what texts that several fine-tuning seeds attacked add beyond what varies between seeds.
+def _of_texts(sample: PairedSample) -> tuple[float, int]:
+    """Return what texts add beyond what varies between trainings, and its degrees of freedom."""
+    return _shared(sample, sample.trained), len(np.unique(sample.texts)) - 1
 
-    Samples of two seeds are drawn from one split, so they may overlap. What a shared text adds in both does not vary
-    between them: it is the covariance of its differences, each taken from the mean of its seed.
+
+def _shared(sample: PairedSample, groups: Groups) -> float:
+    """Return what texts add to the variance of the mean beyond what varies between groups (trainings, or seeds).
+
+    A text that several groups attacked adds something to each of their means, which does not vary between them. It is
+    the mean covariance of two groups' means: that of the differences on the same text, each taken from the mean of its
+    training and seed.
     """
-    if sample.text is None:
-        return 0.0
-    seeds, index = np.unique(sample.seed, return_inverse=True)
-    means = np.bincount(index, weights=sample.differences) / np.bincount(index)
-    rest = (sample.differences - means[index]) / len(index)
-    _, place = np.unique(sample.text, return_inverse=True)
-    covariance = float(np.sum(np.bincount(place, weights=rest) ** 2) - np.sum(rest**2))
-    return max(covariance, 0.0) * len(seeds) / (len(seeds) - 1)
+    runs = _numbered(sample.trained, sample.seed)
+    means = np.bincount(runs, weights=sample.differences) / np.bincount(runs)
+    rest = (sample.differences - means[runs]) / len(runs)
+    in_all, in_one = (
+        float(np.sum(np.bincount(index, weights=rest) ** 2))
+        for index in (_numbered(sample.texts), _numbered(sample.texts, groups))
+    )
+    several = len(np.unique(groups))
+    return max(in_all - in_one, 0.0) * several / (several - 1)
+
+
+def _numbered(*keys: Groups) -> Groups:
+    """Number the different combinations of the keys from 0 on."""
+    return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].ravel()
 
 
 def _smallest(error: float, freedom: float, confidence: float) -> float:

@@ -55,18 +55,26 @@ def test_several_fine_tunings_count_as_so_many(rng: np.random.Generator) -> None
     assert found.p == pytest.approx(peer.pvalue) and found.seeds == 5
 
 
-def test_several_trainings_are_judged_as_a_comparison_of_two_encoders_is(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+def test_several_trainings_are_judged_as_a_comparison_of_two_encoders_is(
+    shared: bool, single: bool, rng: np.random.Generator
+) -> None:
+    """Both encoders have three trainings, or one has a single one; two seeds attack the same texts, or texts apart."""
     shape = (3, 2, 15)
-    rows = [(t, s, e) for t in range(3) for s in range(2) for e in range(15)]
-    training, seed, example = (np.array(column) for column in zip(*rows, strict=True))
-    hard = rng.normal(0, 1, (2, 15))
-    values = [(hard[None] + rng.normal(0, 1, shape) + rng.normal(0, 0.3, (3, 1, 1)) > 0).ravel() * 1.0 for _ in "ab"]
-    sample = PairedSample(*values, example=seed * 15 + example, seed=seed, training=training, other_training=training)
-    names = [f"{s}/{e}" for _, s, e in rows]
-    parts = [Part(w, "t", k, v, names, seed, training, training) for w, k, v in zip((-1, 1), "ab", values, strict=True)]
-    found, peer = combine(parts, n=90, shares=True), compare(sample, shares=True)
+    training, seed, example = (index.ravel() for index in np.indices(shape))
+    hard = rng.normal(0, 1, (2, 1, 1 if shared else 2, 15))
+    values = [(hard[k] + rng.normal(0, 0.5, shape) + rng.normal(0, 0.3, (3, 1, 1)) > 0) * 1.0 for k in (0, 1)]
+    mine = np.zeros_like(training) if single else training
+    values = [values[0][mine, seed, example], values[1].ravel()]
+    text = example if shared else seed * 15 + example
+    sample = PairedSample(*values, seed * 15 + example, seed, mine, training, text)
+    names = [f"{s}/{t}" for s, t in zip(seed, text, strict=True)]
+    own = zip((-1, 1), "ab", values, (mine, training), strict=True)
+    parts = [Part(w, "t", k, v.tolist(), names, seed, of, training) for w, k, v, of in own]
+    found, peer = combine(parts, n=90), compare(sample, shares=False)
     assert (found.value, found.p, found.low, found.high) == pytest.approx((peer.value, peer.p, peer.low, peer.high))
-    assert found.trainings == (3, 3)
+    assert sorted(found.trainings) == [1 if single else 3, 3]
 
 
 @pytest.mark.parametrize(("trainings", "seeds"), [(1, 1), (1, 3), (3, 1)])
