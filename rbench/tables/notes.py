@@ -53,7 +53,8 @@ def interval_note(grid: Grid, metric: AttackMetric) -> str:
         return f"{kind}, the examples of all seeds pooled. {draws.COVERED.format(what='examples')}"
     several = max(len(cell.runs) for cell in grid.cells.values()) > 1
     pooled = ", the examples of all seeds pooled; ± is the standard deviation between seeds" if several else ""
-    return f"{kind}{pooled}. They cover the choice of examples, not differences between seeds."
+    once = ", each counted once," if several else ","
+    return f"{kind}{pooled}. They cover the choice of examples{once} not differences between seeds."
 
 
 def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
