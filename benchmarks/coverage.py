@@ -115,7 +115,7 @@ def setting(
         significant.append(compare(sample(one, other, design), shares=True).significant())
     return {
         "trainings x seeds": str(design),
-        **({} if design in DESIGNS else {"texts that all seeds share": design.shared}),
+        "texts that all seeds share": design.shared,
         "sd of trainings, of fine-tunings": list(spread),
         "n a seed": n,
         "difference": difference,
