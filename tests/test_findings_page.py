@@ -177,6 +177,12 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ("geometry-finetuning-mr", "| adversarial-below-clean-accuracy ", "accuracy changes by -2.3 [-5.7, 1.0]"),
         ("adcl-gated-mr", "| h1-adcl-below-np-mean ", "by -0.3 points [-3.6, 2.9] in the mean of four"),
         ("adcl-gated-mr", "| h2-adcl-below-adv-mean ", "by -1.6 [-5.3, 2.1] after adversarial"),
+        (
+            "geometry-finetuning-table8",
+            "| on-the-fly-below-pregenerated-mean ",
+            "(by 6.8 points [2.7, 10.9], one fine-tuning)",
+        ),
+        ("geometry-finetuning-table8", "| search-below-random-mean ", "random substitutions (3.8 [0.0, 7.6])"),
         ("adcl-gated-mr", "| adversarial-below-clean-mean ", "is worth 8.1 [4.0, 12.1]"),
         ("adcl-gated-mr-controls", "| adcl-below-random-mean ", "random ones (-0.7 [-3.4, 2.1])"),
         ("adcl-gated-mr-controls", "| adcl-below-dropout-mean ", "alone (-0.6 [-3.3, 2.0])"),
@@ -191,6 +197,22 @@ def test_differences_are_those_of_the_claims(run: str, what: str, said: str) -> 
     signed = difference > 0 or low < 0 < high
     numbers = (low, high) if signed else (-high, -low)
     assert f"{abs(difference):.1f}" in said and f"[{numbers[0]:.1f}, {numbers[1]:.1f}]" in said and said in SAID
+
+
+def test_seconds_of_geometry_are_those_of_the_claims() -> None:
+    """Of 3.93 and 1.10 seconds; the claim is that Geometry is faster, so differences are negative."""
+    rows = (CLAIMS / "geometry-finetuning-table7.md").read_text(encoding="utf-8").splitlines()
+    (news,), (films,) = (
+        [[cell.strip() for cell in row.split("|")] for row in rows if "released] and textfooler" in row and less in row]
+        for less in ("| -1.65 ", "| -0.48 ")
+    )
+    assert (news[2], news[5], news[7]) == (
+        "ag_news: geometry[variant=released] and textfooler",
+        "3.93",
+        "-2.09 to -1.20",
+    )
+    assert (films[2], films[5]) == ("mr: geometry[variant=released] and textfooler", "1.10")
+    assert "1.65 seconds a text less on AG News (1.20 to 2.09), of 3.93, and 0.48 less on MR, of 1.10" in SAID
 
 
 def test_near_words_less_random_ones_is_undecided_as_the_page_says() -> None:
