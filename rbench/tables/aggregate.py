@@ -65,13 +65,14 @@ class Results:
         return read_fields(self.store, job, self.standing.records[job.key], names)
 
     def repeats(self, jobs: Collection[Job]) -> float:
-        """Return how many of some complete attack jobs on one task attacked an example, on average over the examples.
+        """Return how many of these attack jobs attacked the same example, on average over all examples; at least 1.
 
-        Trainings share all examples. Fine-tuning seeds draw theirs from one split, so their samples overlap. Where
-        outcomes are missing or damaged, seeds count as if they shared all, so an interval is never too narrow.
+        The jobs are on one task. Trainings share all examples. Fine-tuning seeds draw theirs from one split, so their
+        samples overlap. Where a record is missing, or outcomes are missing or damaged, seeds count as if they shared
+        all, so an interval is never too narrow.
         """
         victims = Counter(job.seed for job in jobs)
-        if len(victims) < 2:
+        if len(victims) < 2 or any(job.key not in self.standing.records for job in jobs):
             return max(1, len(jobs))
         try:
             drawn = {job.seed: self._examples(job) for job in jobs}

@@ -11,7 +11,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from rbench.spec import Job, Outcome
 from rbench.storage.runs import Store
-from rbench.tables import attack_table
+from rbench.tables import Results, attack_table
 from tests.tables.conftest import make_outcomes, make_plan, make_record, make_suite
 
 
@@ -72,3 +72,11 @@ def test_tasks_are_told_apart(attacked: Callable[..., Store]) -> None:
     store = attacked(lambda job: drawn(0 if job.parts[1] == "mr" else 20)(job))
     for cell in attack_table(store, "asr").cells:
         assert (cell["low"], cell["high"]) == limits(cell, 2 if cell["task"] == "mr" else 1)
+
+
+def test_a_job_without_a_record_counts_as_if_it_shared_all(attacked: Callable[..., Store]) -> None:
+    """A measure may be done whose attacks are to be run again."""
+    results = Results.of(attacked(drawn(20), done=(1,)))
+    jobs = [job for job in results.plan.jobs if job.parts == results.plan.jobs[0].parts]
+    assert [job.seed for job in jobs] == [1, 0]
+    assert results.repeats(jobs) == 2
