@@ -52,6 +52,17 @@ class Design(NamedTuple):
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
+
+
+class Fell(NamedTuple):
+    """Which examples fell (1.0 or 0.0), for two encoders: arrays of (trainings, fine-tuning seeds, examples)."""
+
+    one: Array
+    other: Array
+    common: int
+    """How many examples, the first ones, are the same texts in each seed."""
+
+
 DESIGNS = tuple(Design(trainings, trainings, seeds) for trainings, seeds in ((1, 1), (3, 1), (3, 3), (5, 3)))
 OVERLAP = tuple(
     Design(one, other, seeds, shared)
@@ -75,10 +86,9 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=299, help="resamples of the bootstrap")
     parser.add_argument("--overlap", action="store_true", help="seeds share texts, or one encoder has one training")
     args = parser.parse_args()
+    ways = ("rbench", "examples") if args.overlap else ("rbench", "trainings", "bootstrap", "examples")
     rows = [
-        setting(
-            design, spread, n, difference, args.worlds, args.draws, ["rbench", "examples"] if args.overlap else WAYS
-        )
+        setting(design, spread, n, difference, args.worlds, args.draws, ways)
         for design in (OVERLAP if args.overlap else DESIGNS)
         for spread in SPREADS
         for n in SIZES
@@ -101,18 +111,19 @@ def setting(
     design: Design, spread: tuple[int, int], n: int, difference: float, worlds: int, draws: int, ways: Iterable[str]
 ) -> dict[str, Any]:
     """Simulate one setting; return for each way the share of intervals that hold the truth, and their mean width."""
+    # The seeds of DESIGNS are those of the committed numbers, which are older than the other fields of a design.
     named = design[1:3] if design in DESIGNS else [*design[:3], int(100 * design.shared)]
     rng = np.random.default_rng([*named, *spread, n, int(100 * difference)])
     held: dict[str, list[bool]] = {way: [] for way in ways}
     widths: dict[str, list[float]] = {way: [] for way in ways}
     significant = []
     for _ in range(worlds):
-        one, other, truth = world(rng, design, spread, n, difference)
+        found, truth = world(rng, design, spread, n, difference)
         for way in held:
-            low, high = WAYS[way](one, other, rng, draws, design)
+            low, high = bootstrap(found, rng, draws) if way == "bootstrap" else WAYS[way](found)
             held[way].append(bool(low <= truth <= high))
             widths[way].append(high - low)
-        significant.append(compare(sample(one, other, design), shares=True).significant())
+        significant.append(compare(sample(found), shares=True).significant())
     return {
         "trainings x seeds": str(design),
         "texts that all seeds share": design.shared,
@@ -127,8 +138,8 @@ def setting(
 
 def world(
     rng: np.random.Generator, design: Design, spread: tuple[int, int], n: int, difference: float
-) -> tuple[Array, Array, float]:
-    """Draw one comparison: which examples fell, by training, seed and example, for two encoders; and the truth."""
+) -> tuple[Fell, float]:
+    """Draw one comparison, and the true difference."""
     units = [points / 100 / DENSITY for points in spread]
     total = float(np.sqrt(2 + units[0] ** 2 + units[1] ** 2))
     common = round(design.shared * n)
@@ -151,35 +162,41 @@ def world(
         given, left = (training[0, 0, 0] + seed[0, 0, 0], 2) if one_victim else (training[0, 0, 0], 2 + units[1] ** 2)
         own = float(stats.norm.cdf((threshold + given) / np.sqrt(left)))
         shares.append(own if trainings == 1 else method)
-    return fell[0], fell[1], shares[1] - shares[0]
+    return Fell(fell[0], fell[1], common), shares[1] - shares[0]
 
 
-def sample(one: Array, other: Array, design: Design) -> PairedSample:
+def sample(fell: Fell) -> PairedSample:
     """Pair the trainings; a single one is paired with each of the other encoder's."""
-    training, seed, example = (axis.ravel() for axis in np.indices(other.shape))
-    mine = np.minimum(training, design.one - 1)
-    n = other.shape[2]
-    own = seed * n + example
-    text = np.where(example < round(design.shared * n), example, own)
-    return PairedSample(one[mine, seed, example], other.ravel(), own, seed, mine, training, text)
+    training, seed, text = (axis.ravel() for axis in np.indices(fell.other.shape))
+    mine = np.minimum(training, len(fell.one) - 1)
+    example = seed * fell.other.shape[2] + text
+    values = fell.one[mine, seed, text], fell.other.ravel()
+    return PairedSample(*values, example, seed, mine, training, np.where(text < fell.common, text, example))
 
 
-def ours(one: Array, other: Array, rng: np.random.Generator, draws: int, design: Design) -> Interval:
-    found = compare(sample(one, other, design), shares=True)
+def ours(fell: Fell) -> Interval:
+    found = compare(sample(fell), shares=True)
     assert found.low is not None
     assert found.high is not None
     return found.low, found.high
 
 
-def by_training(one: Array, other: Array, rng: np.random.Generator, draws: int, design: Design) -> Interval:
-    a, b = one.mean(axis=(1, 2)), other.mean(axis=(1, 2))
+def by_training(fell: Fell) -> Interval:
+    a, b = fell.one.mean(axis=(1, 2)), fell.other.mean(axis=(1, 2))
     if len(a) < 2:
         return float("-inf"), float("inf")
     found = stats.ttest_ind(b, a, equal_var=False).confidence_interval()
     return float(found.low), float(found.high)
 
 
-def bootstrap(one: Array, other: Array, rng: np.random.Generator, draws: int, design: Design) -> Interval:
+def by_example(fell: Fell) -> Interval:
+    differences = (fell.other - fell.one).ravel()
+    half = 1.96 * float(differences.std(ddof=1)) / float(np.sqrt(len(differences)))
+    return float(differences.mean()) - half, float(differences.mean()) + half
+
+
+def bootstrap(fell: Fell, rng: np.random.Generator, draws: int) -> Interval:
+    one, other = fell.one, fell.other
     trainings, seeds, n = one.shape
     means = np.empty(draws)
     for draw in range(draws):
@@ -190,18 +207,8 @@ def bootstrap(one: Array, other: Array, rng: np.random.Generator, draws: int, de
     return float(low), float(high)
 
 
-def by_example(one: Array, other: Array, rng: np.random.Generator, draws: int, design: Design) -> Interval:
-    differences = (other - one).ravel()
-    half = 1.96 * float(differences.std(ddof=1)) / float(np.sqrt(len(differences)))
-    return float(differences.mean()) - half, float(differences.mean()) + half
-
-
-WAYS: dict[str, Callable[[Array, Array, np.random.Generator, int, Design], Interval]] = {
-    "rbench": ours,
-    "trainings": by_training,
-    "bootstrap": bootstrap,
-    "examples": by_example,
-}
+WAYS: dict[str, Callable[[Fell], Interval]] = {"rbench": ours, "trainings": by_training, "examples": by_example}
+"""All but the bootstrap, which draws."""
 
 if __name__ == "__main__":
     main()
