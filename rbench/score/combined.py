@@ -155,6 +155,7 @@ def _variance(parts: Sequence[Part]) -> tuple[float, float]:
 
     if len(set(rounds)) > 1:
         of_encoder = Counter(encoder for encoder, _ in set(zip(encoders, trainings, strict=True)))
+        # As there, a single training against several varies by its own fine-tunings.
         single = min(of_encoder.values()) == 1 and len(set(seeds)) > 1
         found = _clustered(added, by_encoder, numbered(zip(encoders, trainings, strict=True)))
         found += of_seeds() if single else _shared(parts, by_task, texts, np.array(rounds))
