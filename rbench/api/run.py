@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,7 +82,7 @@ def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator
     store, team = Store(prepared.run), Team(prepared.run)
     jobs = select(prepared.plan, options.only)
     logs.inputs(prepared)
-    joining = _Joined(store, prepared, options, progress)
+    joining = _Joined(store, prepared, options, progress, team.others)
     with team.joined(joining.prepare):
         prepared = joining.prepared
         found = standing(store, prepared.plan)
@@ -134,19 +134,33 @@ def result_of(
 
 
 class _Joined:
-    """Prepares the folder of a RUN while no other process can join it (`Team.joined`)."""
+    """Prepares the folder of a RUN while no other process can join it (`Team.joined`).
 
-    def __init__(self, store: Store, prepared: Prepared, options: Options, progress: Progress) -> None:
+    Args:
+        surely: returns those of the others that surely live (`Team.others`). It may take two minutes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        prepared: Prepared,
+        options: Options,
+        progress: Progress,
+        surely: Callable[[], list[dict[str, Any]]],
+    ) -> None:
         self._store, self.prepared, self._options, self._progress = store, prepared, options, progress
+        self._surely = surely
 
     def prepare(self, others: list[dict[str, Any]]) -> Plan:
         """Write the plan, unless others run it already. Raises StoreError if they run another one."""
         store, options, plan = self._store, self._options, self.prepared.plan
-        if others and options.fresh:
-            raise StoreError(f"{store.root} is in use by {who(others)}. --fresh would take away what it works on.")
         store.texts = options.texts if options.fresh else texts.kept(store, plan, options.texts)
         plan = plan.model_copy(update={"texts": store.texts})
-        if others and {one["plan"] for one in others} != {digest(plan)}:
+        if options.fresh or options.retry_timeouts or _another_plan(others, plan):
+            others = others and self._surely()
+        if others and options.fresh:
+            raise StoreError(f"{store.root} is in use by {who(others)}. --fresh would take away what it works on.")
+        if _another_plan(others, plan):
             raise StoreError(
                 f"{store.root} is in use by {who(others)}, which runs another plan there (another suite, --limit, "
                 "--set, data or weights). Wait for it or choose another --out."
@@ -169,6 +183,10 @@ class _Joined:
             return
         for note in timeouts.forget(self._store, plan, select(plan, self._options.only)):
             self._progress.note(note)
+
+
+def _another_plan(others: list[dict[str, Any]], plan: Plan) -> bool:
+    return bool({one["plan"] for one in others} - {digest(plan)})
 
 
 def _context(

@@ -62,7 +62,9 @@ class Shared:
         from rbench.executors.child import Command
 
         workers = self.options.workers if self.options.workers is not None or gpus else cpus
-        options = dataclasses.replace(self.options, out=self.prepared.run.absolute(), fresh=False, workers=workers)
+        options = dataclasses.replace(self.options, out=self.prepared.run.absolute(), workers=workers)
+        # This process has done both, once for all. Others may start much later.
+        options = dataclasses.replace(options, fresh=False, retry_timeouts=False)
         request = Request(self._content(), options, told_apart(self.prepared.plan), report)
         threads = {} if cpus is None or "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(cpus)}
         return Command(

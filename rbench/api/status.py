@@ -88,7 +88,9 @@ class Watcher:
         states: dict[str, State] = {}
         for job in self._plan.jobs:
             ended = self._ended(job)
-            states[job.key] = ended or ("under way" if holders(job) else "to do")
+            # A job that failed may be tried again. A holder that wrote its record holds it for a moment more.
+            under_way = ended != "done" and holders(job)
+            states[job.key] = "under way" if under_way else ended or "to do"
         counts: dict[Stage, dict[State, int]] = {}
         for job in self._plan.jobs:
             of_stage = counts.setdefault(job.stage, {"done": 0, "failed": 0, "under way": 0, "to do": 0})

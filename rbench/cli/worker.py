@@ -14,7 +14,10 @@ import threading
 from rbench.cli.console import log_to_stderr, tell
 from rbench.cli.stopping import Terminated, stoppable
 from rbench.cli.verbs import BAD_INPUT, INTERRUPTED, TERMINATED
-from rbench.errors import RbenchError
+from rbench.errors import LeaseLost, RbenchError
+
+DIED = 1
+"""Exit code of a process that others took for dead. Another one in its place can go on."""
 
 
 def main() -> int:
@@ -27,6 +30,9 @@ def main() -> int:
             text = _line()
             threading.Thread(target=_end_with_parent, name="watches the parent", daemon=True).start()
             return _work(text)
+    except LeaseLost as error:
+        tell(f"error: {error}")
+        return DIED
     except RbenchError as error:
         tell(f"error: {error}")
         return BAD_INPUT

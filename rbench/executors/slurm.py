@@ -1,7 +1,8 @@
 """Run a command in the tasks of a job array of SLURM, through submitit.
 
-A task that reaches its time limit, or that is preempted, ends in order and is queued again. submitit's own executor for
-one machine (`cluster="local"`) does the same with processes, so that all of it can be tried without a cluster.
+A task whose process dies starts it again. A task that reaches its time limit, or that is preempted, ends in order and
+is queued again. submitit's own executor for one machine (`cluster="local"`) does the same with processes, so that all of
+it can be tried without a cluster.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import ResourceError
-from rbench.executors.child import FINISHED, Child, Command, how
+from rbench.executors.child import FINISHED, REFUSED, Child, Command, Deaths, how
 from rbench.system import processes
 
 PAUSE = 0.5
+_FINAL = (REFUSED, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+"""Exit codes of a process that is not started again: it cannot work, or was asked to end."""
 SIGNAL_BEFORE = 90
 """Seconds before the time limit at which a task is told to end."""
 PARALLEL = 100_000
@@ -52,16 +55,22 @@ class Task:
         self._child: Child | None = None
 
     def __call__(self) -> str:
-        """Run the command to its end. Raises RuntimeError if it fails, so that SLURM shows the task as failed."""
-        before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # SLURM sends it to all processes; these inherit this
-        self._child = Child(self.command, self.name)
-        signal.signal(signal.SIGUSR2, before)
-        code = self._child.wait()
-        assert code is not None
-        said = self._child.last_line()
-        if code != FINISHED:
-            raise RuntimeError(f"{how(code)}: {said}")
-        return said
+        """Run the command to its end. If its process dies, start it again, at most five times an hour.
+
+        Raises RuntimeError if it fails, so that SLURM shows the task as failed.
+        """
+        deaths = Deaths()
+        while True:
+            before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # SLURM sends it to all; children inherit this
+            self._child = Child(self.command, self.name)
+            signal.signal(signal.SIGUSR2, before)
+            code = self._child.wait()
+            assert code is not None
+            said = self._child.last_line()
+            if code == FINISHED:
+                return said
+            if code in _FINAL or not deaths.another():
+                raise RuntimeError(f"{how(code)}: {said}")
 
     def checkpoint(self) -> Any:
         """End the process in order, and return what the task runs when it starts again."""

@@ -46,7 +46,7 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     `adversarial_texts` the number of examples added: those changed, or with `texts: successes` those changed with
     success. The health says how many of the words that the attack wanted to replace had no candidate, if its outcomes
     tell.
-    Raises JobError where a training example has no outcome.
+    Raises JobError where a training example has no outcome, or timed out.
     """
     from rbench.finetune import clean
     from rbench.finetune._data import training_sample
@@ -73,11 +73,21 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
 
 
 def _outcomes(examples: Sequence[Example], generated: Sequence[Outcome]) -> list[Outcome]:
-    """The outcome of each example; raises JobError where one has none."""
+    """The outcome of each example; raises JobError where one has none, or timed out.
+
+    Weights are kept by a key that says nothing of a time limit, so they must not depend on how fast a machine is.
+    """
     found = {outcome.example_id: outcome for outcome in generated}
     if lost := [example.id for example in examples if example.id not in found]:
         raise JobError(f"the attack on the training texts has no outcome for {lost[0]}; run the command again")
-    return [found[example.id] for example in examples]
+    outcomes = [found[example.id] for example in examples]
+    if late := sum(outcome.timed_out for outcome in outcomes):
+        raise JobError(
+            f"the attack on the training texts gave up {late} of {len(outcomes)} after --max-seconds, so what a victim "
+            "learned from the rest would depend on how fast this machine is. Run the command again with "
+            "--retry-timeouts and a higher --max-seconds, or with none"
+        )
+    return outcomes
 
 
 def _adversarial(examples: Sequence[Example], changed: Sequence[Outcome], options: Options) -> list[Example]:

@@ -90,21 +90,37 @@ def is_path(name: str) -> bool:
     return os.sep in name or "/" in name or name.startswith((".", "~")) or as_file
 
 
+class _Name(str):
+    """The name that stands in place of a table's path, and the table. A profile may name one with other options."""
+
+    table: Named
+
+    @classmethod
+    def of(cls, name: str, table: Named) -> _Name:
+        made = cls(name)
+        made.table = table
+        return made
+
+
 class Tables:
     """Gives names to the tables of one suite, and makes tasks of them."""
 
     def __init__(self, registry: Registry, problems: Problems) -> None:
         self.registry, self.problems = registry, problems
         self.named: dict[str, Named] = {}
+        """The tables of the suite as it will run, by name."""
         self.notes: list[str] = []
 
     def renamed(self, located: Positioned, base: Path) -> Positioned:
         """Return a suite with a name in place of each path under `tasks`, in its profiles too.
 
+        The tables of its own `tasks` are those of the suite from now on.
+
         Args:
             base: the folder from which relative paths lead.
         """
         located = self._renamed(located, base)
+        self.named = {item.data: item.data.table for item in items(located, "tasks") if isinstance(item.data, _Name)}
         for name in located.data.get("profiles") or {} if profiles_of(located) else ():
             part = located.sub("profiles", name)
             if isinstance(part.data, dict) and "tasks" in part.data:
@@ -116,15 +132,19 @@ class Tables:
         if not any(_path_in(item.data) for item in found):
             return located
         names: list[Any] = []
+        tables: dict[str, Path] = {}
         places: dict[Where, str] = {(): located.at(("tasks",))}
         for i, item in enumerate(found):
-            path = _path_in(item.data)
-            names.append(self._name(path, item, base) if path is not None else item.data)
+            written = _path_in(item.data)
+            names.append(name := self._name(written, item, base) if written is not None else item.data)
             places[(i,)] = item.at()
+            if isinstance(name, _Name) and (other := tables.setdefault(name, name.table.path)) != name.table.path:
+                two = f"two tables are named {name}: {other} and {name.table.path}"
+                self.problems.add(item.at(), f"{two}; give one a name: {{{written}: {{name: ...}}}}")
         return located.put(("tasks",), Positioned(names, places))
 
     def _name(self, written: str, item: Positioned, base: Path) -> str:
-        """Return the name of a table, and remember what it stands for."""
+        """Return the name of a table, with what it stands for."""
         try:
             path = base / Path(written).expanduser()
             path.resolve(), path.exists()
@@ -137,13 +157,7 @@ class Tables:
         name = given if isinstance(given, str) else _stem(path)
         if not isinstance(given, str) and name in self.registry.names("tasks"):
             name += "-table"
-        there = self.named.setdefault(name, Named(path, options, item.at()))
-        if there.path != path:
-            message = (
-                f"two tables are named {name}: {there.path} and {path}; give one a name: {{{written}: {{name: ...}}}}"
-            )
-            self.problems.add(item.at(), message)
-        return name
+        return _Name.of(name, Named(path, options, item.at()))
 
     def load(self, name: str) -> TaskSpec | None:
         """Return the task of a table. Where something is wrong, add a problem and return None."""
@@ -269,10 +283,9 @@ class _Guesses:
 
     def _name_absent(self, labels: Sequence[str], label: str) -> None:
         """Say which of the labels that were given no row has: they may be misspelt. Rows may hold numbers of labels."""
-        stated = next((table.names[label] for table in self.place.tables if label in table.names), None)
         there = {value.casefold() for value in self._values(label)}
         absent = [one for one in labels if one.casefold() not in there]
-        if stated is None and 0 < len(absent) < len(labels):
+        if 0 < len(absent) < len(labels):
             self.said.append(f"no row has the label{'s' if len(absent) > 1 else ''} {', '.join(absent)}")
 
     def _guessed_labels(self, label: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from rbench.errors import SuiteError
 from rbench.load.check import check
 from rbench.load.files import Files
-from rbench.load.positions import Problems
+from rbench.load.positions import Positioned, Problems
 from rbench.load.registry import unknown
 from rbench.load.tables import Tables
 from rbench.spec import ADVERSARIAL, CONTRAST, LocalData, TaskSpec, is_text_file
@@ -37,9 +37,27 @@ class Tasks:
         elif self.files.path("tasks", name, place) is not None and self.files.first("tasks", name):
             located = self.files.named("tasks", name)
             spec = check(TaskSpec, located, self.files.problems) if located else None
-            if spec is not None:
+            if located is not None and spec is not None:
+                self._check_labels(located, spec)
                 self.found[name] = spec
         return self.found.get(name)
+
+    def _check_labels(self, located: Positioned, spec: TaskSpec) -> None:
+        """Add a problem where a row's number could be a label's name and its id: on the hub, and in parts."""
+        sources = spec.hub.sources if spec.hub is not None else ()
+        if not spec.has_numbers_as_labels or not (spec.parts or any(one.label_map is None for one in sources)):
+            return
+        names = ", ".join(spec.labels)
+        here = (
+            "In a task of parts, give the labels names that are no numbers"
+            if spec.parts
+            else (
+                "Say under `hub` what they mean: `label_map: {NUMBER: ID, ...}`, with ids from 0 in the order of labels"
+            )
+        )
+        self.files.problems.add(
+            located.at(("labels",)), f"labels are numbers ({names}), and rows may hold numbers that are ids. {here}"
+        )
 
     def corpus(self, name: str, place: str) -> None:
         """Load a training corpus: a task, or a file of texts, which needs no YAML file."""

@@ -62,6 +62,8 @@ class About:
     """The module of the training objective; None: the installed module of its name."""
     dim: int | None = None
     """Length of the vectors, if known."""
+    normalized: bool = False
+    """Whether the vectors are scaled to length 1."""
     max_length: int | None = None
     """Longest input in tokens, if known."""
 
@@ -126,7 +128,7 @@ def _facts(about: About) -> list[tuple[str, str]]:
     cut = f"; texts are cut at {about.max_length} tokens" if about.max_length else ""
     facts = [
         ("made from", origin.name if origin.name != encoder.name else ""),
-        ("pooling", f"{encoder.pooling}{size}, not normalised{cut}"),
+        ("pooling", f"{encoder.pooling}{size}, {'' if about.normalized else 'not '}normalised{cut}"),
         ("layers", f"the first {encoder.layers}" if encoder.layers else ""),
         ("licence", _licence(about) or "not stated"),
         ("reference", encoder.reference or origin.reference),

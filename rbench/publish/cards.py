@@ -35,7 +35,7 @@ def write(
 
     origin = chain(name, encoders)[-1]
     base = base_of(origin, encoders)  # none where nothing was trained: `chain` ends at the last base
-    pooling = _json(folder / "1_Pooling" / "config.json")
+    dim, normalized = _vectors(folder)
     about = card.About(
         encoder=portable(encoders[name]),
         origin=portable(origin),
@@ -45,7 +45,8 @@ def write(
         record=record,
         objective=objective,
         version=rbench.__version__,
-        dim=pooling.get("word_embedding_dimension"),
+        dim=dim,
+        normalized=normalized,
         max_length=_json(folder / "sentence_bert_config.json").get("max_seq_length"),
     )
     (folder / CARD).write_text(card.render(about), encoding="utf-8")
@@ -58,5 +59,18 @@ def hub_id(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None
     return base if base is not None and base == first.base and "/" in base and is_repo_id(base) else None
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _vectors(folder: Path) -> tuple[int | None, bool]:
+    """Return how long the vectors are that the modules of `folder` make (None: they do not say), and whether they are
+    scaled to length 1."""
+    dim: int | None = None
+    normalized = False
+    for module in _json(folder / "modules.json") or ():
+        config = _json(folder / module["path"] / "config.json") if module["path"] else {}
+        dim = config.get("out_features", config.get("word_embedding_dimension", dim))
+        normalized = normalized or module["type"].endswith(".Normalize")
+    cut = _json(folder / "config_sentence_transformers.json").get("truncate_dim")
+    return (min(dim, cut) if dim is not None and cut else dim), normalized
+
+
+def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rbench.errors import PlanError
 from rbench.spec import EncoderSpec
@@ -21,13 +23,22 @@ TOLERANCE = 1e-5
 PROBES = ("a", "The film was good, and its ending better.", "Zwölf Boxkämpfer? 3 + 4 = 7. " * 40)
 """Texts for comparing the vectors: a short one, a usual one, and one that is cut."""
 
+PARTS = (
+    *("config.json", "modules.json", "*_config.json", "config_sentence_transformers.json", "trained.json"),
+    *("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "pytorch_model.bin.index.json"),
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),
+    *("README.md", "LICENSE*", ".gitattributes", "training_args.bin", "transform", "[0-9]_*", "onnx", "openvino"),
+)
+"""Patterns of the names that files and folders of an encoder have, as transformers, sentence-transformers and rbench
+write them. `--force` removes no others."""
+
 
 def check_place(folder: Path, *, force: bool = False) -> None:
-    """Check that an encoder may be written to `folder`: it is new or empty, or, with `force`, has an encoder in it.
+    """Check that an encoder may be written to `folder`: it is new or empty, or, with `force`, has an encoder alone.
 
     Raises:
         PlanError: `folder` is a file, is not empty, or is in a place that cannot be written. With `force`, it has files
-            in it but no encoder.
+            in it but no encoder, or others beside one.
     """
     above = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
@@ -41,8 +52,30 @@ def check_place(folder: Path, *, force: bool = False) -> None:
         return
     if not force:
         raise PlanError(f"{folder} is not empty; name another folder, or add --force to replace the encoder in it")
-    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+    if not _has_encoder(folder):
         raise PlanError(f"{folder} has files in it but no encoder; --force replaces encoders only")
+    others = sorted(one.name for one in folder.iterdir() if not any(fnmatch(one.name, part) for part in PARTS))
+    if others:
+        shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        raise PlanError(
+            f"{folder} has more in it than an encoder ({shown}); --force replaces encoders only. Name another folder, "
+            "or move the rest away"
+        )
+
+
+def _has_encoder(folder: Path) -> bool:
+    """Whether a folder's modules.json or config.json is that of an encoder. Other programs have a config.json too."""
+    modules, config = _json(folder / "modules.json"), _json(folder / "config.json")
+    listed = isinstance(modules, list) and any(isinstance(one, dict) and "type" in one for one in modules)
+    return listed or (isinstance(config, dict) and "model_type" in config)
+
+
+def _json(path: Path) -> Any:
+    """Return the content of a file, or None where it cannot be read as JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def check_spec(spec: EncoderSpec) -> None:

@@ -119,7 +119,7 @@ def pack(chosen: Sequence[One], *, texts: bool) -> str:
 
 
 def _row(one: One, cell: int, *, texts: bool) -> list[Any]:
-    o = one.outcome
+    o = one.outcome if texts else one.outcome.without_texts()  # an error may quote a text
     scored = o.gold is not None or o.original_score is not None
     numbers = (
         (o.gold, o.original_score, o.perturbed_score)

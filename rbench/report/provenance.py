@@ -63,7 +63,8 @@ def packages(results: Results) -> Iterator[Fact]:
 
 
 def command(results: Results) -> str:
-    """Return the command that makes the RUN again: of its suite by name, where it was one of rbench's."""
+    """Return the command that makes the RUN again, without what the plan does not keep: the options of the first run,
+    and the path of a suite that is none of rbench's."""
     return f"rbench run {results.plan.suite.name} --out {results.root.name}"
 
 

@@ -108,6 +108,11 @@ class TaskSpec(Named):
         """Whether an oracle tells the true class of any text of the task (only tasks of the embedded world)."""
         return self.generator is not None and self.kind != "sts"
 
+    @property
+    def has_numbers_as_labels(self) -> bool:
+        """Whether the name of a label is a number, so that a number in a row is a name and no id."""
+        return any(_is_number(name) for name in self.labels)
+
     @model_validator(mode="after")
     def _has_a_scale_of_scores(self) -> TaskSpec:
         if self.scale is None:
@@ -138,6 +143,14 @@ class TaskSpec(Named):
 
     def without_effect(self) -> frozenset[str]:
         return frozenset({"scale"} if self.scale is None else ())
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 class ContrastSpec(Named):

@@ -38,6 +38,8 @@ class TeamBoard:
         self._team, self._store, self._cache = team, store, cache
         self._before = {job.key: _sign(self._record(job)) for job in jobs}
         self._nothing_left: dict[str, frozenset[tuple[str, int, str | None]]] = {}
+        self._beside: dict[str, dict[str, str]] = {}
+        """Who held which part of an attack when this process took it."""
         self._signs: dict[str, bytes | None] = {}
         """What each holder's file said when this process first had nothing to do beside it."""
         self._looked = False
@@ -64,7 +66,10 @@ class TeamBoard:
         holders = self._team.holders(job)
         if bool(holders) != shared or WHOLE in holders or len(holders) >= chunks(job.spec.num_examples):
             return None
-        return None if self._nothing_left.get(job.key) == self._team.state(job) else self._held(job)
+        if holders and self._nothing_left.get(job.key) == self._team.state(job):
+            return None
+        self._beside[job.key] = holders
+        return self._held(job)
 
     def busy(self, job: Job) -> bool:
         return bool(self._team.holders(job))
@@ -82,8 +87,12 @@ class TeamBoard:
         time.sleep(PAUSE)
 
     def nothing_left(self, job: Job) -> None:
-        """Note that others do all that is left of a job, so that it is not tried again until that changes."""
-        self._nothing_left[job.key] = self._team.state(job)
+        """Note that others do all that is left of a job, so that it is not tried again until that changes.
+
+        What one of them has given back meanwhile, done or not, is a change.
+        """
+        if self._beside.pop(job.key, {}).keys() <= self._team.holders(job).keys():
+            self._nothing_left[job.key] = self._team.state(job)
 
     def _ended_meanwhile(self, job: Job) -> bool:
         """Whether a job ended between the look at its record and its lease. Then the lease is given back."""

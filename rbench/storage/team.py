@@ -10,18 +10,21 @@ takes jobs that no living process has. An attack is taken in chunks of its examp
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rbench.errors import JobError, StoreError
-from rbench.spec import Job, Plan
+from rbench.spec import Job, Plan, Stage
 from rbench.storage.runs.files import UNFINISHED, as_store_error
 from rbench.storage.runs.folder import PROCESSES
 from rbench.system.leases import Lease, Leases
-from rbench.system.members import Member, Members
+from rbench.system.members import EXPIRY, Member, Members
+
+logger = logging.getLogger("rbench")
 
 WHOLE = "job"
 """The part of a job that is held to do all of it, or to merge its chunks and write its record."""
@@ -135,12 +138,28 @@ class Team:
                     self._leases.clear(but=_JOINING)
                 lease.give_back()
 
+    def others(self) -> list[dict[str, Any]]:
+        """Return what those say of themselves that surely run jobs here. May wait as `Members.surely_living` does.
+
+        To be called while no other process can join. What dead ones left is removed if there are no others.
+        """
+        living = surely_living(self.root, self.members)
+        others = [one for one in living if "plan" in one and one["id"] != self.member.id]
+        if not others:
+            self._sweep()
+        return others
+
     def _sweep(self) -> None:
-        """Remove what processes left that are dead. Called while no other process is there, or can come."""
+        """Remove what processes left that are dead. Called while no other process is there, or can come.
+
+        A RUN may lie in a folder with other things. These are left alone.
+        """
         with as_store_error(self.root):
             self.members.sweep()
-            for file in self.root.rglob(f"*{UNFINISHED}"):
-                file.unlink(missing_ok=True)
+            folders = [self.folder, *(self.root / name for name in (*get_args(Stage), "tables", "figures"))]
+            for file in [*self.root.glob("*"), *(file for folder in folders for file in folder.rglob("*"))]:
+                if UNFINISHED.search(file.name) and file.is_file():
+                    file.unlink(missing_ok=True)
 
 
 def digest(plan: Plan) -> str:
@@ -163,9 +182,18 @@ def observed(root: Path) -> tuple[Members, Callable[[Job], dict[str, str]]]:
 
 
 def check_still(root: Path) -> None:
-    """Raise StoreError if a process runs in a RUN. Writes nothing."""
-    if living := Members(root / PROCESSES).living():
+    """Raise StoreError if a process runs in a RUN. Writes nothing. May wait as `Members.surely_living` does."""
+    if living := surely_living(root, Members(root / PROCESSES)):
         raise StoreError(f"{root} is in use by {who(living)}. Wait until that run has ended.")
+
+
+def surely_living(root: Path, members: Members) -> list[dict[str, Any]]:
+    """Return the living members, as `Members.surely_living` does, and tell the user if that takes long."""
+    return members.surely_living(
+        lambda silent: logger.warning(
+            "%s: waiting for a sign of life of %s, which died if there is none in %.0f s", root, who(silent), EXPIRY
+        )
+    )
 
 
 def who(living: list[dict[str, Any]]) -> str:

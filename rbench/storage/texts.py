@@ -15,7 +15,7 @@ from pathlib import Path
 from rbench.errors import PlanError, StoreError
 from rbench.spec import Job, MeasureJob, Plan, TableSpec
 from rbench.storage.runs import Store
-from rbench.storage.runs.files import as_store_error
+from rbench.storage.runs.files import as_store_error, beside
 from rbench.storage.runs.names import folder_name
 
 _OF_TEXTS = "positives"
@@ -89,7 +89,7 @@ def strip(run: Path, out: Path | None = None) -> Path:
     plan = source.plan()
     if plan is None:
         raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
-    out = out if out is not None else run.with_name(f"{run.resolve().name}-stripped")
+    out = out if out is not None else beside(run, f"{run.resolve().name}-stripped")
     _check_out(run, out)
     problems = [problem for job in plan.jobs if (problem := _problem(source, job)) is not None]
     if problems:

@@ -23,7 +23,7 @@ def forget(store: Store, plan: Plan, jobs: Sequence[Job]) -> list[str]:
         if not isinstance(job.spec, AttackJob) or not (late := _late(store, job)):
             continue
         after = _after(job, plan)
-        trained = [one for one in after if isinstance(one.spec, PretrainJob | FinetuneJob) and store.look(one).record]
+        trained = [one for one in after if _trained(store, one)]
         if trained:
             notes.append(f"{job.name}: {_times(late)} not tried again, because {trained[0].name} learned from the rest")
             continue
@@ -35,6 +35,12 @@ def forget(store: Store, plan: Plan, jobs: Sequence[Job]) -> list[str]:
             _remove(store.folder(one) / "record.json")
         notes.append(f"{job.name}: {_times(late)} tried again")
     return notes
+
+
+def _trained(store: Store, job: Job) -> bool:
+    """Whether a job has made weights. One that failed has not."""
+    record = store.look(job).record if isinstance(job.spec, PretrainJob | FinetuneJob) else None
+    return record is not None and record.status == "complete"
 
 
 def _late(store: Store, job: Job) -> int:

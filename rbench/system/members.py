@@ -27,6 +27,7 @@ BEAT = 10.0
 EXPIRY = 120.0
 """Seconds without a heartbeat after which a member counts as dead. Network file systems may show a file as it was a
 minute ago."""
+_PAUSE = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +184,29 @@ class Members:
         if identity is not None and identity.here and identity.ended:
             return False
         return self.changing(file)
+
+    def surely_living(
+        self, told: Callable[[list[dict[str, Any]]], None], *, sleep: Callable[[float], None] = time.sleep
+    ) -> list[dict[str, Any]]:
+        """Return what the living members say of themselves, after a sign of life of each one on another machine.
+
+        A file that a dead process left there looks like that of a living one until it has not changed for `expiry`.
+        So this waits for its next heartbeat, and at most that long.
+
+        Args:
+            told: called once, before it waits, with those that it waits for.
+        """
+        first = {one["id"]: self.sign(one["id"]) for one in self.living()}
+        waited = False
+        while True:
+            living = self.living()
+            silent = [one for one in living if self.sign(one["id"]) == first.get(one["id"]) is not None]
+            if not silent:
+                return living
+            if not waited:
+                told(silent)
+                waited = True
+            sleep(_PAUSE)
 
     def sign(self, name: str) -> bytes | None:
         """Return what changes with each heartbeat of a member; None if its process is seen to run on this machine.

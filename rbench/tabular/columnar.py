@@ -1,4 +1,8 @@
-"""Reads parquet files, and folders that `datasets` wrote with `save_to_disk`. Both keep the types of columns."""
+"""Reads parquet files, and folders that `datasets` wrote with `save_to_disk`. Both keep the types of columns.
+
+Where the file states names for the numbers of a column (a ClassLabel), the rows have the names. Only the file knows
+what its numbers mean.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ def read_parquet(path: Path) -> Table:
         names = _names(Features.from_arrow_schema(table.schema))
     else:
         names = {}
-    return Table(path, tuple(table.column_names), _rows(table.to_pylist(), path), names)
+    return Table(path, tuple(table.column_names), _rows(table.to_pylist(), path, names), names)
 
 
 def read_saved(folder: Path) -> dict[str, Table]:
@@ -64,8 +68,8 @@ def read_saved(folder: Path) -> dict[str, Table]:
 
 def _table(found: Dataset, path: Path) -> Table:
     # The arrow values are asked for, so that images and sounds in other columns are not decoded.
-    rows = found.with_format(None).to_list()
-    return Table(path, tuple(found.column_names), _rows(rows, path), _names(found.features))
+    rows, names = found.with_format(None).to_list(), _names(found.features)
+    return Table(path, tuple(found.column_names), _rows(rows, path, names), names)
 
 
 def _names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -73,13 +77,18 @@ def _names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {column: tuple(kind.names) for column, kind in features.items() if getattr(kind, "names", None)}
 
 
-def _rows(values: Iterable[Mapping[str, Any]], path: Path) -> list[Line]:
+def _rows(values: Iterable[Mapping[str, Any]], path: Path, names: Mapping[str, tuple[str, ...]]) -> list[Line]:
     return [
-        Line(f"{path}:row {i}", {column: _known(value) for column, value in row.items()})
+        Line(f"{path}:row {i}", {column: _known(value, names.get(column, ())) for column, value in row.items()})
         for i, row in enumerate(values, 1)
     ]
 
 
-def _known(value: Any) -> Any:
-    """Return None for NaN, with which pandas marks a missing value."""
+def _known(value: Any, names: tuple[str, ...]) -> Any:
+    """Return the name of a number that has one. NaN, with which pandas marks a missing value, is None.
+
+    So is a number outside the names: -1 marks a row without label.
+    """
+    if names and type(value) is int:
+        return names[value] if 0 <= value < len(names) else None
     return None if isinstance(value, float) and math.isnan(value) else value

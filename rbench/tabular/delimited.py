@@ -34,6 +34,7 @@ def read(path: Path, delimiter: str) -> Table:
     """
     csv.field_size_limit(sys.maxsize)  # a text may be longer than Python's limit of 131,072 characters
     text = text_of(path)
+    _refuse_other_separators(text, delimiter, path)
     records = _of_tsv(text, path) if delimiter == "\t" else _regular(_records(text, ",", path), path)
     if not records:
         raise ResourceError(f"{path}: the file is empty; its first row must have the names of the columns")
@@ -42,7 +43,6 @@ def read(path: Path, delimiter: str) -> Table:
     twice = next((name for name in columns if columns.count(name) > 1), None)
     if twice is not None:
         raise ResourceError(f"{path}:{line}: the header has the column `{twice}` twice; rename one of them")
-    _refuse_other_separators(columns, delimiter, f"{path}:{line}")
     rows = [Line(f"{path}:{line}", dict(zip(columns, fields, strict=True))) for line, fields in rest]
     return Table(path, tuple(columns), rows)
 
@@ -105,9 +105,15 @@ def _regular(records: list[_Record], path: Path) -> list[_Record]:
     return records
 
 
-def _refuse_other_separators(columns: list[str], delimiter: str, place: str) -> None:
-    """Raise ResourceError for a header of one column that other separators would divide."""
+def _refuse_other_separators(text: str, delimiter: str, path: Path) -> None:
+    """Raise ResourceError for a header of one column that other separators would divide.
+
+    This comes before all else: with the wrong separator, whatever a row is told to mend is no remedy.
+    """
+    lines = enumerate(io.StringIO(text, newline=None), 1)
+    number, header = next(((i, line) for i, line in lines if line.strip()), (1, ""))
+    columns = next(csv.reader([header], delimiter=delimiter), [])
     for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas"), ("|", "bars")):
-        if len(columns) == 1 and other in columns[0] and other != delimiter:
+        if len(columns) == 1 and other in columns[0].strip() and other != delimiter:
             here = "commas in .csv" if delimiter == "," else "tabs in .tsv"
-            raise ResourceError(f"{place}: the columns seem to be separated by {name}; rbench expects {here}")
+            raise ResourceError(f"{path}:{number}: the columns seem to be separated by {name}; rbench expects {here}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +24,8 @@ SPLITS = {
     **dict.fromkeys(("valid", "val", "dev"), "validation"),
 }
 """rbench's names of splits, by the names that files and data sets have."""
-_STEM = re.compile(r"(.+?)(-\d{5}-of-\d{5})?")
-"""A split's file, or one of several: `train-00000-of-00002.parquet`, as the hub has them."""
+_STEM = re.compile(r"(.+?)(?:-(\d{5})-of-(\d{5})(?:-[0-9a-f]{16})?)?")
+"""A split's file, or one of several: `train-00000-of-00002.parquet`, as the hub has them; older ones end in a hash."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,17 @@ def splits_of(folder: Path) -> dict[str, list[Path]]:
     tables = sorted(file for file in folder.iterdir() if file.is_file() and is_table(file.name))
     found: dict[str, dict[str, list[Path]]] = {}
     for file in tables:
-        stem = _STEM.fullmatch(file.name.split(".")[0])
-        split = SPLITS.get(stem[1].lower()) if stem is not None else None
-        if split is not None and stem is not None:
-            found.setdefault(split, {}).setdefault(f"{stem[1]}{suffix_of(file.name)}", []).append(file)
+        stem, ending = _parted(file.name)
+        name = _STEM.fullmatch(stem)
+        split = SPLITS.get(name[1].lower()) if name is not None else None
+        if split is not None and name is not None:
+            several = f"{name[1]}-of-{name[3]}{ending}" if name[3] else file.name
+            found.setdefault(split, {}).setdefault(several, []).append(file)
     for split, kinds in found.items():
         if len(kinds) > 1:
             several = ", ".join(file.name for files in kinds.values() for file in files)
             raise ResourceError(f"{folder}: its {split} split has several files ({several}); remove all but one")
+        _check_whole(folder, split, next(iter(kinds.values())))
     if not found:
         there = ", ".join(file.name for file in tables[:5])
         hint = f"it has {there}: name one of them, or rename it to test.csv" if there else "it has no table"
@@ -107,6 +110,27 @@ def splits_of(folder: Path) -> dict[str, list[Path]]:
             f"`datasets.save_to_disk`; {hint}"
         )
     return {split: next(iter(found[split].values())) for split in ("train", "validation", "test") if split in found}
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """Return the name of a table without its endings, and these: `train` and `.csv.gz`."""
+    ending = suffix_of(name) + (".gz" if name.lower().endswith(".gz") else "")
+    return name[: -len(ending)], ending.lower()
+
+
+def _check_whole(folder: Path, split: str, files: Sequence[Path]) -> None:
+    """Raise ResourceError where one of the numbered files of a split is missing, or there twice."""
+    numbered = [found for file in files if (found := _STEM.fullmatch(_parted(file.name)[0])) and found[3]]
+    if not numbered:
+        return
+    there, count = [int(found[2]) for found in numbered], int(numbered[0][3])
+    if missing := sorted({*range(count)} - {*there}):
+        raise ResourceError(
+            f"{folder}: its {split} split lacks {len(missing)} of {count} files (number {missing[0]:05d}); put all "
+            "numbers of one set there"
+        )
+    if len(there) != count:
+        raise ResourceError(f"{folder}: its {split} split has {len(there)} files numbered as {count}; leave each once")
 
 
 def _read(path: Path) -> Table:

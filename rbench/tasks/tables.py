@@ -61,11 +61,10 @@ def files(spec: TaskSpec, data_path: Sequence[Path]) -> list[Path]:
 
 def columns(spec: TaskSpec) -> Columns:
     """Return the columns of the task's table, and the label ids of the names that stand there."""
-    assert spec.local is not None
-    made = Columns.of(spec, spec.local.columns)
+    made = Columns.of(spec, spec.local.columns if spec.local is not None else {})
     if spec.kind in ("sts", "unlabelled"):
         return made
-    ids = {} if any(_is_number(name) for name in spec.labels) else {str(i): i for i in range(len(spec.labels))}
+    ids = {} if spec.has_numbers_as_labels else {str(i): i for i in range(len(spec.labels))}
     return made._replace(label_map=ids | {name: i for i, name in enumerate(spec.labels)})
 
 
@@ -87,7 +86,7 @@ def read(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, dict[str, list
         origin, rows = f"table {place.path} (all rows: {name})", {name: _numbered(name, place.whole)}
     else:
         origin, rows = _divided(spec, place.whole)
-    return origin, _with_known_labels(spec, rows)
+    return origin, with_known_labels(spec, rows)
 
 
 def _splits(spec: TaskSpec, place: Place) -> dict[str, list[Row]]:
@@ -132,8 +131,12 @@ def _check_columns(spec: TaskSpec, table: Table) -> None:
             )
 
 
-def _with_known_labels(spec: TaskSpec, rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
-    """Return the rows with labels as text. The places of rows with unknown labels say which label it is."""
+def with_known_labels(spec: TaskSpec, rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
+    """Return the rows with labels as text. The places of rows with unknown labels say which label it is.
+
+    Raises:
+        ResourceError: more than `MOST_UNKNOWN` of all rows have labels that the task does not have.
+    """
     of = columns(spec)
     if of.label is None:
         return dict(rows)
@@ -158,11 +161,3 @@ def _written(spec: TaskSpec, of: Columns, row: Row) -> Row:
     text = value if spec.kind == "sts" else text_of_label(value)
     where = row.where if label_id(spec, of, text) is not None else f'{row.where}: "{"" if value is None else value}"'
     return row._replace(where=where, values={**row.values, of.label: text})
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True

@@ -94,7 +94,7 @@ def shared(folder: Path, suite: Any = "mine", executor: Executor | None = None, 
 def test_a_process_is_told_all_as_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.chdir(tmp_path)
-    told = shared(tmp_path, fresh=True, data=(Path("data"),), only=("a\nb",), limit=3)
+    told = shared(tmp_path, fresh=True, retry_timeouts=True, data=(Path("data"),), only=("a\nb",), limit=3)
     command = told.command(cpus=4, gpus=False, seen=True)
     request = requested(command.text)
     assert "\n" not in command.text and request.suite == "mine" and request.plan == told_apart(PLAN)

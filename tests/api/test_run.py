@@ -26,9 +26,16 @@ class Prepared:
     plan: Plan = PLAN
 
 
-def joined(store: Store, others: list[dict[str, Any]], plan: Plan = PLAN, **options: Any) -> tuple[Plan, list[str]]:
+def joined(
+    store: Store,
+    others: list[dict[str, Any]],
+    plan: Plan = PLAN,
+    living: list[dict[str, Any]] | None = None,
+    **options: Any,
+) -> tuple[Plan, list[str]]:
     told = Told([], [])
-    made = _Joined(store, Prepared(plan), Options(**options), told)  # type: ignore[arg-type]
+    surely = others if living is None else living
+    made = _Joined(store, Prepared(plan), Options(**options), told, lambda: surely)  # type: ignore[arg-type]
     plan = made.prepare(others)
     assert made.prepared.plan == plan
     return plan, told.notes
@@ -63,6 +70,18 @@ def test_fresh_is_refused_while_others_work(tmp_path: Path) -> None:
     assert store.plan() == PLAN
     _, notes = joined(store, [], fresh=True)
     assert notes[0].startswith("the old results are in ")
+
+
+def test_who_died_on_another_machine_stands_in_nobodys_way(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    joined(store, [])
+    fewer = PLAN.model_copy(update={"jobs": PLAN.jobs[1:]})
+    assert joined(store, [OTHER], fewer, living=[]) == (fewer, []) and store.plan() == fewer
+    _, notes = joined(store, [OTHER], fresh=True, living=[])
+    assert notes[0].startswith("the old results are in ")
+    assert joined(store, [OTHER], living=[], retry_timeouts=True)[1] == []
+    assert "--retry-timeouts: the first process here" in joined(store, [OTHER], retry_timeouts=True)[1][-1]
+    assert "shared with process 17" in joined(store, [OTHER], living=[])[1][0], "with the same plan nobody waits"
 
 
 def test_who_joins_a_run_without_texts_writes_none(tmp_path: Path) -> None:

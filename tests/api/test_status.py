@@ -54,6 +54,12 @@ def test_states_and_processes(store: Store) -> None:
         assert (one.job, one.done, one.total, one.workers) == (taken.name, 3, 20, 2)
         assert lease is not None
         assert found.jobs["attack"] == {"done": 1, "failed": 1, "under way": 1, "to do": len(ATTACKS) - 3}
+        again = team.take(failed, "0000")
+        assert again is not None
+        found = api.status(store.root)
+        assert found.jobs["attack"] == {"done": 1, "failed": 0, "under way": 2, "to do": len(ATTACKS) - 3}
+        assert found.failures == (), "it is tried again"
+        again.give_back()
         lease.give_back()
         assert api.status(store.root).jobs["attack"]["under way"] == 0
     assert api.status(store.root).processes == ()

@@ -323,17 +323,22 @@ def test_an_export_replaces_nothing_unless_told_to_and_encoders_only(shell: Shel
     out = tmp_path / "out"
     out.mkdir()
     assert shell("export", "toy", out, *shared).exit_code == 0
-    (out / "stale.bin").write_text("old")
+    (out / "pytorch_model.bin").write_text("old")
     taken = shell("export", "toy-mean", out, *shared)
     assert taken.exit_code == 2 and "is not empty" in taken.stderr and "--force" in taken.stderr
     assert shell("export", "toy-mean", out, "--force", *shared).exit_code == 0
-    assert not (out / "stale.bin").exists()
+    assert not (out / "pytorch_model.bin").exists()
     assert json.loads((out / "1_Pooling/config.json").read_text())["pooling_mode_mean_tokens"] is True
     home = tmp_path / "home"
     home.mkdir()
     (home / "thesis.tex").write_text("years of work")
     refused = shell("export", "toy", home, "--force", *shared)
     assert refused.exit_code == 2 and "but no encoder" in refused.stderr
+    (home / "config.json").write_text('{"theme": "dark"}')
+    assert "but no encoder" in shell("export", "toy", home, "--force", *shared).stderr
+    (out / "src").mkdir()
+    mixed = shell("export", "toy", out, "--force", *shared)
+    assert mixed.exit_code == 2 and "more in it than an encoder (src)" in mixed.stderr and (out / "src").is_dir()
     assert (home / "thesis.tex").read_text() == "years of work"
     assert "is a file" in shell("export", "toy", home / "thesis.tex", *shared).stderr
     nowhere = shell("export", "toy", home / "thesis.tex" / "deep" / "er", *shared)

@@ -10,11 +10,13 @@ import pytest
 SCRIPT = """
 import sys, time
 from rbench.cli import worker
-from rbench.errors import PlanError
+from rbench.errors import LeaseLost, PlanError
 
 def work(text):
     if text == "refuse\\n":
         raise PlanError("no such suite")
+    if text == "silent\\n":
+        raise LeaseLost("another process took over")
     if text == "full\\n":
         raise OSError(28, "No space left on device", "RUN/x")
     print("working on " + text, end="", flush=True)
@@ -44,7 +46,12 @@ def test_it_ends_in_order_when_whoever_started_it_is_gone() -> None:
 
 @pytest.mark.parametrize(
     ("text", "code", "said"),
-    [("refuse", 2, "error: no such suite\n"), ("full", 2, "error: RUN/x: No space left on device\n"), ("quick", 0, "")],
+    [
+        ("refuse", 2, "error: no such suite\n"),
+        ("full", 2, "error: RUN/x: No space left on device\n"),
+        ("silent", 1, "error: another process took over\n"),
+        ("quick", 0, ""),
+    ],
 )
 def test_its_exit_codes_are_those_of_a_run(text: str, code: int, said: str) -> None:
     process = started()

@@ -83,6 +83,20 @@ def test_at_its_time_limit_a_task_ends_in_order_and_runs_again(tmp_path: Path) -
     assert (restored.command, restored.name) == (task.command, task.name)
 
 
+def test_a_task_whose_process_dies_starts_it_again(tmp_path: Path) -> None:
+    Task(command(tmp_path, "once=died note=TOY"), "task 1")()
+    assert (tmp_path / "died").exists() and len([*(tmp_path / "ran").iterdir()]) == 1
+    with pytest.raises(RuntimeError, match="exit code 1"):
+        Task(command(tmp_path, "note=TOY exit=1"), "task 1")()
+    assert len([*(tmp_path / "ran").iterdir()]) == 7, "five more times, and no more"
+
+
+def test_a_task_that_refuses_is_not_started_again(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="exit code 2: error: full"):
+        Task(command(tmp_path, "note=TOY refuse=full"), "task 1")()
+    assert len([*(tmp_path / "ran").iterdir()]) == 1
+
+
 def test_submitits_own_executor_runs_tasks_here(tmp_path: Path) -> None:
     jobs = slurm.submit(command(tmp_path, "note=TOY say=x"), ["task 1"], Batch("local"), tmp_path / "slurm")
     assert [said for said in slurm.wait(jobs, lambda: False) if said is not None] == []

@@ -92,6 +92,14 @@ def test_an_example_without_an_outcome_is_told(folder: Path) -> None:
         run(pregenerated, folder, tiny.data(), TRAINING, generated=[])
 
 
+def test_texts_that_timed_out_are_not_left_out_silently(folder: Path) -> None:
+    data = tiny.data()
+    generated = [outcome(e, "failed", "another text") for e in sample_split(data, "train", 24, 1)]
+    generated[3] = generated[3].model_copy(update={"status": "errored", "error": "TimedOut: took 5 s"})
+    with pytest.raises(JobError, match=r"gave up 1 of 24 after --max-seconds.*--retry-timeouts"):
+        run(pregenerated, folder, data, TRAINING, generated=generated)
+
+
 def test_a_suite_attacks_the_training_texts_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine" / "encoders").mkdir(parents=True)

@@ -416,6 +416,18 @@ def test_everything_wrong_is_told_at_once(world: World) -> None:
         ("tasks/reviews.yaml", "kind: single\ncolumns: [a]\nsizes: {test: 0}\n", "3:15: `sizes.test`: expected"),
         (
             "tasks/reviews.yaml",
+            'kind: single\ncolumns: [text]\nlabels: ["1", "2"]\n'
+            "hub: {id: x/y, revision: main, splits: {test: test}, columns: {}}\n",
+            "reviews.yaml:3:9: labels are numbers (1, 2), and rows may hold numbers that are ids. Say under `hub`",
+        ),
+        (
+            "tasks/reviews.yaml",
+            'kind: single\ncolumns: [text]\nlabels: ["1", "2"]\n'
+            "parts: [{name: a, split: test, generator: mini-sentiment}]\n",
+            "reviews.yaml:3:9: labels are numbers (1, 2), and rows may hold numbers that are ids. In a task of",
+        ),
+        (
+            "tasks/reviews.yaml",
             "name: review\nkind: single\ncolumns: [a]\n",
             "1:7: `name` differs from the file's name",
         ),

@@ -113,6 +113,15 @@ def test_names_of_labels_that_the_file_states_are_taken() -> None:
     assert one("./saved").labels == ("yes", "no")
 
 
+def test_labels_in_another_order_than_the_file_states_are_found_by_name() -> None:
+    rows = Dataset.from_dict({"text": ["a", "b"], "label": [0, 1]}).cast_column(
+        "label", ClassLabel(names=["yes", "no"])
+    )
+    rows.to_parquet("t.parquet")
+    loaded = suite({"t.parquet": {"labels": ["no", "yes", "nay"]}})
+    assert "t: no row has the label nay" in loaded.notes
+
+
 # ----------------------------------------------------------------------------------------------------- names and paths
 
 
@@ -128,6 +137,30 @@ def test_paths_lead_from_the_suites_file_and_those_of_overrides_from_the_current
     assert changed.suite.tasks == ("other",) and changed.tasks["other"].labels == ("2", "3")
     with pytest.raises(SuiteError, match=r"s\.yaml:5:\d+: below/none\.csv: there is no such file"):
         load("below/s.yaml", registry=REGISTRY, profile="other")
+
+
+def test_a_profile_and_an_override_say_other_things_of_the_same_table(here: Path) -> None:
+    write("below/my.csv", text=["a", "b"], title=["c", "d"], label=[0, 1], mood=["low", "high"])
+    (here / "below/s.yaml").write_text(
+        "encoders: [mini-bert-packaged]\ntasks: [{./my.csv: {text: text, label: label}}]\nattacks: [pwws]\n"
+        "resources: mini\nprofiles: {other: {tasks: [{./my.csv: {text: title, label: mood}}]}}\n"
+    )
+
+    def loaded(**how: Any) -> tuple[Any, ...]:
+        spec = load("below/s.yaml", registry=REGISTRY, **how).tasks["my"]
+        assert spec.local is not None
+        return spec.labels, spec.local.columns.get("text", "text"), spec.local.split
+
+    assert loaded() == (("0", "1"), "text", None)
+    assert loaded(profile="other") == (("high", "low"), "title", None)
+    changed = ["tasks=[{below/my.csv: {text: title, label: mood, labels: [low, high], split: test}}]"]
+    assert loaded(overrides=changed) == (("low", "high"), "title", "test")
+    assert loaded(overrides=[*changed, "tasks=[{below/my.csv: {text: text, label: label}}]"]) == loaded()
+    data = {"name": "s", "encoders": ["mini-bert-packaged"], "attacks": ["pwws"], "resources": "mini"}
+    profiles = {"other": {"tasks": [{"below/my.csv": {"text": "title", "label": "mood"}}]}}
+    tasks = [{"below/my.csv": {"text": "text", "label": "label"}}]
+    mapped = load_mapping(data | {"tasks": tasks, "profiles": profiles}, registry=REGISTRY, profile="other")
+    assert mapped.tasks["my"].labels == ("high", "low")
 
 
 def test_a_table_named_like_a_task_of_the_registry_gets_another_name() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,27 @@ def test_a_model_among_the_options_is_named_without_its_place() -> None:
     train = {"objective": "robustsentembed", "data": "c", "options": {"generator": "/home/me/models/lm"}}
     text = render(about(train=train))
     assert "/home" not in text and "| generator | **lm** | None |" in text
+
+
+def test_the_length_of_the_vectors_is_that_which_the_modules_make(tmp_path: Path) -> None:
+    spec = EncoderSpec.model_validate({"name": "e", "base": "some/model"})
+
+    def said(*modules: tuple[str, dict[str, int]], **overall: int) -> str:
+        for i, (_, config) in enumerate(modules):
+            (tmp_path / f"{i}").mkdir(exist_ok=True)
+            (tmp_path / f"{i}/config.json").write_text(json.dumps(config))
+        listed = [
+            {"path": f"{i}", "type": f"sentence_transformers.models.{kind}"} for i, (kind, _) in enumerate(modules)
+        ]
+        (tmp_path / "modules.json").write_text(json.dumps(listed))
+        (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(overall))
+        cards.write(tmp_path, "e", {"e": spec}, {})
+        return next(line for line in (tmp_path / "README.md").read_text().splitlines() if line.startswith("| pooling"))
+
+    pooling = ("Pooling", {"word_embedding_dimension": 384})
+    assert "vectors of 384 numbers, not normalised" in said(pooling)
+    assert "vectors of 100 numbers, normalised" in said(pooling, ("Dense", {"out_features": 100}), ("Normalize", {}))
+    assert "vectors of 128 numbers, normalised" in said(pooling, ("Normalize", {}), truncate_dim=128)
 
 
 def test_the_hub_id_is_that_at_the_bottom_of_the_chain(tmp_path: Path) -> None:

@@ -77,11 +77,18 @@ def test_who_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_the_first_to_come_sweeps(tmp_path: Path) -> None:
-    left = tmp_path / "attack" / "a" / "record.json.1234.tmp"
+    left = tmp_path / "attack" / "a" / "record.json.12345678.tmp"
     left.parent.mkdir(parents=True)
     left.write_text("half")
+    (tmp_path / "plan.json.12345678.tmp").write_text("half")
+    others = [tmp_path / name for name in ("notes.tmp", "thesis/x.12345678.tmp", "attack/a/record.json.1234.tmp")]
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "build.12345678.tmp").mkdir()
+    for other in others:
+        other.write_text("years of work")
     with Team(tmp_path).joined(lambda others: PLAN):
-        assert not left.exists()
+        assert not left.exists() and not (tmp_path / "plan.json.12345678.tmp").exists()
+        assert all(other.exists() for other in others), "a RUN may lie in a folder with other things"
         left.write_text("half")
         with Team(tmp_path).joined(lambda others: PLAN):
             assert left.exists(), "a process that is there may be writing it"
@@ -118,6 +125,18 @@ def test_a_run_in_use_is_named(tmp_path: Path) -> None:
     ):
         check_still(tmp_path)
     assert who([{"id": "a"}, {"id": "b"}]) == "another process and 1 more"
+
+
+def test_who_died_elsewhere_is_swept_after_a_time_without_a_sign_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    team, dead = Team(tmp_path), tmp_path / ".processes/members/dead.json"
+    dead.parent.mkdir(parents=True)
+    dead.write_text(json.dumps({"id": "dead", "plan": "x", "pid": 7, "host": "node", "since": "2020"}))
+    monkeypatch.setattr(team.members, "expiry", 0.5)
+    with caplog.at_level("WARNING", logger="rbench"):
+        assert team.others() == [] and not dead.exists()
+    assert "waiting for a sign of life of process 7 on node since 2020" in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_is_a_store_error(tmp_path: Path) -> None:
@@ -169,6 +188,38 @@ def test_what_had_nothing_left_is_tried_again_when_it_changes(two: tuple[Process
     other.board.nothing_left(ATTACK)
     assert other.board.take(ATTACK, shared=True) is None
     lease.give_back()
+    assert other.board.take(ATTACK, shared=False) is not None
+
+
+def test_what_is_given_back_while_one_looks_is_not_left_to_others(two: tuple[Process, Process]) -> None:
+    one, other = two
+    lease = one.team.take(ATTACK, "0000")
+    assert lease is not None
+    with other.board.take(ATTACK, shared=True) or pytest.fail():
+        lease.give_back()  # it was stopped, after this process had passed by its chunk
+        other.board.nothing_left(ATTACK)
+    assert other.board.take(ATTACK, shared=False) is not None
+
+
+def test_of_what_three_share_each_takes_what_another_gave_back(two: tuple[Process, Process]) -> None:
+    one, other = two
+    third = Process(one.store.root)
+    lease = one.team.take(ATTACK, "0000")
+    assert lease is not None
+    with other.board.take(ATTACK, shared=True) or pytest.fail():
+        assert third.team.take(ATTACK, "0001") is not None
+        lease.give_back()
+        other.board.nothing_left(ATTACK)
+    assert other.board.take(ATTACK, shared=True) is not None
+
+
+def test_nobody_is_left_to_do_what_nobody_holds(two: tuple[Process, Process]) -> None:
+    one, other = two
+    with other.board.take(ATTACK, shared=False) or pytest.fail():
+        lease = one.team.take(ATTACK, "0000")
+        assert lease is not None
+        lease.give_back()
+        other.board.nothing_left(ATTACK)
     assert other.board.take(ATTACK, shared=False) is not None
 
 

@@ -163,8 +163,13 @@ def test_a_stripped_run_is_the_run_without_its_texts(world: World, whole: World,
     assert api.run(copy.suite, copy.options).run == out and not copy.store.plan().texts  # type: ignore[union-attr]
 
 
-def test_strip_writes_beside_the_run_and_over_nothing(world: World, tmp_path: Path) -> None:
+def test_strip_writes_beside_the_run_and_over_nothing(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert strip(world.root) == world.root.with_name("run-stripped")
+    monkeypatch.chdir(world.root)
+    with pytest.raises(StoreError, match=r"run-stripped is there already"):
+        strip(Path())
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("x", encoding="utf-8")
     (tmp_path / "file").write_text("x", encoding="utf-8")

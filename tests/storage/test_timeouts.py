@@ -105,15 +105,16 @@ def remembered(store: Store, job: Job) -> None:
     path.write_text("{}", encoding="utf-8")
 
 
-@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize(("trained", "status"), [(True, "complete"), (True, "failed"), (False, "complete")])
 def test_what_was_made_of_the_outcomes_is_made_again_unless_it_learned_from_them(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, trained: bool
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, trained: bool, status: str
 ) -> None:
     store, (attack, after, plan) = Store(tmp_path_factory.mktemp("run")), chain(trained=trained)
     store.write_outcomes(attack, [make_outcome("a", **LATE)])
     remembered(store, after)
     look = Store.look
-    done = make_record(attack)
+    done = make_record(attack).model_copy(update={"status": status})
+    trained = trained and status == "complete"
     monkeypatch.setattr(
         Store, "look", lambda self, job: look(self, job) if job is attack else type(look(self, attack))(done)
     )

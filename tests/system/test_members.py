@@ -53,9 +53,12 @@ def test_heartbeats_come_by_themselves_and_say_what_is_done(tmp_path: Path) -> N
     with member.present():
         member.say(job="attack/x", done=3)
         deadline = time.monotonic() + 20
-        while (read_json(member.file) or {}).get("beat", 0) < 4 and time.monotonic() < deadline:
+        said: dict[str, Any] | None = None
+        while time.monotonic() < deadline:
+            said = read_json(member.file)
+            if said is not None and said["beat"] >= 4 and said["doing"]:
+                break
             time.sleep(0.01)
-        said = read_json(member.file)
     assert said is not None and said["beat"] >= 4 and said["doing"] == {"job": "attack/x", "done": 3}
 
 
@@ -166,3 +169,27 @@ def test_a_sign_of_life_is_a_process_that_runs_here_or_a_file_that_heartbeats_ch
     assert members.sign("far") not in (None, first)
     elsewhere(tmp_path, "dead", host=Identity.own().host, pid=2**22 + 1)
     assert members.sign("dead") is not None
+
+
+def test_who_shows_no_sign_of_life_elsewhere_is_dead_and_who_beats_is_not(tmp_path: Path, clock: Clock) -> None:
+    elsewhere(tmp_path, "far")
+    elsewhere(tmp_path, "dead")
+    members, told, slept = Members(tmp_path, clock=clock), [], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.now += seconds
+        if clock.now % 10 == 0:
+            elsewhere(tmp_path, "far", beat=int(clock.now))
+
+    found = members.surely_living(lambda silent: told.append({one["id"] for one in silent}), sleep=sleep)
+    assert [one["id"] for one in found] == ["far"] and told == [{"far", "dead"}] and sum(slept) == 120
+    slept.clear()
+    assert [one["id"] for one in members.surely_living(lambda silent: None, sleep=sleep)] == ["far"]
+    assert sum(slept) <= 10, "until the next beat"
+
+
+def test_a_process_of_this_machine_needs_no_sign_of_life(tmp_path: Path) -> None:
+    with Member(tmp_path, {}).present():
+        (found,) = Members(tmp_path).surely_living(lambda silent: pytest.fail(), sleep=lambda seconds: pytest.fail())
+        assert found["pid"] == os.getpid()

@@ -89,6 +89,9 @@ def test_rows_know_their_lines_below_texts_of_several_lines_and_blank_lines(tmp_
             "text;label\na;b\n",
             r"t\.csv:1: the columns seem to be separated by semicolons; rbench expects commas in \.csv",
         ),
+        ("text;label\na, b;1\n", r"t\.csv:1: the columns seem to be separated by semicolons"),
+        ('\n"text";"label"\n"a ""b""";1\n', r"t\.csv:2: the columns seem to be separated by semicolons"),
+        ('text;label\r"a";1\r', r"t\.csv:1: the columns seem to be separated by semicolons"),
         ("", r"t\.csv: the file is empty"),
     ],
 )

@@ -132,12 +132,20 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_folders_of_the_datasets_library_are_read_with_their_label_names(saved: Path) -> None:
     for name in ("one", "only", "named.parquet"):
         whole = open_place(saved / name).whole
-        assert as_read(whole) == [("a", "0"), ("b", "1")]
+        assert as_read(whole) == [("a", "no"), ("b", "yes")]
         assert whole is not None and whole.names == {"label": ("no", "yes")}
     place = open_place(saved / "dict")
     assert place.whole is None and list(place.splits) == ["train", "validation", "test"]
     assert place.left_out == ("extra",)
     assert {file.suffix for file in files_of(saved / "dict")} == {".arrow", ".json"}
+
+
+def test_only_the_file_knows_what_its_numbers_mean(tmp_path: Path) -> None:
+    names = ["10", "2", "0"]
+    rows = Dataset.from_dict({"text": ["a", "b", "c", "d"], "label": [0, 1, 2, -1]})
+    rows.cast_column("label", ClassLabel(names=names)).to_parquet(str(tmp_path / "t.parquet"))
+    whole = open_place(tmp_path / "t.parquet").whole
+    assert whole is not None and [row.values["label"] for row in whole.rows] == [*names, None]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +191,34 @@ def test_folders_that_could_be_read_in_two_ways_are_refused(tmp_path: Path) -> N
         open_place(tmp_path)
     with pytest.raises(ResourceError, match="there is no such file or folder"):
         open_place(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("test.csv", "test.csv.gz"), r"several files \(test\.csv, test\.csv\.gz\)"),
+        (("test.csv", "test-00000-of-00001.csv"), "several files"),
+        (("test-00000-of-00001.csv", "test-00000-of-00002.csv", "test-00001-of-00002.csv"), "several files"),
+        (("test-00000-of-00003.csv", "test-00002-of-00003.csv"), r"lacks 1 of 3 files \(number 00001\)"),
+        (("test-00000-of-00001-0123456789abcdef.csv", "test-00000-of-00001.csv"), "has 2 files numbered as 1"),
+    ],
+)
+def test_a_split_that_is_there_twice_or_in_part_is_refused(
+    tmp_path: Path, names: tuple[str, ...], message: str
+) -> None:
+    for name in names:
+        write(tmp_path / name)
+    with pytest.raises(ResourceError, match=message):
+        open_place(tmp_path)
+
+
+def test_a_file_with_more_in_its_name_is_no_split(tmp_path: Path) -> None:
+    for name in ("test.csv", "test.predictions.csv", "train.old.csv", "valid-00000-of-00001-0123456789abcdef.csv"):
+        write(tmp_path / name)
+    assert {split: len(table.rows) for split, table in open_place(tmp_path).splits.items()} == {
+        "validation": 3,
+        "test": 3,
+    }
 
 
 def test_other_files_are_no_tables(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from datasets import Dataset
+from datasets import ClassLabel, Dataset
 from pydantic import ValidationError
 
 from rbench.errors import ResourceError
@@ -102,6 +102,29 @@ def test_a_label_is_a_name_and_an_id_only_where_no_name_is_a_number(tmp_path: Pa
     assert labels_of(tmp_path, ("bad", "good"), [0, "good", "1", 1.0, "bad"]) == [0, 1, 1, 1, 0]
     with pytest.raises(ResourceError, match=r't\.jsonl:1: "0" in the column `stars` is not one of the labels 1, 2'):
         labels_of(tmp_path, ("1", "2"), [0, 1, 2])
+
+
+@pytest.mark.parametrize("names", [("1", "0"), ("good", "bad"), ("bad", "good")])
+def test_labels_whose_names_the_file_states_are_found_by_name(tmp_path: Path, names: tuple[str, ...]) -> None:
+    stated = sorted(names, reverse=True)
+    rows = Dataset.from_dict({"review": [f"film {i}" for i in range(20)], "stars": [0, 1] * 10})
+    rows.cast_column("stars", ClassLabel(names=stated)).to_parquet(str(tmp_path / "t.parquet"))
+    data = open_task(task(tmp_path / "t.parquet", labels=names, local={"split": "test"}))
+    assert [names[int(one.label or 0)] for one in data.split("test")] == stated * 10
+
+
+def test_a_number_in_a_data_folder_is_the_label_of_that_name(tmp_path: Path) -> None:
+    def opened(labels: Sequence[Any]) -> list[Any]:
+        (tmp_path / "t").mkdir(exist_ok=True)
+        for split in ("train", "validation", "test"):
+            rows = [{"text": f"{split} film {i}", "label": label} for i, label in enumerate(labels)]
+            (tmp_path / f"t/{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        spec = TaskSpec(name="t", kind="single", columns=("text",), labels=("1", "2", "3"))
+        return [one.label for one in open_task(spec, [tmp_path]).split("test")]
+
+    assert opened([1, "1", 2.0, "3", 3]) == [0, 0, 1, 2, 2]
+    with pytest.raises(ResourceError, match=r'jsonl:1: "0" in the column `label` is not one of the labels 1, 2, 3'):
+        opened([0, 1, 2])
 
 
 def test_few_unknown_labels_are_left_out_and_shown_with_their_places(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from rbench.errors import StoreError
 
-UNFINISHED = ".tmp"
+UNFINISHED = re.compile(r"\.[0-9a-f]{8}\.tmp$")
 """The end of the name of a file that is being written. If its process is killed, the file stays."""
 
 
@@ -35,7 +36,7 @@ def read(path: Path) -> bytes | None:
 
 def write(path: Path, content: bytes) -> None:
     """Replace the file in one step: after a crash it holds the old content or the new content, never a part."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")  # others may write the same file
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")  # others may write the same file
     with as_store_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -68,6 +69,11 @@ def unused(path: Path) -> Path:
     while candidate.exists():
         candidate, number = path.with_name(f"{path.name}-{number}"), number + 1
     return candidate
+
+
+def beside(path: Path, name: str) -> Path:
+    """Return the path of a file or folder beside another one, which may be the current folder."""
+    return (path if path.name not in ("", "..") else path.resolve()).with_name(name)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -37,7 +37,8 @@ class RunFolder:
             raise StoreError(
                 f"{self.root} was not written by rbench, so --fresh leaves it alone. Choose another --out."
             )
-        aside = files.unused(self.root.with_name(f"{self.root.name}.{datetime.now():%Y%m%d-%H%M%S}"))
+        name = f"{self.root.resolve().name}.{datetime.now():%Y%m%d-%H%M%S}"
+        aside = files.unused(files.beside(self.root, name))
         with files.as_store_error(aside):
             aside.mkdir()
             for name in contents:

@@ -374,6 +374,14 @@ def test_fresh_moves_and_never_deletes(tmp_path: Path) -> None:
         assert not (aside / ".processes").exists() and (store.root / ".processes").exists()
 
 
+def test_fresh_sets_the_current_folder_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(Store(tmp_path / "run"), "a")
+    monkeypatch.chdir(tmp_path / "run")
+    aside = Store(Path()).set_aside()
+    assert aside is not None and aside.parent == tmp_path and aside.name.startswith("run.")
+    assert [o.example_id for o in Store(aside).outcomes(JOB)] == ["a"]
+
+
 def test_fresh_leaves_strangers_folders_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(StoreError, match="not written by rbench"):

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from typing import Any
+
+from rbench.report import examples
+from rbench.spec import Outcome
+
+
+def rows(outcome: Outcome, *, texts: bool) -> list[dict[str, Any]]:
+    one = examples.One(("pwws", "e", "clean", "t"), 0, None, outcome)
+    content = json.loads(gzip.decompress(base64.b64decode(examples.pack([one], texts=texts))))
+    return [dict(zip(content["fields"], row, strict=True)) for row in content["rows"]]
+
+
+def test_a_page_without_texts_has_the_kind_of_an_error_and_not_what_it_quotes() -> None:
+    error = "Traceback (most recent call last):\n  File \"x.py\", line 1\nValueError: cannot encode 'a licensed text'\n"
+    outcome = Outcome(example_id="test:1", status="errored", original=("a licensed text",), error=error)
+    (without,), (whole,) = rows(outcome, texts=False), rows(outcome, texts=True)
+    assert without["reason"] == "ValueError" and "licensed" not in json.dumps(without)
+    assert "a licensed text" in whole["reason"] and whole["text"] == [["a licensed text"]]
