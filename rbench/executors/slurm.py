@@ -1,8 +1,8 @@
 """Run a command in the tasks of a job array of SLURM, through submitit.
 
 A task whose process dies starts it again. A task that reaches its time limit, or that is preempted, ends in order and
-is queued again. submitit's own executor for one machine (`cluster="local"`) does the same with processes, so that all of
-it can be tried without a cluster.
+is queued again. submitit's own executor for one machine (`cluster="local"`) does the same with processes, so that all
+of it can be tried without a cluster.
 """
 
 from __future__ import annotations
