@@ -54,7 +54,8 @@ def cells_of(results: Results, registry: Registry) -> Cells:
 
     def table_of(metric: str) -> Table:
         of = (table for table in results.plan.suite.tables if table.metric == metric)
-        wanted = next(of, TableSpec(metric=metric))
+        # Not what the suite's table picks or how it is laid out: a claim is about every cell.
+        wanted = next(of, TableSpec(metric=metric)).model_copy(update={"pick": None, "layout": "paper"})
         return made(results, wanted, None if metric in METRICS else find_measure(metric, registry))
 
     return Cells(results, table_of)

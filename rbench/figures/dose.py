@@ -46,8 +46,8 @@ class Dosed(NamedTuple):
     """An encoder whose training has a dose."""
 
     encoder: str
-    dose: float
-    """The mean over its trainings."""
+    doses: Mapping[str, float]
+    """By task, the mean over its trainings. Where it is trained on the task's own texts, each task has its own."""
     family: str
     """What it shares with the encoders that a line joins it to."""
     options: Mapping[str, Any]
@@ -74,7 +74,10 @@ def draw(options: Options, results: Results) -> Figure:
     entries: dict[str, Artist] = {}
     for i, (axes, place) in enumerate(zip(panels, places, strict=True)):
         for label, members in lines.items():
-            points = [(one.dose, cells[*place, one.encoder]) for one in members if (*place, one.encoder) in cells]
+            there = [one for one in members if (*place, one.encoder) in cells and place[0] in one.doses]
+            points = sorted(
+                ((one.doses[place[0]], cells[*place, one.encoder]) for one in there), key=lambda point: point[0]
+            )
             if points:
                 entries.setdefault(label, _line(axes, points, looks[label], label))
         for name in controls:
@@ -126,14 +129,16 @@ def _dosed(cells: Iterable[Cell], options: Options, results: Results) -> list[Do
     """Return the encoders whose trainings have the dose, each once."""
     jobs = {job.key: job for job in results.plan.jobs}
     found: dict[str, Dosed] = {}
+    by_task: dict[str, dict[str, float]] = {}
     for cell in cells:
         trainings = [job for run in cell.runs if (job := _training(run, jobs)) is not None]
         doses = [dose for job in trainings if (dose := _dose(job, options.x, results)) is not None]
         positive = options.scale == "linear" or all(dose > 0 for dose in doses)
-        if doses and positive and cell.encoder not in found:
+        if doses and positive:
+            own = by_task.setdefault(cell.encoder, {})
+            own.setdefault(cell.task, math.fsum(doses) / len(doses))
             train = _train(trainings[0])
-            mean = math.fsum(doses) / len(doses)
-            found[cell.encoder] = Dosed(cell.encoder, mean, _family(train, options.x), train.options)
+            found.setdefault(cell.encoder, Dosed(cell.encoder, own, _family(train, options.x), train.options))
     return list(found.values())
 
 
@@ -179,7 +184,7 @@ def _lines(dosed: Sequence[Dosed]) -> dict[str, list[Dosed]]:
     families: dict[str, list[Dosed]] = {}
     for one in dosed:
         families.setdefault(one.family, []).append(one)
-    ordered = [sorted(members, key=lambda one: one.dose) for members in families.values()]
+    ordered = [sorted(members, key=lambda one: min(one.doses.values())) for members in families.values()]
     return {_label(members): members for members in ordered}
 
 

@@ -98,11 +98,14 @@ def of_plan(plan: Plan, registry: Registry) -> Ground:
     sets: dict[tuple[str, str], None] = {}
     measured: dict[tuple[str, str], list[str]] = {}
     parts_of: dict[CellOf, None] = {}
+    attacks = {job.key for job in plan.attacks}
     for job in plan.jobs:
         if isinstance(job.spec, PretrainJob):
             continue
         encoder, *parts = plan.draw(job.parts[0]).encoder, *job.parts[1:]
-        if isinstance(job.spec, AttackJob) and job.spec.split == "test" and encoder in plan.suite.lineup:
+        if isinstance(job.spec, AttackJob):
+            if job.key not in attacks or encoder not in plan.suite.lineup:
+                continue
             cell = CellOf(encoder, parts[0], parts[2], parts[1])
             attacked[cell] = None
             valid |= {cell: None} if job.spec.task.has_oracle else {}

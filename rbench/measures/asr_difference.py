@@ -2,7 +2,8 @@
 
 Each encoder is compared with the suite's first encoder under the same fine-tuning (H1 with clean fine-tuning, H2 with
 adversarial), and each fine-tuning with the suite's first one of the same encoder. All victims of a seed are attacked on
-the same texts. So texts are resampled within each seed, with the same resample for both victims (scipy's bootstrap).
+the same texts. So texts are resampled, each with all that its seeds made of it, and with the same resample for both
+victims (scipy's bootstrap).
 An ASR is over the texts that its own victim classified correctly, so the two victims of a comparison differ in n.
 """
 
@@ -17,9 +18,9 @@ from numpy.typing import NDArray
 from rbench.errors import StoreError
 from rbench.measures._bootstrap import finite, interval
 from rbench.score import spread
-from rbench.spec import Outcome, Positive, Strict
+from rbench.spec import Flag, Job, Outcome, Positive, Strict
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import grid, in_order
+from rbench.tables.aggregate import Grid, grid, in_order
 from rbench.tables.attacked import AttackedSample, attacked
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Meaning, Number
@@ -75,8 +76,9 @@ def table(options: Options, results: Results) -> Table:
                 both = [[samples[task, victim, attack] for attack in chosen] for victim in (one, other)]
                 found = difference(both, options.resamples)
                 if found is not None:
-                    rows.append(_row(task, one, other, name, found))
-                    cells.append(_cell(task, one, other, name, found))
+                    hiding = asked.flags.hiding(_jobs(asked, task, (one, other), chosen))
+                    rows.append(_row(task, one, other, name, found, hiding))
+                    cells.append(_cell(task, one, other, name, found, hidden=bool(hiding)))
     if not rows:
         raise StoreError(f"{results.root} has no two victims that were attacked on the same texts: nothing to compare")
     return Table(
@@ -92,8 +94,9 @@ def table(options: Options, results: Results) -> Table:
             *asked.flags.notes(run.job for run in asked.runs),
             *missing("attack jobs", [run.job for run in asked.runs], results.standing),
         ),
-        interval="95% percentile intervals of a bootstrap over texts, paired between the two victims, within each "
-        "seed; ± is the standard deviation between seeds. They do not cover differences between trainings.",
+        interval="95% percentile intervals of a bootstrap over texts, paired between the two victims; a text is drawn "
+        "with all its seeds; ± is the standard deviation between seeds. They do not cover differences between "
+        "trainings.",
         flags=asked.flags.listed(run.job for run in asked.runs),
         about=Meaning("Differences of attack success rates", "less is more robust", undefined="no text was attacked"),
     )
@@ -135,18 +138,19 @@ def difference(both: Sequence[Sequence[Marks]], draws: int) -> Difference | None
         draws: resamples of the bootstrap.
     """
     tables = _shared(both)
-    if not tables or min(table.shape[-1] for table in tables) < 2:
+    if not tables or min(len(one.texts) for one in tables) < 2:
         return None
+    together = _by_text(tables)
 
     def numbers(weights: Sequence[Array]) -> Array:
-        return _less(np.asarray(sum(table @ own.T for table, own in zip(tables, weights, strict=True))))
+        return _less(together @ weights[0].T)
 
-    low, high, _ = interval([table.shape[-1] for table in tables], numbers, draws, 0)
-    sums = np.asarray(sum(table.sum(-1) for table in tables))
+    low, high, _ = interval([together.shape[-1]], numbers, draws, 0)
+    sums = together.sum(-1)
     if (sums[..., 0] == 0).any():
         return None
     rates = (sums[..., 1] / sums[..., 0]).mean(0)
-    own = [float(_less(table.sum(-1)[..., None])[0]) for table in tables]
+    own = [float(_less(table.sum(-1)[..., None])[0]) for _, table in tables]
     return Difference(
         value=float(rates[0] - rates[1]),
         low=finite(float(low)) if low < high else None,
@@ -157,15 +161,32 @@ def difference(both: Sequence[Sequence[Marks]], draws: int) -> Difference | None
     )
 
 
-def _shared(both: Sequence[Sequence[Marks]]) -> list[Array]:
-    """Return (attacks, 2 victims, 2 marks, texts) for each seed that all have, of the texts that all have."""
+class Shared(NamedTuple):
+    """The marks of one seed, (attacks, 2 victims, 2 marks, texts), of the texts that all have."""
+
+    texts: list[str]
+    marks: Array
+
+
+def _shared(both: Sequence[Sequence[Marks]]) -> list[Shared]:
+    """Return the marks of each seed that all have."""
     every = (*both[0], *both[1])
     tables = []
     for seed in sorted(set.intersection(*({*marks} for marks in every))):
         texts = sorted(set.intersection(*({*marks[seed]} for marks in every)))
         pairs = zip(*both, strict=True)
-        tables.append(np.array([[[m[seed][t] for t in texts] for m in pair] for pair in pairs]).swapaxes(-1, -2))
-    return [table for table in tables if table.ndim == 4]
+        marks = np.array([[[m[seed][t] for t in texts] for m in pair] for pair in pairs]).swapaxes(-1, -2)
+        tables += [Shared(texts, marks)] if marks.ndim == 4 else []
+    return tables
+
+
+def _by_text(tables: Sequence[Shared]) -> Array:
+    """Return the marks of all seeds together: (attacks, 2 victims, 2 marks, texts), a text that several have once."""
+    places = {text: i for i, text in enumerate(dict.fromkeys(text for one in tables for text in one.texts))}
+    found = np.zeros((*tables[0].marks.shape[:-1], len(places)))
+    for one in tables:
+        found[..., [places[text] for text in one.texts]] += one.marks
+    return found
 
 
 def _less(sums: Array) -> Array:
@@ -175,13 +196,25 @@ def _less(sums: Array) -> Array:
     return np.asarray((rates[:, 0] - rates[:, 1]).mean(0))
 
 
-def _row(task: str, one: Victim, other: Victim, attack: str, found: Difference) -> tuple[Entry, ...]:
+def _jobs(asked: Grid, task: str, victims: Sequence[Victim], attacks: Sequence[str]) -> list[Job]:
+    cells = (asked.cells[attack, *victim, task] for victim in victims for attack in attacks)
+    return [job for cell in cells for job in cell.jobs]
+
+
+def _row(
+    task: str, one: Victim, other: Victim, attack: str, found: Difference, hiding: tuple[Flag, ...]
+) -> tuple[Entry, ...]:
     rates = [Number(rate, percent=True, n=n) for rate, n in zip(found.rates, found.n, strict=True)]
     less = Number(found.value, percent=True, low=found.low, high=found.high, seed_sd=found.sd)
-    return (task, ", ".join(one), ", ".join(other), attack, *rates, less)
+    return (task, ", ".join(one), ", ".join(other), attack, *(number.hidden(hiding) for number in (*rates, less)))
 
 
-def _cell(task: str, one: Victim, other: Victim, attack: str, found: Difference) -> dict[str, Any]:
+def _cell(task: str, one: Victim, other: Victim, attack: str, found: Difference, *, hidden: bool) -> dict[str, Any]:
+    """Return a row for programs. Where a flag hides it, it has n and no other number."""
+
+    def shown(number: float | None) -> float | None:
+        return None if hidden else number
+
     return {
         "task": task,
         "encoder": one.encoder,
@@ -189,12 +222,12 @@ def _cell(task: str, one: Victim, other: Victim, attack: str, found: Difference)
         "other_encoder": other.encoder,
         "other_finetune": other.finetune,
         "attack": attack,
-        "asr": found.rates[0],
+        "asr": shown(found.rates[0]),
         "n": found.n[0],
-        "other_asr": found.rates[1],
+        "other_asr": shown(found.rates[1]),
         "other_n": found.n[1],
-        "value": found.value,
-        "low": found.low,
-        "high": found.high,
-        "seed_sd": found.sd,
+        "value": shown(found.value),
+        "low": shown(found.low),
+        "high": shown(found.high),
+        "seed_sd": shown(found.sd),
     }

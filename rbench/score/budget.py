@@ -41,8 +41,8 @@ _DRAWN = 2_000_000
 class Spent(NamedTuple):
     """What an attack spent on one attacked example."""
 
-    unit: tuple[int, str]
-    """The fine-tuning seed and the example's id. Victims of several trainings share units."""
+    unit: str
+    """The example's id. Victims of several seeds and trainings share units."""
     succeeded: bool
     amount: float
     """Queries, words or share of words; of a failure what it had spent when it gave up."""
@@ -119,7 +119,7 @@ class Curve:
 
     def _interval(self, left: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
         """Return the bootstrap interval; None for fewer than two examples, or where all have the same value."""
-        units: dict[tuple[int, str], list[float]] = {}
+        units: dict[str, list[float]] = {}
         for one, value in zip(self.spent, left, strict=True):
             units.setdefault(one.unit, []).append(value)
         if len(units) < 2 or len(set(left)) < 2:

@@ -218,7 +218,7 @@ def _by_wilson(
     parts: Sequence[Part], value: float, n: int, bound: float, confidence: float, counts: dict[str, object]
 ) -> Difference:
     """Add up Wilson's intervals of shares as if all were wrong in the same direction, which is the widest."""
-    sizes = [len(set(part.examples)) for part in parts]
+    sizes = [len({example.partition("/")[2] for example in part.examples}) for part in parts]
 
     def limits(wanted: float) -> tuple[float, float]:
         low = high = 0.0

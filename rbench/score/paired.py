@@ -147,8 +147,8 @@ def compare(sample: PairedSample, *, shares: bool, confidence: float = 0.95) -> 
 def _one_victim_each(
     sample: PairedSample, only: tuple[int, ...], confidence: float, common: dict[str, Any]
 ) -> Difference:
-    # An example that several trainings attacked counts once: the counts are those of a training, on average.
-    repeats = len(sample.one) / len(np.unique(sample.example))
+    # A text that several trainings or seeds attacked counts once: the counts are those of one of them, on average.
+    repeats = len(sample.one) / len(np.unique(sample.texts))
     n, both, first, second = (
         count / repeats for count in (len(sample.one), float(np.sum(sample.one * sample.other)), *only)
     )

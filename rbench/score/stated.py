@@ -6,8 +6,10 @@ the same examples. How alike they are is not known, so they are joined as if the
 Those of different encoders and tasks are joined as independent. Where encoders face each other on the same examples
 this is too wide as well, so a verdict that is reached holds.
 
-An interval does not cover differences between trainings. Where an encoder has several, their spread is a part of its
-own with Student's t, added up over all tasks of the encoder.
+An interval does not cover differences between trainings, nor between fine-tuning seeds. Where an encoder has several
+trainings, their spread is a part of its own with Student's t, added up over all tasks of the encoder. It has the spread
+between seeds in it. With one training that of several seeds is such a part for each encoder and task, because each
+victim is fine-tuned by itself.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ class Term(NamedTuple):
     trainings: int = 1
     train_sd: float | None = None
     """The standard deviation between trainings of the encoder; None for a single one."""
+    seeds: int = 1
+    seed_sd: float | None = None
+    """The standard deviation between fine-tuning seeds; None for a single one. Not used where `train_sd` is known."""
 
 
 def combine_stated(terms: Sequence[Term], *, bound: float = 0.0, confidence: float = 0.95) -> Difference:
@@ -64,15 +69,17 @@ def _variance(terms: Iterable[Term], upwards: bool) -> tuple[float, float]:
     """Return the variance of the sum as the limits on one side tell it, and its degrees of freedom."""
     quantile = 1.959963984540054
     together: dict[tuple[int, str, str], float] = {}
-    trained: dict[tuple[int, str], tuple[float, int]] = {}
+    trained: dict[tuple[int | str, ...], tuple[float, int]] = {}
     for term in terms:
         up = upwards == (term.weight >= 0)
         distance = term.high - term.value if up else term.value - term.low
         together[term.group] = together.get(term.group, 0.0) + abs(term.weight) * distance / quantile
-        if term.train_sd is not None:
-            spread, _ = trained.get(term.group[:2], (0.0, 0))
-            own = abs(term.weight) * term.train_sd / math.sqrt(term.trainings)
-            trained[term.group[:2]] = spread + own, term.trainings - 1
+        sd, many, of = term.train_sd, term.trainings, term.group[:2]
+        if sd is None:
+            sd, many, of = term.seed_sd, term.seeds, term.group
+        if sd is not None and many > 1:
+            spread, _ = trained.get(of, (0.0, 0))
+            trained[of] = spread + abs(term.weight) * sd / math.sqrt(many), many - 1
     parts = [(spread**2, freedom) for spread, freedom in trained.values()]
     variance = math.fsum([*(error**2 for error in together.values()), *(part for part, _ in parts)])
     spread = sum(part**2 / freedom for part, freedom in parts)

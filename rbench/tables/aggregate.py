@@ -257,13 +257,12 @@ def grid(results: Results) -> Grid:
     """Build the cells of a RUN's plan. Raises StoreError where it has no attack."""
     plan, found = results.plan, results.standing
     runs: dict[tuple[str, str, str, str], list[Run]] = {}
-    for job in plan.jobs:
-        if isinstance(job.spec, AttackJob) and job.spec.split == "test":
-            label, task, finetune, attack = job.parts
-            encoder, train_seed = (draw := plan.draw(label)).encoder, draw.train_seed
-            record = found.records.get(job.key)
-            tally = Tally.of_record(record) if record is not None and record.status == "complete" else None
-            runs.setdefault((attack, encoder, finetune, task), []).append(Run(job, record, tally, train_seed))
+    for job in plan.attacks:
+        label, task, finetune, attack = job.parts
+        encoder, train_seed = (draw := plan.draw(label)).encoder, draw.train_seed
+        record = found.records.get(job.key)
+        tally = Tally.of_record(record) if record is not None and record.status == "complete" else None
+        runs.setdefault((attack, encoder, finetune, task), []).append(Run(job, record, tally, train_seed))
     if not runs:
         contrast = [job for job in plan.jobs if isinstance(job.spec, ContrastJob)]
         there = {"sts": plan.suite.evaluations, CONTRAST: contrast, "positives": plan.suite.build}

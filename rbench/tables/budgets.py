@@ -66,7 +66,7 @@ def curve(results: Results, cell: Cell, by: By) -> Curve:
         record = results.standing.records[run.job.key]
         rows = read_fields(results.store, run.job, record, ("example_id", "status", _SPENT[by]))
         spent += [
-            Spent((run.job.seed, example), status == "succeeded", amount or 0)
+            Spent(example, status == "succeeded", amount or 0)
             for example, status, amount in rows
             if status in ("succeeded", "failed")
         ]

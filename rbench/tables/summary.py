@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rbench.score import Tally
-from rbench.spec import AttackJob, AttackMetric
+from rbench.spec import AttackMetric
 from rbench.tables.aggregate import Results, grid
 from rbench.tables.table import Number
 
@@ -48,8 +48,7 @@ def summary_frame(results: Results) -> pd.DataFrame:
     frame.
     """
     rows = []
-    there = any(isinstance(job.spec, AttackJob) and job.spec.split == "test" for job in results.plan.jobs)
-    for cell in grid(results).cells.values() if there else ():
+    for cell in grid(results).cells.values() if results.plan.attacks else ():
         for run in cell.runs:
             if run.tally is not None:
                 named = (cell.encoder, cell.finetune, cell.task, cell.attack, run.train_seed, run.job.seed)

@@ -140,14 +140,14 @@ def baseline_of(runs: Sequence[Results]) -> Baseline:
     cells: dict[CellKey, tuple[dict[str, str], list[BaselineJob]]] = {}
     wrong: list[str] = []
     for number, results in enumerate(runs):
-        found = grid(results).cells.values()
-        there = [CellKey(cell.encoder, cell.task, cell.finetune, cell.attack) for cell in found]
+        own = grid(results).cells.values()
+        there = [CellKey(cell.encoder, cell.task, cell.finetune, cell.attack) for cell in own]
         if number and set(there) != set(cells):
             wrong += [
                 f"{results.root}: {other} is in one of the RUNs only" for other in sorted(set(there) ^ set(cells))
             ]
             continue
-        for key, cell in zip(there, found, strict=True):
+        for key, cell in zip(there, own, strict=True):
             first, jobs = cells.setdefault(key, (hashes(cell.runs[0].job), []))
             for run in cell.runs:
                 unlike = [what for what, value in hashes(run.job).items() if first[what] != value]
@@ -165,13 +165,19 @@ def baseline_of(runs: Sequence[Results]) -> Baseline:
     if wrong:
         raise StoreError("no baseline can be made of these RUNs:\n" + "\n".join(dict.fromkeys(wrong)))
     made = tuple(BaselineCell(**key._asdict(), decisive=same, jobs=tuple(jobs)) for key, (same, jobs) in cells.items())
-    return Baseline(
+    found = Baseline(
         rbench=rbench.__version__,
         suite=runs[0].plan.suite.name,
         runs=len(runs),
         examples=tuple(lists),
         cells=made,
     )
+    if why := _wrong(found):
+        roots = ", ".join(str(results.root) for results in runs)
+        raise StoreError(
+            f"no baseline can be made of these RUNs ({roots}):\n{why}. Run all of them with the same seeds."
+        )
+    return found
 
 
 def _job(results: Results, run: Run, number: int, lists: dict[tuple[str, ...], int]) -> BaselineJob:

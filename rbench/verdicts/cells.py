@@ -45,7 +45,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Stated:
-    """A number of a table, with its interval and, where an encoder was trained several times, the spread of these."""
+    """A number of a table, with its interval and the spread between trainings and between fine-tuning seeds."""
 
     value: float
     n: int
@@ -53,6 +53,8 @@ class Stated:
     high: float
     trainings: int = 1
     train_sd: float | None = None
+    seeds: int = 1
+    seed_sd: float | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,10 @@ class Cells:
     @cached_property
     def _jobs(self) -> Mapping[CellOf, list[Job]]:
         found: dict[CellOf, list[Job]] = {}
+        attacks = {job.key for job in self.results.plan.attacks}
         for job in self.results.plan.jobs:
+            if isinstance(job.spec, AttackJob) and job.key not in attacks:
+                continue
             for name in _names(job, self.results.plan.draw(job.parts[0]).encoder):
                 found.setdefault(name, []).append(job)
         return found
@@ -99,13 +104,18 @@ class Cells:
         return self._grid[name]
 
     def observed(self, cell: CellOf, metric: str) -> tuple[Observed, ...] | None:
-        """Return the values of each example, job by job; None where the metric has none, or the RUN keeps none."""
+        """Return the values of each example, job by job; None where the metric has none, or the RUN keeps none.
+
+        None also where a measure has several numbers for a cell, because the suite asks for it with several options.
+        """
         if (cell, metric) not in self._read:
             if metric == ANY_ATTACK:
                 found = list(self._of_any_attack(cell))
             else:
                 found = list(self._of_attacks(cell, metric) if metric in ATTACKED else self._of_encoders(cell, metric))
-            self._read[cell, metric] = tuple(one for one in found if one is not None) if None not in found else None
+            known = [one for one in found if one is not None]
+            single = len({(one.training, one.seed) for one in known}) == len(known) == len(found)
+            self._read[cell, metric] = tuple(known) if single else None
         return self._read[cell, metric] or None
 
     def shares(self, metric: str) -> bool:
@@ -154,7 +164,11 @@ class Cells:
         if metric in ATTACKED:
             own = self._grid[cell]
             score, draws = own.score(cast(AttackMetric, metric)), own.draws(cast(AttackMetric, metric))
-            more = {"trainings": len(draws.means), "train_sd": draws.sd} if draws is not None and draws.means else {}
+            more = {
+                "seeds": len({run.job.seed for run in own.runs}),
+                "seed_sd": own.seed_sd(cast(AttackMetric, metric)),
+            }
+            more |= {"trainings": len(draws.means), "train_sd": draws.sd} if draws is not None and draws.means else {}
             return _stated(cell, score.model_dump() | more)
         if metric == ANY_ATTACK:  # counted from outcomes alone
             return any_attack(self.results, self._attacks).problem or f"{cell} has no outcomes"
@@ -168,9 +182,10 @@ class Cells:
         row = rows[0]
         scores = row.get("scores", {})
         if metric in scores and metric in SCORES:
-            row = scores[metric]
+            row = {"seeds": row.get("seeds"), **scores[metric]}
         elif metric in row:
-            spreads = {name: row.get(f"{metric}_{name}") for name in ("train_seeds", "train_sd")}
+            spreads = {name: row.get(f"{metric}_{name}") for name in ("train_seeds", "train_sd", "seed_sd")}
+            spreads["seeds"] = row.get("seeds")
             row = {"value": row[metric], "low": row[f"{metric}_low"], "high": row[f"{metric}_high"], "n": row["n"]}
             row |= spreads
         return _stated(cell, row)
@@ -190,7 +205,8 @@ def _stated(cell: CellOf, row: Mapping[str, Any]) -> Stated | str:
     if value is None or low is None or high is None:
         return f"{cell} has no value with an interval"
     trainings = row.get("trainings", row.get("train_seeds")) or 1
-    return Stated(value, row.get("n") or 0, low, high, trainings, row.get("train_sd"))
+    seeds = row.get("seeds") or 1
+    return Stated(value, row.get("n") or 0, low, high, trainings, row.get("train_sd"), seeds, row.get("seed_sd"))
 
 
 def _same(row: Mapping[str, Any], cell: CellOf) -> bool:
@@ -203,7 +219,7 @@ def _same(row: Mapping[str, Any], cell: CellOf) -> bool:
 def _names(job: Job, encoder: str) -> list[CellOf]:
     """Return the names of the cells that a job makes; a contrast set may have its task's name or its own."""
     parts = job.parts[1:]
-    if isinstance(job.spec, AttackJob) and job.spec.split == "test":
+    if isinstance(job.spec, AttackJob):
         return [CellOf(encoder, parts[0], parts[2], parts[1])]
     if isinstance(job.spec, ContrastJob):
         return [CellOf(encoder, name, None, parts[1]) for name in {parts[0], parts[2]}]

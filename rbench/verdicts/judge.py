@@ -188,8 +188,9 @@ def _by_tables(comparison: Comparison, metric: str, bound: Bound, cells: Cells) 
 
 def _term(cell: CellOf, side: int, share: float, times: float, stated: Stated) -> Term:
     group = (side, cell.encoder, cell.task or "")
-    values = (stated.value, stated.n, stated.low, stated.high, stated.trainings, stated.train_sd)
-    return Term(-times * share if side else share, group, *values)
+    values = (stated.value, stated.n, stated.low, stated.high)
+    spreads = (stated.trainings, stated.train_sd, stated.seeds, stated.seed_sd)
+    return Term(-times * share if side else share, group, *values, *spreads)
 
 
 def _by_counts(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Difference | None:
@@ -200,4 +201,4 @@ def _by_counts(comparison: Comparison, metric: str, bound: Bound, cells: Cells) 
         return None
     first, second = (cells.cell(cell) for cell in (other[0], one[0]))
     found = by_counts(first.runs, second.runs, cast(AttackMetric, metric))
-    return found if found.n else None
+    return replace(found, trainings=found.trainings[::-1]) if found.n else None

@@ -73,7 +73,7 @@ def run(name: str, victim: attack.Victim, resources: Resources, task: TaskSpec, 
 def test_a_curve_is_what_attacks_with_a_budget_do(name: str, single: attack.Victim, resources: Resources) -> None:
     free = run(name, single, resources, world.SINGLE)
     assert any(one.outcome.status == "succeeded" for one in free.values())
-    curve = Curve("queries", tuple(Spent((0, e), o.fell(10**6), o.outcome.num_queries) for e, o in free.items()))
+    curve = Curve("queries", tuple(Spent(e, o.fell(10**6), o.outcome.num_queries) for e, o in free.items()))
     for budget in BUDGETS:
         bounded = run(name, single, resources, world.SINGLE, budget)
         assert bounded.keys() == free.keys()

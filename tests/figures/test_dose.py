@@ -166,6 +166,33 @@ def test_each_attack_on_each_task_has_a_panel_unless_one_is_asked(tmp_path: Path
     assert controls(axes)["simcse"] == pytest.approx(of["simcse", "pwws", "mini_nli"])
 
 
+def test_each_task_has_the_dose_of_its_own_training(tmp_path: Path) -> None:
+    """An encoder that is trained on the texts of each task has a training for each."""
+    suite = Suite.model_validate(
+        {
+            "name": "s",
+            "encoders": ["rob[beta=0.02]"],
+            "tasks": ["mr", "mini_nli"],
+            "finetune": ["probe"],
+            "attacks": ["pwws"],
+        }
+    )
+    training, *_, victim, attack = jobs = jobs_of("rob[beta=0.02]", suite)
+    other = Job.make(training.spec.model_copy(update={"data_fingerprint": "e"}), training.parts, {}, 0)
+    tuned = Job.make(victim.spec, victim.parts, {"encoder": other.key}, 0)
+    attacked = Job.make(attack.spec, attack.parts, {"victim": tuned.key}, 0)
+    store = Store(tmp_path)
+    store.write_plan(Plan(suite=suite, jobs=(*jobs[:3], other, tuned, attacked)))
+    for job in (*jobs[:3], other, tuned, attacked):
+        dose = {training.key: 0.1, other.key: 0.7}.get(job.key)
+        series = () if dose is None else (Measured(step=1, values={"delta ratio": dose}),)
+        store.write_record(record(job, Health(series=series)))
+    of = asr(store)
+    drawn = [lines(axes)["rob[beta=0.02]"] for axes in draw(store)]
+    wanted = [(0.1, of["rob[beta=0.02]", "pwws", "mr"]), (0.7, of["rob[beta=0.02]", "pwws", "mini_nli"])]
+    assert drawn == [[pytest.approx(point)] for point in wanted]
+
+
 def test_what_is_not_done_is_counted_and_not_drawn(tmp_path: Path) -> None:
     store = run(tmp_path, missing=("rob[beta=0.001]", "simcse"))
     with style.applied():

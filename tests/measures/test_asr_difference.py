@@ -10,6 +10,7 @@ import pytest
 from rbench import api
 from rbench.errors import StoreError
 from rbench.measures.asr_difference import Marks, Options, difference, table
+from rbench.spec import Health, Raised
 from rbench.storage.runs import Store
 from rbench.tables import Results
 from tests.tables.conftest import make_suite
@@ -56,6 +57,33 @@ def test_texts_are_paired() -> None:
     found = difference([[one], [shared]], 50)
     cut = {seed: {k: v for k, v in own.items() if int(k) < 150} for seed, own in one.items()}
     assert found is not None and found.value == pytest.approx(rate(cut) - rate(shared))
+
+
+def test_texts_that_all_seeds_attacked_are_no_new_texts() -> None:
+    one, other = ({0: marks(seed)[0]} for seed in (1, 2))
+    thrice = [dict.fromkeys(range(3), own[0]) for own in (one, other)]
+    once, found = difference([[one], [other]], 500), difference([[thrice[0]], [thrice[1]]], 500)
+    assert once is not None and found is not None
+    assert (found.value, found.low, found.high) == pytest.approx((once.value, once.low, once.high))
+    assert found.n == (3 * once.n[0], 3 * once.n[1])
+
+
+def test_where_a_suite_requires_health_flagged_attacks_have_no_difference(make_run: Callable[..., Store]) -> None:
+    store = make_run(make_suite(require="healthy"), texts=True)
+    plan = store.plan()
+    assert plan is not None
+    flagged = next(job for job in plan.jobs if job.parts == ("bert_b", "mr", "clean", "pwws"))
+    record = store.record(flagged)
+    assert record is not None
+    raised = Health(flags=(Raised(flag="starved of candidates", because="few"),))
+    store.write_record(record.model_copy(update={"health": raised}))
+    made = table(Options(resamples=50), Results.of(store))
+    hidden = {(c["task"], c["attack"]) for c in made.cells if c["value"] is None}
+    assert hidden == {("mr", "pwws"), ("mr", "mean")}
+    (cell,) = (c for c in made.cells if (c["task"], c["attack"]) == ("mr", "pwws"))
+    assert cell["n"] > 0 and {cell[name] for name in ("asr", "other_asr", "low", "high", "seed_sd")} == {None}
+    shown = [row for row in made.rows if (row[0], row[3]) in hidden]
+    assert all(one.value is None and one.withheld for row in shown for one in row[4:])
 
 
 def test_too_few_texts_or_none_attacked_give_nothing() -> None:

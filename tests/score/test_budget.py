@@ -18,7 +18,7 @@ spent = st.lists(st.tuples(st.booleans(), st.integers(2, 400)), min_size=1, max_
 
 
 def curve(rows: list[tuple[bool, float]], by: By = "queries") -> Curve:
-    return Curve(by, tuple(Spent((0, f"test:{i}"), *row) for i, row in enumerate(rows)))
+    return Curve(by, tuple(Spent(f"test:{i}", *row) for i, row in enumerate(rows)))
 
 
 def by_hand() -> Curve:

@@ -131,6 +131,12 @@ def test_shares_that_do_not_vary_have_an_interval_and_other_values_have_none() -
     assert other.value == 1 and other.p is None and other.low is None
 
 
+def test_texts_that_all_seeds_attacked_count_once_where_shares_do_not_vary() -> None:
+    once = combine([part(1, [1.0] * 30)], n=30, bound=0.9, shares=True)
+    thrice = combine([together(1, np.ones((3, 30)))], n=90, bound=0.9, shares=True)
+    assert (thrice.low, thrice.high, thrice.p) == (once.low, once.high, once.p)
+
+
 def test_an_interval_of_shares_stays_where_shares_can_be() -> None:
     parts = [part(0.5, [1.0] * 19 + [0.0]), part(0.5, [1.0] * 20, task="u")]
     found = combine(parts, n=40, shares=True)

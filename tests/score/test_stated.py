@@ -43,3 +43,19 @@ def test_the_spread_of_trainings_is_a_part_of_its_own() -> None:
     assert found.high == pytest.approx(0.5 + stats.t.ppf(0.975, 2) * error, rel=1e-4)
     assert found.p == pytest.approx(2 * stats.t.sf(0.1 / error, 2), rel=1e-4)
     assert found.trainings == (3, 1)
+
+
+def test_the_spread_of_fine_tuning_seeds_is_a_part_of_each_victim() -> None:
+    one = term(0.5, 0.5, 1e-9, (0, "a", "t"), seeds=3, seed_sd=0.06)
+    error = 0.06 / math.sqrt(3)
+    alone = combine_stated([one._replace(weight=1)], bound=0.4)
+    assert alone.high == pytest.approx(0.5 + stats.t.ppf(0.975, 2) * error, rel=1e-4)
+    tasks = combine_stated([one, one._replace(group=(0, "a", "u"))])
+    assert tasks.high - 0.5 == pytest.approx(stats.t.ppf(0.975, 4) * error / math.sqrt(2), rel=1e-4)
+    attacks = combine_stated([one, one])
+    assert attacks.high - 0.5 == pytest.approx(stats.t.ppf(0.975, 2) * error, rel=1e-4), "of one victim"
+
+
+def test_the_spread_of_trainings_has_that_of_seeds_in_it() -> None:
+    trained = term(1, 0.5, 0.01, (0, "a", "t"), trainings=3, train_sd=0.06)
+    assert combine_stated([trained._replace(seeds=2, seed_sd=0.5)]) == combine_stated([trained])

@@ -85,6 +85,13 @@ def test_runs_that_are_no_repetitions_of_each_other_are_refused_by_name(tmp_path
     assert not out.exists()
 
 
+def test_runs_with_fewer_seeds_than_others_make_no_baseline(tmp_path: Path) -> None:
+    runs = [gated.run(tmp_path / f"{n}", weights=f"{n}", of=gated.suite(seeds=range(n))) for n in (2, 1)]
+    with pytest.raises(StoreError, match=r"not the same seeds in each run\. Run all of them with the same seeds"):
+        write_baseline(runs, tmp_path / "b.json")
+    assert not (tmp_path / "b.json").exists()
+
+
 def test_a_damaged_job_is_refused_with_what_is_wrong(tmp_path: Path) -> None:
     run = gated.run(tmp_path / "run")
     (record,) = run.rglob("record.json")

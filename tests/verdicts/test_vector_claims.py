@@ -140,3 +140,10 @@ def test_the_spread_between_trainings_goes_along_with_a_measures_number() -> Non
     )
     found = Cells(results([(job, rows)], tasks=()), lambda metric: made).stated(CellOf("one", "stsb"), "alignment")
     assert found == Stated(0.3, 30, 0.2, 0.4, 3, 0.05)
+
+
+def test_a_measure_with_two_sets_of_options_has_no_number_for_a_cell() -> None:
+    (job, rows), (_, more), cell = stored("one", ONE), stored("one", OTHER), CellOf("one", "mr")
+    again = Job.make(job.spec.model_copy(update={"data_fingerprint": "e"}), ("one", "senteval[folds=3]", "mr"), {}, 0)
+    assert cells((job, rows)).observed(cell, "senteval") is not None
+    assert cells((job, rows), (again, more)).observed(cell, "senteval") is None
