@@ -26,7 +26,11 @@ def with_set(plan: Plan, **asked: Any) -> Plan:
     first = plan.jobs[0]
     assert isinstance(first.spec, AttackJob)
     spec = first.spec.model_copy(
-        update={"attack": ATTACKS[given["attack"]], "strategy": Choice(name=given["finetune"]), "encoder": given["encoder"]}
+        update={
+            "attack": ATTACKS[given["attack"]],
+            "strategy": Choice(name=given["finetune"]),
+            "encoder": given["encoder"],
+        }
     )
     attack = Job.make(spec, (given["encoder"], "mr", given["finetune"], given["attack"]), {}, given["seed"])
     evaluated = AdversarialJob(
