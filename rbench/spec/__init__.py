@@ -58,17 +58,16 @@ from rbench.spec.jobs import (
     AttackJob,
     BuildJob,
     ContrastJob,
-    Draw,
     EvaluateJob,
     FinetuneJob,
     Job,
     JobSpec,
     MeasureJob,
-    Plan,
     PretrainJob,
     VictimJob,
 )
 from rbench.spec.keys import content_key
+from rbench.spec.plans import Draw, Plan
 from rbench.spec.results import (
     TIMED_OUT,
     Digest,

@@ -10,7 +10,7 @@ import pytest
 from rbench.api import check, write_baseline
 from rbench.errors import StoreError
 from rbench.spec import AttackSpec, Health, Job, Raised
-from rbench.spec.jobs import Draw
+from rbench.spec.plans import Draw
 from rbench.storage.runs import Store
 from rbench.verdicts.gate import Checked, CheckedCell
 from tests.tables.conftest import ATTACKS, make_record
