@@ -74,9 +74,10 @@ def _variance(terms: Iterable[Term], upwards: bool) -> tuple[float, float]:
         up = upwards == (term.weight >= 0)
         distance = term.high - term.value if up else term.value - term.low
         together[term.group] = together.get(term.group, 0.0) + abs(term.weight) * distance / quantile
-        sd, many, of = term.train_sd, term.trainings, term.group[:2]
+        of: tuple[int | str, ...] = term.group[:2]
+        sd, many = term.train_sd, term.trainings
         if sd is None:
-            sd, many, of = term.seed_sd, term.seeds, term.group
+            of, sd, many = term.group, term.seed_sd, term.seeds
         if sd is not None and many > 1:
             spread, _ = trained.get(of, (0.0, 0))
             trained[of] = spread + abs(term.weight) * sd / math.sqrt(many), many - 1
