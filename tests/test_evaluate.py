@@ -347,5 +347,5 @@ def test_the_suite_of_the_guide_loads_with_the_encoder_of_the_guide(place: Path)
     write(place / "mine/encoders/e5-base.yaml", blocks["DIR/encoders/e5-base.yaml"])
     write(place / "sts.yaml", blocks["sts.yaml"])
     suite = load("sts.yaml", registry=Registry([place / "mine"])).suite
-    assert [evaluation.label for evaluation in suite.evaluations] == ["stsb", "sickr[split=validation]"]
+    assert [evaluation.label for evaluation in suite.evaluations] == ["sickr", "stsb[split=validation]"]
     assert [table.metric for table in suite.tables] == ["sts"]
