@@ -47,17 +47,12 @@ class Tasks:
         sources = spec.hub.sources if spec.hub is not None else ()
         if not spec.has_numbers_as_labels or not (spec.parts or any(one.label_map is None for one in sources)):
             return
-        names = ", ".join(spec.labels)
-        here = (
-            "In a task of parts, give the labels names that are no numbers"
-            if spec.parts
-            else (
-                "Say under `hub` what they mean: `label_map: {NUMBER: ID, ...}`, with ids from 0 in the order of labels"
-            )
+        in_parts = "In a task of parts, give the labels names that are no numbers"
+        on_hub = (
+            "Say under `hub` what they mean: `label_map: {NUMBER: ID, ...}`, with ids from 0 in the order of labels"
         )
-        self.files.problems.add(
-            located.at(("labels",)), f"labels are numbers ({names}), and rows may hold numbers that are ids. {here}"
-        )
+        message = f"labels are numbers ({', '.join(spec.labels)}), and rows may hold numbers that are ids"
+        self.files.problems.add(located.at(("labels",)), f"{message}. {in_parts if spec.parts else on_hub}")
 
     def corpus(self, name: str, place: str) -> None:
         """Load a training corpus: a task, or a file of texts, which needs no YAML file."""

@@ -53,6 +53,15 @@ def is_text_file(name: str) -> bool:
     return name.endswith(TEXT_FILES)
 
 
+def is_number(text: str) -> bool:
+    """Return whether a text can be read as a number: `2`, `-1`, `4.5`, also `nan`."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 class Strict(BaseModel):
     """Base class of all models: frozen, and refuses unknown keys."""
 

@@ -20,6 +20,7 @@ from rbench.spec.common import (
     Split,
     Strict,
     TaskKind,
+    is_number,
 )
 from rbench.spec.sources import HubData, LocalData, Part
 
@@ -111,7 +112,7 @@ class TaskSpec(Named):
     @property
     def has_numbers_as_labels(self) -> bool:
         """Whether the name of a label is a number, so that a number in a row is a name and no id."""
-        return any(_is_number(name) for name in self.labels)
+        return any(map(is_number, self.labels))
 
     @model_validator(mode="after")
     def _has_a_scale_of_scores(self) -> TaskSpec:
@@ -143,14 +144,6 @@ class TaskSpec(Named):
 
     def without_effect(self) -> frozenset[str]:
         return frozenset({"scale"} if self.scale is None else ())
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
 
 
 class ContrastSpec(Named):

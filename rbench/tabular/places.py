@@ -84,7 +84,8 @@ def splits_of(folder: Path) -> dict[str, list[Path]]:
     """Return the files of each split in a folder: `train.csv`, `test.parquet`, `valid.jsonl` ...
 
     Raises:
-        ResourceError: there is no such folder, it has no such file, or a split has files of several kinds.
+        ResourceError: there is no such folder, it has no such file, a split has several files, or a numbered one is
+            missing.
     """
     if not folder.is_dir():
         raise ResourceError(f"{folder}: there is no such file or folder")
@@ -95,13 +96,13 @@ def splits_of(folder: Path) -> dict[str, list[Path]]:
         name = _STEM.fullmatch(stem)
         split = SPLITS.get(name[1].lower()) if name is not None else None
         if split is not None and name is not None:
-            several = f"{name[1]}-of-{name[3]}{ending}" if name[3] else file.name
-            found.setdefault(split, {}).setdefault(several, []).append(file)
-    for split, kinds in found.items():
-        if len(kinds) > 1:
-            several = ", ".join(file.name for files in kinds.values() for file in files)
+            whole = f"{name[1]}-of-{name[3]}{ending}" if name[3] else file.name  # what the file is, or is a piece of
+            found.setdefault(split, {}).setdefault(whole, []).append(file)
+    for split, wholes in found.items():
+        if len(wholes) > 1:
+            several = ", ".join(file.name for files in wholes.values() for file in files)
             raise ResourceError(f"{folder}: its {split} split has several files ({several}); remove all but one")
-        _check_whole(folder, split, next(iter(kinds.values())))
+        _check_whole(folder, split, next(iter(wholes.values())))
     if not found:
         there = ", ".join(file.name for file in tables[:5])
         hint = f"it has {there}: name one of them, or rename it to test.csv" if there else "it has no table"

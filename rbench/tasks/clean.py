@@ -1,9 +1,10 @@
 """Turn rows into examples, and leave out unusable rows. The rules are the same for every task and every source.
 
 - Surrounding white space is removed from texts. A row with an empty text is left out.
-- A label is an id (0..n-1), a label's name, or, on the hub, a key of the task's label map. A row with any other label
-  (SNLI's -1, "no gold label") is left out. A score (kind `sts`) is any finite number. If the task states a scale, a row
-  whose score lies outside it is left out.
+- A label is an id (0..n-1), a label's name, or, on the hub, a key of the task's label map. Where a label's name is a
+  number, a number is a name and no id: 1 is the label `1`. A row with any other label (SNLI's -1, "no gold label") is
+  left out. A score (kind `sts`) is any finite number. If the task states a scale, a row whose score lies outside it is
+  left out.
 - A training row that is also in the test split is left out ("also in test"). Rows are equal if all their normalised
   texts are; normalised texts are lower case and have letters and digits only. For paraphrase and sts the two texts may
   be in either order.
@@ -27,6 +28,7 @@ from typing import Any, NamedTuple
 
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec
+from rbench.tabular import text_of_label
 
 EXAMPLES_OF_WHERE = 5
 """Number of places that are kept for each reason."""
@@ -205,6 +207,9 @@ def label_id(spec: TaskSpec, columns: Columns, value: Any) -> int | float | None
         return _finite(value)
     if isinstance(value, str) and value in spec.labels:
         return spec.labels.index(value)
+    if spec.has_numbers_as_labels:
+        name = text_of_label(value)
+        return spec.labels.index(name) if name in spec.labels else None
     number = _finite(value)
     if number is None or number != int(number) or not 0 <= number < (len(spec.labels) or math.inf):
         return None

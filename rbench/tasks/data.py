@@ -127,10 +127,11 @@ def _rows(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[str, SplitColumns,
     found = local.find(spec, data_path)
     if found is not None:
         root, layout = found
+        columns = Columns.of(spec, spec.local.columns if spec.local else {})
         rows = local.read(spec, root, layout)
-        if spec.has_numbers_as_labels:  # 1 is the label named 1, and not the second one
-            return local.describe(root, layout), tables.columns(spec), tables.with_known_labels(spec, rows)
-        return local.describe(root, layout), Columns.of(spec, spec.local.columns if spec.local else {}), rows
+        if spec.has_numbers_as_labels:  # ids from 0 would lose one label and shift the others
+            rows = tables.with_known_labels(spec, rows)
+        return local.describe(root, layout), columns, rows
     answers = _from_hub(spec, data_path, online.read)
     return (
         _told([(source, origin) for source, (origin, _) in answers]),

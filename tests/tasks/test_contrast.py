@@ -57,6 +57,14 @@ def test_rows_of_one_original_are_a_bundle(write: Write, tmp_path: Path) -> None
     assert data.texts == 3 + 5
 
 
+def test_a_number_is_the_label_of_that_name(write: Write, tmp_path: Path) -> None:
+    write(
+        "asked/test", [row("x", "is snow white", "is snow black", 2, 1), row("y", "is it cold", "is it hot", "1", "2")]
+    )
+    data = open_contrast(spec(), TASK.model_copy(update={"labels": ("1", "2")}), [tmp_path])
+    assert [(one.original.label, [edit.label for edit in one.edits]) for one in data.bundles] == [(1, [0]), (0, [1])]
+
+
 def test_the_same_text_under_two_labels_is_two_originals(write: Write, tmp_path: Path) -> None:
     write(
         "asked/test", [row("x", "is snow white", "is snow red", 1, 0), row("y", "is snow white", "is snow red", 0, 1)]
