@@ -12,7 +12,10 @@ from rbench.storage.weights import weights_hash
 
 
 def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
-    """Build with the module that the spec names, and store the outcomes."""
+    """Build with the module that the spec names, and store the outcomes.
+
+    They replace those of a run that was killed: another machine may not build the same to the last bit.
+    """
     trained = context.plan.job(job.needs["encoder"])
     assert isinstance(trained.spec, PretrainJob)
     assert trained.spec.encoder.train is not None
@@ -31,13 +34,7 @@ def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
         objective=context.modules["objectives", trained.spec.encoder.train.objective].open(),
     )
     inputs.check()
-    resumed = context.store.resume(job, {outcome.example_id for outcome in built.outcomes})
-    for note in resumed.notes:
-        context.progress.note(note)
-    known = {outcome.example_id for outcome in resumed.outcomes}
-    for outcome in built.outcomes:
-        if outcome.example_id not in known:  # a killed run resumes: it builds the same outcomes again
-            context.store.append(job, outcome)
+    context.store.read(job).check_owner()
     asked, kinds = trained.spec.resources, trained.spec.resource_fingerprints
     return Record(
         job=job,
@@ -49,5 +46,5 @@ def build(job: Job, spec: BuildJob, context: Context, source: Source) -> Record:
             weights_hash=weights_hash(folder),
             resources={} if asked is None else inputs.hashes(asked, kinds, encoder),
         ),
-        outcomes=context.store.seal(job, built.outcomes),
+        outcomes=context.store.write_outcomes(job, built.outcomes),
     )

@@ -1,0 +1,92 @@
+"""Tests that a build job stores what it builds, whatever a run that was killed has left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rbench.build import Built
+from rbench.build.positives import Options
+from rbench.errors import StoreError
+from rbench.spec import BuildJob, Choice, EncoderSpec, Job, Outcome, PretrainJob, Provenance, TrainSpec
+from rbench.stages import builds
+from rbench.storage.runs import Store
+from tests.storage.runs.test_store import make_job, make_outcome
+from tests.tables.conftest import TASKS
+
+ENCODER = EncoderSpec(name="e", base="org/x", train=TrainSpec(objective="adcl", data="mr", steps=1))
+BUILT = [make_outcome("train:1", perturbed=("b film",)), make_outcome("train:2")]
+
+
+class _Inputs:
+    def __init__(self, job: Job, context: Any) -> None: ...
+
+    def made(self, which: str) -> str:
+        return "."
+
+    open = made
+
+    def resources(self, *asked: Any) -> None: ...
+
+    hashes = resources
+
+    def check(self) -> None: ...
+
+
+@pytest.fixture
+def trained() -> Job:
+    return Job.make(PretrainJob(encoder=ENCODER, data_fingerprint="d"), ("e",), {}, 0)
+
+
+@pytest.fixture
+def job(trained: Job) -> Job:
+    spec = BuildJob(encoder="e", what=Choice(name="positives"), task=TASKS["mr"], data_fingerprint="d")
+    return Job.make(spec, ("e", "mr", "positives"), {"encoder": trained.key}, 0)
+
+
+@pytest.fixture
+def context(tmp_path: Path, trained: Job, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(builds, "Inputs", _Inputs)
+    monkeypatch.setattr(builds, "own", lambda spec, context: spec.encoder)
+    monkeypatch.setattr(builds, "weights_hash", lambda folder: "w")
+    made = SimpleNamespace(Options=Options, run=lambda *given, **named: Built(list(BUILT)))
+    modules = {("build", "positives"): made, ("objectives", "adcl"): None}
+    return SimpleNamespace(
+        plan=SimpleNamespace(job=lambda key: trained),
+        store=Store(tmp_path),
+        modules={name: SimpleNamespace(open=lambda found=found: found) for name, found in modules.items()},
+        data=lambda *asked: None,
+        device="cpu",
+    )
+
+
+def run(job: Job, context: Any) -> list[Outcome]:
+    assert isinstance(job.spec, BuildJob)
+    record = builds.build(job, job.spec, context, lambda **fields: Provenance(rbench="0", **fields))
+    context.store.write_record(record)
+    assert context.store.record(job) == record
+    found: list[Outcome] = context.store.outcomes(job)
+    return found
+
+
+def test_what_was_built_replaces_what_a_killed_run_left(job: Job, context: Any) -> None:
+    for one in (make_outcome("train:1", perturbed=("another film",)), make_outcome("train:9")):
+        context.store.append(job, one)
+    assert run(job, context) == BUILT
+    assert run(job, context) == BUILT
+
+
+def test_lines_of_another_job_are_not_replaced(job: Job, context: Any) -> None:
+    context.store.append(job, BUILT[0])
+    (context.store.folder(job) / "outcomes.jsonl").write_bytes(other_line(context.store))
+    with pytest.raises(StoreError, match="it belongs to another job"):
+        run(job, context)
+
+
+def other_line(store: Store) -> bytes:
+    other = make_job()
+    store.append(other, BUILT[0])
+    return (store.folder(other) / "outcomes.jsonl").read_bytes()
