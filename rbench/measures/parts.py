@@ -12,14 +12,14 @@ from typing import Any
 
 from rbench.errors import StoreError
 from rbench.measures._options import Plain
-from rbench.score import spread, wilson
-from rbench.spec import PART_ACCURACY, PART_ROWS, FinetuneJob, Job, Record, TaskSpec, VictimJob
-from rbench.tables import Results, Table
+from rbench.score import wilson
+from rbench.spec import PART_ACCURACY, PART_ROWS, Draw, FinetuneJob, Job, Record, Score, TaskSpec, VictimJob
+from rbench.tables import Results, Table, draws
 from rbench.tables.aggregate import in_order
 from rbench.tables.flags import Flags
 from rbench.tables.formats import listed
 from rbench.tables.notes import missing, seeds, spanned
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import Draws, Entry, Meaning, Number
 
 TITLE = "Accuracy on each part of a test split, such as the rounds of ANLI"
 
@@ -28,24 +28,37 @@ Options = Plain
 
 @dataclass(frozen=True)
 class Victim:
-    """A victim over its seeds: the jobs that made it, and the records of those that are done."""
+    """A victim over its seeds and trainings: the jobs that made it, and the records of those that are done."""
 
     task: TaskSpec
     encoder: str
     finetune: str
     jobs: tuple[Job, ...]
     records: tuple[Record, ...]
+    draws: Mapping[str, Draw]
+    """Of the plan; see `Plan.draws`."""
 
     def number(self, part: str) -> Number | None:
-        """Return the accuracy on a part over all seeds that are done, each of which saw the same rows."""
-        scores = [score for record in self.records for score in record.scores if score.name == f"{PART_ACCURACY}{part}"]
-        values = [score.value for score in scores if score.value is not None]
-        if not values:
+        """Return the accuracy on a part over all seeds and trainings that are done; all saw the same rows."""
+        found = [(self._training(record.job), _score_of(record, part)) for record in self.records]
+        there = [(training, score) for training, score in found if score is not None and score.value is not None]
+        if not there:
             return None
-        value, n = sum(values) / len(values), scores[0].n
+        values = [(training, score.value) for training, score in there]
+        value, n = sum(score.value or 0.0 for _, score in there) / len(there), there[0][1].n
         low, high = wilson(value * n, n) or (None, None)
-        sd = spread(values)
-        return Number(value, True, n, low, high, seed_sd=sd, partial=len(values) < len(self.jobs))
+        several = len({job.seed for job in self.jobs}) > 1
+        trainings = Draws(draws.means(values), several) if self.draws else None
+        sd, partial = draws.within(values), len(values) < len(self.jobs)
+        return Number(value, True, n, low, high, seed_sd=sd, draws=trainings, partial=partial)
+
+    def _training(self, job: Job) -> int | None:
+        draw = self.draws.get(job.parts[0])
+        return draw.train_seed if draw is not None else None
+
+
+def _score_of(record: Record, part: str) -> Score | None:
+    return next((score for score in record.scores if score.name == f"{PART_ACCURACY}{part}"), None)
 
 
 def table(options: Plain, results: Results) -> Table:
@@ -68,6 +81,7 @@ def table(options: Plain, results: Results) -> Table:
         rows.append((*label, victim.encoder, *([victim.finetune] if several else []), *numbers.values()))
         cells += [_cell(victim, name, number, flags) for name, number in numbers.items()]
     said = [note for task in tasks for note in _said([victim for victim in victims if victim.task.name == task], names)]
+    seed_notes = draws.notes(results.plan, jobs) or [seeds(jobs)]
     header = [*(["Task"] if len(tasks) > 1 else []), "Encoder", *(["Fine-tuning"] if several else [])]
     return Table(
         metric="parts",
@@ -79,7 +93,7 @@ def table(options: Plain, results: Results) -> Table:
         notes=(
             *said,
             *results.plan.suite.notes,
-            seeds(jobs),
+            *seed_notes,
             *(f"{victim.task.name}: {note}" for victim in _first(victims) for note in victim.task.notes),
             *flags.notes(jobs),
             *missing("victims", jobs, results.standing),
@@ -87,7 +101,7 @@ def table(options: Plain, results: Results) -> Table:
         interval="Wilson 95% intervals; of the mean over seeds as wide as of one seed: all see the same rows.",
         flags=flags.listed(jobs),
         about=Meaning("Accuracy by part", "right / all rows of the part", "highest", undefined="no row in the part"),
-        brief=(*said, seeds(jobs)),
+        brief=(*said, *seed_notes),
     )
 
 
@@ -102,14 +116,15 @@ def _victims(results: Results) -> list[Victim]:
     order = in_order(plan.suite.lineup, (encoder for _, encoder, _ in found))
     tasks = in_order(plan.suite.tasks, (task for task, _, _ in found))
     keys = sorted(found, key=lambda key: (tasks.index(key[0]), order.index(key[1])))
-    return [_victim(found[key], key, results.standing.records) for key in keys]
+    return [_victim(found[key], key, results) for key in keys]
 
 
-def _victim(jobs: list[Job], key: tuple[str, str, str], records: Mapping[str, Record]) -> Victim:
-    spec = jobs[0].spec
+def _victim(jobs: list[Job], key: tuple[str, str, str], results: Results) -> Victim:
+    records, spec = results.standing.records, jobs[0].spec
     assert isinstance(spec, FinetuneJob | VictimJob)
     done = (records.get(job.key) for job in jobs)
-    return Victim(spec.task, *key[1:], tuple(jobs), tuple(r for r in done if r is not None and r.status == "complete"))
+    complete = tuple(record for record in done if record is not None and record.status == "complete")
+    return Victim(spec.task, *key[1:], tuple(jobs), complete, results.plan.draws)
 
 
 def _shown(victims: list[Victim]) -> list[str]:
@@ -165,7 +180,8 @@ def _cell(victim: Victim, part: str, number: Number | None, flags: Flags) -> dic
         "n": own.n,
         "low": own.low,
         "high": own.high,
-        "seeds": len(victim.records),
+        "seeds": len({record.job.seed for record in victim.records}),
         "seed_sd": own.seed_sd,
+        **draws.plain(own.draws),
         "flags": flags.told(victim.jobs),
     }

@@ -17,9 +17,10 @@ from rbench.load.registry import Registry
 from rbench.measures._options import Plain
 from rbench.measures.parts import table
 from rbench.score import wilson
-from rbench.spec import Choice, FinetuneJob, Job, Plan, Provenance, Record, Suite, TaskSpec, Training
+from rbench.spec import Choice, Draw, FinetuneJob, Job, Plan, Provenance, Record, Suite, TaskSpec, Training
 from rbench.stages.parts import by_part, part_counts
 from rbench.tables.formats import render
+from rbench.tables.table import Number
 from rbench.tasks.clean import Example
 from rbench.tasks.data import TaskData
 from rbench.verdicts.beside import compare
@@ -119,6 +120,27 @@ def test_a_row_for_each_victim_and_a_column_for_each_round() -> None:
     assert (row[1].low, row[1].high) == wilson(72, 100), "as wide as one seed, since both see the same rows"  # type: ignore[union-attr]
     assert row[1].seed_sd == pytest.approx(np.std([0.7, 0.74], ddof=1))  # type: ignore[union-attr]
     assert [cell["part"] for cell in found.cells] == [*NAMES[:2]]
+
+
+def test_the_spread_between_trainings_and_that_between_seeds_of_one_training_are_two() -> None:
+    found = results(("simcse-bert-base", "simcse-roberta-base"), seeds=(0, 1))
+    (one, two), jobs = found.plan.suite.encoders, found.plan.jobs
+    changed = {job.key: found.standing.records[job.key] for job in jobs if job.parts[0] == two}
+    for key, record in changed.items():
+        higher = [score.model_copy(update={"value": (score.value or 0.0) + 0.1}) for score in record.scores]
+        found.standing.records[key] = record.model_copy(update={"scores": tuple(higher)})
+    draws = {name: Draw(encoder=one, train_seed=seed) for seed, name in enumerate((one, two))}
+    suite = found.plan.suite.model_copy(update={"encoders": (one,), "train_seeds": (0, 1)})
+    found.plan = Plan(suite=suite, jobs=jobs, draws=draws)
+    made = table(Plain(), found)
+    ((_, number, _),) = made.rows
+    assert isinstance(number, Number) and number.draws is not None
+    assert number.value == pytest.approx(np.mean([0.70, 0.74, 0.80, 0.84])) and number.n == 100
+    assert number.draws.sd == pytest.approx(np.std([0.72, 0.82], ddof=1))
+    assert number.seed_sd == pytest.approx(np.std([0.70, 0.74], ddof=1)), "within a training"
+    cell = made.cells[0]
+    assert (cell["seeds"], cell["train_seeds"], cell["train_sd"]) == (2, 2, number.draws.sd)
+    assert f"Training seeds 0, 1: 2 trainings of each of {one}." in made.notes
 
 
 def test_the_table_names_what_was_there_and_what_is_at_chance() -> None:
