@@ -31,6 +31,8 @@ FLAGS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 """Maps the keys with which sentence-transformers before 5.4 says the modes to the modes."""
+ABOUT = "rbench.json"
+"""The file in which `rbench.encoders.on_encoder` says what a victim's encoder is."""
 OVERALL = "config_sentence_transformers.json"
 TASK = "feature-extraction"
 """What a Transformer module does that gives hidden states."""
@@ -47,7 +49,8 @@ def described(folder: Path) -> dict[str, Any]:
     Of a SentenceTransformer these are `pooling`, and `normalize`, `max_length`, `prompt`, `include_prompt`,
     `lowercase`, `truncate_dim`, `dtype` and `attention` where they are not the defaults. `prompt` is the default
     prompt: sentence-transformers uses others only when asked to (`prompts` lists them all). Of a transformers folder it
-    is only `pooling`: `last` for a causal language model, else `mean`, as in sentence-transformers.
+    is only `pooling`: `last` for a causal language model, else `mean`, as in sentence-transformers. Of a victim that
+    rbench saved it is all that the victim's encoder has.
 
     Raises:
         ResourceError: a file is damaged, or asks for something that rbench does not do; names it and the remedy.
@@ -60,7 +63,7 @@ def described(folder: Path) -> dict[str, Any]:
         )
     parts = {kind: folder / part for kind, part in modules(folder)}
     if not parts:
-        return {"pooling": _usual_pooling(root)}
+        return {"pooling": _usual_pooling(root)} | _of_victim(folder, root)
     pooling = json_of(parts["Pooling"] / "config.json") if "Pooling" in parts else {}
     found: dict[str, Any] = {"pooling": _pooling(pooling, folder) if "Pooling" in parts else _usual_pooling(root)}
     found |= _of_transformer(root) | _of_vectors(folder)
@@ -123,6 +126,17 @@ def _of_transformer(root: Path) -> dict[str, Any]:
     found |= {"lowercase": True} if config.get("do_lower_case") is True else {}
     found |= {"dtype": dtype} if dtype in get_args(Dtype) and dtype != "float32" else {}
     return found | ({"attention": attention} if attention in get_args(Attention) else {})
+
+
+def _of_victim(folder: Path, root: Path) -> dict[str, Any]:
+    """Return what the file says that rbench writes beside a victim's weights; nothing where there is none."""
+    about = json_of(folder / ABOUT)
+    if about.get("format") != 1 or about.get("pooling") not in get_args(Pooling):
+        return {}
+    found = {"pooling": about["pooling"], **_mapping(about, "settings")}
+    longest, network = about.get("encoder_max_length"), json_of(root / "config.json").get("max_position_embeddings")
+    shorter = type(longest) is int and 0 < longest < (network if type(network) is int else 0)
+    return found | ({"max_length": longest} if shorter else {})
 
 
 def _of_vectors(folder: Path) -> dict[str, Any]:

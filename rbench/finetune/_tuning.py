@@ -21,6 +21,7 @@ from rbench.finetune._context import FinetuneContext, Finetuned, Progress
 from rbench.finetune._data import collator, encode_split
 from rbench.spec import Training
 from rbench.system import scratch
+from rbench.system.one_gpu import on_one_gpu
 
 VERSION = 1
 
@@ -168,7 +169,7 @@ def _arguments(
 ) -> transformers.TrainingArguments:
     """The Trainer's arguments; it writes its checkpoints to `folder`."""
     training = context.training
-    return transformers.TrainingArguments(
+    arguments = transformers.TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=warm_epochs + training.epochs,
         per_device_train_batch_size=training.batch_size,
@@ -196,6 +197,7 @@ def _arguments(
         dataloader_num_workers=0,
         **_renamed(training),
     )
+    return on_one_gpu(arguments)
 
 
 def _renamed(training: Training) -> dict[str, Any]:

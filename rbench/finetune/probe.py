@@ -85,7 +85,8 @@ def _embed_splits(context: FinetuneContext, *, steps: int) -> tuple[_Split, _Spl
     }
     splits = []
     for done, (name, examples) in enumerate(chosen.items(), start=1):
-        vectors = _embed(context.encoder, examples, training.max_length)
+        # As the victim reads them, which knows the encoder's limit too.
+        vectors = _embed(context.encoder, examples, min(training.max_length, context.encoder.max_length))
         splits.append(_Split(vectors, np.array([gold(example) for example in examples])))
         context.progress(done, steps, f"{name}: {len(examples)} vectors")
     train, validation = splits

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rbench.errors import JobError
 from rbench.finetune._context import FinetuneContext, Finetuned
 from rbench.spec import Strict
+
+if TYPE_CHECKING:
+    from rbench.encoders.sentence import SentenceEncoder
 
 VERSION = 1
 
@@ -23,7 +27,8 @@ class Options(Strict):
 def run(options: Options, context: FinetuneContext) -> Finetuned:
     """Put the saved head on the encoder. The score is `validation_accuracy` (0..1).
 
-    Raises JobError where no head lies beside the encoder's weights, or the head was saved for other labels.
+    Raises JobError where no head lies beside the encoder's weights, or the head was saved for other labels or for
+    vectors made in another way.
     """
     from safetensors.torch import load_file
 
@@ -38,7 +43,7 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
             f"{folder or 'the encoder'} has no {HEAD}: `finetune: [saved]` takes a folder in which rbench saved a "
             "victim. Name another strategy to fine-tune this encoder."
         )
-    _check_labels(folder, labels)
+    _check(folder, context.encoder, labels)
     victim = EncoderClassifier(context.encoder, num_labels=len(labels), max_length=context.training.max_length)
     try:
         victim.head.load_state_dict(load_file(folder / HEAD))
@@ -53,14 +58,26 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
     return Finetuned(victim, {"validation_accuracy": right / len(examples)})
 
 
-def _check_labels(folder: Path, labels: tuple[str, ...]) -> None:
-    """Raise JobError where the folder says that its head is for other labels."""
+def _check(folder: Path, encoder: SentenceEncoder, labels: tuple[str, ...]) -> None:
+    """Raise JobError where the folder says that its head is for other labels, or for vectors made in another way."""
     from rbench.encoders.on_encoder import ABOUT
 
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         saved = tuple(about["meta"]["labels"])
+        stated = {"pooling": about["pooling"], "max_length": about["encoder_max_length"], **about.get("settings", {})}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise JobError(f"{folder / ABOUT} does not say for which labels the head is: {error}") from error
     if saved != labels:
         raise JobError(f"the head in {folder} is for the labels {', '.join(saved)}, and not for {', '.join(labels)}")
+    own = {"pooling": encoder.pooling, "max_length": encoder.max_length, **encoder.settings.stated()}
+    differ = [
+        f"{name} {stated.get(name)}, not {own.get(name)}"
+        for name in {**stated, **own}
+        if stated.get(name) != own.get(name)
+    ]
+    if differ:
+        raise JobError(
+            f"the head in {folder} is for vectors with {'; '.join(differ)}. Name the folder itself as the encoder, or "
+            "write what it was saved with into the encoder's file."
+        )

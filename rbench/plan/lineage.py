@@ -102,7 +102,21 @@ def trained_root(name: str, encoders: Mapping[str, EncoderSpec]) -> str | None:
     return last.name if last.train is not None else None
 
 
-def in_domain_for(spec: EncoderSpec, task: str | None) -> EncoderSpec:
+def as_trained(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec], task: str | None) -> EncoderSpec:
+    """Return an encoder that rbench trains, as it is trained: with the layers that its bases keep, and with its corpus.
+
+    Raises PlanError where it is trained on the texts of a task and `task` is None.
+    """
+    assert spec.train is not None
+    if spec.train.data == IN_DOMAIN:
+        spec = _in_domain_for(spec, task)
+    base = registered_base(spec, encoders)
+    below = chain(base, encoders) if base is not None else []
+    kept = [one.layers for one in (spec, *below) if one.layers is not None and (one is spec or one.train is None)]
+    return spec.model_copy(update={"layers": min(kept)}) if kept else spec
+
+
+def _in_domain_for(spec: EncoderSpec, task: str | None) -> EncoderSpec:
     """Return the in-domain encoder with `task` as its corpus. Raises PlanError where `task` is None."""
     assert spec.train is not None
     if task is None:

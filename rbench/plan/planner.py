@@ -14,8 +14,8 @@ from typing import Any
 from rbench.plan.inputs import Code, PlanInputs, asked_of, check_sizes, opening, parted, selected_by, training_for, ways
 from rbench.plan.job_maker import JobMaker
 from rbench.plan.lineage import (
+    as_trained,
     effective,
-    in_domain_for,
     portable,
     portable_victim,
     registered_base,
@@ -129,7 +129,7 @@ class _Planner(JobMaker):
             return None
         inputs, spec = self.inputs, self.inputs.encoders[root]
         in_domain = spec.train is not None and spec.train.data == IN_DOMAIN
-        spec = in_domain_for(spec, task) if in_domain else spec
+        spec = as_trained(spec, inputs.encoders, task)
         assert spec.train is not None
         data = inputs.splits[spec.train.data, "train"] if in_domain else inputs.data[spec.train.data]
         base = registered_base(spec, inputs.encoders)

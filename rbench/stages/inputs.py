@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rbench.plan.lineage import in_domain_for, registered_base
-from rbench.spec import IN_DOMAIN, EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile, VictimJob, VictimSpec
+from rbench.plan.lineage import as_trained, registered_base
+from rbench.spec import EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile, VictimJob, VictimSpec
 from rbench.stages.context import Context
 from rbench.storage.weights import weights_hash
 from rbench.system import located
@@ -22,10 +22,9 @@ N = TypeVar("N")
 
 
 def own(spec: PretrainJob, context: Context) -> EncoderSpec:
-    """Return the encoder with its paths, which the job's spec lacks. An in-domain encoder gets its task's corpus."""
-    own = context.encoders[spec.encoder.name]
-    assert own.train is not None and spec.encoder.train is not None
-    return in_domain_for(own, spec.encoder.train.data) if own.train.data == IN_DOMAIN else own
+    """Return the encoder as it is trained, with its paths, which the job's spec lacks."""
+    assert spec.encoder.train is not None
+    return as_trained(context.encoders[spec.encoder.name], context.encoders, spec.encoder.train.data)
 
 
 class Inputs:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rbench.encoders.sentence import SentenceEncoder
+from rbench.encoders.settings import Settings
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec
 from rbench.train import health_probe, layout
@@ -200,6 +201,7 @@ class EncoderObjective(Encoding):
     ) -> None:
         assert spec.train is not None
         layout.check(spec.name, spec.pooling)
+        self._spec = spec
         self.encoder = sentence_encoder(spec, base)
         self._own_dropout = dropout_of(self.encoder.model.config)
         if dropout is not None:
@@ -213,8 +215,14 @@ class EncoderObjective(Encoding):
         super().__init__(self.encoder.tokenizer, min(spec.train.max_length, self.encoder.max_length))
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return vectors (len(texts), dim) without the head and without dropout."""
-        return self.encoder.encode(texts)
+        """Return vectors (len(texts), dim) without the head and without dropout, as evaluations on STS read texts."""
+        own, settings = self.encoder, Settings.of(self._spec, "sts")
+        if settings == own.settings:
+            return own.encode(texts)
+        network = SentenceEncoder(
+            own.model, own.tokenizer, own.pooling, own.max_length, self._spec.name, settings=settings
+        )
+        return network.encode(texts)
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """Return the `uniformity` of held-out texts (Wang and Isola 2020). Lower means spread more evenly."""

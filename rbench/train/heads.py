@@ -93,9 +93,15 @@ class MaskedLoss(nn.Module):
             return {"loss": self.masked_lm(input_ids=input_ids, attention_mask=attention_mask, labels=labels).loss}
         hidden = self.masked_lm.base_model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         masked = labels != -100
-        loss = nn.functional.cross_entropy(self._head(hidden[masked]).float(), labels[masked])
-        # The mean over no masked tokens is NaN; such a batch gets loss 0.
-        return {"loss": torch.nan_to_num(loss)}
+        return {"loss": mean_cross_entropy(self._head(hidden[masked]).float(), labels[masked])}
+
+
+def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean cross-entropy of logits (n, classes) for labels (n,); 0 for n = 0, where the mean is undefined.
+
+    A loss that is not finite stays so: the training stops there.
+    """
+    return nn.functional.cross_entropy(logits, labels) if len(labels) else logits.sum()
 
 
 class MaskedBatches(nn.Module):

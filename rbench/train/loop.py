@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from rbench.errors import JobError
 from rbench.spec import EncoderSpec, Health, TrainSpec
 from rbench.system import scratch
+from rbench.system.one_gpu import on_one_gpu
 from rbench.train import batches, objectives
 from rbench.train import checkpoints as kept
 from rbench.train.health import Observer
@@ -265,7 +266,7 @@ def _arguments(size: int, grouped: bool, run: _Run) -> transformers.TrainingArgu
     steps = batches.steps(train, size, grouped)
     logging_steps = max(1, steps // 100)
     on_cpu = torch.device(run.device).type == "cpu"
-    return transformers.TrainingArguments(
+    arguments = transformers.TrainingArguments(
         output_dir=str(run.checkpoints or run.out),
         max_steps=steps,
         per_device_train_batch_size=train.batch_size,
@@ -293,6 +294,7 @@ def _arguments(size: int, grouped: bool, run: _Run) -> transformers.TrainingArgu
         run_name=run.spec.name,
         disable_tqdm=True,
     )
+    return on_one_gpu(arguments)
 
 
 @contextmanager

@@ -281,7 +281,16 @@ class MoCoObjective(TextObjective):
         pooled = options.pooler and spec.pooling != "cls+mlp"  # with `cls+mlp` h is the pooler's output already
         pooler = origin.pooler(spec, base, self.encoder.dim) if pooled else None
         self.model = MoCo(self.encoder, options, positives, self._max_length, pooler)
-        self._spec, self._options = spec, options
+        # A selected step has heads of its own: `top_1` is of the encoder and the heads of one step.
+        self.kept = nn.ModuleDict(
+            {
+                "encoder": self.encoder,
+                "head": self.model.head,
+                "key_encoder": self.model.key_encoder,
+                "key_head": self.model.key_head,
+            }
+        )
+        self._options = options
         self._steps, self._held_out = 0, list[str]()
 
     def begin(self, steps: int, learning_rate: float, held_out: Sequence[str]) -> list[tuple[nn.Module, float]]:

@@ -23,7 +23,7 @@ from rbench.errors import JobError
 from rbench.score import Pairs
 from rbench.train.objectives import Objective
 
-VERSION = 1
+VERSION = 2
 
 STATE, BEST = "selection.json", "selected.safetensors"
 

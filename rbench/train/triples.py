@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.sentence import masked_mean
-from rbench.train.heads import MLPHead, vocabulary_head
+from rbench.train.heads import MLPHead, mean_cross_entropy, vocabulary_head
 from rbench.train.weighting import UncertaintyWeights
 
 VERSION = 1
@@ -97,7 +97,7 @@ class Triples(nn.Module):
         """Return the mean cross-entropy over the masked tokens; 0 if none is masked."""
         assert self.vocabulary is not None
         chosen = labels != -100
-        return torch.nan_to_num(functional.cross_entropy(_full(self.vocabulary(states[chosen])), labels[chosen]))
+        return mean_cross_entropy(_full(self.vocabulary(states[chosen])), labels[chosen])
 
     def _contrast(self, h: list[Tensor], ids: Tensor) -> Tensor:
         if self._hard_negative:

@@ -126,3 +126,20 @@ def test_all_prompts_are_listed_and_only_the_default_one_is_the_encoders(saved: 
     shutil.copytree(folder, tmp_path / "toy")
     change(tmp_path / "toy", "config_sentence_transformers.json", default_prompt_name=None)
     assert described(tmp_path / "toy") == {"pooling": "mean"}
+
+
+def test_a_saved_victim_says_what_its_encoder_is(networks: Make, tmp_path: Path) -> None:
+    from rbench.encoders.sentence import SentenceEncoder
+    from rbench.encoders.settings import Settings
+
+    settings = Settings(normalize=True, prompt="query: ")
+    encoder = SentenceEncoder.open(networks("bert"), pooling="cls", max_length=20, settings=settings)
+    EncoderClassifier(encoder, 2).save(tmp_path / "victim", {})
+    assert described(tmp_path / "victim") == {
+        "pooling": "cls",
+        "normalize": True,
+        "prompt": "query: ",
+        "max_length": 20,
+    }
+    EncoderClassifier(SentenceEncoder.open(networks("bert"), pooling="max"), 2).save(tmp_path / "whole", {})
+    assert described(tmp_path / "whole") == {"pooling": "max"}, "the network's own limit is not stated"

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.sentence import SentenceEncoder
+from rbench.encoders.settings import Settings
 from rbench.errors import JobError
 from rbench.finetune import saved
 from rbench.spec import Training
@@ -72,3 +74,14 @@ def test_what_is_no_saved_victim_of_these_labels_is_refused(folder: Path) -> Non
     (folder.parent / "wide" / "head.safetensors").replace(folder / "head.safetensors")
     with pytest.raises(JobError, match="is no head of 2 labels"):
         run(folder)
+
+
+def test_a_head_for_vectors_made_in_another_way_is_refused(folder: Path) -> None:
+    for pooling, length, said in (("cls", None, "pooling mean, not cls"), ("mean", 16, "max_length 64, not 16")):
+        encoder = SentenceEncoder.open(folder, pooling=pooling, max_length=length)  # type: ignore[arg-type]
+        context = tiny.context(encoder, tiny.data(train=8), Training(), weights=folder)
+        with pytest.raises(JobError, match=f"is for vectors with {said}.*Name the folder itself"):
+            saved.run(saved.Options(), context)
+    normal = SentenceEncoder.open(folder, pooling="mean", settings=Settings(normalize=True))
+    with pytest.raises(JobError, match="normalize None, not True"):
+        saved.run(saved.Options(), tiny.context(normal, tiny.data(train=8), Training(), weights=folder))

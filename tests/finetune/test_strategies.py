@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from rbench.encoders.classify import classify
+from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.finetune import clean, probe, strategy
 from rbench.finetune._data import encode_split, sample_split
 from rbench.spec import Training
-from rbench.tasks import Example
+from rbench.tasks import Example, TaskData
 from tests import tiny
 
 
@@ -176,3 +178,20 @@ def test_what_is_said_last_is_the_score_of_the_kept_epoch(folder: Path) -> None:
     best, kept = scores["validation_accuracy"], int(scores["best_epoch"])
     assert told[-1][:2] == (told[-1][1], told[-1][1])
     assert told[-1][2] == f"validation accuracy {best:.3f}, of epoch {kept} of 3"
+
+
+def test_a_probe_is_fitted_on_what_its_victim_reads(folder: Path) -> None:
+    data = tiny.data()
+    late = {
+        split: [e._replace(texts=("the film was a plot and " + e.texts[0],)) for e in data.split(split)]
+        for split in ("train", "validation", "test")
+    }
+    encoder = SentenceEncoder.open(folder, pooling="mean", max_length=8)
+    longer = TaskData(data.spec, "memory", "f", {}, {}, {}, late)
+    victim, scores = probe.run(probe.Options(), tiny.context(encoder, longer, TRAINING))
+    examples = longer.split("validation")
+    predicted = classify(victim, [e.texts for e in examples]).labels
+    assert scores["validation_accuracy"] == np.mean([p == e.label for p, e in zip(predicted, examples, strict=True)])
+    encoder = SentenceEncoder.open(folder, pooling="mean")
+    _, free = probe.run(probe.Options(), tiny.context(encoder, longer, TRAINING.model_copy(update={"max_length": 500})))
+    assert free["validation_accuracy"] > scores["validation_accuracy"], "and no text is longer than the network"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rbench.errors import PlanError
 from rbench.plan.inputs import PlanInputs, training_for
-from rbench.plan.lineage import chain, effective, in_domain_for, portable, trained_root, weights_source
+from rbench.plan.lineage import as_trained, chain, effective, portable, trained_root, weights_source
 from rbench.plan.only import select
 from rbench.plan.planner import make_plan
 from rbench.spec import (
@@ -342,7 +342,7 @@ def test_an_in_domain_encoder_is_trained_once_a_task_on_its_training_texts() -> 
         victims = [one for one in plan.jobs if one.stage == "finetune" and one.parts[1] == task]
         assert all(one.needs == {"encoder": job.key} for one in victims)
         # The same as one that names the task as its corpus, had that the same texts.
-        named = in_domain_for(IN_DOMAIN, task)
+        named = as_trained(IN_DOMAIN, {}, task)
         other = make_plan(
             suite(encoders=["in"], tasks=[task], attacks=["swap"]),
             inputs(encoders={**ENCODERS, "in": named}, weights={"in": "w"}, data={task: f"train of {task}"}),
@@ -449,3 +449,24 @@ def test_rows_that_are_trained_on(training: dict[str, Any], rows: int) -> None:
 def test_a_share_of_all_rows_is_no_other_job() -> None:
     assert content_key(Training()) == content_key(Training(train_share=None))
     assert content_key(Training(train_share=0.5)) != content_key(Training())
+
+
+def test_what_is_trained_has_the_layers_that_its_bases_keep() -> None:
+    def trained(own: int | None, bases: int | None) -> tuple[int | None, str]:
+        encoders = {
+            **ENCODERS,
+            "cut": EncoderSpec(name="cut", base="lm", layers=bases),
+            "over": EncoderSpec(name="over", base="cut", pooling="mean"),
+            "cse": EncoderSpec(name="cse", base="over", layers=own, train=MLM),
+        }
+        plan = make_plan(suite(encoders=["cse"], attacks=["swap"]), inputs(encoders=encoders, weights={"cse": "w"}))
+        (job,) = (job for job in plan.jobs if job.stage == "pretrain")
+        assert isinstance(job.spec, PretrainJob)
+        assert as_trained(encoders["cse"], encoders, None) == job.spec.encoder
+        return job.spec.encoder.layers, job.key
+
+    assert [trained(*given)[0] for given in ((None, 2), (1, 2), (3, 2), (3, None), (None, None))] == [2, 1, 2, 3, None]
+    assert trained(None, 2)[1] != trained(None, 3)[1], "another network has another key"
+    # A base that is trained itself has only the layers that it keeps already.
+    below = {**ENCODERS, "tiny": ENCODERS["tiny"].model_copy(update={"layers": 1})}
+    assert as_trained(below["cse-tiny"], below, None).layers is None

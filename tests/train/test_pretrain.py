@@ -19,6 +19,7 @@ from rbench.spec import EncoderSpec
 from rbench.train import objectives, pretrain
 from rbench.train.heads import MaskedLoss
 from rbench.train.objectives import mlm
+from tests.train import bases
 
 ARCHITECTURE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
 TRAIN = {
@@ -150,3 +151,21 @@ def test_a_batch_without_masked_tokens_teaches_nothing() -> None:
     loss.backward()
     assert loss.item() == 0
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in nn.ModuleList([model]).parameters())
+
+
+def test_a_loss_that_is_no_number_stays_one_and_stops_the_training(tmp_path: Path) -> None:
+    model = BertForMaskedLM(BertConfig(vocab_size=50, **ARCHITECTURE))
+    with torch.no_grad():
+        model.cls.predictions.bias[7] = float("nan")
+    ids = torch.randint(5, 50, (2, 5))
+    assert not torch.isfinite(MaskedLoss(model)(ids, torch.ones_like(ids), ids)["loss"])
+    base = bases.masked_bert(tmp_path / "base")
+    with pytest.raises(JobError, match="not finite"):
+        pretrain(bases.spec("mlm", base, learning_rate=1e20), base, bases.TEXTS, tmp_path / "out", seed=0)
+
+
+def test_texts_are_cut_where_the_network_ends(tmp_path: Path) -> None:
+    base = bases.masked_bert(tmp_path / "base")
+    long = [" ".join([text] * 20) for text in bases.TEXTS]
+    spec = bases.spec("mlm", base, max_length=256, steps=1)
+    assert "loss" in pretrain(spec, base, long, tmp_path / "out", seed=0)

@@ -19,6 +19,7 @@ from rbench.score import Pairs
 from rbench.spec import EncoderSpec, Score
 from rbench.train import checkpoints, objectives, pretrain
 from rbench.train.contrastive import ContrastiveObjective
+from rbench.train.moco import MoCoObjective
 from rbench.train.objectives.mlm import MaskedLanguageModelling
 from rbench.train.selection import Selection, Selector
 from tests import tiny
@@ -298,3 +299,42 @@ def test_training_keeps_the_best_step_by_the_mean(base: Path, tmp_path: Path) ->
     scores = pretrain(spec, base, TEXTS, tmp_path / "out", seed=0, selection=selection)
     saved = encoders.load(spec.model_copy(update={"train": None}), tmp_path / "out")
     assert scores["mean_validation_spearman"] == pytest.approx(selection.score(saved.encode), abs=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["simcse", "mlm"])
+def test_steps_are_scored_with_the_prompt_that_similarity_has(objective: str, base: Path, tmp_path: Path) -> None:
+    spec = selecting(objective, base).model_copy(update={"prompt": {"sts": "the film was ", "unlabelled": ""}})
+    scores = pretrain(spec, base, TEXTS, tmp_path / "out", seed=0, selection=SELECTION)
+    untrained = spec.model_copy(update={"train": None})
+    with_prompt, without = (
+        PAIRS.scores(encoders.load(untrained, tmp_path / "out", kind=kind).encode)[0].value
+        for kind in ("sts", "unlabelled")
+    )
+    assert scores[NAME] == pytest.approx(with_prompt) and with_prompt != pytest.approx(without)
+
+
+def test_the_heads_of_momentum_contrast_are_those_of_the_selected_step(
+    base: Path, tmp_path: Path, script: Callable[..., Selection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: dict[int, dict[str, torch.Tensor]] = {}
+    built: list[MoCoObjective] = []
+    score, on_step_end = MoCoObjective.scores, Selector.on_step_end
+
+    def watched(self: Selector, args: Any, state: Any, control: Any, **more: Any) -> Any:
+        model: Any = self._objective.model
+        states[state.global_step] = {name: value.clone() for name, value in model.state_dict().items()}
+        return on_step_end(self, args, state, control, **more)
+
+    def scored(self: MoCoObjective, texts: Any) -> dict[str, float]:
+        built.append(self)
+        return score(self, texts)
+
+    monkeypatch.setattr(Selector, "on_step_end", watched)
+    monkeypatch.setattr(MoCoObjective, "scores", scored)
+    spec, texts = selecting("btcl", base, steps=12), bases.texts_for("btcl")
+    pretrain(spec, base, texts, tmp_path / "out", seed=0, selection=script(0.9, 0.5, 0.1), **bases.asked("btcl"))
+    of_step_four = {name: value for name, value in states[4].items() if not name.startswith(("queue", "tally"))}
+    for name, value in built[0].model.state_dict().items():
+        if name in of_step_four:
+            assert torch.equal(value, of_step_four[name]), name
+    assert any(not torch.equal(value, states[12][name]) for name, value in of_step_four.items() if "head" in name)

@@ -34,10 +34,12 @@ class MaskedLanguageModelling(MaskedEncoding):
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
         from transformers import DataCollatorForLanguageModeling
 
+        from rbench.encoders.sentence import longest_input
         from rbench.train.heads import MaskedBatches, MaskedLoss
         from rbench.train.origin import masked_lm
 
         assert spec.train is not None
-        super().__init__(spec, *masked_lm(spec, base), spec.train.max_length)
+        model, tokenizer = masked_lm(spec, base)
+        super().__init__(spec, model, tokenizer, min(spec.train.max_length, longest_input(model, tokenizer)))
         collator = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=options.mask)
         self.model = MaskedBatches(MaskedLoss(self.masked_lm), collator)
