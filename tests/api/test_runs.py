@@ -119,11 +119,9 @@ def test_a_job_is_taken_from_where_it_is_complete(tmp_path: Path) -> None:
     store = Store(ran)
     error = Record(job=second, status="failed", provenance=Provenance(rbench="0"), error="boom")
     store.write_record(error)
-    for outcome in make_outcomes(third)[:7]:
-        store.append(third, outcome)
+    store.write_outcomes(third, make_outcomes(third)[:7])
     more = write(tmp_path / "more", PLAN, lambda job: job.key == second.key)
-    for outcome in make_outcomes(third)[:9]:
-        Store(more).append(third, outcome)
+    Store(more).write_outcomes(third, make_outcomes(third)[:9])
     found = api.merge([ran, more], tmp_path / "out")
     merged = Store(found.run)
     assert [merged.look(job).record is not None for job in (first, second, third)] == [True, True, False]
@@ -298,7 +296,7 @@ def test_the_victim_is_that_of_the_attacks(tmp_path: Path) -> None:
 def test_nothing_can_be_written_through_runs_that_are_read_as_one(halves: list[Path]) -> None:
     reader = reader_of(halves)
     assert not isinstance(reader, Store)
-    writing = {"append", "resume", "lock", "set_aside", *(name for name in dir(Store) if name.startswith("write"))}
+    writing = {"set_aside", *(name for name in dir(Store) if name.startswith("write"))}
     assert len(writing) > 6 and not writing & set(dir(reader))
 
 

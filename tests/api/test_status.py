@@ -87,8 +87,7 @@ def test_the_time_left_is_that_of_the_examples_that_are_left(store: Store) -> No
     seconds = [outcome.seconds for outcome in make_outcomes(done)]
     others = alike(done)[1:]
     assert others
-    for outcome in make_outcomes(others[0])[:5]:
-        store.append(others[0], outcome)
+    store.write_outcomes(others[0], make_outcomes(others[0])[:5])
     found = api.status(store.root)
     by_attack = [one for one in ATTACKS if one.parts[-1] == done.parts[-1] and one is not done]
     left = 20 * len(by_attack) - 5

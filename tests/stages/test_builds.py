@@ -73,14 +73,14 @@ def run(job: Job, context: Any) -> list[Outcome]:
 
 
 def test_what_was_built_replaces_what_a_killed_run_left(job: Job, context: Any) -> None:
-    for one in (make_outcome("train:1", perturbed=("another film",)), make_outcome("train:9")):
-        context.store.append(job, one)
+    left = [make_outcome("train:1", perturbed=("another film",)), make_outcome("train:9")]
+    context.store.write_outcomes(job, left)
     assert run(job, context) == BUILT
     assert run(job, context) == BUILT
 
 
 def test_lines_of_another_job_are_not_replaced(job: Job, context: Any) -> None:
-    context.store.append(job, BUILT[0])
+    context.store.write_outcomes(job, BUILT[:1])
     (context.store.folder(job) / "outcomes.jsonl").write_bytes(other_line(context.store))
     with pytest.raises(StoreError, match="it belongs to another job"):
         run(job, context)
@@ -88,5 +88,5 @@ def test_lines_of_another_job_are_not_replaced(job: Job, context: Any) -> None:
 
 def other_line(store: Store) -> bytes:
     other = make_job()
-    store.append(other, BUILT[0])
+    store.write_outcomes(other, BUILT[:1])
     return (store.folder(other) / "outcomes.jsonl").read_bytes()

@@ -198,8 +198,7 @@ def test_errored_examples_are_tried_again_by_the_next_run_and_by_nobody_meanwhil
 
 def test_an_outcome_is_kept_whatever_else_was_tried(tmp_path: Path) -> None:
     job, store = JOBS[0], Store(tmp_path)
-    store.append(job, errored(EXAMPLES[0]))
-    store.append(job, outcome(EXAMPLES[1], job))
+    store.write_outcomes(job, [errored(EXAMPLES[0]), outcome(EXAMPLES[1], job)])
     team = Team(tmp_path)
     with team.joined(lambda others: PLAN):
         cell = Cell(job, EXAMPLES, context(tmp_path, team))

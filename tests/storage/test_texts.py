@@ -201,9 +201,9 @@ def test_a_record_without_digest_gets_none_by_being_stripped(tmp_path: Path) -> 
     store = Store(tmp_path / "run")
     failed, old = make_job("bae"), JOB
     store.write_plan(Plan(suite=make_suite(), jobs=(old, failed)))
-    store.append(old, make_outcome("a"))
+    store.write_outcomes(old, [make_outcome("a")])
     store.write_record(make_record(old))
-    store.append(failed, make_outcome("b", status="errored", error=TRACEBACK))
+    store.write_outcomes(failed, [make_outcome("b", status="errored", error=TRACEBACK)])
     store.write_record(make_record(failed, "failed").model_copy(update={"error": TRACEBACK}))
     out = Store(strip(store.root))
     assert out.record(old) == make_record(old)
@@ -230,10 +230,8 @@ def positives(tmp_path: Path) -> Store:
     job = Job.make(spec, ("adcl-x", "mr", "positives"), {}, 0)
     store.write_plan(Plan(suite=make_suite(attacks=(), build=("positives",)), jobs=(job,)))
     made = Outcome(example_id="t:1", status="succeeded", original=("gloomy film",), perturbed=("grim film",), label=0)
-    store.append(job, made)
-    store.write_record(
-        Record(job=job, status="complete", provenance=Provenance(rbench="0"), outcomes=store.seal(job, [made]))
-    )
+    digest = store.write_outcomes(job, [made])
+    store.write_record(Record(job=job, status="complete", provenance=Provenance(rbench="0"), outcomes=digest))
     (store.root / "tables").mkdir()
     for name in ("positives.md", "positives-full.csv", "asr.md", "notes.txt"):
         (store.root / "tables" / name).write_text("gloomy" if "asr" not in name else "numbers", encoding="utf-8")

@@ -16,7 +16,7 @@ from rbench.cli import app
 from rbench.errors import StoreError
 from rbench.score import attack_counts, attack_scores
 from rbench.spec import AttackJob, Job, Record
-from rbench.storage.runs import Store
+from rbench.storage.runs import Parts, Store
 from rbench.storage.standing import standing
 from rbench.storage.verify import verify
 from tests.storage.conftest import World
@@ -197,8 +197,7 @@ def old(tmp_path: Path) -> tuple[Store, Job]:
     assert isinstance(job.spec, AttackJob)
     store.write_plan(plan.model_copy(update={"jobs": (job,)}))
     outcomes = make_outcomes(job)
-    for outcome in outcomes:
-        store.append(job, outcome)
+    store.write_outcomes(job, outcomes)
     store.write_record(record_of(job, outcomes))
     return store, job
 
@@ -226,13 +225,16 @@ def test_they_cannot_be_verified_but_may_be_refuted(old: tuple[Store, Job]) -> N
 
 def test_an_example_that_is_there_twice_is_named(old: tuple[Store, Job]) -> None:
     store, job = old
-    store.append(job, make_outcomes(job)[3])
+    outcomes = make_outcomes(job)
+    store.write_outcomes(job, [*outcomes, outcomes[3]])
     (finding,) = verify(store.root).findings
     assert "example test:3 is there more than once. Delete the record" in finding.text
     (store.folder(job) / "record.json").unlink()
     (finding,) = verify(store.root).findings
     assert "example test:3 is there more than once. The same rbench run repairs that" in finding.text
-    store.resume(job)
+    parts = Parts(store, job, [one.example_id for one in outcomes], "next", lambda writer, outcome: True)
+    parts.look()
+    parts.merge([*parts.outcomes.values()])
     assert not verify(store.root).findings
 
 

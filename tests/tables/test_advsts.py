@@ -98,8 +98,6 @@ def make_run(folder: Path, *, tasks: tuple[str, ...] = ("stsb", "sickr"), leave:
 
 def write(store: Store, job: Job) -> None:
     found = outcomes(job)
-    for outcome in found:
-        store.append(job, outcome)
     pair = job.parts[1] != "mr"
     store.write_record(
         Record(
@@ -108,7 +106,7 @@ def write(store: Store, job: Job) -> None:
             scores=(*attack_scores(found, False).values(), *(Deviations.of(found).scores() if pair else ())),
             counts=attack_counts(found, False),
             provenance=Provenance(rbench="0"),
-            outcomes=store.seal(job, found),
+            outcomes=store.write_outcomes(job, found),
         )
     )
 

@@ -336,8 +336,8 @@ def test_the_data_frame_has_flags(make: Make) -> None:
     assert plan is not None
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob) and job.seed == 0:
-            for outcome in make_outcomes(job, 2):
-                store.append(job, outcome.model_copy(update={"words_asked": 7, "words_without_candidate": 3}))
+            asked = {"words_asked": 7, "words_without_candidate": 3}
+            store.write_outcomes(job, [outcome.model_copy(update=asked) for outcome in make_outcomes(job, 2)])
     frame = results_frame(store)
     flags = {key: set(one["flags"].fillna("unknown")) for key, one in frame.groupby(["encoder", "attack"])}
     assert flags == {

@@ -73,7 +73,7 @@ def test_an_attack_under_way_is_there_too(make_run: MakeRun) -> None:
     store = make_run(done=lambda job: False)
     plan = store.plan()
     assert plan is not None
-    store.append(plan.jobs[0], make_outcomes(plan.jobs[0])[0])
+    store.write_outcomes(plan.jobs[0], make_outcomes(plan.jobs[0])[:1])
     assert len(results_frame(store)) == 1
 
 
@@ -136,10 +136,9 @@ def test_the_frame_is_that_of_all_outcomes_at_once(make_run: MakeRun, texts: boo
         assert isinstance(job.spec, AttackJob)
         columns = len(job.spec.task.columns)
         outcomes = odd_outcomes(2 * columns - 2 + i % 2)
-        for outcome in outcomes:
-            store.append(job, outcome)
+        digest = store.write_outcomes(job, outcomes)
         if finished:  # then lines are not looked at one by one
-            store.write_record(make_record(job, outcomes).model_copy(update={"outcomes": store.seal(job, outcomes)}))
+            store.write_record(make_record(job, outcomes).model_copy(update={"outcomes": digest}))
     frame = results_frame(store)
     pd.testing.assert_frame_equal(frame, straightforward(store, dict(frame.dtypes)))
     assert len(frame) == 4 * (len(plan.jobs) - 1)

@@ -28,10 +28,11 @@ def store(tmp_path: Path) -> Store:
     spec = BuildJob(encoder="adcl-x", what=what, task=TASKS["mr"], data_fingerprint="d")
     job = Job.make(spec, ("adcl-x", "mr", "positives"), {}, 0)
     store.write_plan(Plan(suite=make_suite(attacks=(), build=("positives",), notes=("said below",)), jobs=(job,)))
-    for name, (old, new) in TEXTS.items():
-        store.append(
-            job, Outcome(example_id=name, status="succeeded", original=old, perturbed=new, label=0, num_words=6)
-        )
+    outcomes = [
+        Outcome(example_id=name, status="succeeded", original=old, perturbed=new, label=0, num_words=6)
+        for name, (old, new) in TEXTS.items()
+    ]
+    store.write_outcomes(job, outcomes)
     scores = (Score(name="loss_raised", value=0.25, n=2), Score(name="words_replaced", value=1 / 3, n=2))
     store.write_record(
         Record(job=job, status="complete", scores=scores, counts={"texts": 2}, provenance=Provenance(rbench="0"))

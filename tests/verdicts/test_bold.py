@@ -32,8 +32,8 @@ def store_of(
     store.write_plan(plan)
     for job in plan.jobs:
         made = [outcome(job, i, succeeded) for i, succeeded in enumerate(fell[job.parts[0]])]
-        for one in made if outcomes else ():
-            store.append(job, one)
+        if outcomes:
+            store.write_outcomes(job, made)
         scores = tuple(attack_scores(made).values())
         of = Provenance(rbench="0")
         store.write_record(Record(job=job, status="complete", scores=scores, counts=attack_counts(made), provenance=of))
