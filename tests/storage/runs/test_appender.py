@@ -62,12 +62,17 @@ def test_a_line_does_not_wait_long(path: Path, syncs: list[int], monkeypatch: py
             assert syncs[-1] == size
 
 
-def test_a_torn_last_line_is_cut_off(path: Path) -> None:
+TORN = {"short": b"half", "longer than a block that is read": b"{" * 200_000, "a block of zeros": b"\0" * 65_536}
+
+
+@pytest.mark.parametrize("whole", [b"a\n", b""], ids=["after a line", "the first line"])
+@pytest.mark.parametrize("torn", TORN.values(), ids=list(TORN))
+def test_a_torn_last_line_is_cut_off(path: Path, whole: bytes, torn: bytes) -> None:
     path.parent.mkdir()
-    path.write_bytes(b"a\nhalf")
+    path.write_bytes(whole + torn)
     with Appender(path) as one:
         one.append(b"b")
-    assert path.read_bytes() == b"a\nb\n"
+    assert path.read_bytes() == whole + b"b\n"
 
 
 def test_a_full_disk_is_told_and_leaves_whole_lines(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rbench.errors import StoreError
-from rbench.spec import Digest, Job, Record
-from rbench.storage.runs import Store
+from rbench.spec import Digest
+from rbench.storage.runs import Parts, Store
 from tests.storage.runs.test_store import JOB, make_job, make_outcome, make_record
 
 IDS = ("a", "b", "c", "d")
@@ -28,14 +28,23 @@ def without_checks(content: bytes) -> bytes:
 def store(tmp_path: Path) -> Store:
     """A complete job of four examples."""
     store = Store(tmp_path / "run")
-    for name in IDS:
-        store.append(JOB, make_outcome(name))
-    store.write_record(sealed(store))
+    write_record(store, store.write_outcomes(JOB, ALL))
     return store
 
 
-def sealed(store: Store, job: Job = JOB) -> Record:
-    return make_record(job).model_copy(update={"outcomes": store.seal(job, ALL)})
+def write_record(store: Store, digest: Digest) -> None:
+    store.write_record(make_record(JOB).model_copy(update={"outcomes": digest}))
+
+
+def begun_again(store: Store, *more: str) -> Parts:
+    """The job in the hands of a new process, which has looked at what is there."""
+    parts = Parts(store, JOB, {*IDS, *more}, "new", lambda writer, outcome: False)
+    parts.look()
+    return parts
+
+
+def merge(parts: Parts) -> Digest:
+    return parts.merge([parts.outcomes[name] for name in sorted(parts.outcomes)])
 
 
 def path_of(store: Store) -> Path:
@@ -93,19 +102,16 @@ def test_a_missing_file_is_noticed(store: Store) -> None:
 def test_a_job_that_begins_again_keeps_what_is_sound_and_nothing_else(
     store: Store, damage: Callable[[bytes], bytes]
 ) -> None:
-    path, before = path_of(store), store.record(JOB)
-    path.write_bytes(damage(path.read_bytes()))
-    resumed = store.resume(JOB, IDS)
-    assert all(outcome == make_outcome(outcome.example_id) for outcome in resumed.outcomes), "none that was altered"
-    kept = [outcome.example_id for outcome in resumed.outcomes]
-    assert len(set(kept)) == len(kept)
-    assert [json.loads(line)["outcome"]["example_id"] for line in path.read_bytes().splitlines()] == kept
-    for name in set(IDS) - set(kept):
-        store.append(JOB, make_outcome(name))
-    store.write_record(sealed(store))
-    assert before is not None
+    path = path_of(store)
+    path.write_bytes(damaged := damage(path.read_bytes()))
+    parts = begun_again(store)
+    assert all(outcome == make_outcome(name) for name, outcome in parts.outcomes.items()), "none that was altered"
+    for name in set(IDS) - set(parts.outcomes):
+        parts.append(make_outcome(name))
+    assert path.read_bytes() == damaged, "what is there stays until the job ends"
+    write_record(store, merge(parts))
     assert store.look(JOB).problem is None
-    assert {o.example_id for o in store.outcomes(JOB)} == set(IDS)
+    assert store.outcomes(JOB) == ALL
 
 
 def test_fields_that_outcomes_get_later_leave_old_lines_sound(tmp_path: Path) -> None:
@@ -121,19 +127,20 @@ def test_fields_that_outcomes_get_later_leave_old_lines_sound(tmp_path: Path) ->
     assert store.outcomes(JOB) == [make_outcome("a")]
 
 
-def test_a_number_that_json_has_not_can_be_sealed(tmp_path: Path) -> None:
-    store, outcome = Store(tmp_path), make_outcome("a", similarity=float("nan"))
-    store.append(JOB, outcome)
-    assert store.seal(JOB, [outcome]).n == 1
+def test_a_number_that_json_has_not_is_stored_as_none(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    write_record(store, store.write_outcomes(JOB, [make_outcome("a", similarity=float("nan"))]))
+    assert store.look(JOB).problem is None
+    assert store.outcomes(JOB) == [make_outcome("a", similarity=None)]
 
 
 def test_only_what_is_damaged_is_done_again(store: Store) -> None:
     path = path_of(store)
     path.write_bytes(altered(path.read_bytes()))
     assert "3 of 4 outcomes are there and sound, and 1 line is damaged" in (store.look(JOB).problem or "")
-    resumed = store.resume(JOB, IDS)
-    assert [outcome.example_id for outcome in resumed.outcomes] == ["b", "c", "d"], "in the order of happening"
-    assert "line 1: it was changed after it was written" in resumed.notes[0]
+    parts = begun_again(store)
+    assert [*parts.outcomes] == ["b", "c", "d"], "in the order of the file"
+    assert "line 1: it was changed after it was written" in parts.notes[0]
 
 
 def test_lines_of_before_there_were_checksums_are_read(store: Store) -> None:
@@ -142,24 +149,24 @@ def test_lines_of_before_there_were_checksums_are_read(store: Store) -> None:
     store.write_record(make_record(JOB))  # of today's format: without a digest
     assert store.look(JOB).record == make_record(JOB)
     assert [o.example_id for o in store.outcomes(JOB)] == list(IDS)
-    assert store.resume(JOB).notes == ()
-    content = path.read_bytes()
-    store.append(JOB, make_outcome("e"))
-    assert path.read_bytes().startswith(content), "old lines stay as they are"
-    assert store.seal(JOB, [*ALL, make_outcome("e")]).n == 5
+    parts = begun_again(store, "e")
+    assert parts.outcomes.keys() == {*IDS} and parts.notes == []
+    parts.append(make_outcome("e"))
+    write_record(store, merge(parts))
+    assert store.look(JOB).problem is None
+    assert store.outcomes(JOB) == [*ALL, make_outcome("e")]
 
 
 def test_nothing_vouches_for_a_line_without_checksum_that_a_digest_contradicts(store: Store) -> None:
     path = path_of(store)
     path.write_bytes(without_checks(altered(path.read_bytes())))
     assert store.outcomes(JOB) == []
-    assert "line 1: it has no checksum" in store.resume(JOB, IDS).notes[0]
+    assert "line 1: it has no checksum" in begun_again(store).notes[0]
 
 
 def test_a_line_without_checksum_below_one_that_has_one_is_damaged(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    for name in ("a", "b"):
-        store.append(JOB, make_outcome(name))
+    store.write_outcomes(JOB, ALL[:2])
     path = path_of(store)
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + without_checks(second))
@@ -168,7 +175,7 @@ def test_a_line_without_checksum_below_one_that_has_one_is_damaged(tmp_path: Pat
 
 def test_a_checksum_is_of_the_job_too(tmp_path: Path) -> None:
     store, other = Store(tmp_path), make_job("bae")
-    store.append(JOB, make_outcome("a"))
+    store.write_outcomes(JOB, ALL[:1])
     line = path_of(store).read_bytes()
     place = store.folder(other) / "outcomes.jsonl"
     place.parent.mkdir(parents=True)
@@ -183,70 +190,49 @@ def test_the_order_of_fields_and_the_spaces_between_them_say_nothing(store: Stor
     for line in lines:
         line["outcome"] = dict(reversed(line["outcome"].items()))
     path.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
-    assert len(store.resume(JOB, IDS).outcomes) == 4
+    assert store.outcomes(JOB) == ALL
 
 
-def test_what_is_left_of_a_rewriting_that_was_cut_off_is_old_or_new(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("step", "replaced"), [("os.fsync", False), ("pathlib.Path.unlink", True)], ids=["before", "after"]
+)
+def test_a_merge_that_is_cut_off_loses_nothing(
+    store: Store, step: str, replaced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = path_of(store)
-    path.write_bytes(altered(path.read_bytes()))
-    before = path.read_bytes()
+    whole = path.read_bytes()
+    path.write_bytes(altered(whole))
+    parts = begun_again(store)
+    parts.append(ALL[0])
+    parts.close()
 
-    def power_cut(*_: object) -> None:
+    def power_cut(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", power_cut)
+        patch.setattr(step, power_cut)
         with pytest.raises(KeyboardInterrupt):
-            store.resume(JOB, IDS)
-    assert path.read_bytes() == before
-    assert len(store.resume(JOB, IDS).outcomes) == 3
-
-
-def test_what_changes_under_a_run_is_not_sealed(store: Store) -> None:
-    path = path_of(store)
-    content = path.read_bytes()
-    for damage in DAMAGE:
-        path.write_bytes(DAMAGE[damage](content))
-        if damage == "swapped":  # a sound file of the same outcomes
-            continue
-        with pytest.raises(StoreError, match="changed while the run was under way; run the same command again"):
-            store.seal(JOB, ALL)
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match="changed while"):
-        store.seal(JOB, ALL[:3])
-
-
-def test_examples_that_errored_are_dropped_when_a_job_begins_again(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.append(JOB, make_outcome("a", status="errored", error="ValueError: x"))
-    store.append(JOB, make_outcome("b"))
-    resumed = store.resume(JOB, IDS)
-    assert [o.example_id for o in resumed.outcomes] == ["b"]
-    assert [o.example_id for o in store.outcomes(JOB)] == ["b"]
-    assert resumed.notes == (f"{JOB.name}: 1 of its examples errored and are attacked again",)
+            merge(parts)
+    assert path.read_bytes() == (whole if replaced else altered(whole))
+    merge(begun_again(store))
+    assert path.read_bytes() == whole and store.look(JOB).problem is None
+    assert store.part_files(JOB) == [path]
 
 
 def test_a_job_that_begins_again_drops_what_is_sound_and_not_its_own(store: Store) -> None:
-    for surplus in (make_outcome("e"), make_outcome("a", num_queries=9)):
-        store.append(JOB, surplus)
+    store.write_outcomes(JOB, [*ALL, make_outcome("e"), make_outcome("a", num_queries=9)])
     assert "5 of 4 outcomes are there and sound" in (store.look(JOB).problem or "")
-    assert store.resume(JOB, IDS).outcomes == ALL, "of two outcomes of an example the first"
+    parts = begun_again(store)
+    assert [*parts.outcomes.values()] == ALL, "of two outcomes of an example the first"
+    merge(parts)
     assert store.outcomes(JOB) == ALL
     assert store.look(JOB).problem is None, "the file is again what the record is of"
 
 
-def test_what_is_torn_behind_the_last_line_is_not_sealed(store: Store) -> None:
-    with path_of(store).open("ab") as file:
-        file.write(b'{"job"')
-    with pytest.raises(StoreError, match="changed while"):
-        store.seal(JOB, ALL)
-
-
 def test_a_job_without_outcomes_needs_no_file(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write_record(make_record(JOB).model_copy(update={"outcomes": store.seal(JOB, [])}))
+    write_record(store, store.write_outcomes(JOB, []))
+    path_of(store).unlink()
     assert store.look(JOB).problem is None
 
 

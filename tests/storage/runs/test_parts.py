@@ -45,7 +45,7 @@ def test_each_process_writes_its_own_file_and_sees_those_of_others(tmp_path: Pat
 
 def test_the_end_is_one_file_in_the_order_that_is_given(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.append(JOB, make_outcome("3"))  # by an earlier version
+    store.write_outcomes(JOB, [make_outcome("3")])  # of an earlier merge, or version
     one, other = parts(store, "a"), parts(store, "b")
     one.append(make_outcome("0"))
     other.append(make_outcome("2"))
@@ -57,7 +57,7 @@ def test_the_end_is_one_file_in_the_order_that_is_given(tmp_path: Path) -> None:
     assert names(store) == ["outcomes.jsonl"] and store.outcomes(JOB) == order
     assert digest == Store(tmp_path / "alone").write_outcomes(JOB, order)
     assert (tmp_path / "alone").exists()
-    assert store.read(JOB).content == Store(tmp_path / "alone").read(JOB).content
+    assert store.content(JOB) == Store(tmp_path / "alone").content(JOB)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -113,7 +113,7 @@ def test_errored_outcomes_count_if_their_writer_says_so(tmp_path: Path) -> None:
 def test_the_outcomes_of_another_job_are_refused(tmp_path: Path) -> None:
     store, other = Store(tmp_path), make_job("bae")
     path = store.folder(JOB) / "outcomes.a.jsonl"
-    store.append(other, make_outcome("0"))
+    store.write_outcomes(other, [make_outcome("0")])
     path.parent.mkdir(parents=True)
     (store.folder(other) / "outcomes.jsonl").rename(path)
     with pytest.raises(StoreError, match=rf"{path}:1: it belongs to another job"):

@@ -23,7 +23,6 @@ from rbench.spec import (
     Job,
     Outcome,
     Plan,
-    Prediction,
     Provenance,
     Record,
     ResourceProfile,
@@ -31,7 +30,7 @@ from rbench.spec import (
     Suite,
     TaskSpec,
 )
-from rbench.storage.runs import Store, folder_name
+from rbench.storage.runs import Parts, Store, folder_name
 
 
 def make_job(attack: str = "pwws", seed: int = 0, encoder: str = "minilm", task: str = "mr") -> Job:
@@ -82,9 +81,13 @@ outcomes = st.builds(
 
 
 def fill(store: Store, *ids: str) -> Path:
-    for name in ids:
-        store.append(JOB, make_outcome(name))
+    store.write_outcomes(JOB, [make_outcome(name) for name in ids])
     return store.folder(JOB) / "outcomes.jsonl"
+
+
+def parts_of(store: Store, job: Job = JOB) -> Parts:
+    """The job in the hands of a new process."""
+    return Parts(store, job, "abc", "new", lambda writer, outcome: False)
 
 
 # ----------------------------------------------------------------------------------------------------------- outcomes
@@ -94,8 +97,7 @@ def fill(store: Store, *ids: str) -> Path:
 @given(st.lists(outcomes, max_size=6, unique_by=lambda outcome: outcome.example_id))
 def test_outcomes_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, written: list[Outcome]) -> None:
     store = Store(tmp_path_factory.mktemp("run"))
-    for outcome in written:
-        store.append(JOB, outcome)
+    store.write_outcomes(JOB, written)
     assert store.outcomes(JOB) == written
     assert Store(store.root).outcomes(JOB) == written
 
@@ -108,30 +110,18 @@ def test_nothing_there_is_empty(tmp_path: Path) -> None:
 
 
 def test_every_possible_tear_loses_only_the_last_line(tmp_path: Path) -> None:
-    path = fill(Store(tmp_path), "a", "b")
-    whole = path.read_bytes()
-    first = whole.index(b"\n") + 1
-    for length in range(first, len(whole)):
-        path.write_bytes(whole[:length])
-        store = Store(tmp_path)
-        assert [o.example_id for o in store.outcomes(JOB)] == ["a"]
-        assert path.stat().st_size == length, "reading must not write"
-        store.append(JOB, make_outcome("b"))
-        assert path.read_bytes() == whole
-
-
-def test_a_long_torn_line_is_cut_too(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    path = fill(store, "a")
-    whole = path.read_bytes()
-    for tail in (b"{" * 200_000, b"\0" * 65_536):
-        path.write_bytes(whole + tail)
+    left = fill(store, "a", "b").rename(store.folder(JOB) / "outcomes.killed.jsonl")
+    whole = left.read_bytes()
+    first = whole.index(b"\n") + 1
+    torn = [whole[:length] for length in range(first, len(whole))]
+    for content in (*torn, whole[:first] + b"{" * 200_000, whole[:first] + b"\0" * 65_536):
+        left.write_bytes(content)
         assert [o.example_id for o in store.outcomes(JOB)] == ["a"]
-        store.append(JOB, make_outcome("b"))
-        assert [o.example_id for o in store.outcomes(JOB)] == ["a", "b"]
-    path.write_bytes(b"torn at the very first line")
-    store.append(JOB, make_outcome("z"))
-    assert [o.example_id for o in store.outcomes(JOB)] == ["z"]
+        parts = parts_of(store)
+        parts.look()
+        assert [*parts.outcomes] == ["a"] and parts.notes == []
+        assert left.read_bytes() == content, "reading must not write"
 
 
 @pytest.mark.parametrize("damage", [b"{}", b"", b"garbage", b"[1]", b'{"job": 3, "outcome": {}}', b"\xff\xfe"])
@@ -143,18 +133,17 @@ def test_damage_in_the_middle_concerns_that_line_only(tmp_path: Path, damage: by
     path.write_bytes(b"\n".join(lines))
     assert [o.example_id for o in store.outcomes(JOB)] == ["a", "c"]
     assert re.match(r"1 line is damaged in \S+outcomes\.jsonl \(line 2: ", store.read(JOB).damage or "")
-    resumed = store.resume(JOB)
-    assert [o.example_id for o in resumed.outcomes] == ["a", "c"]
-    assert "line 2" in resumed.notes[0] and "done again" in resumed.notes[0]
+    parts = parts_of(store)
+    parts.look()
+    assert [*parts.outcomes] == ["a", "c"]
+    assert "line 2" in parts.notes[0] and "done again" in parts.notes[0]
+    parts.merge([*parts.outcomes.values()])
     assert path.read_bytes() == b"\n".join([lines[0], *lines[2:]])
-    assert store.resume(JOB).notes == ()
 
 
 def test_of_two_outcomes_of_one_example_the_first_counts(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.append(JOB, make_outcome("a", num_queries=1))
-    store.append(JOB, make_outcome("b"))
-    store.append(JOB, make_outcome("a", num_queries=2))
+    store.write_outcomes(JOB, [make_outcome("a", num_queries=1), make_outcome("b"), make_outcome("a", num_queries=2)])
     assert [(o.example_id, o.num_queries) for o in store.outcomes(JOB)] == [("a", 1), ("b", 0)]
 
 
@@ -172,10 +161,10 @@ def test_a_process_killed_at_any_moment_leaves_a_readable_store(tmp_path: Path) 
     script = """
         import sys
         from pathlib import Path
-        from test_store import JOB, Store, make_outcome
-        store = Store(Path(sys.argv[1]))
+        from test_store import Store, make_outcome, parts_of
+        parts = parts_of(Store(Path(sys.argv[1])))
         for i in range(10**9):
-            store.append(JOB, make_outcome(str(i), original=("x" * 3000,)))
+            parts.append(make_outcome(str(i), original=("x" * 3000,)))
             print(i, flush=True)
     """
     child = python(script, tmp_path)
@@ -186,7 +175,7 @@ def test_a_process_killed_at_any_moment_leaves_a_readable_store(tmp_path: Path) 
     child.wait()
     found = [int(o.example_id) for o in Store(tmp_path).outcomes(JOB)]
     assert found == list(range(len(found)))
-    assert len(found) >= len(confirmed), "what append has confirmed is on disk"
+    assert len(found) >= len(confirmed), "what append has confirmed is in the file"
 
 
 # ------------------------------------------------------------------------------------------------ records and the plan
@@ -250,7 +239,7 @@ def test_a_table_is_there_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest
 
 def test_the_layout_is_the_documented_one(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.append(JOB, make_outcome("a"))
+    fill(store, "a")
     store.write_record(make_record(JOB))
     store.write_plan(Plan(suite=SUITE, jobs=(JOB,)))
     folder = f"attack/minilm/mr/clean/pwws/seed0-{JOB.key[:8]}"
@@ -296,10 +285,10 @@ def test_jobs_with_the_same_eight_digits_are_not_confused(tmp_path: Path) -> Non
     store = Store(tmp_path)
     other = JOB.model_copy(update={"key": JOB.key[:8] + "0" * 56})
     assert store.folder(other) == store.folder(JOB)
-    store.append(JOB, make_outcome("a"))
+    fill(store, "a")
     assert store.outcomes(other) == []
     with pytest.raises(StoreError, match=r"outcomes\.jsonl:1: it belongs to another job.*another --out"):
-        store.resume(other)
+        parts_of(store, other).look()
     assert [o.example_id for o in store.outcomes(JOB)] == ["a"], "it is not lost"
     store.write_record(make_record(JOB))
     for attempt in (lambda: store.record(other), lambda: store.write_record(make_record(other))):
@@ -348,8 +337,9 @@ def test_no_job_leaves_the_run(parts: list[str]) -> None:
 def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = Store(tmp_path / "file")
-    with pytest.raises(StoreError, match="cannot be written"):
-        store.append(JOB, make_outcome("a"))
+    for write in (lambda: fill(store, "a"), lambda: parts_of(store).append(make_outcome("a"))):
+        with pytest.raises(StoreError, match="cannot be written"):
+            write()
     with pytest.raises(StoreError, match="cannot be read"):
         store.record(JOB)
 
@@ -388,30 +378,3 @@ def test_fresh_leaves_strangers_folders_alone(tmp_path: Path) -> None:
         Store(tmp_path).set_aside()
     assert (tmp_path / "thesis.tex").exists()
     assert Store(tmp_path / "none").set_aside() is None
-
-
-# ------------------------------------------------------------------------------------------------------- predictions
-
-
-def test_predictions_come_back_and_are_replaced_whole(tmp_path: Path) -> None:
-    store, job = Store(tmp_path), make_job()
-    assert store.predictions(job) == []
-    said = [Prediction(bundle="b", example_id=f"x:{i}\u2028", original=i == 0, label=1, prediction=i) for i in range(3)]
-    store.write_predictions(job, said)
-    assert store.predictions(job) == said
-    store.write_predictions(job, said[:1])
-    assert store.predictions(job) == said[:1]
-
-
-def test_damaged_predictions_and_those_of_another_job_are_refused(tmp_path: Path) -> None:
-    store, job = Store(tmp_path), make_job()
-    store.write_predictions(job, [Prediction(bundle="b", example_id="x", original=True, label=1, prediction=0)])
-    path = store.folder(job) / "predictions.jsonl"
-    good = path.read_text(encoding="utf-8")
-    for text in ('{"bundle": "b"}\n', "nonsense\n", '{"job": "k", "bundle": 1}\n', "[]\n"):
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(StoreError, match=r"predictions\.jsonl:1 is not a prediction"):
-            store.predictions(job)
-    path.write_text(good.replace(job.key, "other"), encoding="utf-8")
-    with pytest.raises(StoreError, match="another job"):
-        store.predictions(job)
