@@ -20,6 +20,10 @@ try:
     from rbench.storage.runs import Store
 except ImportError:
     from rbench.store import Store  # type: ignore[import-not-found,no-redef]
+try:
+    from rbench.storage.runs import Parts
+except ImportError:
+    Parts = None  # type: ignore[assignment,misc]
 Options = api.Options  # older versions offer it there too
 
 TASKS, ATTACKS = ("mini-sentiment", "mini-nli"), ("textfooler", "textbugger", "pwws", "bae", "bertattack")
@@ -126,9 +130,19 @@ def write_run(folder: Path, jobs: int, n: int, encoders: Sequence[str] = ("mini-
 def append(store: Store, job: Job, n: int) -> None:
     """Write a job's record, and the outcomes of an attack job one by one, as a run does."""
     made = outcomes(job, n) if isinstance(job.spec, AttackJob) else ()
-    for outcome in made:
-        store.append(job, outcome)
-    more = {"outcomes": store.seal(job, made)} if made and hasattr(store, "seal") else {}
+    more: dict[str, Any] = {}
+    if made and Parts is not None:
+        parts = Parts(store, job, {outcome.example_id for outcome in made}, "growth", lambda writer, outcome: False)
+        parts.look()
+        for outcome in made:
+            parts.append(outcome)
+        more["outcomes"] = parts.merge(made)
+    elif made:  # versions in which a RUN has one process
+        older: Any = store
+        for outcome in made:
+            older.append(job, outcome)
+        if hasattr(older, "seal"):
+            more["outcomes"] = older.seal(job, made)
     store.write_record(record(job, made, **more))
 
 
