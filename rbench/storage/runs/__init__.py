@@ -1,17 +1,19 @@
-"""Store the records and outcomes of a RUN on disk: atomic, resumable, locked, and checked against each other.
+"""Store the records and outcomes of a RUN on disk: atomic, resumable, and checked against each other.
 
-    RUN/plan.json                                                  what the suite asked for
-    RUN/.lock                                                      held by the process that runs the suite
-    RUN/<stage>/<readable parts>/seed<k>-<key8>/record.json        written once, when the job ends
-    RUN/<stage>/<readable parts>/seed<k>-<key8>/outcomes.jsonl     a line per attacked example, appended one by one
-    RUN/<stage>/<readable parts>/seed<k>-<key8>/predictions.jsonl  a line per text of a contrast set, written together
+    RUN/plan.json             what the suite asked for
+    RUN/<stage>/<readable parts>/seed<k>-<key8>/
+        record.json           written once, when the job ends
+        outcomes.jsonl        a line per attacked or built example, written together at the end
+        outcomes.<p>.jsonl    of an attack that has not ended: what the process <p> has done, appended one by one
+        predictions.jsonl     a line per text of a contrast set, written together
+        rows.jsonl            a line per row of a measure, written together
 
-A process may be killed at any moment. A record is there completely or not at all. At most the last line of the outcomes
-is incomplete, and its example is attacked again. Each line and each record names its job, so two jobs whose folders
-have the same name are never confused.
+A process may be killed at any moment. A record is there completely or not at all. At most the last line that a process
+appended is incomplete, and its example is attacked again. Each line and each record names its job, so two jobs whose
+folders have the same name are never confused.
 
 A complete record holds the digests of the files beside it. If a file does not match its digest, the job counts as not
-done: `look` says why, and `resume` keeps the lines whose own checksums are right.
+done: `look` says why, and `Parts` keeps the lines whose own checksums are right.
 
 The store does not run, score or print anything. It does not handle weights, which are in the cache.
 """
@@ -22,6 +24,6 @@ from rbench.storage.runs.fields import read_fields
 from rbench.storage.runs.names import folder_name
 from rbench.storage.runs.parts import Parts
 from rbench.storage.runs.reader import Found, Read, Reader
-from rbench.storage.runs.store import Resumed, Store
+from rbench.storage.runs.store import Store
 
-__all__ = ["Found", "Parts", "Read", "Reader", "Resumed", "Store", "folder_name", "read_fields"]
+__all__ = ["Found", "Parts", "Read", "Reader", "Store", "folder_name", "read_fields"]

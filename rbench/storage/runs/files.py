@@ -1,4 +1,4 @@
-"""Read, replace and append to files so that a crash leaves no file half written."""
+"""Read and replace files so that a crash leaves no file half written."""
 
 from __future__ import annotations
 
@@ -50,17 +50,6 @@ def write(path: Path, content: bytes) -> None:
                 temporary.unlink()
             raise
         _sync_folder(path.parent)
-
-
-def append(path: Path, line: bytes) -> None:
-    """Add a line (without its newline). It is on disk when this returns. An incomplete last line is cut off first."""
-    with as_store_error(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+") as file:
-            cut_torn_line(file.fileno())
-            file.write(line + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def unused(path: Path) -> Path:

@@ -34,7 +34,6 @@ class Line:
 
     number: int
     """The line number, from 1."""
-    raw: bytes
     outcome: Outcome | None
     problem: str | None = None
     other_job: bool = False
@@ -60,16 +59,16 @@ def read_lines(content: bytes, job: Job, *, contradicted: bool = False) -> Itera
             found = from_json(raw)
             line = _Line.model_validate(found)
         except ValueError as error:
-            yield Line(number, raw, None, first_error(error))
+            yield Line(number, None, first_error(error))
             continue
         if line.check is None and checksums:
-            yield Line(number, raw, None, "it has no checksum")
+            yield Line(number, None, "it has no checksum")
         elif line.check not in (None, _checksum(line.job, found["outcome"])):
-            yield Line(number, raw, None, "it was changed after it was written")
+            yield Line(number, None, "it was changed after it was written")
         elif line.job != job.key:
-            yield Line(number, raw, None, f"it belongs to another job, with the key {line.job[:16]}", other_job=True)
+            yield Line(number, None, f"it belongs to another job, with the key {line.job[:16]}", other_job=True)
         else:
-            yield Line(number, raw, line.outcome)
+            yield Line(number, line.outcome)
         checksums = checksums or line.check is not None
 
 

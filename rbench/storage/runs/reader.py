@@ -34,10 +34,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Read:
-    """The lines of a job's outcomes.jsonl."""
+    """The lines of one file of a job's outcomes."""
 
     path: Path
-    content: bytes
     lines: tuple[Line, ...]
 
     @property
@@ -184,7 +183,7 @@ class Reader:
             record = self._record(job)
             stated = record.outcomes if record is not None else None
         contradicted = stated is not None and stated.sha256 != digest(content, 0, texts=True).sha256
-        return Read(path, content, tuple(read_lines(content, job, contradicted=contradicted)))
+        return Read(path, tuple(read_lines(content, job, contradicted=contradicted)))
 
     def part_files(self, job: Job) -> list[Path]:
         """Return the files of the job's outcomes: outcomes.jsonl, then those of single processes (`runs.parts`)."""
@@ -197,7 +196,7 @@ class Reader:
         for path in self.part_files(job):
             if path.name != OUTCOMES:
                 content = files.read(path) or b""
-                found.append(Read(path, content, tuple(read_lines(content, job))))
+                found.append(Read(path, tuple(read_lines(content, job))))
         return found
 
     def content(self, job: Job) -> bytes | None:
