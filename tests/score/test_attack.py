@@ -202,3 +202,11 @@ def test_a_record_without_counts_is_a_store_error() -> None:
     for missing in ({"counts": {}}, {"scores": ()}):
         with pytest.raises(StoreError, match="attack/e/t/clean/a/seed0"):
             Tally.of_record(record([]).model_copy(update=missing))
+
+
+def test_a_sample_in_which_nothing_was_attacked_does_not_say_whether_there_is_an_oracle() -> None:
+    skipped = Tally.of([outcome("skipped")])
+    attacked = Tally.of([outcome("succeeded", oracle_label=1), outcome("failed")])
+    assert (skipped.oracle_valid, attacked.oracle_valid) == (None, 1)
+    assert Tally.pooled([skipped, attacked]).share("oracle_asr") == (1, 2)
+    assert Tally.pooled([skipped]).oracle_valid is None

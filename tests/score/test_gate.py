@@ -198,6 +198,26 @@ def test_the_same_weights_as_one_of_several_runs_must_be_worse_than_each() -> No
     assert (cell.verdict, cell.rise) == ("passed", 0)
 
 
+def test_a_p_of_exactly_alpha_is_not_below_it() -> None:
+    sample = of(table(10, 0, 4, 10))  # 1 of 16 ways to give four differences their signs
+    assert check(sample, alpha=1 / 16)[0].verdict == "undecided"
+    assert check(sample, alpha=1 / 16 + 1e-9)[0].verdict == "failed"
+
+
+def test_of_baseline_runs_that_say_as_little_the_one_with_the_least_rise_is_told() -> None:
+    """The new run differs from neither: from one by nothing, from the other by an example that fell there alone."""
+    new, same, better = column(1, 0, 0, 0), column(1, 0, 0, 0), column(1, 1, 0, 0)
+    cells = check(*(GateSample(runs, new, same_weights=True) for runs in ((same, better), (better, same))))
+    assert [(cell.p, cell.rise, cell.because) for cell in cells] == [(1, -0.25, "fell by 25.0 points")] * 2
+
+
+def test_the_smallest_rise_lies_above_the_tolerance_by_what_training_again_does() -> None:
+    new, *baseline = shares([210, 140, 200, 260], 400)
+    (cell,) = check(GateSample(tuple(baseline), new, same_weights=False), tolerance=0.8)
+    error = 0.15 * np.sqrt(1 + 1 / 3)  # the baseline runs' standard deviation, of a new draw less their mean
+    assert cell.smallest == pytest.approx(0.8 + stats.norm.ppf(0.8) * error)
+
+
 def test_where_lower_is_worse_a_fall_fails() -> None:
     baseline, new = table(20, 20, 2, 58)
     (cell,) = check(of((baseline, new)), higher_is_worse=False)

@@ -296,8 +296,23 @@ def test_texts_that_no_two_seeds_share_add_nothing() -> None:
 
 
 def test_so_few_seeds_that_no_share_differs_enough_show_no_difference() -> None:
-    """By Student's t with two seeds the smallest difference would be above 100 points, which no share has."""
-    one, other = [1.0] * 8 + [0.0] * 2, [1.0, 1.0, 0.0, 0.0, 0.0] + [1.0] * 5
-    drawn = sample(one, other, seed=[0] * 5 + [1] * 5)
-    assert compare(drawn, shares=False).smallest > 1  # type: ignore[operator]
+    """By Student's t with two seeds the smallest difference would be 113 points, which no two shares have."""
+    one, other = [1.0] * 50 + [0.0] * 50, [0.0] * 8 + [1.0] * 42 + [0.0] * 50
+    drawn = sample(one, other, seed=[0] * 50 + [1] * 50)
+    error = 0.08  # half the difference of the seeds' means, which are 0.16 and 0
+    expected = (stats.t.ppf(0.975, 1) + stats.t.ppf(0.8, 1)) * error
+    assert 1 < expected < 1.2
+    assert compare(drawn, shares=False).smallest == pytest.approx(expected)
     assert compare(drawn, shares=True).smallest is None
+
+
+def test_a_text_that_several_seeds_attacked_is_one_draw_of_the_part_of_texts() -> None:
+    """Satterthwaite's freedom of three parts: both encoders' trainings, and 25 texts that two seeds share."""
+    drawn = crossed(3, 2, 25, np.random.default_rng(3), sd=0.1)
+    shared = dataclasses.replace(drawn, text=drawn.example % 25)
+    means = [values.reshape(3, -1).mean(axis=1) for values in (drawn.one, drawn.other)]
+    trained = [float(np.var(one, ddof=1)) / 3 for one in means]
+    variance, freedom = variance_of_mean(shared)
+    texts = variance - sum(trained)
+    assert texts > 0
+    assert freedom == pytest.approx(variance**2 / (sum(part**2 / 2 for part in trained) + texts**2 / 24))

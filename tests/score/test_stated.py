@@ -59,3 +59,17 @@ def test_the_spread_of_fine_tuning_seeds_is_a_part_of_each_victim() -> None:
 def test_the_spread_of_trainings_has_that_of_seeds_in_it() -> None:
     trained = term(1, 0.5, 0.01, (0, "a", "t"), trainings=3, train_sd=0.06)
     assert combine_stated([trained._replace(seeds=2, seed_sd=0.5)]) == combine_stated([trained])
+
+
+def test_the_trainings_of_an_encoder_move_all_of_its_tasks_together() -> None:
+    one = term(0.5, 0.5, 1e-9, (0, "a", "t"), trainings=3, train_sd=0.06)
+    tasks = combine_stated([one, one._replace(group=(0, "a", "u"))])
+    assert tasks.high - 0.5 == pytest.approx(stats.t.ppf(0.975, 2) * 0.06 / math.sqrt(3), rel=1e-4)  # type: ignore[operator]
+    encoders = combine_stated([one, one._replace(group=(1, "b", "t"))])
+    assert encoders.high - 0.5 == pytest.approx(stats.t.ppf(0.975, 4) * 0.06 / math.sqrt(6), rel=1e-4)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.45, 0.62), (0.38, 0.55)])
+def test_the_smallest_difference_goes_by_the_longer_side_of_the_interval(low: float, high: float) -> None:
+    found = combine_stated([Term(1, (0, "a", "t"), 0.5, 30, low, high)])
+    assert found.smallest == pytest.approx((Z + stats.norm.ppf(0.8)) * 0.12 / Z)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.stats.proportion import confint_proportions_2indep
 
 from rbench.score import Sample, Tally
-from rbench.score.unpaired import compare_means, compare_shares, compare_tallies
+from rbench.score.unpaired import average_differences, compare_means, compare_shares, compare_tallies
 
 
 def test_shares_have_the_published_limits() -> None:
@@ -39,9 +40,30 @@ def test_nothing_to_compare_is_no_difference() -> None:
     assert compare_shares((0, 0), (3, 4)).value is None
     assert compare_means(Sample(0), Sample.of([1.0])).value is None
     assert compare_means(Sample.of([1.0]), Sample.of([2.0])).low is None
+    alone = compare_means(Sample.of([1.0]), Sample.of([2.0, 4.0, 6.0]))
+    assert (alone.value, alone.n, alone.low, alone.p) == (3.0, 1, None, None), "one number has no spread"
 
 
 def test_means_of_values_that_do_not_vary_are_not_judged() -> None:
     found = compare_means(Sample.of([30.0, 30.0]), Sample.of([31.0, 31.0]))
     assert (found.value, found.low, found.high, found.p) == (1.0, None, None, None)
     assert compare_means(Sample.of([30.0, 30.0]), Sample.of([30.0, 30.0])).p == 1.0
+
+
+def test_an_average_over_one_task_has_agresti_and_caffos_interval() -> None:
+    found = average_differences([((1, 30), (9, 25))])
+    assert (found.value, found.n) == (pytest.approx(9 / 25 - 1 / 30), 25)
+    peer = confint_proportions_2indep(9, 25, 1, 30, method="agresti-caffo")
+    assert (found.low, found.high) == pytest.approx(peer)
+
+
+def test_an_average_over_tasks_is_of_the_tasks_differences_and_as_sure_as_independent_ones() -> None:
+    shares = [((1, 30), (9, 25)), ((18, 40), (20, 40)), ((0, 10), (3, 12))]
+    found = average_differences(shares)
+    single = [average_differences([one]) for one in shares]
+    assert found.value == pytest.approx(np.mean([one.value for one in single]))
+    middle = np.mean([(one.low + one.high) / 2 for one in single])  # type: ignore[operator]
+    reach = np.sqrt(sum(((one.high - one.low) / 2) ** 2 for one in single)) / 3  # type: ignore[operator]
+    assert (found.low, found.high, found.n) == (pytest.approx(middle - reach), pytest.approx(middle + reach), 75)
+    assert found.p == pytest.approx(2 * stats.norm.sf(middle / (reach / stats.norm.ppf(0.975))))
+    assert average_differences([*shares, ((0, 0), (3, 4))]).value is None

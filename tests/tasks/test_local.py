@@ -307,22 +307,26 @@ def test_training_rows_that_are_also_in_test_are_left_out(write: Write, tmp_path
     assert data.sizes["validation"] == 1
 
 
-@pytest.mark.parametrize(("kind", "leaks"), [("paraphrase", 2), ("nli", 1)])
+@pytest.mark.parametrize(("kind", "leaks"), [("paraphrase", 2), ("sts", 2), ("nli", 1)])
 def test_order_of_a_pair_counts_where_it_means_something(kind: str, leaks: int, write: Write, tmp_path: Path) -> None:
     def pair(one: str, two: str) -> dict[str, Any]:
-        return {"one": one, "two": two, "label": 0}
+        return {"one": one, "two": two, "label": 0, "score": 0}
 
     write("toy/train", [pair("a b", "c"), pair("c", "a b"), pair("c", "d")])
     write("toy/validation", [pair("v", "w")])
     write("toy/test", [pair("c!", "A-B")])
-    data = open_task(task(kind=kind, columns=("one", "two")), [tmp_path])
+    labels = () if kind == "sts" else ("bad", "good")
+    data = open_task(task(kind=kind, columns=("one", "two"), labels=labels), [tmp_path])
     assert data.dropped == {"train: also in test": leaks}
 
 
-def test_texts_without_letters_leak_only_when_they_are_the_same(write: Write, tmp_path: Path) -> None:
-    write("toy/train", [{"text": t, "label": 0} for t in ("!!!", "???", "x")])
+@pytest.mark.parametrize("texts", [("!!!", "???"), ("👍", "👎"), ("…", "—")])
+def test_texts_without_letters_leak_only_when_they_are_the_same(
+    texts: tuple[str, str], write: Write, tmp_path: Path
+) -> None:
+    write("toy/train", [{"text": t, "label": 0} for t in (*texts, "x")])
     write("toy/validation", reviews(1))
-    write("toy/test", [{"text": "!!!", "label": 0}])
+    write("toy/test", [{"text": texts[0], "label": 0}])
     assert ids(open_task(task(), [tmp_path]), "train") == ["train:1", "train:2"]
 
 
@@ -337,6 +341,7 @@ def test_scores_are_read_as_numbers(write: Write, tmp_path: Path) -> None:
         write(f"toy/{name}", [{"one": name, "two": "b", "score": s} for s in (3.25, 5, "nan", None)])
     data = open_task(task(kind="sts", columns=("one", "two"), labels=(), metric="spearman"), [tmp_path])
     assert [example.label for example in data.split("test")] == [3.25, 5.0]
+    assert data.conflicts == dict.fromkeys(("train", "validation", "test"), 0), "two scores are no conflict"
 
 
 def test_an_unlabelled_corpus_needs_no_labels(write: Write, tmp_path: Path) -> None:
@@ -354,6 +359,15 @@ def test_fingerprint_follows_the_examples_and_nothing_else(write: Write, tmp_pat
     assert open_task(task(title="Another title"), [elsewhere]).fingerprint == first.fingerprint
     assert lines(write, tmp_path, {"text": "fine", "label": 0}).fingerprint != first.fingerprint
     assert lines(write, tmp_path, {"text": "fine ones", "label": 1}).fingerprint != first.fingerprint
+    moved = lines(write, tmp_path, {"text": "", "label": 1}, GOOD)
+    assert moved.sizes == first.sizes and moved.fingerprint != first.fingerprint, "seeds draw examples by their ids"
+
+
+def test_fingerprint_does_not_depend_on_the_order_in_which_splits_are_named(write: Write, tmp_path: Path) -> None:
+    first = lines(write, tmp_path, GOOD)
+    named = {name: (f"toy/{name}",) for name in ("test", "validation", "train")}
+    other = open_task(task(local={"splits": named}), [tmp_path])
+    assert [*other.sizes] != [*first.sizes] and other.fingerprint == first.fingerprint
 
 
 def test_an_unknown_split_is_named_with_those_there_are(write: Write, tmp_path: Path) -> None:
