@@ -13,6 +13,7 @@ import pytest
 from rbench.errors import StoreError
 from rbench.figures import alignment as figure
 from rbench.measures import EncoderContext, MeasuredRow, alignment
+from rbench.measures._sphere import uniformity
 from rbench.measures.alignment import Options
 from rbench.spec import Choice, EncoderSpec, Job, MeasureJob, TaskSpec
 from rbench.tables.table import Number
@@ -48,7 +49,9 @@ def test_it_is_a_loop_over_pairs_and_over_distinct_texts() -> None:
     assert (found["pairs"], found["texts"], found["without_direction"]) == (3, 7, 1)
     assert found["alignment"] == pytest.approx(np.mean(close))
     assert found["uniformity"] == pytest.approx(math.log(np.mean(apart)))
-    assert found["uniformity_low"] < found["uniformity"] < found["uniformity_high"]  # type: ignore[operator]
+    pairs = np.array([0, 0, 1, 2, 3, 3, 5])  # the first pair of each text from p to v
+    expected = uniformity(np.array([*of.values()]), pairs)
+    assert (found["uniformity_low"], found["uniformity_high"]) == pytest.approx((expected.low, expected.high))
 
 
 def test_splits_and_bound_are_options_and_no_pair_has_no_number() -> None:

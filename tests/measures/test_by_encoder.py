@@ -56,6 +56,14 @@ def test_trainings_of_an_encoder_are_one_row_with_their_mean_and_spread() -> Non
         percent=True,
         digits=2,
     )
+    open_ = found.number(
+        found.rows[0],
+        "mr",
+        lambda one: Estimate(a := one.rows[0].numbers["accuracy"], 0.5 if a == 0.8 else None, 0.9, 100),
+        percent=True,
+        digits=2,
+    )
+    assert open_ is not None and (open_.low, open_.high) == (None, pytest.approx(0.9)), "one training has no such limit"
     assert made is not None and made.value == pytest.approx(0.7) and made.n == 100
     assert made.low == pytest.approx(0.6) and made.high == pytest.approx(0.9)
     assert made.draws is not None and made.draws.sd == pytest.approx(0.2 / 2**0.5)

@@ -97,6 +97,13 @@ def test_with_three_splits_the_validation_rows_choose_and_are_not_fitted() -> No
     assert found.chosen == (c,) and (found.predicted == says(vectors, labels, c, tested)).all()
 
 
+def test_scores_are_equal_where_two_decimals_of_a_percentage_are() -> None:
+    """Folds with as many right rows in another order add up to other last digits."""
+    one, other = [0.7, 0.8, 0.9], [0.8, 0.8, 0.8]
+    assert np.mean(one) != np.mean(other) and _logistic._rounded(one) == _logistic._rounded(other) == 80
+    assert _logistic._rounded([0.12344, 0.12344]) == 12.34 != _logistic._rounded([0.12346, 0.12346])
+
+
 def test_equal_scores_choose_the_strongest_regularisation() -> None:
     vectors = np.array([[-1.0], [-2.0], [1.0], [2.0]] * 6)
     labels = np.array([0, 0, 1, 1] * 6)

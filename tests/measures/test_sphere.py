@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from rbench.measures import _sphere
 from rbench.measures._sphere import alignment, on_sphere, uniformity
@@ -28,6 +29,19 @@ def test_both_equal_a_double_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     for block in (4, 1024):  # blocks that end within the matrix, and one that holds all of it
         monkeypatch.setattr(_sphere, "BLOCK", block)
         assert uniformity(first, np.arange(23)).value == pytest.approx(math.log(sum(terms) / len(terms)), abs=1e-12)
+
+
+def test_the_interval_of_uniformity_goes_by_what_each_of_few_clusters_adds() -> None:
+    """The first projection of the U-statistic, summed by cluster, with the divisor of a sample's variance."""
+    texts, clusters = vectors(7), [0, 0, 1, 1, 1, 2, 3]
+    kernel = [[math.exp(-2 * float(np.sum((x - y) ** 2))) for y in texts] for x in texts]
+    means = [sum(k for j, k in enumerate(row) if j != i) / 6 for i, row in enumerate(kernel)]
+    mean = sum(means) / 7
+    added = [sum(2 * (m - mean) / 7 for m, of in zip(means, clusters, strict=True) if of == c) for c in range(4)]
+    error = math.sqrt(4 / 3 * sum(one**2 for one in added)) / mean
+    found = uniformity(texts, np.array(clusters))
+    half = stats.norm.ppf(0.975) * error
+    assert found.low == pytest.approx(math.log(mean) - half) and found.high == pytest.approx(math.log(mean) + half)
 
 
 def test_intervals_cover_what_is_drawn_from() -> None:

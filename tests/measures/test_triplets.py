@@ -33,7 +33,7 @@ def test_one_word_is_replaced_in_both_by_its_first_synonym_and_antonym() -> None
 
 
 def test_a_text_without_such_a_word_makes_none() -> None:
-    assert made("a film near", "it has a goodness", "") == []
+    assert made("a film near", "it has a goodness", "Has it a goodness?", "") == []
 
 
 def test_a_capital_letter_stays() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from rbench.plan.lineage import effective
-from rbench.spec import EncoderSpec
+from rbench.plan.lineage import effective, portable, portable_victim
+from rbench.spec import EncoderSpec, VictimSpec
+from rbench.spec.victims import Endpoint
 from tests.plan.test_planner import ENCODERS
 
 
@@ -16,3 +17,24 @@ def test_code_of_the_hub_runs_where_the_weights_that_are_loaded_allow_it() -> No
     code = EncoderSpec(name="code", base="org/code", trust_remote_code=True)
     over = ENCODERS | {"code": code, "over": EncoderSpec(name="over", base="code", pooling="mean")}
     assert effective("over", over).trust_remote_code and not effective("lm-2", over).trust_remote_code
+
+
+def test_jobs_hold_no_folder_of_a_further_model_however_deep_an_option_names_it() -> None:
+    def trained(where: str) -> EncoderSpec:
+        options = {"teacher": f"{where}/teacher", "steps": 3, "models": {"masked": f"{where}/masked/", "hub": "org/lm"}}
+        return EncoderSpec.model_validate(
+            {"name": "x", "base": f"{where}/own", "train": {"objective": "mlm", "data": "c", "options": options}}
+        )
+
+    found = [portable(trained(where)) for where in ("/home/me", "~/data", "../there")]
+    assert found[0] == found[1] == found[2] and found[0].base == "own" and found[0].train is not None
+    assert found[0].train.options == {"teacher": "teacher", "steps": 3, "models": {"masked": "masked", "hub": "org/lm"}}
+
+
+def test_jobs_hold_neither_the_folder_of_a_classifier_nor_what_its_server_is_told_of_who_asks() -> None:
+    folders = (VictimSpec(name="v", model=where) for where in ("/home/me/own", "~/own/", "./own"))
+    assert {portable_victim(one).model for one in folders} == {"own"}
+    assert portable_victim(VictimSpec(name="v", model="org/own")).model == "org/own"
+    endpoint = Endpoint(url="http://localhost:1/x", headers={"Authorization": "Bearer ${TOKEN}"})
+    kept = portable_victim(VictimSpec(name="v", endpoint=endpoint, version="1"))
+    assert kept.endpoint is not None and (kept.endpoint.url, kept.endpoint.headers) == (endpoint.url, {})

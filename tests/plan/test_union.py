@@ -95,6 +95,23 @@ def test_training_seeds_come_back() -> None:
     one, other = (whole.model_copy(update={"train_seeds": seeds}) for seeds in ((0, 1), (2,)))
     plan, notes = union({"a": make_plan(one, drawn(0, 1)), "b": make_plan(other, drawn(2))})
     assert (plan, notes) == (make_plan(whole, drawn(0, 1, 2)), ())
+    turned, _ = union({"b": make_plan(other, drawn(2)), "a": make_plan(one, drawn(0, 1))})
+    assert [draw.train_seed for draw in turned.draws.values()] == [2, 0, 1], "in the order of the merged suite"
+
+
+def test_a_run_without_texts_leaves_the_whole_without() -> None:
+    parts = {encoder: make_plan(suite(encoders=[encoder]), inputs()) for encoder in ("tiny", "lm")}
+    assert union(parts)[0].texts
+    stripped = parts["lm"].model_copy(update={"texts": False})
+    for some in ({"a": stripped, "b": parts["tiny"]}, {"a": parts["tiny"], "b": stripped}):
+        assert not union(some)[0].texts
+
+
+def test_an_encoder_that_is_trained_once_beside_drawn_ones_may_be_trained_in_a_run_without_draws() -> None:
+    one = make_plan(suite(encoders=["tiny", "cse-lm"], tasks=["a"], train_seeds=[0, 1]), drawn(0, 1))
+    other = make_plan(suite(encoders=["cse-lm"], tasks=["b"]), inputs())
+    assert "cse-lm" not in one.draws and any(job.name == "pretrain/cse-lm/seed0" for job in one.jobs)
+    assert {job.key for job in union({"a": one, "b": other})[0].jobs} == {job.key for job in (*one.jobs, *other.jobs)}
 
 
 def test_a_training_without_its_seed_is_no_part_of_several() -> None:

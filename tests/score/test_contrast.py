@@ -228,6 +228,17 @@ def test_seeds_are_averaged_and_their_interval_is_as_wide_as_ones() -> None:
     assert alone == runs[0] and none is None
 
 
+def test_a_mean_over_seeds_is_as_sure_as_its_least_sure_seed() -> None:
+    """Edits of a bundle that one victim answers alike say less than those that another answers as it comes."""
+    alike = named([Judged(True, ((i % 2 == 0, True),) * 4) for i in range(50)])["rev"]
+    mixed = named([Judged(True, ((True, True), (False, True)) * 2) for _ in range(50)])["rev"]
+    assert (alike.value, mixed.value, alike.n, mixed.n, mixed.units) == (0.5, 0.5, 200, 200, 200)
+    for scores in ([alike, mixed], [mixed, alike]):
+        mean, _ = mean_score(scores)
+        assert mean.units == pytest.approx(50)
+        assert (mean.low, mean.high) == pytest.approx(proportion_confint(25, 50, method="wilson"))
+
+
 def test_a_mean_of_what_is_not_defined_is_not_either() -> None:
     nothing = Score(name="rev_kept", value=None, n=0)
     assert mean_score([nothing, nothing]) == (nothing, None)

@@ -225,6 +225,7 @@ def test_one_batch_finds_the_words_of_one_text_at_a_time_in_single_precision_too
 def test_budgets_are_never_passed_and_round_down():
     assert [at_most(10, 0.2)(length) for length in (0, 4, 5, 9, 10, 49, 50, 55, 1000)] == [0, 0, 1, 1, 2, 9, 10, 10, 10]
     assert [at_most(15, 0.4)(length) for length in (1, 2, 3, 5, 35, 40)] == [0, 0, 1, 2, 14, 15]
+    assert 0.29 * 100 < 29 == at_most(50, 0.29)(100), "a product that is whole but for its last digit"
     geometry, encoder, head = made()
     texts = [(text,) for text in TEXTS]
     for budget in (0, 1, 2, 99):
@@ -401,6 +402,17 @@ def test_a_slow_tokenizer_is_refused(tmp_path):
     slow = SentenceEncoder(encoder.model, transformers.BertTokenizer(str(tmp_path / "vocab.txt")))
     with pytest.raises(ResourceError, match="fast"):
         swap(geometry, [(TEXTS[0],)], encoder=slow, loss=Loss(1, 32), max_words=at_most(9, 1), max_length=64)
+
+
+def test_stopwords_stay_in_whatever_case_they_are_written():
+    geometry, encoder, head = made()
+    options = {"encoder": encoder, "loss": Loss(1, 6), "max_words": at_most(9, 1), "max_length": 64, "project": head}
+    texts = [("Good film, GOOD plot: good",)]
+    free = swap(geometry, texts, **options)[0]
+    geometry.stopwords = frozenset({"good"})
+    kept = swap(geometry, texts, **options)[0]
+    assert sum(one.old.lower() == "good" for one in free.substitutions) == 3
+    assert {one.old for one in kept.substitutions} == {"film", "plot"} and kept.num_words == 5
 
 
 def test_from_resources():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from rbench.encoders.vectors import WordVectors
 from rbench.errors import ResourceError
 from rbench.substitution.candidates import MaskedWords
 from tests.attack import substitution_toy as toy
@@ -122,7 +123,7 @@ def test_what_was_asked_before_is_remembered_and_what_is_asked_twice_is_asked_on
     masked_words = make(candidates=60)
     network = masked_words.language_model.network
     wanted = [*slots(TEXTS[0]), *slots(TEXTS[0])]
-    first = masked_words(wanted)
+    first = [list(reply) for reply in masked_words(wanted)]
     rows = network.rows_read
     assert 0 < rows <= len(wanted) // 2
     assert masked_words(wanted) == first and network.rows_read == rows
@@ -142,3 +143,16 @@ def test_a_slow_tokenizer_is_refused():
     language_model.tokenizer = SimpleNamespace(is_fast=False)
     with pytest.raises(ResourceError, match="fast tokenizer"):
         MaskedWords(language_model, toy.word_vectors())
+
+
+def test_a_cosine_of_exactly_the_least_passes():
+    masked_words = make(min_cosine=1.0)
+    masked_words.vectors = WordVectors(["film", "movie", "plot"], np.array([[0, 2], [0, 5], [3, 0]], dtype=np.float32))
+    assert masked_words._passing("film", ["movie", "plot"]) == [True, False]
+
+
+def test_of_several_cases_of_a_prediction_the_most_probable_is_taken():
+    masked_words = make(min_cosine=None)
+    masked_words._words = ["iPhone", "IPHONE", "iphone", "plot"]
+    assert masked_words._filter("eBook", [1, 3, 0, 2]) == ["IPHONE", "plot"]
+    assert masked_words._filter("eBook", [0, 1, 2]) == ["iPhone"], "a word in no plain case takes it as it is"

@@ -8,10 +8,12 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from rbench.errors import StoreError
-from rbench.score import Deviations, Tally, attack_counts, attack_scores
+from rbench.score import Deviations, Tally, attack_counts, attack_scores, wilson
 from rbench.spec import (
     AttackJob,
     AttackSpec,
@@ -138,7 +140,13 @@ def test_each_scorer_has_a_row_with_numbers_pooled_over_seeds(tmp_path: Path) ->
     errors = [abs((score or 0) - (o.gold or 0)) for score, o in zip(after, pairs, strict=True)]
     assert column(table, "Error after")[0] == pytest.approx(sum(errors) / len(errors))
     hit = sum(o.status == "succeeded" for o in pairs)
-    assert column(table, "ASR")[0] == pytest.approx(hit / (hit + sum(o.status == "failed" for o in pairs)))
+    attacked = hit + sum(o.status == "failed" for o in pairs)
+    assert column(table, "ASR")[0] == pytest.approx(hit / attacked)
+    rate, error = table.rows[0][4], table.rows[0][6]
+    assert isinstance(rate, Number) and isinstance(error, Number)
+    assert (rate.low, rate.high) == wilson(hit / 2, attacked / 2), "both seeds attack the same pairs"
+    reach = student.ppf(0.975, N - 2) * np.std(errors, ddof=1) / np.sqrt(N - 1)
+    assert error.high == pytest.approx(np.mean(errors) + reach)
 
 
 def test_the_most_robust_entry_of_an_attack_and_task_is_bold(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
-"""Tests which entries of a column are marked best."""
+"""Tests which entries of a column are marked best, and averages of rows."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from rbench.tables.columns import mark_best
-from rbench.tables.table import Number
+from rbench.tables.columns import average, mark_best
+from rbench.tables.table import Draws, Number
 
 
 def best(*values: float | None, digits: int = 1, percent: bool = True) -> list[bool]:
@@ -22,6 +24,7 @@ def best(*values: float | None, digits: int = 1, percent: bool = True) -> list[b
         ((0.4, 0.4), [False, False]),
         ((0.4001, 0.4002), [False, False]),
         ((0.4, None), [False, False]),
+        ((0.4, 0.5, None), [False, False, False]),  # the missing one may be the lowest
         ((0.4,), [False]),
     ],
 )
@@ -32,3 +35,24 @@ def test_entries_that_read_alike_are_equally_good(values: tuple[float | None, ..
 def test_what_is_read_goes_by_scale_and_digits() -> None:
     assert best(12.31, 12.34, 20.0, percent=False) == [True, True, False]
     assert best(12.31, 12.34, 20.0, percent=False, digits=2) == [True, False, False]
+
+
+ONE, TWO = Number(0.5, True, 100, draws=Draws(((0, 0.4), (1, 0.6)))), Number(0.8, True, 50, draws=Draws(((1, 0.8),)))
+
+
+def test_an_average_is_of_entries_that_are_all_there_and_of_trainings_that_all_have() -> None:
+    (found,) = average([ONE, TWO], "asr")
+    assert found is not None and found.value == pytest.approx(0.65)
+    assert found.draws == Draws(((1, pytest.approx(0.7)),))
+    assert average([ONE], "asr") == [] and average([ONE, None], "asr") == [None]
+    (untrained,) = average([ONE, replace(TWO, draws=None)], "asr")
+    assert untrained is not None and untrained.value == pytest.approx(0.65) and untrained.draws is None
+
+
+def test_an_average_over_an_entry_without_a_value_has_none() -> None:
+    (undefined,) = average([ONE, replace(TWO, value=None)], "asr")
+    assert undefined is not None and undefined.value is None and not undefined.withheld
+    (hidden,) = average([ONE, replace(TWO, value=None, withheld=("near chance",))], "asr")
+    assert hidden is not None and (hidden.value, hidden.withheld) == (None, ("near chance",))
+    (partial,) = average([ONE, replace(TWO, partial=True)], "asr")
+    assert partial is not None and partial.partial

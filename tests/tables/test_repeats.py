@@ -80,3 +80,12 @@ def test_a_job_without_a_record_counts_as_if_it_shared_all(attacked: Callable[..
     jobs = [job for job in results.plan.jobs if job.parts == results.plan.jobs[0].parts]
     assert [job.seed for job in jobs] == [1, 0]
     assert results.repeats(jobs) == 2
+
+
+def test_trainings_of_a_seed_share_all_of_its_examples(attacked: Callable[..., Store]) -> None:
+    """Two victims a seed on 20 texts each, of which seeds share 15: 80 attacks on 25 texts."""
+    results = Results.of(attacked(drawn(5)))
+    first, *others = results.plan.jobs
+    victims = [job for job in (first, *others) if job.parts[1:] == first.parts[1:]]
+    assert sorted(job.seed for job in victims) == [0, 0, 1, 1]
+    assert results.repeats(victims) == pytest.approx(80 / 25)

@@ -86,6 +86,22 @@ def test_all_pairs_count_in_the_correction(tmp_path: Path) -> None:
     three = store_of(tmp_path / "three", {"a": first(20), "b": first(26), "c": first(26)})
     assert bold(marked(build(two), two)) == ["a"]
     assert bold(marked(build(three), three)) == ["a", "b", "c"]
+    # The best was found by looking at all three pairs, so the two tests that are made are not all that counts.
+    assert 2 * mcnemar(1, 9) < 0.05 < 3 * mcnemar(1, 9)
+    worse = [1 <= i < 29 for i in range(N)]
+    looked = store_of(tmp_path / "looked", {"a": first(20), "b": worse, "c": worse})
+    assert bold(marked(build(looked), looked)) == ["a", "b", "c"]
+
+
+def test_an_entry_that_is_better_on_the_texts_of_both_is_not_shown_to_be_worse(tmp_path: Path) -> None:
+    """a falls on 12 of the 20 texts that both had right, and b on none. The other texts make b look worse."""
+    fell = {
+        "a": [*first(12)[:20], *[False] * 20, *[None] * 20],
+        "b": [*[False] * 20, *[None] * 20, *[True] * 20],
+    }
+    results = store_of(tmp_path, fell)
+    assert mcnemar(12, 0) < 0.001 and bold(build(results)) == ["a"]
+    assert bold(marked(build(results), results)) == ["a", "b"]
 
 
 def test_pairing_tells_what_counts_cannot(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from rbench.errors import StoreError
 from rbench.spec import AttackSpec, Health, Job, Raised
 from rbench.spec.plans import Draw
 from rbench.storage.runs import Store
+from rbench.verdicts import baseline as files
+from rbench.verdicts.baseline import BaselineJob
 from rbench.verdicts.gate import Checked, CheckedCell
 from tests.tables.conftest import ATTACKS, make_record
 from tests.verdicts import gated
@@ -128,6 +131,37 @@ def test_several_seeds_are_compared_seed_by_seed(tmp_path: Path) -> None:
     write_baseline([gated.run(tmp_path / "before", of=of)], tmp_path / "b.json")
     cell = only(check(gated.run(tmp_path / "now", WORSE, "b", of=of), tmp_path / "b.json"))
     assert cell.judged is not None and cell.judged.n == 200
+
+
+def test_a_victim_of_each_seed_is_known_by_its_weights(tmp_path: Path) -> None:
+    of = gated.suite(seeds=(0, 1))
+    write_baseline([gated.run(tmp_path / "before", of=of)], tmp_path / "b.json")
+    cell = only(check(gated.run(tmp_path / "now", WORSE, "a", of=of), tmp_path / "b.json"))
+    assert cell.verdict == "failed" and "with the same weights" in cell.because
+
+
+def edited(path: Path, **changes: Callable[[BaselineJob], Any]) -> None:
+    """Change fields of the jobs of a baseline file with one cell."""
+    found = files.read(path)
+    (cell,) = found.cells
+    jobs = tuple(job.model_copy(update={name: of(job) for name, of in changes.items()}) for job in cell.jobs)
+    files.write(found.model_copy(update={"cells": (cell.model_copy(update={"jobs": jobs}),)}), path)
+
+
+def test_baseline_runs_that_share_a_victim_are_one_draw_of_it(tmp_path: Path) -> None:
+    """As where one encoder of a suite was trained again and the cache had the others."""
+    write_baseline([gated.run(tmp_path / name, weights=name) for name in "acd"], tmp_path / "b.json")
+    edited(tmp_path / "b.json", weights=lambda job: "the same")
+    cell = only(check(gated.run(tmp_path / "now", WORSE, "b"), tmp_path / "b.json"))
+    assert (cell.runs, cell.verdict) == (1, "warned") and "one baseline run cannot tell" in cell.because
+
+
+def test_the_values_beside_a_verdict_are_of_all_texts_and_not_of_seeds(tmp_path: Path) -> None:
+    of = gated.suite(seeds=(0, 1))
+    write_baseline([gated.run(tmp_path / "before", of=of)], tmp_path / "b.json")
+    edited(tmp_path / "b.json", bits=lambda job: "w" * 50 + "s" * 50 if job.seed else job.bits)
+    cell = only(check(gated.run(tmp_path / "now", HALF, "b", of=of), tmp_path / "b.json"))
+    assert (cell.before, cell.after) == (pytest.approx(100 / 150), 0.5)
 
 
 def test_a_check_that_compares_nothing_fails(made: Path) -> None:
