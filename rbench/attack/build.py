@@ -116,6 +116,8 @@ def build(
     if task.kind == "sts":
         made = aim_at_similarity(made, victim, task, spec.similarity)
     attack = cached(made)
+    if hasattr(attack.search_method, "attack"):  # a search that counts words asks the attack that is run
+        attack.search_method.attack = attack
     attack.pre_transformation_constraints.extend(foreseen(attack))
     for constraint in suite_constraints(spec, task):
         before = isinstance(constraint, PreTransformationConstraint)

@@ -116,8 +116,35 @@ def arguments(attack: Attack, spec: AttackSpec) -> dict[str, dict[str, Any]]:
         if name not in known:
             raise SuiteError(f"attack {spec.name}: " + unknown(f"parameter of {component}", name, known))
         _typed(spec, key, value, getattr(components[component], name, known[name]), known[name])
+        _in_range(spec, key, value)
         grouped.setdefault(component, {})[name] = value
     return grouped
+
+
+def _in_range(spec: AttackSpec, key: str, value: Any) -> None:
+    """Raise SuiteError for a value of the right type that TextAttack takes, and with which nothing is attacked."""
+    if key in _CHOICES and value not in _CHOICES[key]:
+        raise SuiteError(f"attack {spec.name}: {key} must be one of {', '.join(_CHOICES[key])}, not {value!r}")
+    low, high = _RANGES.get(key, (-math.inf, math.inf))
+    if key == _THRESHOLD and spec.parameters.get(_METRIC, "cosine") != "max_euclidean":
+        low, high = -1.0, 1.0
+    if isinstance(value, int | float) and not low <= value <= high:
+        raise SuiteError(f"attack {spec.name}: {key} must be from {low:g} to {high:g}, not {value!r}")
+    if key in _COUNTS and value is not None and not (type(value) is int and value >= 1):
+        raise SuiteError(f"attack {spec.name}: {key} must be a whole number from 1, not {value!r}")
+
+
+_CHOICES = {
+    "GreedyWordSwapWIR.wir_method": ("unk", "weighted-saliency", "delete", "gradient", "random"),
+    "WordSwapMaskedLM.method": ("bae", "bert-attack"),
+}
+_RANGES = {
+    "WordEmbeddingDistance.min_cos_sim": (-1.0, 1.0),
+    "WordSwapMaskedLM.min_confidence": (0.0, 1.0),
+    "MaxWordsPerturbed.max_percent": (0.001, 1.0),  # TextAttack takes 0 for no limit
+}
+_THRESHOLD, _METRIC = "UniversalSentenceEncoder.threshold", "UniversalSentenceEncoder.metric"
+_COUNTS = ("WordSwapMaskedLM.piece_candidates", "WordSwapMaskedLM.max_combinations")
 
 
 def _form(dot: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from textattack.shared import utils
 from textattack.transformations import WordSwapMaskedLM as _WordSwapMaskedLM
+from torch.nn import Module
 
 from rbench.attack.components import current
 from rbench.errors import ResourceError
@@ -45,6 +46,8 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
     def __init__(
         self, *, piece_candidates: int | None = None, max_combinations: int | None = None, **kwargs: Any
     ) -> None:
+        from rbench.encoders.sentence import longest_input
+
         lm = current.get().masked_lm
         super().__init__(**(kwargs | {"masked_language_model": lm.model, "tokenizer": lm.tokenizer}))
         self._type = self._language_model.config.model_type
@@ -53,8 +56,9 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         except ValueError as error:
             raise ResourceError(f"masked_lm: TextAttack cannot read the pieces of this model: {error}") from error
         wanted: int = kwargs.get("max_length", 512)
-        positions = getattr(self._language_model.config, "max_position_embeddings", wanted)
-        self.max_length: int = min(wanted, positions)  # longer inputs raise an index error in TextAttack
+        # Longer inputs raise an index error in TextAttack. A dry build has no network.
+        real = isinstance(lm.model, Module)
+        self.max_length: int = longest_input(lm.model, lm.tokenizer, wanted) if real else wanted
         self.piece_candidates, self.max_combinations = piece_candidates, max_combinations
         self._lm: MaskedLM = lm
         self._words: dict[tuple[int, bool], str | None] = {}

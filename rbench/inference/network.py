@@ -127,7 +127,7 @@ def batches(rows: Sequence[Row], max_rows: int, max_tokens: int, step: int) -> I
     """
     widths: dict[int, list[int]] = defaultdict(list)
     for place, (ids, _) in enumerate(rows):
-        widths[-(-len(ids) // step) * step].append(place)
+        widths[-(-max(1, len(ids)) // step) * step].append(place)
     for width, places in sorted(widths.items()):
         most = max(1, min(max_rows, max_tokens // max(1, width)))
         while places:
@@ -137,13 +137,17 @@ def batches(rows: Sequence[Row], max_rows: int, max_tokens: int, step: int) -> I
 
 
 def tensors(rows: Sequence[Row], pad: tuple[int, int], step: int, device: torch.device) -> dict[str, Tensor]:
-    """Return a network's inputs, each (rows, width). The width is the longest length, rounded up as in `batches`."""
-    width = -(-max(len(ids) for ids, _ in rows) // step) * step
+    """Return a network's inputs, each (rows, width). The width is the longest length, rounded up as in `batches`.
+
+    A row without tokens becomes one token of padding that the network reads.
+    """
+    width = -(-max(1, *(len(ids) for ids, _ in rows)) // step) * step
     ids = np.full((len(rows), width), pad[0], dtype=np.int64)
     mask = np.zeros((len(rows), width), dtype=np.int64)
     types = np.full((len(rows), width), pad[1], dtype=np.int64)
     for i, (row, kinds) in enumerate(rows):
-        ids[i, : len(row)], mask[i, : len(row)] = row, 1
+        # A tokenizer without special tokens makes nothing of an empty text. A network needs one token: padding, seen.
+        ids[i, : len(row)], mask[i, : max(1, len(row))] = row, 1
         if kinds is not None:
             types[i, : len(row)] = kinds
     inputs = {"input_ids": ids, "attention_mask": mask}

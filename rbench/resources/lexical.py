@@ -55,7 +55,8 @@ def wordnet_synonyms() -> Callable[[str], list[str]]:
 def listed_synonyms(path: Path) -> Callable[[str], list[str]]:
     """Return a function that gives the synonyms of a word, read from a text file.
 
-    A line has two words with a space or tab between them, which are synonyms of each other.
+    A line has two words with a space or tab between them, which are synonyms of each other. A word that is not listed
+    as it is written has those of its lower case, as in WordNet.
 
     Raises:
         ResourceError: a line does not have two words; names the file and line.
@@ -68,7 +69,7 @@ def listed_synonyms(path: Path) -> Callable[[str], list[str]]:
         table[words[0]].add(words[1])
         table[words[1]].add(words[0])
     ordered = {word: sorted(others - {word}) for word, others in table.items()}
-    return lambda word: list(ordered.get(word, ()))
+    return lambda word: list(ordered.get(word) or ordered.get(word.lower(), ()))
 
 
 def open_tagger(kind: str) -> Callable[[Sequence[str]], Tags]:

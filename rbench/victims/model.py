@@ -95,8 +95,8 @@ def open_model(spec: VictimSpec, where: str | Path, task: TaskSpec, device: str 
     model, tokenizer = _read(spec, folder)
     if tokenizer.pad_token is None:  # inference pads nothing; evaluations do, and mask what they pad
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
-    if model.config.pad_token_id is None:
-        model.config.pad_token_id = tokenizer.pad_token_id
+    # A decoder reads the last token that is not the config's padding, so that must be the token that pads.
+    model.config.pad_token_id = tokenizer.pad_token_id
     return ExistingClassifier(model.float(), tokenizer, order, spec.max_length).to(device).eval()
 
 

@@ -11,11 +11,14 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from rbench.attack import _textattack
+from rbench.attack import _textattack, build
 from rbench.attack.geometry import VictimGradients
+from rbench.attack.substitutes import word_budget
+from rbench.attack.text import SplicedText
 from rbench.attack.victim import Victim
 from rbench.load.registry import load_module
 from tests.attack import substitution_toy as toy
+from tests.attack import world
 from tests.attack.test_geometry import FOLDER, changed, gradients_of, make, predicted, vector_of, words_in
 
 textattack = _textattack.textattack
@@ -251,6 +254,17 @@ def test_the_share_counts_the_words_of_the_columns_that_may_change(victims, name
         np.random.seed(0)
         sizes.append(len(changed(attack.attack(pair, predicted(victims[1], tuple(pair.values()))))))
     assert sizes == [2, 7]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_share_does_not_count_a_premise_that_the_built_attack_protects(name, tmp_path):
+    world.write_bert(tmp_path / "victim", 0, head=False)
+    world.write_bert(tmp_path / "lm", 2, head=True)
+    spec = world.spec(name, variant="released", share=0.25, min_cosine=-1.0)
+    victim, path = world.victim(tmp_path / "victim", world.PAIR), world.ROOT / "attacks" / f"{name}.py"
+    built = build(spec, victim, world.resources(tmp_path / "lm"), world.PAIR, path=path)
+    text = SplicedText(OrderedDict(premise=" ".join(["good"] * 40), hypothesis="a b c d e f g h"))
+    assert word_budget(built.search_method, text, 50, 0.25) == 2
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -113,6 +113,15 @@ def test_padding_where_a_device_wants_it_changes_nothing_but_rounding() -> None:
         torch.testing.assert_close(answer, alone(one), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("step", [1, 8])
+def test_a_text_of_no_tokens_is_read_as_one_of_padding(step: int) -> None:
+    net = Network(BERT, read, backend="torch", pad=(3, 0))
+    net.step = step
+    nothing, padding, other = net([((), ()), ((3,), (0,)), row(4, 1)])
+    torch.testing.assert_close(nothing, padding)
+    torch.testing.assert_close(other, alone(row(4, 1)), atol=1e-5, rtol=1e-4)
+
+
 def test_an_answer_of_another_length_is_refused() -> None:
     net = Network(BERT, lambda model, **inputs: read(model, **inputs)[:1], backend="torch", name="victim odd")
     with pytest.raises(JobError, match=r"victim odd gave an answer of shape \(1, 32\) for 2 texts"):

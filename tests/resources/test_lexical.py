@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tag import PerceptronTagger
 
-from rbench.resources.lexical import NltkTagger, nltk_stopwords
+from rbench.resources.lexical import NltkTagger, listed_synonyms, nltk_stopwords
 
 SENTENCES = [
     [("the", "DT"), ("dog", "NN"), ("runs", "VBZ"), ("fast", "RB"), (".", ".")],
@@ -64,3 +64,14 @@ def test_a_corpus_is_what_lies_there_now_though_nltk_opened_it_before(
     assert nltk_stopwords() == {"of"}
     stopwords(second, "in")
     assert nltk_stopwords() == {"in"}
+
+
+def test_listed_synonyms_are_found_at_the_start_of_a_sentence_too(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("good fine\nParis Lutetia\n")
+    synonyms = listed_synonyms(tmp_path / "words")
+    assert (synonyms("Good"), synonyms("good"), synonyms("Paris"), synonyms("paris")) == (
+        ["fine"],
+        ["fine"],
+        ["Lutetia"],
+        [],
+    )

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, GPT2Config, GPT2ForSequenceClassification
 
+from rbench.encoders.architecture import embedded_tokenizer
 from rbench.encoders.classify import classify
 from rbench.errors import ResourceError
 from rbench.load import load_task
@@ -121,3 +122,20 @@ def test_other_weights_have_another_fingerprint_and_a_copy_the_same(folder: Path
     weights["classifier.bias"] += 1
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     assert locate(spec(tmp_path), TASK).fingerprint != locate(spec(folder), TASK).fingerprint
+
+
+def test_a_decoder_reads_a_padded_text_where_the_text_ends(tmp_path: Path) -> None:
+    tokenizer = embedded_tokenizer()
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, n_positions=64, initializer_range=0.5
+    )
+    config.pad_token_id = tokenizer.pad_token_id + 5
+    config.id2label, config.label2id = {0: "negative", 1: "positive"}, {"negative": 0, "positive": 1}
+    GPT2ForSequenceClassification(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = opened(tmp_path)
+    with torch.inference_mode():
+        padded = model(**model.tokenizer(TEXTS, padding=True, return_tensors="pt")).logits
+        alone = torch.cat([model(**model.tokenizer([text], return_tensors="pt")).logits for text in TEXTS])
+    torch.testing.assert_close(padded, alone)
