@@ -45,7 +45,10 @@ def part(built: Any, name: str) -> Any:
         (recipe("TextFoolerJin2019", UniversalSentenceEncoder__metric="cosin"), "Unsupported metric cosin"),
         (recipe("TextFoolerJin2019", PartOfSpeech__allow_verb_noun_swap=1), "true or false"),
         (recipe("TextFoolerJin2019", WordSwapEmbedding__embedding="mine"), "unknown parameter"),
-        (recipe("BERTAttackLi2020", MaxWordsPerturbed__max_percent=1.5), "max_percent must be from 0.001 to 1, not 1.5"),
+        (
+            recipe("BERTAttackLi2020", MaxWordsPerturbed__max_percent=1.5),
+            "max_percent must be from 0.001 to 1, not 1.5",
+        ),
         (
             recipe("BERTAttackLi2020", MaxWordsPerturbed__max_percent=0.0),
             "max_percent must be from 0.001 to 1, not 0.0",
