@@ -175,8 +175,8 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ),
         ("geometry-finetuning-mr", GEOMETRY_VICTIMS.format("pwws"), "has not seen, by 7.1 [3.4, 10.9]"),
         ("geometry-finetuning-mr", "| adversarial-below-clean-accuracy ", "accuracy changes by -2.3 [-5.7, 1.0]"),
-        ("adcl-gated-mr", "| h1-adcl-below-np-mean ", "by -0.3 points [-3.6, 2.9] in the mean of four"),
-        ("adcl-gated-mr", "| h2-adcl-below-adv-mean ", "by -1.6 [-5.3, 2.1] after adversarial"),
+        ("adcl-gated-mr", "| h1-adcl-below-np-mean ", "by -0.1 points [-3.0, 2.8] in the mean of four"),
+        ("adcl-gated-mr", "| h2-adcl-below-adv-mean ", "by -0.3 [-3.5, 2.9] after adversarial"),
         ("geometry-finetuning-ag", "| adversarial-below-clean-mean ", "by 5.8 points [0.6, 11.0] (three seeds)"),
         ("geometry-finetuning-ag", "| geometry[variant=released]: adversarial", "Geometry's by 11.5 [2.3, 20.7]"),
         (
