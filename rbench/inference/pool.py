@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from greenlet import getcurrent, greenlet
 
+from rbench.errors import RbenchError
 from rbench.inference import limits
 from rbench.inference.memo import K, Memo, V
 
@@ -47,7 +48,8 @@ class Batched(Generic[K, V]):
     while `memo` has it.
 
     Args:
-        compute: returns the values of distinct keys, in their order. Its exceptions are raised in each job that asked.
+        compute: returns the values of distinct keys, in their order. An RbenchError is raised in each job of a batch,
+            anything else in those whose own keys raise it again.
         memo: caches values. None caches nothing.
     """
 
@@ -245,7 +247,10 @@ def _answer_busiest(waiting: list[_Attack]) -> list[tuple[_Attack, Any]]:
     try:
         answers = asked.answer(list(dict.fromkeys(key for attack in served for key in attack.keys)))
     except Exception as error:  # raised again in each job that asked, which handles it for its own example
-        return [(attack, error) for attack in served]
+        if len(served) == 1 or isinstance(error, RbenchError):
+            return [(attack, error) for attack in served]
+        # Nobody foresaw it, so one text may be behind it. Those of other jobs must not suffer: each is answered alone.
+        return [answered for attack in served for answered in _answer_busiest([attack])]
     seconds = time.perf_counter() - start
     for attack in served:
         attack.spent += seconds * len(attack.keys) / sizes[asked]

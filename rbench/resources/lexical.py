@@ -69,7 +69,7 @@ def listed_synonyms(path: Path) -> Callable[[str], list[str]]:
         table[words[0]].add(words[1])
         table[words[1]].add(words[0])
     ordered = {word: sorted(others - {word}) for word, others in table.items()}
-    return lambda word: list(ordered.get(word) or ordered.get(word.lower(), ()))
+    return lambda word: list(ordered.get(word, ordered.get(word.lower(), [])))
 
 
 def open_tagger(kind: str) -> Callable[[Sequence[str]], Tags]:

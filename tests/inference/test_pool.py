@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rbench.errors import JobError
 from rbench.inference import Batched, Memo, clock, pool, run
 
 
@@ -115,6 +116,29 @@ def test_what_a_model_raises_is_raised_where_it_was_asked() -> None:
         return "nothing"
 
     assert sorted(run([lambda: job(1), lambda: job(2)], 2)) == ["caught [1]", "caught [4]"]
+
+
+@pytest.mark.parametrize(("error", "spared"), [(ZeroDivisionError, True), (JobError, False)])
+def test_a_key_that_nobody_foresaw_fails_the_job_that_asked_for_it(error: type[Exception], spared: bool) -> None:
+    calls: list[list[int]] = []
+
+    def odd(keys: list[int]) -> list[int]:
+        calls.append(keys)
+        if 2 in keys:
+            raise error("two")
+        return [-key for key in keys]
+
+    ask: Batched[int, int] = Batched(odd)
+
+    def job(i: int) -> int:
+        try:
+            return ask([i])[0]
+        except error:
+            return 0
+
+    answers = list(run([lambda i=i: job(i) for i in (1, 2, 3)], 3))  # type: ignore[misc]
+    assert sorted(answers) == ([-3, -1, 0] if spared else [0, 0, 0])
+    assert calls == [[1, 2, 3], *([[1], [2], [3]] if spared else [])]
 
 
 @pytest.mark.parametrize("width", [1, 3])
