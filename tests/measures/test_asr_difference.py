@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from rbench import api
 from rbench.errors import StoreError
+from rbench.measures import asr_difference
 from rbench.measures.asr_difference import Marks, Options, difference, table
-from rbench.spec import Health, Raised
+from rbench.spec import Health, Outcome, Raised
 from rbench.storage.runs import Store
 from rbench.tables import Results
 from tests.tables.conftest import make_suite
@@ -110,3 +112,22 @@ def test_one_victim_has_nothing_to_be_compared_with(make_run: Callable[..., Stor
     store = make_run(make_suite(encoders=("minilm",)), texts=True)
     with pytest.raises(StoreError, match="nothing to compare"):
         table(Options(), Results.of(store))
+
+
+def test_trainings_of_a_seed_are_added_up_and_what_was_not_attacked_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sample(*statuses: str, reason: str | None = None) -> SimpleNamespace:
+        made = [
+            Outcome(example_id=f"test:{i}", status=status, original=None, skip_reason=reason if i == 4 else None)  # type: ignore[arg-type]
+            for i, status in enumerate(statuses)
+        ]
+        cell = SimpleNamespace(task="mr", encoder="a", finetune="clean", attack="pwws")
+        return SimpleNamespace(cell=cell, run=SimpleNamespace(job=SimpleNamespace(seed=0)), outcomes=made)
+
+    trained = [
+        sample("succeeded", "failed", "skipped", "errored", "skipped", reason="no words"),
+        sample("succeeded", "succeeded", "failed", "errored", "skipped", reason="no words"),
+    ]
+    monkeypatch.setattr(asr_difference, "attacked", lambda results: trained)
+    (found,) = asr_difference._samples(None).values()  # type: ignore[arg-type]
+    marks = {name: mark.tolist() for name, mark in found[0].items()}
+    assert marks == {"test:0": [2, 2], "test:1": [2, 1], "test:2": [1, 0]}, "attacked, and fooled"

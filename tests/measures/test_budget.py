@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from rbench import api
 from rbench.errors import StoreError
 from rbench.measures.budget import Options, table
+from rbench.score import wilson
 from rbench.spec import Outcome
 from rbench.storage.runs import Store
 from rbench.tables import Results, attack_table
@@ -37,7 +38,7 @@ def test_rates_within_budgets_and_without(make_run: MakeRun) -> None:
         for budget, rate in zip((30, 100, 250), rates, strict=True):
             fell = sum(o.status == "succeeded" and o.num_queries <= budget for o in there)
             assert rate.value == cell[f"queries_{budget}"] == fell / len(there)
-            assert rate.low <= rate.value <= rate.high
+            assert (rate.low, rate.high) == pytest.approx(wilson(fell / 2, len(there) / 2)), "two seeds share all"
         assert final.value == asr[attack, encoder, task], "a curve ends at the table's rate"
         assert cell["top"] == max(
             o.num_queries for name in ("minilm", "bert_b") for o in attacked(store, attack, name, task)

@@ -220,12 +220,16 @@ def test_titles_and_notes_may_differ() -> None:
 def test_fields_of_suites_that_differ() -> None:
     one = suite(encoders=["lm"], tasks=["a"], training={"epochs": 1}, num_examples=5, tables=[{"metric": "asr"}])
     other = suite(
-        name="t", encoders=["tiny"], tasks=["b"], training={"epochs": 2, "b": {"warmup": 0.5}}, require="healthy"
+        name="t",
+        encoders=["tiny"],
+        tasks=["b"],
+        training={"epochs": 2, "batch_size": 4, "b": {"warmup": 0.5, "batch_size": 8}},
+        require="healthy",
     )
     plan, notes = union({"x": make_plan(one, inputs()), "y": make_plan(other, inputs())})
     got = plan.suite
     assert (got.name, got.require, got.num_examples) == ("s-and-t", "healthy", {"a": 5, "b": 7})
-    assert got.training == {"a": {"epochs": 1}, "b": {"epochs": 2, "warmup": 0.5}}
+    assert got.training == {"a": {"epochs": 1}, "b": {"epochs": 2, "warmup": 0.5, "batch_size": 8}}
     assert notes == ("`require: healthy` of y holds for all entries of the tables",)
 
 
@@ -242,3 +246,26 @@ def test_a_measure_of_all_victims_is_left_out_where_another_run_has_others() -> 
     wider, (note,) = union({"x": plan("tiny", "lm"), "y": plan("lm")})
     assert measures(wider) == measures(plan("tiny", "lm")) and note.startswith("left out 4 jobs of measures")
     assert union({"x": plan("lm"), "y": plan("lm")}) == (plan("lm"), ())
+
+
+def test_what_strategies_attack_in_training_is_no_number_of_attacked_examples() -> None:
+    """An adversarial fine-tuning attacks all five training texts, and the suites attack seven test texts."""
+    needs = {"clean": StrategyNeeds(), "augment": StrategyNeeds(attack="swap")}
+    tuned = make_plan(suite(encoders=["lm"], finetune=["augment"], attacks=[]), inputs(strategies=needs))
+    attacked = make_plan(suite(encoders=["lm"], finetune=["clean"]), inputs(strategies=needs))
+    assert {job.spec.num_examples for job in tuned.jobs if isinstance(job.spec, AttackJob)} == {5}
+    for plans in ({"a": tuned, "b": attacked}, {"b": attacked, "a": tuned}):
+        assert union(plans)[0].suite.num_examples in (7, {"a": 7, "b": 7})
+    other = make_plan(
+        suite(encoders=["lm"], tasks=["a"], finetune=["augment"], num_examples=6), inputs(strategies=needs)
+    )
+    both, _ = union({"a": other, "b": make_plan(suite(encoders=["lm"], tasks=["b"]), inputs(strategies=needs))})
+    assert both.suite.num_examples == {"a": 6, "b": 7}
+
+
+def test_the_resources_are_those_of_a_run_that_used_some() -> None:
+    mini, standard = ({"resources": {"profile": name}} for name in ("mini", "standard"))
+    measured = make_plan(suite(encoders=["lm"], attacks=[], **mini), inputs())
+    attacked = make_plan(suite(encoders=["lm"], tasks=["a"], **standard), inputs())
+    for plans in ({"a": measured, "b": attacked}, {"b": attacked, "a": measured}):
+        assert union(plans)[0].suite.resources.profile == "standard"

@@ -94,3 +94,12 @@ def test_pairs_that_cannot_be_scored_are_in_no_denominator() -> None:
     tally = worst_case([one, one])
     assert (tally.unusable, tally.total, tally.score("aua").value) == (2, 2, 0.5)
     assert counts(one, "aua") == {"a": 1.0, "b": 0.0}
+
+
+def test_what_counts_for_a_share_is_what_the_tally_divides() -> None:
+    """Of six texts one errored in the second attack; a text that the victim misread counts before an attack alone."""
+    tally = worst_case([SECOND], oracle=True)
+    for metric in ("asr", "oracle_asr", "aua", "clean"):
+        found = counts(SECOND, metric)  # type: ignore[arg-type]
+        assert (sum(found.values()), len(found)) == tally.share(metric), metric  # type: ignore[arg-type]
+    assert counts(SECOND, "clean")["e"] == 0 and "e" not in counts(SECOND, "asr")

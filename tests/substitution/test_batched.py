@@ -404,6 +404,16 @@ def test_a_slow_tokenizer_is_refused(tmp_path):
         swap(geometry, [(TEXTS[0],)], encoder=slow, loss=Loss(1, 32), max_words=at_most(9, 1), max_length=64)
 
 
+def test_a_text_is_read_as_far_as_the_encoder_can_read():
+    geometry, encoder, head = made()
+    texts = [(" ".join(["the film is superb and good"] * 20),)]
+    options = {"encoder": encoder, "loss": Loss(1, 6), "max_words": at_most(3, 1), "project": head}
+    assert encoder.max_length < len(encoder.tokenizer(texts[0][0])["input_ids"])
+    assert swap(geometry, texts, max_length=4096, **options) == swap(
+        geometry, texts, max_length=encoder.max_length, **options
+    )
+
+
 def test_stopwords_stay_in_whatever_case_they_are_written():
     geometry, encoder, head = made()
     options = {"encoder": encoder, "loss": Loss(1, 6), "max_words": at_most(9, 1), "max_length": 64, "project": head}

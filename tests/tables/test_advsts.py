@@ -18,10 +18,12 @@ from rbench.spec import (
     AttackJob,
     AttackSpec,
     Choice,
+    Health,
     Job,
     Outcome,
     Plan,
     Provenance,
+    Raised,
     Record,
     ResourceProfile,
     Suite,
@@ -268,3 +270,16 @@ def test_pairs_that_cannot_be_scored_are_in_no_denominator_and_are_said(tmp_path
         "pairs with an empty sentence or a score outside the scale, are in no denominator" in n for n in table.notes
     )
     assert table.cells[0]["unusable"] == 2
+
+
+def test_a_flag_of_an_attack_withholds_what_comes_after_it_alone(tmp_path: Path) -> None:
+    store = make_run(tmp_path, tasks=("stsb",), require="healthy")
+    for seed in (0, 1):
+        record = store.record(make_job("one", "stsb", "cosine", "pwws", seed))
+        assert record is not None
+        health = Health(flags=(Raised(flag="starved of candidates", because="few"),))
+        store.write_record(record.model_copy(update={"health": health}))
+    flagged, other, *_ = build(store, "advsts").rows
+    withheld = [bool(entry.withheld) for entry in flagged if isinstance(entry, Number)]
+    assert withheld == [True, False, True, False, True], "ASR, errors and correlations before and after"
+    assert not any(entry.withheld for entry in other if isinstance(entry, Number))

@@ -1,0 +1,42 @@
+"""Which records have the numbers that tables show."""
+
+from __future__ import annotations
+
+import pytest
+
+from rbench.score.complete import lacking
+from rbench.spec import Digest, Record
+from tests.score.test_attack import outcome, record
+
+SAMPLE = [
+    outcome("succeeded", num_queries=9, perturbed_share=0.5),
+    outcome("failed"),
+    outcome("skipped"),
+    outcome("errored"),
+    outcome("skipped", skip_reason="no words"),
+    outcome("skipped", skip_reason="empty sentence"),
+]
+
+
+def kept(n: int) -> Record:
+    return record(SAMPLE).model_copy(update={"outcomes": Digest(n=n, sha256="0" * 64, texts=False)})
+
+
+def test_a_record_counts_every_outcome_of_its_file() -> None:
+    assert lacking(record(SAMPLE)) is None and lacking(kept(6)) is None
+    for n in (5, 7):
+        assert f"counts 6 examples, but its file has {n} outcomes" in (lacking(kept(n)) or "")
+
+
+@pytest.mark.parametrize("name", ["failed", "truncated"])
+def test_a_record_with_a_number_below_zero_is_impossible(name: str) -> None:
+    made = record(SAMPLE)
+    wrong = made.model_copy(update={"counts": made.counts | {name: -1}})
+    assert (lacking(wrong) or "").endswith("are impossible.")
+
+
+def test_a_record_that_lacks_a_number_names_it_and_one_that_failed_needs_none() -> None:
+    made = record(SAMPLE)
+    without = made.model_copy(update={"scores": tuple(one for one in made.scores if one.name != "queries")})
+    assert "has no 'queries'" in (lacking(without) or "")
+    assert lacking(without.model_copy(update={"status": "failed"})) is None
