@@ -125,6 +125,34 @@ def test_a_name_that_no_profile_has_is_an_error_under_each(world: World) -> None
     assert world.error("other").startswith('my.yaml:16:20: unknown encoder of this suite "traned"')
 
 
+@pytest.mark.parametrize(
+    ("claim", "said"),
+    [
+        ("{id: a, metric: arr, lower: trained, than: plain}", 'unknown metric of a claim "arr"'),
+        ("{id: a, of: {objective: mlmm}, at_most: 1}", 'unknown objective of this suite\'s encoders "mlmm"'),
+    ],
+)
+def test_a_metric_or_objective_that_there_is_nowhere_is_an_error_under_each_profile(
+    world: World, claim: str, said: str
+) -> None:
+    claims(world, claim)
+    world.suite((world.folder / "my.yaml").read_text() + "  other: {encoders: [plain]}\n")
+    assert said in world.error("other")
+
+
+def test_a_strategy_that_a_suite_has_without_naming_it_is_no_mistake_under_a_profile(world: World) -> None:
+    claims(world, "{id: a, lower: {encoder: trained, finetune: clean}, than: plain}", "{id: b, of: plain, at_most: 60}")
+    world.suite((world.folder / "my.yaml").read_text() + "  other: {encoders: [plain]}\n")
+    assert [claim.id for claim in world.load("other").suite.claims] == ["b"]
+
+
+def test_the_claims_that_a_profile_brings_itself_must_fit_it(world: World) -> None:
+    claims(world, RIGHT)
+    own = "  own: {encoders: [plain], claims: [{id: z, lower: trained, than: plain}]}\n"
+    world.suite((world.folder / "my.yaml").read_text() + own)
+    assert 'unknown encoder of this suite "trained"' in world.error("own")
+
+
 def test_a_plan_has_the_same_ground_as_its_suite(tmp_path: Path) -> None:
     plan = prepare("quickstart", Options(out=tmp_path / "run", limit=5)).plan
     ground = of_plan(plan, Registry())

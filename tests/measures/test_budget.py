@@ -52,6 +52,13 @@ def test_rates_within_budgets_and_without(make_run: MakeRun) -> None:
         assert render(found, fmt)
 
 
+def test_budgets_that_no_attack_reaches_have_no_column(make_run: MakeRun) -> None:
+    found = table(Options(), Results.of(make_run(sealed=True)))
+    most = max(cell["top"] for cell in found.cells)  # type: ignore[type-var]
+    shown = [budget for budget in (25, 50, 100, 200, 500, 1000) if budget < most]  # type: ignore[operator]
+    assert len(shown) < 6 and found.header[4:-1] == tuple(f"≤ {budget}" for budget in shown)
+
+
 def test_words_and_shares(make_run: MakeRun) -> None:
     store = make_run(sealed=True)
     shares = table(Options(by="share"), Results.of(store))

@@ -96,6 +96,14 @@ def test_three_splits_are_for_tasks_that_senteval_lacks_and_most_rows_are_of_a_s
     assert len(texts) < 90, "rows that are not drawn are not encoded"
 
 
+def test_most_rows_are_drawn_from_all_and_stay_in_their_order() -> None:
+    rows = [Example(f"train:{i}", (f"text {i}",), i % 2) for i in range(50)]
+    drawn = senteval._drawn(rows, 20)
+    assert len(drawn) == 20 and [rows.index(one) for one in drawn] == sorted(rows.index(one) for one in drawn)
+    assert rows.index(drawn[-1]) > 30, "files may be sorted by label"
+    assert drawn == senteval._drawn(rows, 20) and senteval._drawn(rows, 50) == senteval._drawn(rows, None) == rows
+
+
 def test_vectors_that_are_not_finite_are_refused_with_their_number() -> None:
     of = context(SINGLE, {"train": 60}, lambda text: np.full(3, np.nan) if "3" in text else vector(text))
     with pytest.raises(JobError, match=r"\d+ of \d+ vectors of one on mr have numbers that are not finite"):

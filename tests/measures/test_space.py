@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from rbench.measures import Asked, MeasureContext, space
 from rbench.measures._distances import Distances, estimates
 from rbench.measures._space_table import Space, spaces
 from rbench.measures._vectors import plane, vectors
-from rbench.spec import MeasuredRow, Suite
+from rbench.spec import MeasuredRow, Outcome, Suite
 from tests.measures.conftest import MEMBERS, results
 from tests.measures.test_transfer import TUNED, job
 
@@ -120,6 +121,21 @@ def test_texts_are_those_that_fooled_either_both_or_one(context: MeasureContext)
             of = Asked(text.made_against, text.made_against, "clean")
             (own,) = [o for o in context.outcomes[of] if o.example_id == text.example]
             assert (own.original, own.perturbed) == (text.clean, text.adversarial)
+
+
+def test_victims_that_a_text_fooled_give_their_adversarial_texts_by_turns() -> None:
+    members = [Asked(name, name, "clean") for name in ("one", "two", "three")]
+
+    def outcome(i: int, of: Asked) -> Outcome:
+        fooled = of.encoder != "three" or i == 4
+        more = {"perturbed": (f"{i} by {of.encoder}",)} if fooled else {}
+        status = "succeeded" if fooled else "failed"
+        return Outcome(example_id=f"test:{i}", status=status, original=(f"{i}",), label=1, **more)
+
+    outcomes = {of: tuple(outcome(i, of) for i in range(6)) for of in members}
+    context: Any = SimpleNamespace(victims=tuple(members), outcomes=outcomes)
+    made = [text.made_against for text in space.chosen(space.Options(), context)]
+    assert made == ["one", "two", "one", "two", "two", "two"], "the fifth fooled three, and is the second one's turn"
 
 
 def test_rows_equal_the_loop_in_each_victims_space(

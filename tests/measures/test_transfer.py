@@ -99,6 +99,18 @@ def test_an_example_that_several_victims_share_counts_once_in_intervals() -> Non
     assert number.n == 20 and (number.low, number.high) == wilson(5, 10)
 
 
+def test_texts_that_the_attacks_of_all_seeds_share_count_once_in_the_matrix(
+    context: MeasureContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind = {(of.encoder, of.finetune): f"the attack on {of.encoder}" for of in MEMBERS}
+    monkeypatch.setattr(transfer, "attacks_behind", lambda plan, job: behind)
+    (matrix,) = transfer.matrices(stored(context, 0, 1))
+    for (maker, _), pair in matrix.pairs.items():
+        shown = pair.number("all")
+        assert matrix.attacks[maker] == [behind[maker]] * 2, "one a seed"
+        assert (shown.low, shown.high) == pytest.approx(wilson(pair.fooled / 2, pair.n / 2))
+
+
 def test_a_run_without_the_jobs_says_how_to_get_them() -> None:
     with pytest.raises(StoreError, match=r"write `evaluate: \[transfer\]` into suite s"):
         transfer.table(transfer.Options(), results([]))

@@ -19,6 +19,7 @@ from rbench.spec import (
     AttackJob,
     Choice,
     Draw,
+    EncoderSpec,
     MeasureJob,
     MeasureNeeds,
     Plan,
@@ -269,3 +270,16 @@ def test_the_resources_are_those_of_a_run_that_used_some() -> None:
     attacked = make_plan(suite(encoders=["lm"], tasks=["a"], **standard), inputs())
     for plans in ({"a": measured, "b": attacked}, {"b": attacked, "a": measured}):
         assert union(plans)[0].suite.resources.profile == "standard"
+
+
+def test_versions_of_what_makes_some_encoders_vectors_are_no_versions_of_a_strategy() -> None:
+    """One RUN fine-tunes word vectors, whose code has a version that the other RUN's encoder never uses."""
+    words = EncoderSpec(name="words", word_vectors="org/words", pooling="mean")
+    found = inputs(
+        encoders={**ENCODERS, "words": words},
+        weights={"lm": "w", "words": "v"},
+        code={"static encoder": Code(versions={"encoders.static": 2})},
+    )
+    one, other = (make_plan(suite(encoders=[name]), found) for name in ("words", "lm"))
+    assert any("encoders.static" in job.spec.versions for job in one.jobs) and len({*one.jobs} & {*other.jobs}) == 0
+    assert union({"a": one, "b": other})[0].suite.encoders == ("words", "lm")

@@ -27,7 +27,7 @@ from rbench.spec import (
     error_kind,
 )
 from rbench.storage.runs import Store
-from rbench.storage.texts import check, notes, strip
+from rbench.storage.texts import check, notes, strip, table_name
 from rbench.tables import build
 from tests.storage.conftest import N, World
 from tests.storage.runs.test_store import JOB, make_job, make_outcome, make_record
@@ -233,7 +233,8 @@ def positives(tmp_path: Path) -> Store:
     digest = store.write_outcomes(job, [made])
     store.write_record(Record(job=job, status="complete", provenance=Provenance(rbench="0"), outcomes=digest))
     (store.root / "tables").mkdir()
-    for name in ("positives.md", "positives-full.csv", "asr.md", "notes.txt"):
+    quoting = (f"{table_name('mine', quotes=True)}.{ending}" for ending in ("md", "csv"))
+    for name in ("positives.md", "positives-full.csv", "asr.md", "notes.txt", *quoting):
         (store.root / "tables" / name).write_text("gloomy" if "asr" not in name else "numbers", encoding="utf-8")
     return store
 

@@ -93,14 +93,14 @@ def test_a_split_without_any_part_is_refused_with_the_files_that_would_do(there:
 def test_a_part_of_the_hub_is_renamed_and_mapped(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read(source: Any) -> tuple[str, dict[str, list[Row]]]:
         assert source.splits == {"test": "dev"}
-        gold = enumerate(("n", "p", "-"))
+        gold = enumerate(("n", "p", "-", 0))
         return "hub", {"test": [Row(str(i), f"hub:{i}", {"words": f"text {i}", "gold": g}) for i, g in gold]}
 
     monkeypatch.setattr(online, "read", read)
     spec = task({"name": "dev R2", "split": "test", "hub": HUB.model_dump(), "rows": [1, 9]})
     data = open_task(spec, [there])
     assert data.split("test")[4:] == [("dev R2:1", ("text 1",), 1)]
-    assert data.dropped == {"test: label outside the map": 1}
+    assert data.dropped == {"test: label outside the map": 2}, "an id that the map does not have is none of ours"
 
     def unreachable(source: Any) -> Any:
         raise ResourceError("some/set on the hub: no network")

@@ -203,3 +203,13 @@ def test_a_corpus_may_be_a_table(tmp_path: Path) -> None:
         name="c", kind="unlabelled", columns=("text",), local={"file": str(path), "columns": {"text": "review"}}
     )
     assert open_task(spec).sizes == {"train": 60}
+
+
+def test_a_folder_with_texts_without_labels_is_trained_on_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    write(folder / "train.csv")
+    spec = TaskSpec(
+        name="c", kind="unlabelled", columns=("text",), local={"file": str(folder), "columns": {"text": "review"}}
+    )
+    assert open_task(spec).sizes == {"train": 60}

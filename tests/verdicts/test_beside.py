@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from rbench.storage.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.formats import render
 from rbench.tables.table import Table
-from rbench.verdicts.beside import Comparison, compare
+from rbench.verdicts.beside import Comparison, Ours, Pair, _agrees, compare
 from rbench.verdicts.beside_table import table
 from rbench.verdicts.systems import partners
 from tests.tables.conftest import make_run as make_run
@@ -229,3 +230,16 @@ def test_the_average_of_the_run_gives_its_interval_where_it_is_over_the_same_set
     assert row[-1].ours is not None and row[-1].ours[:3] == (pytest.approx(73), None, None), "an average of other sets"
     (row,) = (row for row in told(0.7, sets[:3]).pairs if row[0].ours is not None)
     assert row[-1].ours is None and row[-1].why[0] == "computed from numbers of which some are left out"
+
+
+@pytest.mark.parametrize(("printed", "inside"), [(84.1, False), (84.2, True), (90.0, True), (90.1, False)])
+def test_the_ends_of_our_interval_are_inside_it(printed: float, inside: bool) -> None:
+    found: Any = SimpleNamespace(cell=SimpleNamespace(value=printed))
+    assert Pair(found, Ours(85.0, 84.2, 90.0, 10, "a")).inside is inside
+
+
+def test_a_strategy_stands_for_one_that_states_no_other_options() -> None:
+    where: Any = SimpleNamespace()
+    row = {"finetune": "clean[epochs=3,learning_rate=2e-05]"}
+    for wanted, agrees in (("clean", True), ("clean[epochs=3]", True), ("clean[epochs=4]", False), ("probe", False)):
+        assert _agrees(row, "strategies", wanted, where) is agrees

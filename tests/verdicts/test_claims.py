@@ -19,7 +19,7 @@ from rbench.load.registry import Registry
 from rbench.score.paired import holm
 from rbench.spec import Health, Job, Raised
 from rbench.storage.runs import Store
-from rbench.tables import Results
+from rbench.tables import Results, attack_table
 from rbench.verdicts.claims import JudgedClaim
 from tests.tables.conftest import make_outcomes, make_suite
 
@@ -195,6 +195,42 @@ def test_several_seeds_count_as_several_fine_tunings(make_run: MakeRun) -> None:
     assert one.difference is not None and one.difference.seeds == 2
 
 
+def test_texts_that_seeds_share_are_judged_as_compare_does(make_run: MakeRun) -> None:
+    store = make_run(sealed=True)
+    found = judged(store, lower="bert_b", than="minilm", for_each=["task", "attack"])
+    peer = {one.name[::2]: one.difference for one in api.compare(store.root, between=("minilm", "bert_b")).cells}
+    for one in found.judged:
+        names, d = dict(one.comparison.combination), one.difference
+        cell = peer[names["task"], names["attack"]]
+        assert d is not None and (d.value, d.low, d.high, d.p, d.seeds) == (cell.value, cell.low, cell.high, cell.p, 2)
+
+
+def test_a_bound_between_several_fine_tunings_is_judged_by_their_spread(make_run: MakeRun) -> None:
+    store = make_run(make_suite(seeds=(0, 1, 2)), sealed=True)
+    where = {"task": "mr", "attack": "pwws"}
+    (by,) = judged(store, lower="minilm", than="bert_b", by=10, where=where).judged
+    d = by.difference
+    assert d is not None and d.value is not None and d.smallest is not None and d.seeds == 3
+    error = d.smallest / (stats.t.ppf(0.975, 2) + stats.t.ppf(0.8, 2))
+    assert d.p == pytest.approx(2 * stats.t.sf(abs(d.value + 0.1) / error, 2))
+
+
+def test_the_cells_of_one_side_count_as_one(make_run: MakeRun) -> None:
+    """One attack on one encoder against the mean of both attacks on the other."""
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    one, other = {"encoder": "minilm", "attack": "pwws"}, {"encoder": "bert_b"}
+    (found,) = judged(store, lower=one, than=other, where={"task": "mr"}).judged
+    own, *theirs = (
+        fell(store, "minilm"),
+        fell(store, "bert_b"),
+        fell(store, "bert_b", attack="bertattack[max_words=10]"),
+    )
+    first, *both = (sum(cell.values()) / len(cell) for cell in (own, *theirs))
+    assert found.difference is not None
+    assert (found.found.one, found.found.other) == pytest.approx((first, sum(both) / 2))
+    assert found.difference.value == pytest.approx(first - sum(both) / 2)
+
+
 def test_a_run_without_outcomes_is_judged_unpaired_and_says_so(make_run: MakeRun) -> None:
     store = make_run(make_suite(**ONE_SEED))
     found = judged(store, lower="minilm", than="bert_b", for_each=["task", "attack"])
@@ -207,6 +243,26 @@ def test_a_run_without_outcomes_is_judged_unpaired_and_says_so(make_run: MakeRun
     assert first.difference.p == pytest.approx(stats.fisher_exact(table).pvalue)
     (averaged,) = judged(store, lower="minilm", than="bert_b").judged
     assert averaged.found.unpaired and averaged.difference is not None and averaged.difference.low is not None
+    # Against the very difference that the counts show there is nothing to tell.
+    value = first.difference.value or 0
+    where = {"task": "mr", "attack": "pwws"}
+    (at,) = judged(store, lower="minilm", than="bert_b", by=-100 * value, where=where).judged
+    assert at.difference is not None and at.difference.value == pytest.approx(value)
+    assert at.difference.p == pytest.approx(1) and at.verdict == "undecided"
+
+
+def test_without_outcomes_the_spread_of_fine_tunings_is_in_the_interval_of_a_number(make_run: MakeRun) -> None:
+    store = make_run(make_suite(seeds=(0, 1, 2)))
+    (one,) = judged(store, of="minilm", at_least=0, where={"task": "mr", "attack": "pwws"}).judged
+    cells = attack_table(store, "asr").cells
+    (cell,) = (c for c in cells if (c["encoder"], c["task"], c["attack"]) == ("minilm", "mr", "pwws"))
+    texts, tuned = ((cell["high"] - cell["value"]) / stats.norm.ppf(0.975)) ** 2, cell["seed_sd"] ** 2 / 3
+    freedom = (texts + tuned) ** 2 / (tuned**2 / 2)
+    reach = stats.t.ppf(0.975, freedom) * (texts + tuned) ** 0.5
+    assert one.difference is not None and one.difference.high == pytest.approx(cell["value"] + reach)
+    (both,) = judged(store, lower="minilm", than="bert_b", where={"task": "mr", "attack": "pwws"}).judged
+    own = [c["n"] for c in cells if (c["task"], c["attack"]) == ("mr", "pwws")]
+    assert len({*own}) == 2 and both.difference is not None and both.difference.n == min(own)
 
 
 def test_what_is_not_done_decides_nothing(make_run: MakeRun) -> None:

@@ -301,3 +301,16 @@ def test_any_attack_needs_the_same_trainings_of_each_attack(tmp_path: Path) -> N
     store.write_record(make_record(jobs[-1], outcomes).model_copy(update={"outcomes": digest}))
     with pytest.raises(StoreError, match="the RUN's attacks have different seeds"):
         check(now, tmp_path / "b.json", metric="any_attack")
+
+
+def test_any_attack_needs_the_same_runs_of_each_attack_in_the_baseline(tmp_path: Path) -> None:
+    before = [gated.run(tmp_path / name, HALF, name, of=TWO) for name in "ac"]
+    write_baseline(before, tmp_path / "b.json")
+    found = files.read(tmp_path / "b.json")
+    first, second = found.cells
+    shorter = second.model_copy(update={"jobs": second.jobs[:1]})
+    files.write(found.model_copy(update={"cells": (first, shorter)}), tmp_path / "b.json")
+    now = gated.run(tmp_path / "now", HALF, "b", of=TWO)
+    assert not check(now, tmp_path / "b.json").failed, "each attack alone has what it needs"
+    with pytest.raises(StoreError, match="the baseline's attacks on minilm/mr/clean/any attack have different seeds"):
+        check(now, tmp_path / "b.json", metric="any_attack")
