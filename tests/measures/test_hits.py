@@ -97,3 +97,15 @@ def test_the_table_shows_the_best_layer_and_the_first_among_equals() -> None:
     assert isinstance(two[3], Number) and two[3].value is None, "word vectors have no first token"
     told = [(cell["part"], cell["layer"], cell["value"]) for cell in made.cells[:2]]
     assert told == [("cls", "2", 0.6), ("mean", "1", 0.5)]
+
+
+def test_of_layers_with_as_many_hits_the_lowest_is_the_best() -> None:
+    counts = {"3": 7, "2": 9, "12": 9, "1": 8}
+    rows = [
+        MeasuredRow(names={"part": "cls", "layer": layer, "hits": ""}, numbers={"n": 10, "hits": n})
+        for layer, n in counts.items()
+    ]
+    for ordered in (rows, rows[::-1]):
+        one: Any = SimpleNamespace(rows=ordered)
+        found = hits.best("cls", one)
+        assert found is not None and found.names["layer"] == "2" and hits.best("mean", one) is None

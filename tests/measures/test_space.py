@@ -14,7 +14,7 @@ from scipy.stats import bootstrap
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import StoreError
 from rbench.figures import space as figure
-from rbench.measures import Asked, MeasureContext, space
+from rbench.measures import Asked, MeasureContext, _space_table, space
 from rbench.measures._distances import Distances, estimates
 from rbench.measures._space_table import Space, spaces
 from rbench.measures._vectors import plane, vectors
@@ -221,3 +221,17 @@ def test_trainings_of_one_seed_share_its_texts_and_are_no_further_texts() -> Non
     assert trained.high is not None and tuned.high is not None
     assert trained.high - 0.8 == pytest.approx(1.959964 * 0.051, rel=1e-5)
     assert tuned.high - 0.8 == pytest.approx(1.959964 * 0.051 / 3**0.5, rel=1e-5)
+
+
+@pytest.mark.parametrize(("flagged", "withheld"), [("victim", True), ("attack", False)])
+def test_a_flag_of_the_victim_withholds_its_distances_and_one_of_the_attack_does_not(
+    flagged: str, withheld: bool
+) -> None:
+    def hiding(asked: Any, attacks: bool = True) -> tuple[str, ...]:
+        return ("near chance",) if flagged == "victim" or attacks else ()
+
+    numbers = {"n": 40, "ratio": 0.8, "ratio_low": 0.7, "ratio_high": 0.9}
+    one = Space("mr", "pwws", "any", "a", "clean", (MeasuredRow(names={}, numbers=numbers),), (0,))
+    flags: Any = SimpleNamespace(hiding=hiding)
+    ratio = _space_table._numbers(one, flags)[_space_table.NUMBERS.index("ratio")]
+    assert bool(ratio.withheld) is withheld and ratio.value == (None if withheld else 0.8)

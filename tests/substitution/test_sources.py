@@ -45,6 +45,7 @@ def test_of_equal_neighbours_the_first_in_the_vectors_comes_first():
     vectors = WordVectors(["x", *"abcd", "y"], np.array([[2, 0], *[[1, 1]] * 4, [3, 0]], dtype=np.float32))
     for _ in range(2):
         assert Neighbours(vectors, candidates=4, min_cosine=0.0)([("x", 0, 1)]) == [["y", "a", "b", "c"]]
+    assert Neighbours(vectors, candidates=4, min_cosine=1.0)([("x", 0, 1)]) == [["y"]], "its cosine is the least"
 
 
 def test_neighbours_take_the_case_of_the_word_and_the_text_around_says_nothing():
