@@ -281,5 +281,5 @@ def test_versions_of_what_makes_some_encoders_vectors_are_no_versions_of_a_strat
         code={"static encoder": Code(versions={"encoders.static": 2})},
     )
     one, other = (make_plan(suite(encoders=[name]), found) for name in ("words", "lm"))
-    assert any("encoders.static" in job.spec.versions for job in one.jobs) and len({*one.jobs} & {*other.jobs}) == 0
+    assert any("encoders.static" in job.spec.versions for job in one.jobs)
     assert union({"a": one, "b": other})[0].suite.encoders == ("words", "lm")
