@@ -207,7 +207,12 @@ class SentenceEncoder(nn.Module):
             backend: what computes: one of `rbench.inference.BACKENDS`, or `fastest`, which measures those that use the
                 encoder's own weights. What is trained should not depend on a measurement, so trainings use `torch`.
             progress: called after each batch with its number of texts.
+
+        Raises:
+            TypeError: `texts` is a single text, whose letters would be encoded one by one.
         """
+        if isinstance(texts, str):
+            raise TypeError("texts is a single text; give a list")
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         if not len(texts):
             return vectors

@@ -17,6 +17,7 @@ import importlib.util
 import json
 import os
 import platform
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -181,6 +182,8 @@ class _Traced(nn.Module):
 
 
 def _openvino(module: nn.Module, read: Read) -> Call:
+    # OpenVINO tells Google Analytics of each conversion, from a forked child, unless this package cannot be imported.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino  # type: ignore[import-untyped]
 
     ids = torch.arange(12).reshape(2, 6) + 1

@@ -33,7 +33,7 @@ class Condition:
     limit: float
 
     def __str__(self) -> str:
-        return f"{self.metric} {self.sign} {self.limit:.17g}"
+        return f"{self.metric} {self.sign} {repr(self.limit).removesuffix('.0')}"
 
     @property
     def computed(self) -> AttackMetric:

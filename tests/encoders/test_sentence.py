@@ -81,6 +81,11 @@ def test_encode_keeps_order_whatever_the_texts_beside_one(bert: Path) -> None:
     assert encoder.encode([]).shape == (0, encoder.dim)
 
 
+def test_a_single_text_is_no_list_of_letters(bert: Path) -> None:
+    with pytest.raises(TypeError, match="a single text; give a list"):
+        SentenceEncoder.open(bert, pooling="mean").encode("the film")
+
+
 def test_encode_leaves_the_mode_as_it_was(bert: Path) -> None:
     encoder = encoders.load(spec(), bert)
     assert not encoder.training

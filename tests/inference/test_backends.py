@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,20 @@ def test_answers_are_those_of_the_network(name: str) -> None:
         expected = read(BERT, **INPUTS)
     assert taken == name
     torch.testing.assert_close(call(INPUTS), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_openvino_tells_nobody_what_it_converts(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    code = (
+        "import torch; from rbench.inference import backends; from tests.inference.test_network import BERT, read\n"
+        "backends.ready(BERT, read, device=torch.device('cpu'), wanted='openvino')\n"
+        "from openvino.tools.ovc import telemetry_utils\n"
+        "print(type(telemetry_utils.tm.Telemetry()).__module__)"
+    )
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    told = subprocess.run([sys.executable, "-c", code], env=environment, text=True, capture_output=True, check=True)
+    assert told.stdout.split()[-1] == "openvino.tools.ovc.telemetry_stub"
+    assert not (tmp_path / "intel").exists(), "where it keeps who told it what"
 
 
 def test_an_unknown_back_end_is_refused() -> None:

@@ -121,3 +121,7 @@ def test_words_changed_are_in_percent_as_in_tables() -> None:
         str(Met(parse("perturbed > 20"), "a/b", 0.31, 0.3, 0.35, 9))
         == "perturbed > 20: a/b has 31.0% [30.0, 35.0], n = 9"
     )
+
+
+def test_a_limit_is_shown_as_it_was_written() -> None:
+    assert [str(Condition("asr", ">", limit)) for limit in (0.6, 60.0, 33.3)] == ["asr > 0.6", "asr > 60", "asr > 33.3"]
