@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -24,13 +24,14 @@ BACKENDS = ("auto", "torch", "onednn", "openvino")
 _ORIGIN = "the suite given"
 
 
-def options_of(options: Options | None, settings: Mapping[str, Any]) -> Options:
+def options_of(options: Options | None, settings: Mapping[str, Any], also: Iterable[str] = ()) -> Options:
     """Return the options of a call: `options` as they are, or those of the command line, changed by `settings`.
 
     Args:
         options: None: the defaults, and the search paths of RBENCH_DATA, RBENCH_MODELS and RBENCH_INCLUDE.
         settings: fields of `Options` by name. Where one holds several values, a single one may stand alone, and a
             path may be text.
+        also: what else the call takes by name, for the message about a wrong name.
 
     Raises:
         PlanError: there is no such option, or its value is wrong.
@@ -38,7 +39,7 @@ def options_of(options: Options | None, settings: Mapping[str, Any]) -> Options:
     known = [field.name for field in dataclasses.fields(Options)]
     for name in settings:
         if name not in known:
-            raise PlanError(unknown("option", name, known))
+            raise PlanError(unknown("option", name, [*also, *known]))
     given = {name: _value(name, value) for name, value in settings.items()}
     if options is None:
         paths = {name: search_path(given.get(name, ()), variable) for name, variable in _PATHS.items()}

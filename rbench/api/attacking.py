@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -66,7 +67,7 @@ def attack_texts(
         RbenchError: the victim, a text, a label, an option or a resource is wrong. Nothing was attacked.
         JobError: the attack failed on every example, or the victim failed as a whole.
     """
-    options = options_of(None, settings)
+    options = options_of(None, settings, also=inspect.signature(attack_texts).parameters)
     _check_settings(settings)
     given = read(texts, labels, columns)
     registry = Registry(options.include)

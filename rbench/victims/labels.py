@@ -69,7 +69,9 @@ def _remedy(theirs: Sequence[str], task_labels: Sequence[str]) -> str:
     pairs = list(zip(theirs, task_labels, strict=True))
     written = ", ".join(f"{their}: {our}" for their, our in pairs)
     options = ",".join(f"{their}={our}" for their, our in pairs)
-    return f"`labels: {{{written}}}` in a suite or victim file, `--label-map {options}` on the command line"
+    return (
+        f"`labels: {{{written}}}` in a suite or victim file, or `--label-map {options}` for a classifier without a file"
+    )
 
 
 def _listed(labels: Sequence[str]) -> str:

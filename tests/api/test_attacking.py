@@ -275,3 +275,8 @@ def test_progress_is_reported_example_by_example() -> None:
     heard = Heard()
     attack(progress=heard)
     assert heard.calls == [("pwws on predict", 1, 1), (1, 3), (2, 3), (3, 3)]
+
+
+def test_a_mistyped_keyword_is_told_from_the_calls_own_too() -> None:
+    with pytest.raises(PlanError, match='unknown option "labelnames"; did you mean label_names'):
+        rbench.attack(lambda texts: [[1.0, 0.0]] * len(texts), ["a film"], [0], "pwws", labelnames=["a", "b"])
