@@ -213,7 +213,10 @@ def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False
         mark = error.problem_mark or error.context_mark
         place = name if fixed_place or mark is None else f"{name}:{mark.line + 1}:{mark.column + 1}"
         reason = ", ".join(part for part in (error.context, error.problem) if part)
-        raise SuiteError(f"{place}: not valid YAML: {reason}{_remedy(reason)}") from error
+        begun = error.context_mark
+        apart = begun is not None and mark is not None and begun.line != mark.line
+        since = f" (it begins at {begun.line + 1}:{begun.column + 1})" if begun is not None and apart else ""
+        raise SuiteError(f"{place}: not valid YAML: {reason}{since}{_remedy(reason)}") from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         column = error.position - (before.rfind("\n") + 1) + 1

@@ -131,6 +131,7 @@ def test_keys_are_text_as_written() -> None:
     ("text", "message"),
     [
         ("a: [1, 2", "f:1:9: not valid YAML"),
+        ("b: 1\na: [1, 2\nc: 3\n", "expected ',' or ']', but got ':' (it begins at 2:4)"),
         ("a: 1\n\tb: 2", "f:2:1: not valid YAML"),
         ("a: 1\n---\nb: 2", "f:2:1: not valid YAML"),
         ("a: *x", "f:1:4: not valid YAML"),
