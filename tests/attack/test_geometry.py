@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import OrderedDict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from rbench.attack import _textattack
-from rbench.attack.geometry import VictimGradients
+from rbench.attack.geometry import VictimGradients, _LabelExample
 from rbench.attack.substitutes import word_spans
 from rbench.attack.victim import Victim
 from rbench.errors import JobError
@@ -327,3 +328,11 @@ def test_absolute_projection_is_another_search(victim):
     signed, absolute = ends(), ends(projection="absolute")
     assert signed != absolute
     assert math.fsum(signed) > math.fsum(absolute)
+
+
+def test_a_probability_is_told_apart_down_to_the_smallest_that_single_precision_has() -> None:
+    """A victim that is sure gives the other label 1e-30, and no logarithm is infinite."""
+    results = [SimpleNamespace(raw_output=torch.tensor(row)) for row in ([1.0, 1e-30], [1.0, 0.0])]
+    found = _LabelExample._logs(None, results)  # type: ignore[arg-type]
+    assert found[0].tolist() == pytest.approx([0.0, math.log(1e-30)], rel=1e-6)
+    assert found[1, 1] == pytest.approx(math.log(torch.finfo(torch.float32).tiny)) and found.dtype == torch.float64

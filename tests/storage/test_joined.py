@@ -40,7 +40,9 @@ def test_a_job_that_no_run_has_completed_is_taken_where_it_failed_and_then_where
 def test_runs_of_one_job_may_differ_in_their_times_and_in_no_other_number(tmp_path: Path) -> None:
     one, other = gated.run(tmp_path / "one"), gated.run(tmp_path / "other")
     store = Store(other)
-    (record,) = store.records(plan) if (plan := store.plan()) is not None else ()
+    plan = store.plan()
+    assert plan is not None
+    (record,) = store.records(plan)
 
     def noted(name: str) -> tuple[int, tuple[str, ...]]:
         scores = [s.model_copy(update={"value": 0.25}) if s.name == name else s for s in record.scores]

@@ -267,3 +267,27 @@ def test_texts_without_words_are_among_what_a_record_is_of(tmp_path: Path) -> No
     less = record.counts | {"wordless": record.counts["wordless"] - 1}
     store.write_record(record.model_copy(update={"outcomes": digest, "counts": less}))
     assert not standing(store, plan).done and verify(store.root).counts["damaged"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("asr", "value"), ("asr", "n"), ("aua", "low"), ("clean", "high"), ("perturbed", "sd")],
+)
+def test_every_field_of_a_stored_score_is_compared_with_the_outcomes(tmp_path: Path, name: str, field: str) -> None:
+    """Of the shares a change of value or n alone already contradicts the others."""
+    store, plan = Store(tmp_path / "run"), make_plan(make_suite(tasks=("mr",), attacks=("pwws",), seeds=(0,)))
+    store.write_plan(plan)
+    for job in plan.jobs:
+        found = make_outcomes(job)
+        store.write_record(make_record(job, found).model_copy(update={"outcomes": store.write_outcomes(job, found)}))
+    path = store.folder(plan.jobs[0]) / "record.json"
+    whole = {text for finding in verify(store.root).findings if (text := finding.text)}
+
+    def change(record: dict[str, Any]) -> None:
+        (one,) = (one for one in record["scores"] if one["name"] == name)
+        assert one[field] is not None
+        one[field] = one[field] + 1 if field == "n" else 0.9 * one[field]
+
+    rewrite(path, change)
+    (more,) = {finding.text for finding in verify(store.root).findings} - whole
+    assert str(path) in more and (f"{name} has the {field}" in more or field in ("value", "n"))

@@ -51,7 +51,7 @@ def outcome(job: Job, i: int, succeeded: bool | None) -> Outcome:
         label=1,
         original_prediction=1,
         num_queries=200 if succeeded else 10 + i,
-        perturbed_share=_share(job.parts[0], i) if succeeded else 0.9 * (job.parts[0] == "b"),
+        perturbed_share=_share(job.parts[0], i) if succeeded else 0.9 if job.parts[0] == "b" else 0.1,
         seconds=0.1,
     )
 
@@ -126,7 +126,7 @@ def test_the_highest_is_the_best_where_high_is_good(tmp_path: Path) -> None:
 
 
 def test_words_are_compared_over_the_texts_that_fell_to_both(tmp_path: Path) -> None:
-    """What failed attacks on b had changed, nine words in ten, says nothing."""
+    """What failed attacks had changed, nine words in ten of b's and one of a's, says nothing."""
     results = store_of(tmp_path, {"a": first(20), "b": first(24)})
     assert bold(marked(build(results, "perturbed"), results)) == ["a"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from statistics import stdev
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from rbench.score.paired import holm
 from rbench.spec import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outcome, Raised, Training
 from rbench.storage.runs import Store
 from rbench.tables.formats import render
+from rbench.verdicts import pairing
 from rbench.verdicts.compare import ComparedCell, Comparison, table
 from rbench.verdicts.pairing import CellName, value_of
 from tests.tables.conftest import make_outcomes, make_suite
@@ -321,3 +323,16 @@ def test_one_encoder_of_two_runs_has_what_each_run_alone_has_and_where_training_
     same = compare(one.root, tuned("same", 2, lambda job: True).root, between=("minilm", "bert_b"))
     assert any("bert_b is of " in note for note in same.notes)
     assert not any("other settings" in note for note in same.notes)
+
+
+@pytest.mark.parametrize(("mine", "theirs", "said"), [(1, 3, []), (3, 3, []), (2, 3, ["1 trainings have no partner"])])
+def test_trainings_without_a_partner_are_those_beyond_as_many_as_both_have(
+    mine: int, theirs: int, said: list[str]
+) -> None:
+    """A single training is paired with each of the other's."""
+
+    def samples(n: int) -> Any:
+        return [SimpleNamespace(run=SimpleNamespace(train_seed=i, job=SimpleNamespace(seed=0))) for i in range(n)]
+
+    found = pairing._unmatched(samples(mine), samples(theirs))
+    assert [note.removesuffix(" and are left out") for note in found] == said
