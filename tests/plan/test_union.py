@@ -283,3 +283,18 @@ def test_versions_of_what_makes_some_encoders_vectors_are_no_versions_of_a_strat
     one, other = (make_plan(suite(encoders=[name]), found) for name in ("words", "lm"))
     assert any("encoders.static" in job.spec.versions for job in one.jobs)
     assert union({"a": one, "b": other})[0].suite.encoders == ("words", "lm")
+
+
+def test_a_run_that_correlates_and_one_that_attacks_the_same_pairs_are_one_experiment() -> None:
+    """Correlations do not depend on a scale, so the keys of evaluations hold none."""
+    graded = TaskSpec(name="sts", kind="sts", columns=("a", "b"), scale=(0, 5))
+    found = inputs(
+        tasks={**TASKS, "sts": graded},
+        data={"a": "da", "sts": "dsts", "corpus": "dc"},
+        sizes={"a": {"train": 5, "test": 20}, "sts": {"train": 5, "test": 20}},
+        splits={("sts", "test"): "test"},
+    )
+    one = make_plan(suite(encoders=["lm"], tasks=["a"], attacks=[], evaluate=["sts"]), found)
+    other = make_plan(suite(encoders=["lm"], tasks=["sts"], finetune=["cosine"]), found)
+    plan, _ = union({"a": one, "b": other})
+    assert {job.key for job in plan.jobs} == {job.key for job in (*one.jobs, *other.jobs)}
