@@ -252,16 +252,14 @@ def test_a_measure_of_all_victims_is_left_out_where_another_run_has_others() -> 
 def test_what_strategies_attack_in_training_is_no_number_of_attacked_examples() -> None:
     """An adversarial fine-tuning attacks all five training texts, and the suites attack seven test texts."""
     needs = {"clean": StrategyNeeds(), "augment": StrategyNeeds(attack="swap")}
-    tuned = make_plan(suite(encoders=["lm"], finetune=["augment"], attacks=[]), inputs(strategies=needs))
+    tuned = make_plan(
+        suite(encoders=["lm"], finetune=["augment"], attacks=[], num_examples={"a": 7, "default": 7}),
+        inputs(strategies=needs),
+    )
     attacked = make_plan(suite(encoders=["lm"], finetune=["clean"]), inputs(strategies=needs))
     assert {job.spec.num_examples for job in tuned.jobs if isinstance(job.spec, AttackJob)} == {5}
     for plans in ({"a": tuned, "b": attacked}, {"b": attacked, "a": tuned}):
-        assert union(plans)[0].suite.num_examples in (7, {"a": 7, "b": 7})
-    other = make_plan(
-        suite(encoders=["lm"], tasks=["a"], finetune=["augment"], num_examples=6), inputs(strategies=needs)
-    )
-    both, _ = union({"a": other, "b": make_plan(suite(encoders=["lm"], tasks=["b"]), inputs(strategies=needs))})
-    assert both.suite.num_examples == {"a": 6, "b": 7}
+        assert union(plans)[0].suite.num_examples == {"a": 7, "b": 7}
 
 
 def test_the_resources_are_those_of_a_run_that_used_some() -> None:
@@ -282,6 +280,7 @@ def test_versions_of_what_makes_some_encoders_vectors_are_no_versions_of_a_strat
     )
     one, other = (make_plan(suite(encoders=[name]), found) for name in ("words", "lm"))
     assert any("encoders.static" in job.spec.versions for job in one.jobs)
+    assert not any("encoders.static" in job.spec.versions for job in other.jobs)
     assert union({"a": one, "b": other})[0].suite.encoders == ("words", "lm")
 
 
