@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +118,8 @@ def compare_averages(samples: Sequence[PairedSample], *, shares: bool) -> Differ
             side = "other" if sign > 0 else "one"
             columns = (column.tolist() for column in (sample.seed, own, rounds.ravel()))
             parts.append(Part(sign / len(samples), str(task), side, values.tolist(), names, *columns))
-    return combine(parts, n=sum(len(sample.one) for sample in samples), shares=shares)
+    found = combine(parts, n=sum(len(sample.one) for sample in samples), shares=shares)
+    return replace(found, trainings=trainings)  # `combine` lists the positive side first
 
 
 def inverted(limits: Limits, bound: float) -> float:

@@ -108,6 +108,7 @@ def test_a_training_moves_all_tasks_so_it_counts_once(rng: np.random.Generator) 
     one = PairedSample(np.zeros(120), moved + rng.normal(0, 0.1, 120), example, zeros, zeros, training)
     single, both = compare(one, shares=False), compare_averages([one, one], shares=False)
     assert (both.low, both.high) == pytest.approx((single.low, single.high), rel=0.01)
+    assert both.trainings == single.trainings == (1, 4)
 
 
 def test_a_task_without_pairs_leaves_no_average() -> None:
