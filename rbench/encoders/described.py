@@ -8,8 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, get_args
 
+from pydantic import ValidationError
+
 from rbench.encoders.locate import transformer_folder
 from rbench.encoders.modules import json_of, modules, normalizes
+from rbench.encoders.settings import Settings
 from rbench.errors import ResourceError
 from rbench.spec import Attention, Dtype, Pooling
 
@@ -133,7 +136,11 @@ def _of_victim(folder: Path, root: Path) -> dict[str, Any]:
     about = json_of(folder / ABOUT)
     if about.get("format") != 1 or about.get("pooling") not in get_args(Pooling):
         return {}
-    found = {"pooling": about["pooling"], **_mapping(about, "settings")}
+    try:
+        settings = Settings.model_validate(about.get("settings", {})).stated()
+    except ValidationError as error:
+        raise ResourceError(f"{folder / ABOUT}: its `settings` are damaged: {error.errors()[0]['msg']}") from error
+    found = {"pooling": about["pooling"], **settings}
     longest, network = about.get("encoder_max_length"), json_of(root / "config.json").get("max_position_embeddings")
     shorter = type(longest) is int and 0 < longest < (network if type(network) is int else 0)
     return found | ({"max_length": longest} if shorter else {})

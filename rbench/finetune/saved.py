@@ -61,22 +61,18 @@ def run(options: Options, context: FinetuneContext) -> Finetuned:
 def _check(folder: Path, encoder: SentenceEncoder, labels: tuple[str, ...]) -> None:
     """Raise JobError where the folder says that its head is for other labels, or for vectors made in another way."""
     from rbench.encoders.on_encoder import ABOUT
+    from rbench.encoders.settings import Settings
 
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        saved = tuple(about["meta"]["labels"])
-        stated = {"pooling": about["pooling"], "max_length": about["encoder_max_length"], **about.get("settings", {})}
+        saved, settings = tuple(about["meta"]["labels"]), Settings(**about.get("settings", {}))
+        then = {"pooling": about["pooling"], "max_length": about["encoder_max_length"], **settings.model_dump()}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise JobError(f"{folder / ABOUT} does not say for which labels the head is: {error}") from error
+        raise JobError(f"{folder / ABOUT} does not say for which labels and vectors the head is: {error}") from error
     if saved != labels:
         raise JobError(f"the head in {folder} is for the labels {', '.join(saved)}, and not for {', '.join(labels)}")
-    own = {"pooling": encoder.pooling, "max_length": encoder.max_length, **encoder.settings.stated()}
-    differ = [
-        f"{name} {stated.get(name)}, not {own.get(name)}"
-        for name in {**stated, **own}
-        if stated.get(name) != own.get(name)
-    ]
-    if differ:
+    now = {"pooling": encoder.pooling, "max_length": encoder.max_length, **encoder.settings.model_dump()}
+    if differ := [f"{name} {then[name]!r}, not {now[name]!r}" for name in then if then[name] != now[name]]:
         raise JobError(
             f"the head in {folder} is for vectors with {'; '.join(differ)}. Name the folder itself as the encoder, or "
             "write what it was saved with into the encoder's file."

@@ -77,11 +77,11 @@ def test_what_is_no_saved_victim_of_these_labels_is_refused(folder: Path) -> Non
 
 
 def test_a_head_for_vectors_made_in_another_way_is_refused(folder: Path) -> None:
-    for pooling, length, said in (("cls", None, "pooling mean, not cls"), ("mean", 16, "max_length 64, not 16")):
+    for pooling, length, said in (("cls", None, "pooling 'mean', not 'cls'"), ("mean", 16, "max_length 64, not 16")):
         encoder = SentenceEncoder.open(folder, pooling=pooling, max_length=length)  # type: ignore[arg-type]
         context = tiny.context(encoder, tiny.data(train=8), Training(), weights=folder)
         with pytest.raises(JobError, match=f"is for vectors with {said}.*Name the folder itself"):
             saved.run(saved.Options(), context)
     normal = SentenceEncoder.open(folder, pooling="mean", settings=Settings(normalize=True))
-    with pytest.raises(JobError, match="normalize None, not True"):
+    with pytest.raises(JobError, match="normalize False, not True"):
         saved.run(saved.Options(), tiny.context(normal, tiny.data(train=8), Training(), weights=folder))
