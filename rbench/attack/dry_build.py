@@ -28,6 +28,21 @@ FLAIR = {"WordMergeMaskedLM", "WordSwapChangeLocation", "WordSwapChangeName", "W
 """Components that download a flair model while they run."""
 
 
+CHOICES = {
+    "GreedyWordSwapWIR.wir_method": ("unk", "weighted-saliency", "delete", "gradient", "random"),
+    "WordSwapMaskedLM.method": ("bae", "bert-attack"),
+}
+RANGES = {
+    "WordEmbeddingDistance.min_cos_sim": (-1.0, 1.0),
+    "WordSwapMaskedLM.min_confidence": (0.0, 1.0),
+    "MaxWordsPerturbed.max_percent": (0.001, 1.0),  # TextAttack takes 0 for no limit
+}
+COUNTS = ("WordSwapMaskedLM.piece_candidates", "WordSwapMaskedLM.max_combinations")
+"""Values that TextAttack does not check: beyond them an attack has no candidates, or fails on each example."""
+THRESHOLD, METRIC = "UniversalSentenceEncoder.threshold", "UniversalSentenceEncoder.metric"
+"""A threshold is a similarity in -1..1, unless the metric is a distance."""
+
+
 class _StubResources:
     """Stands in for resources: gives empty answers without weights, and records which resources were used."""
 
@@ -123,28 +138,15 @@ def arguments(attack: Attack, spec: AttackSpec) -> dict[str, dict[str, Any]]:
 
 def _in_range(spec: AttackSpec, key: str, value: Any) -> None:
     """Raise SuiteError for a value of the right type that TextAttack takes, and with which nothing is attacked."""
-    if key in _CHOICES and value not in _CHOICES[key]:
-        raise SuiteError(f"attack {spec.name}: {key} must be one of {', '.join(_CHOICES[key])}, not {value!r}")
-    low, high = _RANGES.get(key, (-math.inf, math.inf))
-    if key == _THRESHOLD and spec.parameters.get(_METRIC, "cosine") != "max_euclidean":
+    if key in CHOICES and value not in CHOICES[key]:
+        raise SuiteError(f"attack {spec.name}: {key} must be one of {', '.join(CHOICES[key])}, not {value!r}")
+    low, high = RANGES.get(key, (-math.inf, math.inf))
+    if key == THRESHOLD and spec.parameters.get(METRIC, "cosine") != "max_euclidean":
         low, high = -1.0, 1.0
     if isinstance(value, int | float) and not low <= value <= high:
         raise SuiteError(f"attack {spec.name}: {key} must be from {low:g} to {high:g}, not {value!r}")
-    if key in _COUNTS and value is not None and not (type(value) is int and value >= 1):
+    if key in COUNTS and value is not None and not (type(value) is int and value >= 1):
         raise SuiteError(f"attack {spec.name}: {key} must be a whole number from 1, not {value!r}")
-
-
-_CHOICES = {
-    "GreedyWordSwapWIR.wir_method": ("unk", "weighted-saliency", "delete", "gradient", "random"),
-    "WordSwapMaskedLM.method": ("bae", "bert-attack"),
-}
-_RANGES = {
-    "WordEmbeddingDistance.min_cos_sim": (-1.0, 1.0),
-    "WordSwapMaskedLM.min_confidence": (0.0, 1.0),
-    "MaxWordsPerturbed.max_percent": (0.001, 1.0),  # TextAttack takes 0 for no limit
-}
-_THRESHOLD, _METRIC = "UniversalSentenceEncoder.threshold", "UniversalSentenceEncoder.metric"
-_COUNTS = ("WordSwapMaskedLM.piece_candidates", "WordSwapMaskedLM.max_combinations")
 
 
 def _form(dot: str) -> str:

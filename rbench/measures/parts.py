@@ -14,8 +14,10 @@ from rbench.errors import StoreError
 from rbench.measures._options import Plain
 from rbench.score import wilson
 from rbench.spec import PART_ACCURACY, PART_ROWS, Draw, FinetuneJob, Job, Record, Score, TaskSpec, VictimJob
-from rbench.tables import Results, Table, draws
+from rbench.tables import Results, Table
 from rbench.tables.aggregate import in_order
+from rbench.tables.draws import means, plain, within
+from rbench.tables.draws import notes as draw_notes
 from rbench.tables.flags import Flags
 from rbench.tables.formats import listed
 from rbench.tables.notes import missing, seeds, spanned
@@ -48,8 +50,8 @@ class Victim:
         value, n = sum(score.value or 0.0 for _, score in there) / len(there), there[0][1].n
         low, high = wilson(value * n, n) or (None, None)
         several = len({job.seed for job in self.jobs}) > 1
-        trainings = Draws(draws.means(values), several) if self.draws else None
-        sd, partial = draws.within(values), len(values) < len(self.jobs)
+        trainings = Draws(means(values), several) if self.draws else None
+        sd, partial = within(values), len(values) < len(self.jobs)
         return Number(value, True, n, low, high, seed_sd=sd, draws=trainings, partial=partial)
 
     def _training(self, job: Job) -> int | None:
@@ -81,7 +83,7 @@ def table(options: Plain, results: Results) -> Table:
         rows.append((*label, victim.encoder, *([victim.finetune] if several else []), *numbers.values()))
         cells += [_cell(victim, name, number, flags) for name, number in numbers.items()]
     said = [note for task in tasks for note in _said([victim for victim in victims if victim.task.name == task], names)]
-    seed_notes = draws.notes(results.plan, jobs) or [seeds(jobs)]
+    seed_notes = draw_notes(results.plan, jobs) or [seeds(jobs)]
     header = [*(["Task"] if len(tasks) > 1 else []), "Encoder", *(["Fine-tuning"] if several else [])]
     return Table(
         metric="parts",
@@ -182,6 +184,6 @@ def _cell(victim: Victim, part: str, number: Number | None, flags: Flags) -> dic
         "high": own.high,
         "seeds": len({record.job.seed for record in victim.records}),
         "seed_sd": own.seed_sd,
-        **draws.plain(own.draws),
+        **plain(own.draws),
         "flags": flags.told(victim.jobs),
     }
