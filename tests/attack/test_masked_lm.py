@@ -16,6 +16,7 @@ from rbench.attack.masked_lm import WordSwapMaskedLM, _glued
 from rbench.errors import ResourceError
 from rbench.resources import Resources
 from tests.attack import world
+from tests.train import bases
 
 TEXTS = [AttackedText(str(row["text"])) for row in mini.rows("mini-sentiment", "test")[:3]]
 
@@ -67,6 +68,16 @@ def test_a_word_beyond_the_models_reach_has_no_candidates(resources: Resources) 
     for method in ("bae", "bert-attack"):
         assert ours(resources, method=method, max_candidates=4)._get_transformations(long, [590]) == []
         assert ours(resources, method=method, max_candidates=4)._get_transformations(long, [5])
+
+
+@pytest.mark.parametrize("method", ["bae", "bert-attack"])
+def test_a_text_is_cut_at_what_a_roberta_reads(method: str, tmp_path: Path) -> None:
+    """It numbers positions from padding_idx + 1, so it reads two fewer tokens than its table has rows."""
+    resources = world.resources(bases.masked_roberta(tmp_path / "lm"))
+    swap = ours(resources, method=method, max_candidates=5, min_confidence=0.0)
+    assert swap.max_length == 38
+    text = AttackedText(" ".join(["the film was good"] * 25))
+    assert swap._get_transformations(text, [1]) and not swap._get_transformations(text, [99])
 
 
 def test_the_papers_combinations_are_the_first_24_of_4_a_piece(resources: Resources) -> None:
