@@ -186,8 +186,8 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ),
         ("geometry-finetuning-table8", "| search-below-random-mean ", "random substitutions (3.8 [0.0, 7.6])"),
         ("adcl-gated-mr", "| adversarial-below-clean-mean ", "is worth 8.1 [4.0, 12.1]"),
-        ("adcl-gated-mr-controls", "| adcl-below-random-mean ", "random ones (-0.7 [-3.4, 2.1])"),
-        ("adcl-gated-mr-controls", "| adcl-below-dropout-mean ", "alone (-0.6 [-3.3, 2.0])"),
+        ("adcl-gated-mr-controls", "| adcl-below-random-mean ", "random ones (-0.5 [-2.9, 1.8])"),
+        ("adcl-gated-mr-controls", "| adcl-below-dropout-mean ", "alone (-0.8 [-2.8, 1.3])"),
     ],
 )
 def test_differences_are_those_of_the_claims(run: str, what: str, said: str) -> None:
