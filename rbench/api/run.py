@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.api import logs
+from rbench.api.attack_checks import check_attacks
 from rbench.api.claims import summary
 from rbench.api.figures import write_figures
 from rbench.api.report import write_beside
@@ -32,16 +33,6 @@ from rbench.tables import Results
 if TYPE_CHECKING:
     from rbench.attack import Workers
     from rbench.stages import Context
-
-
-def _check_attacks(todo: list[Job]) -> None:
-    """Check recipe and parameter names against TextAttack itself before anything is trained."""
-    specs = {job.parts[-1]: job.spec.attack for job in todo if isinstance(job.spec, AttackJob)}
-    if specs:  # importing TextAttack takes seconds, which a finished run need not wait for
-        from rbench.attack import check
-
-        for spec in specs.values():
-            check(spec)
 
 
 def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, report: bool = False) -> RunResult:
@@ -95,7 +86,7 @@ def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator
         todo = _todo(jobs, found.done, cache)
         if not store.texts:
             texts.check(todo)
-        _check_attacks(todo)
+        check_attacks(todo)
         reports.check(options.report_to)
         problems = [found.problems[job.key] for job in jobs if job.key in found.problems]
         for note in (*prepared.notes, *problems, *texts.notes(prepared.plan)):

@@ -10,6 +10,7 @@ from typing import Any
 
 from rbench import load as loading
 from rbench.api import asked
+from rbench.api.attack_checks import check_attacks
 from rbench.api.classifiers import Entry
 from rbench.api.executor import Executor, executor_of
 from rbench.api.run import run_prepared
@@ -60,6 +61,7 @@ def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None 
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
     found = Standing({}, {}) if options.fresh else standing(store, prepared.plan)
+    check_attacks((job for job in jobs if job.key not in found.done), with_parameters=True)
     cache = WeightCache(default_cache())
     return Planned(
         plan=prepared.plan,

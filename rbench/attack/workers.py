@@ -94,7 +94,7 @@ class Workers:
             from multiprocessing import forkserver
 
             context.set_forkserver_preload([__name__])
-            with processes.starting():
+            with processes.starting(deaf=True):
                 forkserver.ensure_running()
 
     def run(
@@ -228,7 +228,7 @@ class _Worker:
         context = processes.context()
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, config, threads), daemon=True, name="rbench worker")
-        with processes.starting():
+        with processes.starting(deaf=True):
             process.start()
         theirs.close()  # so that `recv` notices when the process ends
         return cls(process, ours)

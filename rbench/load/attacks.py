@@ -79,8 +79,9 @@ class Attacks:
             elif _PARAMETER.fullmatch(key):
                 located = located.put(("parameters", key), options.sub(key), options.key_at((key,)))
             else:
-                message = unknown("option", key, _ATTACK_FIELDS)
-                self.problems.add(options.key_at((key,)), f"{message} Parameters are written `Component.attribute`.")
+                written = "parameters of a recipe are written `Component.attribute`"
+                message = f"{unknown('option', key, _ATTACK_FIELDS)} ({written})"
+                self.problems.add(options.key_at((key,)), message)
         return check(AttackSpec, located, self.problems)
 
     def _module(self, name: str, path: Path, options: Positioned, place: str) -> AttackSpec | None:

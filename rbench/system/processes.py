@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,13 +38,22 @@ def may_start() -> bool:
 
 
 @contextmanager
-def starting() -> Iterator[None]:
-    """Start processes inside this block: they do not import from the current folder."""
+def starting(*, deaf: bool = False) -> Iterator[None]:
+    """Start processes inside this block: they do not import from the current folder.
+
+    Args:
+        deaf: they never receive Ctrl-C, not even while they import, and their parent has to end them. The parent
+            receives at the end of the block what comes inside it.
+    """
     before = os.environ.get(_SAFE)
     os.environ[_SAFE] = "1"
+    masks = deaf and hasattr(signal, "pthread_sigmask")  # not on Windows
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else None  # a new process inherits it
     try:
         yield
     finally:
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if before is None:
             del os.environ[_SAFE]
         else:

@@ -60,7 +60,7 @@ class Pool:
             yield from map(function, chunks)
             return
         try:
-            with processes.starting():  # the first chunks start the processes
+            with processes.starting(deaf=True):  # the first chunks start the processes
                 found = self._executor.map(function, chunks)
             yield from found
         except BrokenProcessPool as error:

@@ -11,7 +11,7 @@ import pytest
 
 from rbench import api
 from rbench.api.run import _todo
-from rbench.errors import PlanError, ResourceError
+from rbench.errors import PlanError, ResourceError, SuiteError
 from rbench.plan.prepare import Options, prepare
 from rbench.spec import Job, Provenance, Record
 from rbench.storage.runs import Store
@@ -128,10 +128,18 @@ def test_everything_missing_is_said_at_once_and_before_the_run(write) -> None:  
     assert not Path("results").exists()
 
 
-def test_wrong_parameters_of_a_recipe_are_refused_before_training(write) -> None:  # type: ignore[no-untyped-def]
-    suite = write(attacks='[{pwws: {"GreedyWordSwapWIR.wir_metod": delete}}]')
-    with pytest.raises(Exception, match="wir_method"):
-        api.run(suite)
+@pytest.mark.parametrize("verb", [api.plan, api.run])
+@pytest.mark.parametrize(
+    ("parameter", "told"),
+    [
+        ('"GreedyWordSwapWIR.wir_metod": delete', "wir_method"),
+        ("WordSwapWordNet.threshold: 1", "threshold"),
+        ("wir_method: delete", r"parameters of a recipe are written `Component\.attribute`"),
+    ],
+)
+def test_wrong_parameters_of_a_recipe_are_refused_before_training(write, verb, parameter, told) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(SuiteError, match=told):
+        verb(write(attacks=f"[{{pwws: {{{parameter}}}}}]"))
     assert not list(Path("results").rglob("record.json"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from rbench.system.processes import may_start, starting
 ROOT = Path(__file__).resolve().parents[2]
 SHADOWS = ("tabulate", "yaml", "numpy", "torch", "textattack", "rbench", "tempfile", "selectors", "pickle", "signal")
 SCRIPT = """
-import multiprocessing, sys
+import multiprocessing, os, signal, sys
 from rbench.system import processes
 from rbench.train.processes import Pool
 
@@ -30,8 +31,10 @@ if __name__ == "__main__":  # what follows is for this process alone: the others
         with workers.Workers(2, EngineConfig()) as there:
             there.warm_up(100)
             worker = workers._Worker.start(EngineConfig(), 1)
+            os.kill(worker.process.pid, signal.SIGINT)  # a terminal sends it to all, also to one that still imports
             worker.connection.close()  # nobody to work for: it ends when it has imported all that it needs
             worker.process.join()
+            assert worker.process.exitcode == 0
         with Pool(2, "rbench.train.edits", nothing) as pool:
             assert list(pool.map(sorted, [3, 1])) == [[1, 3]]
         print("done")
@@ -59,6 +62,7 @@ def test_a_file_in_the_current_folder_is_not_run_in_the_place_of_a_library(tmp_p
     imported = tmp_path / "imported"
     assert not imported.exists(), imported.read_text()
     assert found.stdout == "done\n" * len(METHODS), found.stderr
+    assert "KeyboardInterrupt" not in found.stderr
 
 
 def test_the_command_itself_does_not_import_from_the_current_folder(tmp_path: Path) -> None:
@@ -110,3 +114,19 @@ def test_the_environment_is_as_it_was_afterwards(before: str | None, monkeypatch
         assert os.environ["PYTHONSAFEPATH"] == "1"
         raise ValueError("inside")
     assert os.environ.get("PYTHONSAFEPATH") == before
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="this system cannot withhold a signal")
+def test_a_deaf_process_does_not_hear_ctrl_c_and_its_parent_hears_it_afterwards() -> None:
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('lives')"
+    with starting():
+        heard = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (heard.stdout, "KeyboardInterrupt" in heard.stderr) == ("", True)
+
+    found = None
+    with pytest.raises(KeyboardInterrupt), starting(deaf=True):
+        os.kill(os.getpid(), signal.SIGINT)
+        found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert found is not None
+    assert (found.stdout, found.stderr) == ("lives\n", "")
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
