@@ -236,6 +236,7 @@ def test_rbench_attack_takes_models_functions_and_files(place: Path) -> None:
         (("-e", "mini-bert", "--label-map", "a=b"), "--label-map goes with --classifier"),
         (("-c", "./shipped", "--label-map", "a"), "expected THEIRS=OURS"),
         (("-c", "./nowhere"), "there is no folder"),
+        (("-c", "./predict.py:f"), "write predict:f, without .py\n"),
         (("-c", "mine.yaml", "--label-map", "a=b"), "write `labels:` there"),
     ],
 )

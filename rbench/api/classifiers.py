@@ -8,7 +8,7 @@ from typing import Any
 
 from rbench.errors import SuiteError
 from rbench.load.registry import Registry
-from rbench.load.victims import FUNCTION
+from rbench.load.victims import FUNCTION, named_by_file
 from rbench.spec import victim_name
 
 Entry = str | Mapping[str, Any]
@@ -23,8 +23,11 @@ def classifier(where: str, labels: str | None, registry: Registry) -> Entry:
         labels: `theirs=ours,...`, what the classifier's labels mean; None: they are matched by name.
 
     Raises:
-        SuiteError: `labels` has another form, or goes with a file, which says what its labels mean.
+        SuiteError: `labels` has another form, or goes with a file, which says what its labels mean; or a function is
+            named by its file.
     """
+    if (by_file := named_by_file(where)) is not None:
+        raise SuiteError(f"--classifier {by_file}")
     file = where in registry.names("victims") or where.endswith((".yaml", ".yml"))
     if file and labels is not None:
         raise SuiteError(f"--label-map: {where} is a victim's file; write `labels:` there")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rbench.api.asked import plain
-from rbench.errors import PlanError, ResourceError
+from rbench.errors import PlanError, ResourceError, SuiteError
 from rbench.load.chosen import chosen_victim
 from rbench.load.registry import Registry
-from rbench.load.victims import FUNCTION
+from rbench.load.victims import FUNCTION, named_by_file
 from rbench.spec import TaskSpec, VictimSpec, victim_name
 from rbench.system.located import Located, folder
 
@@ -179,6 +179,8 @@ def _named(text: str, how: How) -> GivenVictim:
     )
     if saved is not None:
         return _saved(saved)
+    if (by_file := named_by_file(text)) is not None:
+        raise SuiteError(f"victim: {by_file}")
     if FUNCTION.fullmatch(text) and not Path(text).exists():
         return _existing(chosen_victim({"function": text, **_of_function(how)}, how.registry), how)
     return _existing(chosen_victim(text, how.registry), how)

@@ -19,6 +19,7 @@ from rbench.load.registry import NAME
 from rbench.spec import VictimSpec, victim_name
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_FILE = re.compile(r"(?:(?P<folder>.*)[/\\])?(?P<module>[A-Za-z_]\w*)\.py:(?P<function>[A-Za-z_]\w*)")
 """The form of `module:function`."""
 _PLACE = re.compile(r"(.+?):\d+:\d+")
 
@@ -115,6 +116,9 @@ def _content(item: Positioned, files: Files) -> Positioned | None:
         return files.named("victims", text) if files.path("victims", text, item.at()) is not None else None
     if text.endswith((".yaml", ".yml")):
         return _of_file(item, files)
+    if (by_file := named_by_file(text)) is not None:
+        files.problems.add(item.at(), by_file)
+        return None
     if FUNCTION.fullmatch(text):
         files.problems.add(
             item.at(),
@@ -142,6 +146,16 @@ def _of_file(item: Positioned, files: Files) -> Positioned | None:
         files.problems.take(error)
         return None
     return found if "name" in found.data else found.put(("name",), Positioned(path.stem, {(): found.at()}))
+
+
+def named_by_file(text: str) -> str | None:
+    """Say how to name a Python function that `text` names by its file, as in predict.py:f; None for other texts."""
+    found = _FILE.fullmatch(text)
+    if found is None:
+        return None
+    function = f"{found['module']}:{found['function']}"
+    where = f", and run rbench in {found['folder']}" if found["folder"] not in (None, ".") else ""
+    return f"{text} names a function by its file; write {function}, without .py{where}"
 
 
 def _below(place: str, path: str) -> Path:

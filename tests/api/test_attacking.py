@@ -214,6 +214,7 @@ def test_a_victim_that_rbench_saved() -> None:
     [
         ({"victim": 3}, "a victim is a function from a list of texts"),
         ({"victim": "./nowhere"}, "there is no folder .*nowhere"),
+        ({"victim": "predict.py:classify"}, "write predict:classify, without .py$"),
         ({"victim": {"model": "./x", "function": "a:b"}}, "exactly one of"),
         ({"victim": lambda texts: [[1.0]] * len(texts)}, "two or more"),
         ({"victim": lambda texts: [0.5, 0.5]}, "a row for each text"),

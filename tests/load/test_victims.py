@@ -64,6 +64,7 @@ def test_names_are_safe_as_file_names() -> None:
     ("victims", "place", "message"),
     [
         ("my.code:classify", "s.yaml:1:10", "is a Python function: write {function: my.code:classify, version: ...}"),
+        ("code/my.py:classify", "s.yaml:1:10", "write my:classify, without .py, and run rbench in code"),
         ("https://host", "s.yaml:1:10", "is an address"),
         ("[{model: a/b, function: m:f}]", "s.yaml:1:11", "exactly one of `model`, `function` and `endpoint`"),
         ("[{name: none}]", "s.yaml:1:11", "exactly one of `model`, `function` and `endpoint`"),
