@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from rbench.errors import StoreError, SuiteError
+from rbench.errors import RbenchError, StoreError, SuiteError
 from rbench.load.code import Module
 from rbench.load.measures import find_measure
 from rbench.load.registry import Registry
 from rbench.spec import Bold, FontSize, Metric, Notes, TableSpec
+from rbench.system.own_code import told
 
 if TYPE_CHECKING:
     from rbench.api.runs import Runs
@@ -39,13 +40,26 @@ def of_run(run: Runs, wanted: TableSpec, fmt: str, look: TableLook, include: Seq
 
 
 def made(results: Results, wanted: TableSpec, measure: Module | None) -> Table:
-    """Make one table; `measure` is None for a built-in metric. Raises as `of_run` does."""
-    from rbench.tables import build
+    """Make one table; `measure` is None for a built-in metric.
+
+    Raises as `of_run` does, and StoreError where a user's own measure raises an exception or returns no table.
+    """
+    from rbench.tables import Table, build
 
     if measure is None:
         return build(results, cast(Metric, wanted.metric), wanted.layout, wanted.pick, wanted.aggregation)
     module: Any = measure.open()
-    table: Table = module.table(_options(module, wanted.options), results)
+    try:
+        table: Table = module.table(_options(module, wanted.options), results)
+    except RbenchError:
+        raise
+    except Exception as error:
+        if measure.bundled:
+            raise
+        raise StoreError(f"the measure {wanted.metric} raised {told(error, measure.path.parent)}") from error
+    if not isinstance(table, Table):
+        found = type(table).__name__
+        raise StoreError(f"{measure.path}: `table` returned {found}, and a measure returns rbench.tables.Table")
     return table
 
 

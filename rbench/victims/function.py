@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from rbench.errors import JobError, ResourceError
 from rbench.spec import TaskSpec
 from rbench.spec.victims import VictimSpec
+from rbench.system.own_code import told
 from rbench.victims.answers import Answers, Text
 from rbench.victims.scores import AnswerError, Reader, Row, plain
 
@@ -73,7 +73,7 @@ class _Called:
         except BaseException as error:  # also SystemExit: it may end its example, but not the run
             if len(texts) > 1:  # one of them may be to blame
                 return [row for text in texts for row in self._batch([text])]
-            failed = AnswerError(f"{self.spec.function} raised {_told(error, self.folder)}")
+            failed = AnswerError(f"{self.spec.function} raised {told(error, self.folder)}")
             failed.__cause__ = error
             return [failed]
         return [self._read(raw) for raw in self._rows(returned, len(texts))]
@@ -135,11 +135,11 @@ def _module(where: str, name: str, folder: Path) -> Any:
                 f"there is no module {name} for {where}, neither in {folder} nor installed; run rbench in the folder "
                 f"of {name.partition('.')[0]}.py"
             ) from None
-        raise ResourceError(f"{where} cannot be imported: {_told(error, folder)}") from error
+        raise ResourceError(f"{where} cannot be imported: {told(error, folder)}") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also SystemExit, from a script without a `__main__` guard
-        raise ResourceError(f"{where} cannot be imported: {_told(error, folder)}") from error
+        raise ResourceError(f"{where} cannot be imported: {told(error, folder)}") from error
 
 
 def _refuse_another(name: str, module: Any, folder: Path) -> None:
@@ -148,15 +148,3 @@ def _refuse_another(name: str, module: Any, folder: Path) -> None:
     wanted = next((file for file in (mine.with_suffix(".py"), mine / "__init__.py") if file.is_file()), None)
     if wanted is not None and Path(getattr(module, "__file__", None) or "").resolve() != wanted.resolve():
         raise ResourceError(f"{wanted} has the name of another module, {name}; rename the file")
-
-
-def _told(error: BaseException, folder: Path) -> str:
-    """Return an exception in one line, with the last place in the user's own code."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
-    other = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
-    what = " ".join(traceback.format_exception_only(error)[-1].split())
-    if isinstance(error, SyntaxError):
-        return f"{what} ({error.filename}, line {error.lineno})"
-    place = next(reversed(own or other), None)
-    return f"{what} ({place.filename}, line {place.lineno}: {place.line})" if place else what

@@ -157,6 +157,36 @@ def test_a_measure_is_refused_with_what_it_lacks(mine: Path, make_run: Callable[
             api.table(store.root, metric="hits", include=[mine])
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            "return {}['none']",
+            r"the measure hits raised KeyError: 'none' \(.*hits\.py, line \d+: return {}\['none'\]\)",
+        ),
+        ("return [1, 2]", r"hits\.py: `table` returned list, and a measure returns rbench\.tables\.Table"),
+    ],
+)
+def test_a_mistake_in_a_measure_is_told_with_its_line_and_leaves_the_other_tables(
+    wrong: str, message: str, tmp_path: Path, mine: Path
+) -> None:
+    code = HITS.replace("    rows, cells = [], []\n", f"    {wrong}\n    rows, cells = [], []\n")
+    assert code != HITS
+    (mine / "measures" / "hits.py").write_text(code)
+    (tmp_path / "mine.yaml").write_text(SUITE)
+    options = Options(out=tmp_path / "run", include=(mine,))
+    plan = api.plan(tmp_path / "mine.yaml", options).plan
+    store = Store(tmp_path / "run")
+    store.write_plan(plan)
+    for job in plan.jobs:
+        store.write_record(made_up(job))
+    assert len(api.run(tmp_path / "mine.yaml", options).tables) == 1
+    with pytest.raises(StoreError, match=message):
+        api.table(tmp_path / "run", metric="hits", include=[mine])
+    shown = CliRunner().invoke(app, ["table", str(tmp_path / "run"), "--metric", "hits", "--include", str(mine)])
+    assert shown.exit_code == 2 and "Traceback" not in shown.output
+
+
 def test_unknown_names_and_layouts_are_refused_from_python(make_run: Callable[..., Store], mine: Path) -> None:
     store = make_run()
     for more, message in [
