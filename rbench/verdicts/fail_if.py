@@ -33,7 +33,7 @@ class Condition:
     limit: float
 
     def __str__(self) -> str:
-        return f"{self.metric} {self.sign} {repr(self.limit).removesuffix('.0')}"
+        return f"{self.metric} {self.sign} {repr(self.limit).removesuffix('.0')}{'%' if self.little else ''}"
 
     @property
     def computed(self) -> AttackMetric:
@@ -44,6 +44,11 @@ class Condition:
     def share(self) -> bool:
         """Whether it is on a share, in 0..1 in records and in percent here, as in tables."""
         return MEANING[self.computed].percent
+
+    @property
+    def little(self) -> bool:
+        """Whether its limit is less than a percent, which may be a mistake: limits are not in 0..1."""
+        return self.share and 0 < self.limit < 1
 
     def holds(self, low: float, high: float) -> bool:
         """Whether a whole interval is beyond the limit. Shares are in 0..1."""
@@ -87,6 +92,9 @@ def parse(text: str) -> Condition:
     most = 100 if made.share else math.inf
     if not (0 <= limit <= most and math.isfinite(limit)):
         raise SuiteError(f"{place}: {made.metric} lies between 0 and {most}{' %' if made.share else ''}")
+    if made.little and not number.endswith("%"):
+        meant = f"write {100 * limit:g}, or {number}% if you mean so little"
+        raise SuiteError(f"{place}: limits are in percent, as in tables; {meant}")
     return made
 
 

@@ -25,9 +25,12 @@ LIMITS = st.floats(0, 100, allow_nan=False)
     sign=st.sampled_from("<>"),
     limit=LIMITS,
     space=st.sampled_from(["", " ", "  "]),
+    unit=st.sampled_from(["", "%"]),
 )
-def test_what_is_written_is_read(metric: str, sign: str, limit: float, space: str) -> None:
-    condition = parse(f"{space}{metric}{space}{sign}{space}{limit!r}{space}")
+def test_what_is_written_is_read(metric: str, sign: str, limit: float, space: str, unit: str) -> None:
+    if Condition(metric, sign, limit).little:  # type: ignore[arg-type]
+        unit = "%"
+    condition = parse(f"{space}{metric}{space}{sign}{space}{limit!r}{unit}{space}")
     assert (condition.metric, condition.sign, condition.limit) == (metric, sign, limit)
     assert parse(str(condition)) == condition
 
@@ -53,6 +56,7 @@ def test_anything_else_is_an_error_that_quotes_it(text: str) -> None:
         ("asr > 160", "between 0 and 100 %"),
         ("any_attack > 160", "between 0 and 100 %"),
         ("asr > nan", "between 0 and 100 %"),
+        ("aua < 0.2", "limits are in percent, as in tables; write 20, or 0.2% if you mean so little"),
         ("queries < inf", "between 0 and inf"),
         ("asr > 60 for pwws", "not a condition"),
     ],
@@ -124,4 +128,8 @@ def test_words_changed_are_in_percent_as_in_tables() -> None:
 
 
 def test_a_limit_is_shown_as_it_was_written() -> None:
-    assert [str(Condition("asr", ">", limit)) for limit in (0.6, 60.0, 33.3)] == ["asr > 0.6", "asr > 60", "asr > 33.3"]
+    assert [str(Condition("asr", ">", limit)) for limit in (0.6, 60.0, 33.3)] == [
+        "asr > 0.6%",
+        "asr > 60",
+        "asr > 33.3",
+    ]
