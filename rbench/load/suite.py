@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from rbench.load.measures import check_asked, check_tables, name_measured, of_en
 from rbench.load.overlay import apply_override, apply_profile, check_profiles, profiles_of
 from rbench.load.positions import Positioned, Problems, read, shown
 from rbench.load.quoted_claims import with_quoted
-from rbench.load.registry import Kind, Registry
+from rbench.load.registry import Kind, Registry, nearest
 from rbench.load.serving import check_table, check_tasks, match
 from rbench.load.unlisted import Unlisted
 from rbench.load.victims import check_victims, load_victims
@@ -104,8 +105,13 @@ def load(
     problems = Problems()
     located = read(path, problems)
     if "name" not in located.data:
-        located = located.put(("name",), Positioned(path.stem, {(): f"{shown(path)}:1:1"}))
+        located = located.put(("name",), Positioned(_name_of(path), {(): f"{shown(path)}:1:1"}))
     return _load(located, path, registry, profile, overrides, problems)
+
+
+def _name_of(path: Path) -> str:
+    """Return the name of a suite that writes none: that of its file, with a hyphen for what no name may have."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "suite"
 
 
 def load_mapping(
@@ -139,8 +145,12 @@ def find_suite(name_or_path: str | Path, registry: Registry) -> Path:
             raise SuiteError(f"{error}{'' if str(error).endswith('?') else '.'} {hint}") from error
     if path.is_file():
         return path
-    what = "is a folder, not a suite file" if path.is_dir() else "there is no such suite file"
-    raise SuiteError(f"{path}: {what}. By name there are: {', '.join(registry.names('suites')) or 'none'}")
+    if path.is_dir():
+        raise SuiteError(f"{path}: is a folder, not a suite file")
+    beside = {file.stem: file for file in path.parent.glob("*.y*ml")} if path.parent.is_dir() else {}
+    close = [str(beside[stem]) for stem in nearest(path.stem, beside)] + nearest(path.stem, registry.names("suites"))
+    hint = f"did you mean {' or '.join(close)}?" if close else "rbench list suites names those that ship"
+    raise SuiteError(f"{path}: there is no such suite file; {hint}")
 
 
 def _load(

@@ -659,8 +659,15 @@ def test_a_suite_is_found_by_name_or_by_path(world: World, monkeypatch: pytest.M
     assert load("./my.yaml", registry=registry).suite.name == "my"
     with pytest.raises(SuiteError, match='unknown suite "namd"; did you mean named'):
         load("namd", registry=registry)
-    with pytest.raises(SuiteError, match="there is no such suite file"):
+    with pytest.raises(SuiteError, match="there is no such suite file; rbench list suites names"):
         load("no/such.yaml", registry=registry)
+    with pytest.raises(SuiteError, match=r"no such suite file; did you mean my\.yaml\?"):
+        load("my.yml", registry=registry)
+    with pytest.raises(SuiteError, match=r"no such suite file; did you mean named\?"):
+        load("./nmed.yaml", registry=registry)
+    for file, name in (("all my (best) ones.yaml", "all-my-best-ones"), ("...yaml", "suite")):
+        Path(file).write_bytes(Path("my.yaml").read_bytes())
+        assert load(file, registry=registry).suite.name == name
     with pytest.raises(SuiteError, match="is a folder, not a suite file"):
         load("./suites", registry=registry)
 
