@@ -1,18 +1,21 @@
-"""Move the contents of a RUN aside instead of deleting them."""
+"""Move a RUN aside instead of deleting it."""
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import get_args
 
-from rbench.errors import StoreError
 from rbench.spec import Stage
 from rbench.storage.runs import files
 
 PROCESSES = ".processes"
 """The folder in which the processes that run here say so (`rbench.storage.team`). It is no result."""
-_OF_EARLIER_VERSIONS = {".lock", ".lock.holder"}
+_PLAN = "plan.json"
+_MADE = ("tables", "figures", "logs", "report.html", "report.parquet")
+"""What is made of a RUN's results, beside its plan and the folders of its stages."""
 
 
 class RunFolder:
@@ -22,25 +25,37 @@ class RunFolder:
         self.root = Path(root)
 
     def set_aside(self) -> Path | None:
-        """Move the contents of the folder to `<run>.<timestamp>` beside it and return that; None if it is empty.
+        """Move the RUN to `<run>.<timestamp>` beside it and return that; None if there is none.
 
-        No other process may run in the folder. Never deletes.
+        Where the RUN is a mount point, that folder is made inside it. Things that rbench did not write stay where they
+        are, for a RUN may lie in a folder with others. No other process may run in the folder. Never deletes.
 
-        Raises StoreError if rbench did not write the folder, or if it cannot be written.
+        Raises StoreError if the folder cannot be read or written.
         """
         with files.as_store_error(self.root):
-            found = [path.name for path in self.root.iterdir()] if self.root.exists() else []
-        contents = sorted(set(found) - {PROCESSES} - _OF_EARLIER_VERSIONS)
-        if not contents:
-            return None
-        if not {"plan.json", *get_args(Stage)} & set(contents):
-            raise StoreError(
-                f"{self.root} was not written by rbench, so --fresh leaves it alone. Choose another --out."
-            )
+            found = {path.name for path in self.root.iterdir()} if self.root.exists() else set()
+            results = [name for name in get_args(Stage) if name in found and any(_results(self.root / name))]
+        own = [_PLAN, *results, *_MADE] if _PLAN in found or results else []
+        return self._moved([name for name in own if name in found]) if own else None
+
+    def _moved(self, names: list[str]) -> Path:
         name = f"{self.root.resolve().name}.{datetime.now():%Y%m%d-%H%M%S}"
-        aside = files.unused(files.beside(self.root, name))
-        with files.as_store_error(aside):
-            aside.mkdir()
-            for name in contents:
-                (self.root / name).rename(aside / name)
-        return aside
+        for place in (files.beside(self.root, name), self.root / name):
+            aside = files.unused(place)
+            with files.as_store_error(aside):
+                aside.mkdir()
+                try:
+                    for name in names:
+                        (self.root / name).rename(aside / name)
+                    return aside
+                except OSError as error:
+                    if error.errno != errno.EXDEV or any(aside.iterdir()):
+                        raise
+                    aside.rmdir()  # the RUN is a mount point: nothing can be moved out of it
+        raise AssertionError("a folder lies on one file system with what it holds")
+
+
+def _results(stage: Path) -> Iterator[Path]:
+    """Yield the files of results in the folder of a stage. A folder build/ of a user's project has none."""
+    for name in ("record.json", "outcomes*.jsonl"):
+        yield from stage.rglob(name)

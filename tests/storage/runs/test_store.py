@@ -372,9 +372,40 @@ def test_fresh_sets_the_current_folder_aside(tmp_path: Path, monkeypatch: pytest
     assert [o.example_id for o in Store(aside).outcomes(JOB)] == ["a"]
 
 
-def test_fresh_leaves_strangers_folders_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(StoreError, match="not written by rbench"):
-        Store(tmp_path).set_aside()
-    assert (tmp_path / "thesis.tex").exists()
+def test_fresh_moves_a_run_alone_out_of_a_folder_with_other_things(tmp_path: Path) -> None:
     assert Store(tmp_path / "none").set_aside() is None
+    others = ("thesis.tex", ".git/HEAD", "build/lib/mine.py", "tables/mine.csv")  # build is the name of a stage too
+    for name in others:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert Store(tmp_path).set_aside() is None
+    assert all((tmp_path / name).exists() for name in others)
+
+    fill(store := Store(tmp_path), "a")
+    (tmp_path / "plan.json").write_text("{")
+    (tmp_path / "report.html").write_text("x")
+    aside = store.set_aside()
+    assert aside is not None
+    assert {path.name for path in aside.iterdir()} == {"attack", "plan.json", "report.html", "tables"}
+    assert {path.name for path in tmp_path.iterdir()} == {"thesis.tex", ".git", "build"}
+
+
+def test_fresh_keeps_the_old_results_inside_where_nothing_can_be_moved_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A RUN that is a mount point: a rename to a folder beside it crosses file systems."""
+    rename = Path.rename
+
+    def across(path: Path, target: Path) -> Path:
+        if not target.is_relative_to(tmp_path / "run"):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", across)
+    for name in ("a", "b"):
+        fill(store := Store(tmp_path / "run"), name)
+        aside = store.set_aside()
+        assert aside is not None and aside.parent == tmp_path / "run"
+        assert [o.example_id for o in Store(aside).outcomes(JOB)] == [name]
+        assert store.set_aside() is None
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
