@@ -204,13 +204,23 @@ class Reader:
         return files.read(self.folder(job) / "outcomes.jsonl")
 
     def outcomes(self, job: Job) -> list[Outcome]:
-        """Return the job's reliable outcomes, one for each example, also those of a job under way."""
+        """Return the job's reliable outcomes, one for each example, also those of a job under way.
+
+        Those of a complete job are the ones that its record has a digest of. A process that lost its lease may have
+        written once more beside them.
+        """
         found: dict[str, Outcome] = {}
-        for read in self.reads(job):
+        for read in [self.read(job)] if self._states_outcomes(job) else self.reads(job):
             for outcome in read.outcomes:
                 if found.setdefault(outcome.example_id, outcome).status == "errored":
                     found[outcome.example_id] = outcome
         return list(found.values())
+
+    def _states_outcomes(self, job: Job) -> bool:
+        with suppress(StoreError):  # whoever asks for the record is told
+            record = self._record(job)
+            return record is not None and record.status == "complete" and record.outcomes is not None
+        return False
 
     def predictions(self, job: Job) -> list[Prediction]:
         """Read the predictions; an empty list if the job has written none. Raises StoreError for a damaged line."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rbench.errors import StoreError
 from rbench.spec import Outcome
 from rbench.storage.runs import Parts, Store
-from tests.storage.runs.test_store import JOB, make_job, make_outcome
+from tests.storage.runs.test_store import JOB, make_job, make_outcome, make_record
 
 IDS = [str(i) for i in range(8)]
 
@@ -125,3 +125,17 @@ def test_no_texts_are_written_where_none_are_kept(tmp_path: Path) -> None:
     one.append(make_outcome("0"))
     assert not one.merge([*one.outcomes.values()]).texts
     assert b"a film" not in (Store(tmp_path).folder(JOB) / "outcomes.jsonl").read_bytes()
+
+
+def test_what_a_process_writes_after_it_lost_its_lease_changes_nothing_of_a_complete_job(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    one, late = parts(store, "a"), parts(store, "late")
+    for outcome in (make_outcome("0"), make_outcome("1", status="errored", error="ValueError: x")):
+        one.append(outcome)
+    merged = [one.outcomes["0"], one.outcomes["1"]]
+    store.write_record(make_record(JOB).model_copy(update={"outcomes": one.merge(merged)}))
+    late.append(make_outcome("1"))
+    late.close()
+    assert names(store) == ["outcomes.jsonl", "outcomes.late.jsonl", "record.json"]
+    assert store.outcomes(JOB) == merged
+    assert parts(store, "next").outcomes["1"].status != "errored", "whoever attacks it again may take it"
