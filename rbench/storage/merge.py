@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -53,11 +52,8 @@ def write(joined: Joined, out: Path) -> None:
         StoreError: something cannot be read or written, or changed while it was copied.
     """
     plan = joined.plan()
-    with files.as_store_error(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = files.unused(out.with_name(f".{out.name}.unfinished"))
-    store = Store(unfinished, texts=plan.texts)
-    try:
+    with files.growing(out) as unfinished:
+        store = Store(unfinished, texts=plan.texts)
         store.write_plan(plan)
         for job in plan.jobs:
             names = {*FILES, *(path.name for path in joined.part_files(job))}
@@ -67,8 +63,3 @@ def write(joined: Joined, out: Path) -> None:
         copied = standing(store, plan)
         if copied.done != joined.standing.done or copied.problems.keys() != joined.standing.problems.keys():
             raise StoreError("a RUN changed while it was copied; run the same command again")
-        with files.as_store_error(out):
-            unfinished.rename(out)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise

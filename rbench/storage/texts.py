@@ -11,11 +11,12 @@ import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 from rbench.errors import PlanError, StoreError
-from rbench.spec import Job, MeasureJob, Plan, TableSpec
+from rbench.spec import Job, MeasureJob, Plan, Stage, TableSpec
 from rbench.storage.runs import Store
-from rbench.storage.runs.files import as_store_error, beside
+from rbench.storage.runs.files import as_store_error, beside, growing
 from rbench.storage.runs.names import folder_name
 
 _OF_TEXTS = "positives"
@@ -41,7 +42,7 @@ def kept(store: Store, plan: Plan, wanted: bool) -> bool:
         return False
     if before is None and any(r.outcomes is not None and not r.outcomes.texts for r in store.records(plan)):
         return False
-    if not wanted and any(store.root.rglob("outcomes*.jsonl")):
+    if not wanted and any(any((store.root / stage).rglob("outcomes*.jsonl")) for stage in get_args(Stage)):
         raise StoreError(
             f"{store.root} has outcomes with texts, so --no-texts cannot resume it. Resume it without --no-texts and "
             "make a copy without texts, rbench strip RUN; or choose another --out."
@@ -81,7 +82,8 @@ def strip(run: Path, out: Path | None = None) -> Path:
     """Copy a RUN without its texts; return the copy's folder, `out` or RUN-stripped. The RUN itself is not changed.
 
     Copies the plan, the records of its jobs, outcomes, predictions, rows, and the tables that show no texts. A record
-    without digests stays without, because nothing confirms that the outcomes beside it belong to it.
+    without digests stays without, because nothing confirms that the outcomes beside it belong to it. The copy gets its
+    name once it is complete. Until then it lies beside, and is removed if anything goes wrong.
 
     Raises StoreError if `run` is not a RUN, something in it is damaged, or `out` is inside it or not empty.
     """
@@ -94,11 +96,12 @@ def strip(run: Path, out: Path | None = None) -> Path:
     problems = [problem for job in plan.jobs if (problem := _problem(source, job)) is not None]
     if problems:
         raise StoreError("\n".join([*problems, "Run the suite again, and strip the RUN then."]))
-    stripped = Store(out, texts=False)
-    stripped.write_plan(plan.model_copy(update={"texts": False}))
-    for job in plan.jobs:
-        _strip_job(source, stripped, job)
-    _copy_tables(run / "tables", out / "tables")
+    with growing(out) as unfinished:
+        stripped = Store(unfinished, texts=False)
+        stripped.write_plan(plan.model_copy(update={"texts": False}))
+        for job in plan.jobs:
+            _strip_job(source, stripped, job)
+        _copy_tables(run / "tables", unfinished / "tables")
     return out
 
 

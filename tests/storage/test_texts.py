@@ -27,7 +27,7 @@ from rbench.spec import (
     error_kind,
 )
 from rbench.storage.runs import Store
-from rbench.storage.texts import check, notes, strip, table_name
+from rbench.storage.texts import check, kept, notes, strip, table_name
 from rbench.tables import build
 from tests.storage.conftest import N, World
 from tests.storage.runs.test_store import JOB, make_job, make_outcome, make_record
@@ -195,6 +195,28 @@ def test_what_is_damaged_is_not_stripped(world: World, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     world.run()
     strip(world.root, tmp_path / "out")
+
+
+def test_a_copy_that_is_interrupted_leaves_nothing(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(store: Store, record: Record) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "copies").mkdir()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Store, "write_record", interrupted)
+        strip(world.root, tmp_path / "copies" / "out")
+    assert not any((tmp_path / "copies").iterdir())
+    strip(world.root, tmp_path / "copies" / "out")
+    assert [path.name for path in (tmp_path / "copies").iterdir()] == ["out"]
+
+
+def test_texts_of_another_run_below_the_folder_are_not_those_of_this_one(world: World, tmp_path: Path) -> None:
+    plan = world.store.plan()
+    assert plan is not None
+    above = Store(world.root.parent)
+    assert any(above.root.rglob("outcomes*.jsonl")) and not kept(above, plan, wanted=False)
 
 
 def test_a_record_without_digest_gets_none_by_being_stripped(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -63,6 +64,24 @@ def unused(path: Path) -> Path:
 def beside(path: Path, name: str) -> Path:
     """Return the path of a file or folder beside another one, which may be the current folder."""
     return (path if path.name not in ("", "..") else path.resolve()).with_name(name)
+
+
+@contextmanager
+def growing(folder: Path) -> Iterator[Path]:
+    """Yield a hidden folder beside a new one. It becomes `folder` at the end, and is removed if anything goes wrong.
+
+    Raises StoreError if `folder` cannot be made, for instance because it is there and not empty.
+    """
+    with as_store_error(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = unused(beside(folder, f".{folder.resolve().name}.unfinished"))
+    try:
+        yield unfinished
+        with as_store_error(folder):
+            unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
 
 
 def _sync_folder(folder: Path) -> None:
