@@ -39,7 +39,7 @@ FontSize = Literal["normalsize", "small", "footnotesize", "scriptsize", "tiny"]
 NumExamples = Annotated[int, Field(ge=1)] | Literal["all"]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
-Rate = Annotated[float, Field(gt=0)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
+from rbench.errors import SuiteError
 from rbench.spec.common import Strict
 from rbench.spec.entries import Named
 
@@ -29,6 +31,21 @@ def keyed(value: Any) -> Any:
 
 
 def content_key(value: Any) -> str:
-    """Hash a value's content into 64 hex digits. They are the same on every machine and ignore titles and key order."""
-    text = json.dumps(keyed(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """Hash a value's content into 64 hex digits. They are the same on every machine and ignore titles and key order.
+
+    Raises SuiteError for a number that is infinite or NaN, which JSON does not have, and says where it is.
+    """
+    content = keyed(value)
+    for place, number in _numbers(content, ()):
+        if not math.isfinite(number):
+            raise SuiteError(f"`{'.'.join(place)}` is {number}, which is no number that can be set")
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _numbers(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
+    if isinstance(value, float):
+        yield place, value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(item, (*place, str(key)))
