@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from rbench.errors import PlanError
@@ -47,11 +47,15 @@ def effective(name: str, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec:
     )
 
 
-def portable(spec: EncoderSpec) -> EncoderSpec:
-    """Return the spec as jobs hold it: each path to a base, corpus or further model becomes its last part.
+def portable(spec: EncoderSpec, models: Collection[str] = ()) -> EncoderSpec:
+    """Return the spec as jobs hold it: each path to a base, corpus, resource or further model becomes its last part.
 
     The job holds the content behind the path as a hash. A full path would give the same work a different key on another
     machine. So would the label of an encoder without a file, since it may need more of the path to be unambiguous.
+
+    Args:
+        models: the options of its objective that name further models. All others but `resources` stay as they are,
+            because nothing says what lies behind them.
     """
     changes: dict[str, Any] = {}
     if spec.unlisted and spec.base is not None:
@@ -63,7 +67,8 @@ def portable(spec: EncoderSpec) -> EncoderSpec:
     if spec.tokenizer is not None and _is_path(spec.tokenizer):
         changes["tokenizer"] = _last(spec.tokenizer)
     if (train := spec.train) is not None:
-        options = {k: _portable(v) for k, v in train.options.items()}
+        hashed = {*models, "resources"}
+        options = {k: _portable(v) if k in hashed else v for k, v in train.options.items()}
         data = _last(train.data) if is_text_file(train.data) else train.data
         changes["train"] = train.model_copy(update={"data": data, "options": options})
     return spec.model_copy(update=changes)

@@ -147,7 +147,7 @@ class _Planner(JobMaker):
             "pretrain", f"objectives/{spec.train.objective}", selection, self._opened(root), *asked_of(profile)
         )
         job = PretrainJob(
-            encoder=portable(spec),
+            encoder=portable(spec, inputs.models.get(root, ())),
             base_fingerprint=inputs.weights.get(root),
             data_fingerprint=data,
             selection_fingerprint=selected_by(spec.train, inputs.splits),

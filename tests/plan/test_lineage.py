@@ -26,9 +26,19 @@ def test_jobs_hold_no_folder_of_a_further_model_however_deep_an_option_names_it(
             {"name": "x", "base": f"{where}/own", "train": {"objective": "mlm", "data": "c", "options": options}}
         )
 
-    found = [portable(trained(where)) for where in ("/home/me", "~/data", "../there")]
+    found = [portable(trained(where), {"teacher", "models"}) for where in ("/home/me", "~/data", "../there")]
     assert found[0] == found[1] == found[2] and found[0].base == "own" and found[0].train is not None
     assert found[0].train.options == {"teacher": "teacher", "steps": 3, "models": {"masked": "masked", "hub": "org/lm"}}
+
+
+def test_an_option_that_names_no_model_stays_as_it_is_for_nothing_else_tells_what_is_behind_it() -> None:
+    options = {"words": "/data/v1/words.txt", "separator": "/", "resources": {"masked_lm": "./lm"}, "teacher": "./lm"}
+    spec = EncoderSpec.model_validate(
+        {"name": "x", "base": "b", "train": {"objective": "own", "data": "c", "options": options}}
+    )
+    made = portable(spec, {"teacher"}).train
+    assert made is not None
+    assert made.options == {**options, "resources": {"masked_lm": "lm"}, "teacher": "lm"}
 
 
 def test_jobs_hold_neither_the_folder_of_a_classifier_nor_what_its_server_is_told_of_who_asks() -> None:
