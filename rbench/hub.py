@@ -8,7 +8,9 @@ environment.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -28,8 +30,10 @@ _PART = r"\w(?:[\w.-]*\w)?"
 _REPO_ID = re.compile(rf"(?:{_PART}/)?(?=[^/]{{1,96}}\Z){_PART}", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
-_unreachable: dict[str, str] = {}
-"""Why each endpoint is unreachable, by address. A hub that did not answer is not asked again in this process."""
+_ASK_AGAIN = 60.0
+"""Seconds for which a hub that did not answer is not asked again: one command asks for many models."""
+_unreachable: dict[str, tuple[float, str]] = {}
+"""When each endpoint did not answer, on the clock `time.monotonic`, and why, by address."""
 
 
 def failures() -> tuple[type[Exception], ...]:
@@ -99,9 +103,9 @@ def configs(model: str, commit: str, revision: str | None = None) -> Path:
     snapshot = cached(model, commit)
     if snapshot is not None and _known_by_cache(model, commit, snapshot):
         return snapshot
-    if offline() or endpoint() in _unreachable:
+    if (reason := "HF_HUB_OFFLINE is set" if offline() else _not_reached(endpoint())) is not None:
         raise Unreachable(
-            f"{_unreachable.get(endpoint(), 'HF_HUB_OFFLINE is set')}, and the hub cache lacks the files that say how "
+            f"{reason}, and the hub cache lacks the files that say how "
             f"{model} encodes. Get them with `hf download {model} --revision {commit}` where there is a network"
         )
     try:
@@ -186,8 +190,8 @@ def ask(repo: str, kind: Kind, revision: str | None) -> str:
     where = endpoint()
     if offline():
         raise Unreachable("HF_HUB_OFFLINE is set and it is not in the hub cache")
-    if where in _unreachable:
-        raise Unreachable(_unreachable[where])
+    if (reason := _not_reached(where)) is not None:
+        raise Unreachable(reason)
     api = HfApi()
     info = api.model_info if kind == "model" else api.dataset_info
     try:
@@ -203,8 +207,9 @@ def ask(repo: str, kind: Kind, revision: str | None) -> str:
     except failures() as error:
         if getattr(error, "response", None) is not None:
             raise ResourceError(f"{where} answered: {_first_line(error)}") from error
-        _unreachable[where] = f"{where} cannot be reached ({_cause(error)})"
-        raise Unreachable(_unreachable[where]) from error
+        reason = f"{where} cannot be reached ({_cause(error)})"
+        _unreachable[where] = time.monotonic(), reason
+        raise Unreachable(reason) from error
     if not sha:
         raise ResourceError(f"{where} did not say which commit {repo} has")
     return str(sha)
@@ -214,8 +219,16 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def _not_reached(where: str) -> str | None:
+    """Say why an endpoint was unreachable a moment ago; None if it is to be asked."""
+    when, reason = _unreachable.get(where, (-math.inf, ""))
+    return reason if time.monotonic() - when < _ASK_AGAIN else None
+
+
 def _cause(error: BaseException) -> str:
     """Return the message of the innermost exception, which names the reason (`Name or service not known`)."""
+    if "JSONDecodeError" in type(error).__name__:  # the innermost one says where in the text
+        return "its answer is not JSON: is there a proxy, or a page to log in?"
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     text = _first_line(error) if isinstance(error, Exception) else type(error).__name__

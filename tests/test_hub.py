@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
@@ -54,3 +57,27 @@ def test_what_cannot_be_an_id_is_refused_and_does_not_count_as_a_hub_that_is_awa
 def test_an_encoder_of_such_a_name_is_refused_with_the_name(base: str) -> None:
     with pytest.raises(ResourceError, match="nor a hub id"):
         locate(EncoderSpec(name="mine", base=base, pooling="mean"), ())
+
+
+def test_a_hub_that_did_not_answer_is_asked_again_after_a_minute_and_no_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    from requests.exceptions import JSONDecodeError
+
+    answers: list[Any] = [JSONDecodeError("Expecting value", "<html>log in</html>", 0), SimpleNamespace(sha="a" * 40)]
+
+    def info(*arguments: Any, **more: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer from StopIteration(0)
+        return answer
+
+    now = 1000.0
+    monkeypatch.setattr(hub, "_unreachable", {})
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", info)
+    monkeypatch.setattr("rbench.hub.time.monotonic", lambda: now)
+    for _ in range(2):
+        with pytest.raises(hub.Unreachable, match=r"cannot be reached \(its answer is not JSON: is there a proxy"):
+            hub.ask("someone/toy", "model", None)
+    assert len(answers) == 1, "it was not asked twice"
+    now += 61
+    assert hub.ask("someone/toy", "model", None) == "a" * 40

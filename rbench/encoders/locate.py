@@ -208,15 +208,23 @@ def _is_model(folder: Path) -> bool:
 
 
 def _content(root: Path) -> Iterator[Path]:
-    """Yield the files of config, weights and tokenizer, sorted by name.
+    """Yield the files of config, weights, tokenizer, and Python code that the folder says belongs to them, by name.
 
-    If there are safetensors weights, pickled ones are left out, because transformers prefers the former.
+    Pickled weights are left out where transformers prefers safetensors: model.safetensors, or its parts.
     """
-    weights = sorted(root.glob("*.safetensors")) or sorted(root.glob("pytorch_model*.bin"))
+    weights = sorted(root.glob("*.safetensors"))
+    if not any(path.name.startswith("model") for path in weights):
+        weights += sorted(root.glob("pytorch_model*.bin"))
     if not weights:
         raise ResourceError(f"{root} has no weights (*.safetensors or pytorch_model*.bin)")
-    small = (root / name for name in ("config.json", *TOKENIZER_FILES))
-    yield from sorted([*weights, *(path for path in small if path.is_file())])
+    small = [path for name in ("config.json", *TOKENIZER_FILES) if (path := root / name).is_file()]
+    own_code = root.glob("*.py") if any(_has_code(path) for path in small) else ()
+    yield from sorted([*weights, *small, *own_code])
+
+
+def _has_code(config: Path) -> bool:
+    """Whether a config names classes of the folder's own, which `trust_remote_code` runs."""
+    return config.name in ("config.json", "tokenizer_config.json") and b'"auto_map"' in config.read_bytes()
 
 
 def _not_found(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason: str) -> str:

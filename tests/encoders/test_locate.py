@@ -132,3 +132,33 @@ def test_a_link_to_a_model_elsewhere_is_followed(tmp_path: Path) -> None:
 def test_locating_imports_no_torch() -> None:
     code = "import sys; from rbench import encoders; assert not {'torch', 'transformers'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_code_of_the_folder_enters_its_fingerprint_where_a_config_names_it(tmp_path: Path) -> None:
+    where = folder(tmp_path / "m")
+    (where / "modeling_mine.py").write_text("A = 1\n")
+    (where / "notes.py").write_text("")
+    before = fingerprint(where)
+    (where / "modeling_mine.py").write_text("A = 2\n")
+    assert fingerprint(where) == before, "nothing runs it"
+    for name in ("config.json", "tokenizer_config.json"):
+        own = folder(tmp_path / name)
+        (own / name).write_text('{"auto_map": {"AutoModel": "modeling_mine.Mine"}}')
+        (own / "modeling_mine.py").write_text("A = 1\n")
+        before = fingerprint(own)
+        (own / "modeling_mine.py").write_text("A = 2\n")
+        assert fingerprint(own) != before
+
+
+@pytest.mark.parametrize(
+    ("beside", "counts"),
+    [("adapter_model.safetensors", True), ("model.safetensors", False), ("model-00001-of-00002.safetensors", False)],
+)
+def test_pickled_weights_count_unless_transformers_leaves_them_out(beside: str, counts: bool, tmp_path: Path) -> None:
+    where = folder(tmp_path / "m")
+    (where / "model.safetensors").unlink(missing_ok=True)
+    (where / beside).write_bytes(b"a")
+    (where / "pytorch_model.bin").write_bytes(b"b")
+    before = fingerprint(where)
+    (where / "pytorch_model.bin").write_bytes(b"c")
+    assert (fingerprint(where) != before) is counts
