@@ -31,6 +31,9 @@ def read(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
+    except NotADirectoryError as error:
+        file = next(folder for folder in path.parents if folder.is_file())
+        raise StoreError(f"{file} is a file. Name the folder that `rbench run` wrote.") from error
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}.") from error
 
