@@ -111,8 +111,10 @@ def _parts(groups: Sequence[Group], times: float, observed: Known, *, alike: boo
     """Yield the cells with their weights: groups weigh the same, and so do the cells of one side of a group.
 
     Two cells of one task that face each other alone are taken over the examples that count for both. So are two of
-    different names, where `alike` says that all have the same examples.
+    different names, where `alike` says that all have the same examples. In any other cell, a single training is in the
+    round of each training that another cell has, for they all stand against it.
     """
+    most = max(len({one.training for one in found}) for found in observed.values())
     for group in groups:
         share = 1 / len(groups)
         one_each = len(group.one) == len(group.other) == 1
@@ -124,7 +126,13 @@ def _parts(groups: Sequence[Group], times: float, observed: Known, *, alike: boo
         for side, own in enumerate((group.one, group.other)):
             for cell in own:
                 trainings = sorted({one.training for one in observed[cell]})
-                rows = [(one, trainings.index(one.training)) for one in observed[cell]]
+                of_round = trainings if len(trainings) > 1 else trainings * most
+                rows = [
+                    (one, rank)
+                    for rank, training in enumerate(of_round)
+                    for one in observed[cell]
+                    if one.training == training
+                ]
                 yield _weighed(cell, side, share / len(own), times, rows, facing=False)
 
 
