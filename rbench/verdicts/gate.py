@@ -129,10 +129,13 @@ def check(results: Results, baseline: Baseline, rules: Rules, encoders: Sequence
             cells.append(CheckedCell(key, "failed", lost[key], runs=baseline.runs, beside=said))
         else:
             one, verdict = found[key]
-            decided = verdict.verdict if verdict.n else "failed"  # a check that compares nothing must not pass
-            cells.append(
-                CheckedCell(key, decided, verdict.because, verdict, one.before, one.after, one.runs, beside=said)
-            )
+            decided, because = verdict.verdict, verdict.because
+            if not verdict.n:  # a check that compares nothing must not pass
+                decided = "failed"
+            elif 2 * one.errored > one.known:  # nor one that compares hardly anything, say because a victim became slow
+                decided, because = "failed", f"more than half of the baseline's texts errored ({one.lost})"
+            said = (*said, *([one.lost] if one.errored else []))
+            cells.append(CheckedCell(key, decided, because, verdict, one.before, one.after, one.runs, beside=said))
     return Checked(str(results.root), rules, tuple(cells), _notes(cells, asked, wanted, there, encoders))
 
 
@@ -210,6 +213,14 @@ class _Compared:
     before: float | None
     after: float | None
     runs: int
+    known: int
+    """Texts that a run of the baseline has a value for, once for each seed."""
+    errored: int
+    """Those of them that errored in the RUN. They are compared with nothing."""
+
+    @property
+    def lost(self) -> str:
+        return f"{self.errored:,} of {self.known:,} texts errored"
 
     @classmethod
     def of(
@@ -243,7 +254,16 @@ class _Compared:
             same_weights=own is not None,
         )
         values = [value for one in sample.baseline if (value := _mean(one)) is not None]
-        return cls(sample, sum(values) / len(values) if values else None, _mean(sample.new), len(trainings))
+        known = np.logical_or.reduce([np.isfinite(one) for one in sample.baseline])
+        errored = np.array([[bits.get(name) == files.ERRORED for _, bits in new] for name in names], dtype=bool)
+        return cls(
+            sample,
+            sum(values) / len(values) if values else None,
+            _mean(sample.new),
+            len(trainings),
+            int(known.sum()),
+            int((known & errored).sum()),
+        )
 
 
 def _by_seed(key: CellKey, cells: Sequence[Cell]) -> list[tuple[Run, ...]]:

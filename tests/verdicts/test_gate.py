@@ -168,6 +168,22 @@ def test_a_check_that_compares_nothing_fails(made: Path) -> None:
     assert only(checked(made, "w" * 100)).verdict == "failed"
 
 
+@pytest.mark.parametrize("metric", ["asr", "aua"])
+@pytest.mark.parametrize(("errored", "verdict"), [(0, "passed"), (50, "passed"), (51, "failed"), (99, "failed")])
+def test_a_check_of_which_most_texts_errored_fails(made: Path, metric: str, errored: int, verdict: str) -> None:
+    """Time-outs are no failures of a job: a victim that became slow would pass otherwise."""
+    cell = only(checked(made, "!" * errored + HALF[errored:], metric=metric))
+    lost = f"{errored} of 100 texts errored"
+    assert cell.verdict == verdict and (lost in cell.beside) is bool(errored)
+    assert (cell.because == f"more than half of the baseline's texts errored ({lost})") is (verdict == "failed")
+
+
+def test_only_texts_of_the_baseline_count_as_lost(made: Path) -> None:
+    edited(made / "b.json", bits=lambda job: "w" * 90 + "f" * 10)
+    cell = only(checked(made, "!" * 95 + "f" * 5))
+    assert cell.verdict == "passed" and "5 of 10 texts errored" in cell.beside
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
