@@ -84,7 +84,9 @@ class ByEncoder:
             (self.results.plan.draw(one.job.parts[0]).train_seed, e.value) for one, e in zip(found, each, strict=True)
         ]
         draws = Draws(means(values)) if drawn else None
-        shown = Number(value, percent, each[0].n, low, high, draws=draws, digits=digits)
+        asked = sum(job.parts[2] == task and _row(self.results, job) == row for job in self.asked)
+        partial = len(found) < asked
+        shown = Number(value, percent, each[0].n, low, high, draws=draws, digits=digits, partial=partial)
         return shown.hidden(self.hiding(row, task))
 
     def notes(self) -> tuple[str, ...]:
@@ -153,7 +155,8 @@ def average(numbers: Sequence[Number | None]) -> Number | None:
     low, high = (
         (value - math.hypot(*below) / len(there), value + math.hypot(*above) / len(there)) if known else (None,) * 2
     )
-    return Number(value, first.percent, low=low, high=high, digits=first.digits, draws=_draws(there))
+    partial = any(number.partial for number in there)
+    return Number(value, first.percent, low=low, high=high, digits=first.digits, draws=_draws(there), partial=partial)
 
 
 def _draws(numbers: Sequence[Number]) -> Draws | None:

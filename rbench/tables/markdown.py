@@ -28,7 +28,7 @@ def layout(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], a
 def markdown_escape(text: str) -> str:
     """Escape text for a cell of a pipe table: without cells, emphasis, links, code, HTML or control characters."""
     text = harmless(re.sub(r"\s+", " ", text))
-    text = re.sub(r"([\\|*`]|(?<!\w)_|_(?!\w)|^\[|\](?=[(\[]))", r"\\\1", text)
+    text = re.sub(r"([\\|*`]|~(?=~)|(?<=~)~|(?<!\w)_|_(?!\w)|^\[|\](?=[(\[]))", r"\\\1", text)
     text = re.sub(r"&(?=#?\w+;)", "&amp;", text)
     # A < before a space or a digit opens no tag, and a > between spaces closes none. A terminal shows them as they are.
     # At the start of a text a > would open a quotation.

@@ -140,7 +140,13 @@ class _Reader:
                 return Pair(found, None, (f"of {axis} that this RUN lacks", wanted))
             rows = left
         numbers = [_number(row, found.metric) for row in rows]
-        numbers = numbers[:1] if found.metric == "clean" else numbers  # all attacks see the same examples
+        if found.metric == "clean":  # all attacks on a victim see the same examples
+            of_victim: dict[tuple[Any, ...], dict[str, Any]] = {}
+            for row, number in zip(rows, numbers, strict=True):
+                victim = tuple(row.get(axis) for axis in ("encoder", "task", "finetune"))
+                if of_victim.get(victim, {}).get("value") is None:
+                    of_victim[victim] = number
+            numbers = [*of_victim.values()]
         return self._chosen(found, [one for one in numbers if one.get("value") is not None], len(numbers), encoder)
 
     def _chosen(self, found: Found, numbers: list[dict[str, Any]], several: int, encoder: str | None) -> Pair:

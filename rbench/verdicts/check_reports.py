@@ -122,7 +122,7 @@ def _told(cell: CheckedCell) -> str:
     if d is None or d.rise is None:
         return beside.strip()
     interval = f" [{100 * d.low:+.1f}, {100 * d.high:+.1f}]" if d.low is not None and d.high is not None else ""
-    p = f", corrected p {d.p_holm:.3f}" if d.p_holm is not None else ""
+    p = f", corrected p {p_value(d.p_holm)}" if d.p_holm is not None else ""
     before, after = (f"{100 * value:.1f}" if value is not None else "n/a" for value in (cell.before, cell.after))
     return f"{before} became {after}; paired {100 * d.rise:+.1f}{interval} points for the worse{p}, n = {d.n}.{beside}"
 

@@ -32,6 +32,8 @@ def test_an_average_lacks_what_its_numbers_lack() -> None:
     assert open_ is not None and open_.value == pytest.approx(0.7) and open_.low is None
     hidden = average([ONE, replace(TWO, withheld=("loss_at_chance",))])
     assert hidden is not None and hidden.value is None and hidden.withheld == ("loss_at_chance",)
+    some = average([ONE, replace(TWO, partial=True)])
+    assert some is not None and some.partial and not (average([ONE, TWO]) or some).partial
 
 
 def test_an_average_of_trainings_is_over_those_that_all_numbers_have() -> None:
@@ -67,6 +69,10 @@ def test_trainings_of_an_encoder_are_one_row_with_their_mean_and_spread() -> Non
     assert made is not None and made.value == pytest.approx(0.7) and made.n == 100
     assert made.low == pytest.approx(0.6) and made.high == pytest.approx(0.9)
     assert made.draws is not None and made.draws.sd == pytest.approx(0.2 / 2**0.5)
+    assert not made.partial, "both trainings are done"
+    half = replace(found, done={at: done[:1] for at, done in found.done.items()})
+    some = half.number(found.rows[0], "mr", lambda one: Estimate(0.8, None, None, 100), percent=True, digits=2)
+    assert some is not None and some.partial, "one of two trainings is done"
 
 
 def test_a_suite_that_asks_twice_has_a_row_for_each() -> None:

@@ -126,6 +126,7 @@ def tags(text: str) -> list[str]:
 def test_signs_between_numbers_stay_as_they_are() -> None:
     assert markdown_escape("p < 0.05, p <0.001, 3 > 2 & 1") == "p < 0.05, p <0.001, 3 > 2 & 1"
     assert markdown_escape("<b>x</b> a<b >c") == "&lt;b&gt;x&lt;/b&gt; a&lt;b &gt;c"
+    assert markdown_escape("~~a~~ ~5 ~") == "\\~\\~a\\~\\~ ~5 ~"
     assert [markdown_escape(text) for text in ("> a", " > a", "a >")] == ["&gt; a", " &gt; a", "a &gt;"]
 
 

@@ -243,3 +243,16 @@ def test_a_strategy_stands_for_one_that_states_no_other_options() -> None:
     row = {"finetune": "clean[epochs=3,learning_rate=2e-05]"}
     for wanted, agrees in (("clean", True), ("clean[epochs=3]", True), ("clean[epochs=4]", False), ("probe", False)):
         assert _agrees(row, "strategies", wanted, where) is agrees
+
+
+def test_clean_accuracy_is_left_out_where_victims_differ_in_more_than_the_attack(make_run: MakeRun) -> None:
+    rates = ({"clean": {"learning_rate": 1e-5}}, {"clean": {"learning_rate": 2e-5}})
+    found = compared(make_run(make_suite(finetune=rates))).pairs[0][0]
+    assert found.ours is None and found.why[0] == "for which several numbers of this RUN would do"
+
+
+def test_clean_accuracy_is_that_of_any_attack_that_is_done(make_run: MakeRun) -> None:
+    whole = compared(make_run()).pairs[0][0].ours
+    store = make_run(done=lambda job: job.parts[-1] != "pwws")
+    found = compared(store).pairs[0][0].ours
+    assert whole is not None and found is not None and found.value == whole.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -46,6 +47,10 @@ def test_annotations_are_one_line_each_and_say_what_was_meant() -> None:
     _, title, message = decoded(lines[1])
     assert title == f"rbench: minilm/mr/clean/{NASTY} failed"
     assert message.startswith("rose & fell <100%>\nat once. 50.0 became 80.0")
+    assert "points for the worse, corrected p 0.002, n = 100" in message
+    tiny = replace(JUDGED, p_holm=1e-9)
+    (line,) = github(Checked("run", Rules(), (replace(checked().cells[1], verdict="failed", judged=tiny),)))
+    assert "corrected p <0.001," in line, "as in tables: none is 0"
     head = lines[1].removeprefix("::error title=").partition("::")[0]
     assert ":" not in head and "," not in head and "%3A" in head and "100%25" in lines[1]
 

@@ -178,9 +178,9 @@ def test_a_check_of_which_most_texts_errored_fails(made: Path, metric: str, erro
     assert (cell.because == f"more than half of the baseline's texts errored ({lost})") is (verdict == "failed")
 
 
-def test_only_texts_of_the_baseline_count_as_lost(made: Path) -> None:
-    edited(made / "b.json", bits=lambda job: "w" * 90 + "f" * 10)
-    cell = only(checked(made, "!" * 95 + "f" * 5))
+def test_only_texts_of_the_baseline_count_as_lost(tmp_path: Path) -> None:
+    write_baseline([gated.run(tmp_path / "before", "w" * 90 + "f" * 10)], tmp_path / "b.json")
+    cell = only(checked(tmp_path, "!" * 95 + "f" * 5))
     assert cell.verdict == "passed" and "5 of 10 texts errored" in cell.beside
 
 
