@@ -116,4 +116,4 @@ def _write_all(results: Results, path: Path, *, texts: bool) -> Path:
     return path
 
 
-_TEXTS = ("original", "perturbed", "original_columns", "perturbed_columns", "error")
+_TEXTS = ("original", "perturbed", "original_columns", "perturbed_columns", "steps", "error")

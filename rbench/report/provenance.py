@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -22,7 +23,7 @@ def header(results: Results, grid: Grid | None) -> Iterator[Fact]:
     plan, standing = results.plan, results.standing
     yield Fact(name="jobs", value=_state(plan, standing))
     if grid is not None:
-        counts = [cell.pooled.total for cell in grid.cells.values() if cell.present]
+        counts = [cell.pooled.attacked for cell in grid.cells.values() if cell.present]
         if counts:
             yield Fact(name="n of a cell", value=spanned(counts))
     yield Fact(name="seeds", value=", ".join(map(str, plan.suite.seeds)))
@@ -65,7 +66,7 @@ def packages(results: Results) -> Iterator[Fact]:
 def command(results: Results) -> str:
     """Return the command that makes the RUN again, without what the plan does not keep: the options of the first run,
     and the path of a suite that is none of rbench's."""
-    return f"rbench run {results.plan.suite.name} --out {results.root.name}"
+    return shlex.join(["rbench", "run", results.plan.suite.name, "--out", results.root.resolve().name])
 
 
 def names_of(plan: Plan, grid: Grid | None) -> Names:

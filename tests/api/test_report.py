@@ -7,6 +7,7 @@ import gzip
 import html
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pandas as pd
 import pytest
 
 from rbench import api
+from rbench.api.runs import results_of
 from rbench.errors import StoreError
 from rbench.report import examples
+from rbench.report.provenance import command
 from rbench.storage.runs import Store
 from tests.report.conftest import LETTERS, NASTY, SCRIPT, TURNED, write_run
 from tests.report.conftest import page_file as page_file
@@ -121,6 +124,23 @@ def test_what_cannot_be_written_is_refused(run: Path, tmp_path: Path, out: str, 
         api.report(run, tmp_path / out)
 
 
+def test_n_of_a_cell_counts_what_tables_count(run: Path, tmp_path: Path) -> None:
+    (file,) = api.report(run, tmp_path / "open.html")
+    attacked = [len(letters.replace("w", "").replace("!", "")) for letters in LETTERS.values()]
+    low, high = min(attacked), max(attacked)
+    said = str(low) if low == high else f"{low} to {high}"
+    shown = re.sub(r"<[^>]*>|\s+", " ", file.read_text().partition("<script")[0])
+    assert re.search(rf"n of a cell +{said}\b", shown)
+    assert f"n of a cell: {said}." in api.table(run)
+
+
+def test_the_command_names_the_folder_as_a_shell_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = write_run(tmp_path / "my run", encoders=("minilm",))
+    monkeypatch.chdir(where)
+    for named in (where, Path()):
+        assert shlex.split(command(results_of(named)))[-2:] == ["--out", "my run"]
+
+
 def test_several_runs_need_a_file_and_make_one_page(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, encoders=(name,)) for name in ("minilm", "bert_b")]
     with pytest.raises(StoreError, match="--out"):
@@ -144,7 +164,7 @@ def test_above_the_limit_a_sample_has_all_on_which_encoders_differ(
     assert {("minilm", "mr", one) for one in differing} | {("bert_b", "mini_nli", one) for one in differing} <= there
     assert f"{len(rows)} of 48" in data(page)["sampled"]["said"]
     frame = pd.read_parquet(beside)
-    assert len(frame) == 48 and not {"original", "perturbed", "error"} & set(frame.columns)
+    assert len(frame) == 48 and not {"original", "perturbed", "steps", "error"} & set(frame.columns)
 
 
 def test_a_page_that_would_be_too_large_holds_fewer(run: Path) -> None:
