@@ -30,7 +30,8 @@ def check(model: type[Model], located: Positioned, problems: Problems) -> Model 
 
 def fields_at(model: type[BaseModel], where: Where) -> list[str]:
     """Return the names of the keys that are valid at `where` in data of `model`. It is empty where any key is valid."""
-    return sorted({name for kind in _kinds(model, where) if _is_model(kind) for name in _keys(kind)})
+    kinds = [kind for kind in _kinds(model, where) if _is_model(kind)]
+    return sorted({name for kind in kinds for name in _keys(kind) if name not in getattr(kind, "FOUND", ())})
 
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:

@@ -12,7 +12,7 @@ from rbench.load.positions import Positioned, Problems, describe, parse
 from rbench.load.registry import unknown
 from rbench.spec import Suite
 
-_SETTABLE = frozenset(Suite.model_fields) - {"profiles"}
+_SETTABLE = frozenset(Suite.model_fields) - {"profiles"} - Suite.FOUND
 _DEEP = ("training", "num_examples")
 """Keys whose mappings a profile merges with the suite's. It replaces all other keys whole."""
 _SHORT_FOR = {"resources": "profile", "num_examples": "default"}
@@ -43,12 +43,23 @@ def _merge(base: Positioned, profile: Positioned) -> Positioned:
     if not isinstance(profile.data, dict):
         return base
     for key, value in profile.data.items():
+        if isinstance(value, dict) and key in _DEEP:
+            base = _spelled_out(base, key)
         if key in _DEEP and isinstance(value, dict) and isinstance(base.data.get(key), dict):
             for inner in value:
                 base = base.put((key, inner), profile.sub(key, inner), profile.key_at((key, inner)))
         else:
             base = base.put((key,), profile.sub(key), profile.key_at((key,)))
     return base
+
+
+def _spelled_out(located: Positioned, key: str) -> Positioned:
+    """Return `located` with a mapping in place of a plain value, so that another inner key can stand beside it."""
+    short, plain = _SHORT_FOR.get(key), located.data.get(key)
+    if short is None or plain is None or isinstance(plain, dict):
+        return located
+    place = located.at((key,))
+    return located.put((key,), Positioned({}, {(): place})).put((key, short), Positioned(plain, {(): place}))
 
 
 def check_profiles(located: Positioned, chosen: str | None, problems: Problems) -> None:
@@ -102,10 +113,8 @@ def apply_override(located: Positioned, override: str, problems: Problems) -> Po
     except SuiteError as error:
         problems.take(error)
         return located
-    short, plain = _SHORT_FOR.get(steps[0]), located.data.get(steps[0])
-    if len(steps) > 1 and short is not None and plain is not None and not isinstance(plain, dict):
-        located = located.put(steps[:1], Positioned({}, {(): located.at(steps[:1])}))
-        located = located.put((steps[0], short), Positioned(plain, {(): located.at(steps[:1])}))
+    if len(steps) > 1:
+        located = _spelled_out(located, steps[0])
     data: Any = located.data
     for depth, step in enumerate(steps[:-1], 1):
         data = data.get(step, {})

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,7 +27,7 @@ from rbench.load.overlay import profiles_of
 from rbench.load.positions import Positioned, Problems, Where
 from rbench.load.registry import NAME, Registry, nearest, unknown
 from rbench.spec import LocalData, Strict, TaskKind, TaskSpec
-from rbench.tabular import Place, is_table, open_place, text_of_label
+from rbench.tabular import Place, check_unicode, is_table, open_place, text_of_label
 
 TEXTS = (
     ("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("question1", "question2"),
@@ -234,25 +234,27 @@ class _Guesses:
         return made | {"labels": list(given.labels or self._guessed_labels(label))}
 
     def _guessed_label(self) -> str:
-        by_name = {column.lower(): column for column in self.columns if column not in self.options.text}
+        left = [column for column in self.columns if column not in self.options.text]
+        by_name = _by_name(left)
         found = next((by_name[name] for name in LABELS if name in by_name), None)
-        if found is None and self.options.text and len(by_name) == 1:
-            found = next(iter(by_name.values()))
+        if found is None and self.options.text and len(left) == 1:
+            found = left[0]
         if found is None:
             raise ResourceError(self._ask("the label", _NAME_LABEL))
         self.said.append(f"the label is the column `{found}` (guessed; say `label` to choose)")
         return found
 
     def _guessed_texts(self, label: str) -> tuple[str, ...]:
-        by_name = {column.lower(): column for column in self.columns if column != label}
+        left = [column for column in self.columns if column != label]
+        by_name = _by_name(left)
         groups = [group for group in TEXTS if all(name in by_name for name in group)]
         pairs, singles = [g for g in groups if len(g) == 2], [g for g in groups if len(g) == 1]
         if "text" in by_name and not pairs:
             singles = [("text",)]
         if len(found := pairs or singles) == 1:
             texts = tuple(by_name[name] for name in found[0])
-        elif not found and len(by_name) == 1:
-            texts = tuple(by_name.values())
+        elif not found and len(left) == 1:
+            texts = tuple(left)
         else:
             raise ResourceError(self._ask("the text", _NAME_TEXT))
         columns = " and ".join(f"`{text}`" for text in texts)
@@ -260,6 +262,8 @@ class _Guesses:
         return texts
 
     def _ask(self, what: str, remedy: str) -> str:
+        if not self.columns:
+            return f"{self.place.path}: it has no rows"
         return f"{self.place.path}: cannot tell which column is {what}; there are {', '.join(self.columns)}. {remedy}"
 
     def _guessed_kind(self, texts: Sequence[str]) -> TaskKind:
@@ -306,6 +310,8 @@ class _Guesses:
                     f"{_NAME_LABEL}, or give the labels: --labels A,B or `labels: [A, B]`"
                 )
         found = list(stated or sorted(counts, key=_order))
+        for name in found:
+            check_unicode(name, f"{self.place.path}: a label in the column `{label}`")
         shown = ", ".join(name if stated else f"{name} ({counts[name]:,} rows)" for name in found[:20])
         more = ", ..." if len(found) > 20 else ""
         self.said.append(f"the labels are {shown}{more} (as the file has them; say `labels` to choose)")
@@ -313,6 +319,15 @@ class _Guesses:
 
     def _values(self, label: str) -> Iterator[str]:
         return (text_of_label(row.values.get(label)) for table in self.place.tables for row in table.rows)
+
+
+def _by_name(columns: Iterable[str]) -> dict[str, str]:
+    """Return columns by their names in lower case. Of some that differ only in case, the one in lower case counts."""
+    alike: dict[str, list[str]] = {}
+    for column in columns:
+        alike.setdefault(column.lower(), []).append(column)
+    clear = ((name, found) for name, found in alike.items() if name in found or len(found) == 1)
+    return {name: name if name in found else found[0] for name, found in clear}
 
 
 def _order(label: str) -> tuple[bool, float, str]:

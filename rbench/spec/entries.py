@@ -115,6 +115,12 @@ class TaskSpec(Named):
         return any(map(is_number, self.labels))
 
     @model_validator(mode="after")
+    def _has_each_label_once(self) -> TaskSpec:
+        if twice := sorted({label for label in self.labels if self.labels.count(label) > 1}):
+            raise ValueError(f"labels that stand more than once: {', '.join(twice)}")
+        return self
+
+    @model_validator(mode="after")
     def _has_a_scale_of_scores(self) -> TaskSpec:
         if self.scale is None:
             return self

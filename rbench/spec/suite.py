@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -290,6 +290,9 @@ class Suite(Strict):
     A suite that only evaluates on STS has no `tasks`.
     """
 
+    FOUND: ClassVar[frozenset[str]] = frozenset({"measured"})
+    """The fields that loading fills and a file does not set."""
+
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     title: str = ""
     notes: tuple[str, ...] = ()
@@ -306,7 +309,7 @@ class Suite(Strict):
     `ContrastOptions`) for contrast sets and `adversarial` (with `AdversarialOptions`) for adversarial sets, which score
     the victims; and measures (with their Options)."""
     measured: tuple[str, ...] = ()
-    """The names under `evaluate` that are measures. Loading finds them; a file does not list them."""
+    """The names under `evaluate` that are measures. Loading finds them; a file does not list them (`FOUND`)."""
     build: tuple[Choice, ...] = ()
     """Modules of `rbench.build` (with their Options) that make examples for inspection, from each encoder and task."""
     finetune: Annotated[tuple[Choice, ...], Field(min_length=1)] = (Choice(name=CLEAN),)

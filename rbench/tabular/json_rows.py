@@ -63,9 +63,12 @@ def read(path: Path) -> Table:
     text = text_of(path).strip()
     if text.startswith("{"):
         try:
-            return read_lines(path)
+            table = read_lines(path)
         except ResourceError as error:
             raise ResourceError(f"{error}. {_expected(path)}") from error
+        if len(table.rows) == 1 and all(isinstance(value, dict | list) for value in table.rows[0].values.values()):
+            raise ResourceError(_expected(path))  # columns, as pandas writes them by default
+        return table
     value = _parsed(text, str(path))
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         raise ResourceError(_expected(path))

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec
-from rbench.tabular import text_of_label
+from rbench.tabular import check_unicode, text_of_label
 
 EXAMPLES_OF_WHERE = 5
 """Number of places that are kept for each reason."""
@@ -40,7 +40,6 @@ IN_TEST = "also in test"
 IN_SET = "also in {}"
 """The reason for rows of a contrast set; the set's name is filled in."""
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_WORD = re.compile(r"[\W_]+")
 _NOT_WORD_ASCII = bytes(byte for byte in range(256) if not chr(byte).isalnum() or byte > 127)
 
@@ -183,12 +182,6 @@ def key(spec: TaskSpec, texts: Sequence[str]) -> bytes:
     normal = [normalised(text) for text in texts]
     text = "\0".join(sorted(normal) if spec.kind in ("paraphrase", "sts") else normal)
     return blake2b(text.encode(), digest_size=16).digest()
-
-
-def check_unicode(text: str, what: str) -> None:
-    """Raise ResourceError, with `what` at its head, if JSON's escapes made a text that cannot be encoded as UTF-8."""
-    if not text.isascii() and _SURROGATE.search(text):
-        raise ResourceError(f"{what} has half a character (a lone surrogate), which is not valid Unicode")
 
 
 def normalised(text: str) -> str:

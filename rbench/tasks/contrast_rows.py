@@ -13,8 +13,9 @@ from typing import Any
 
 from rbench.errors import ResourceError
 from rbench.spec import ContrastSpec
+from rbench.tabular import check_unicode
 from rbench.tasks import lines, local
-from rbench.tasks.clean import Row, check_unicode
+from rbench.tasks.clean import Row
 
 _PART = re.compile(r"\{(\w+)\}")
 
@@ -104,6 +105,8 @@ def filled(spec: ContrastSpec, row: Row, template: str) -> Any:
         )
     if "{" not in template:
         return row.values[template]
+    if any(row.values[name] is None for name in _names(template)):
+        return None
     return _PART.sub(lambda part: str(row.values[part[1]]), template)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from rbench.errors import ResourceError
 from rbench.load.registry import nearest
 from rbench.spec import TaskSpec, Unsplit, is_text_file
-from rbench.tabular import Place, Table, files_of, open_place, text_of_label
+from rbench.tabular import Place, Table, check_unicode, files_of, open_place, text_of_label
 from rbench.tasks import split
 from rbench.tasks.clean import Columns, Row, label_id
 
@@ -159,5 +159,6 @@ def _written(spec: TaskSpec, of: Columns, row: Row) -> Row:
     assert of.label is not None
     value = row.values.get(of.label)
     text = value if spec.kind == "sts" else text_of_label(value)
+    check_unicode(str(text), f"{row.where}: the label")
     where = row.where if label_id(spec, of, text) is not None else f'{row.where}: "{"" if value is None else value}"'
     return row._replace(where=where, values={**row.values, of.label: text})

@@ -178,6 +178,18 @@ def test_a_profile_replaces_keys_and_completes_two_of_them(world: World) -> None
     assert world.load("large").suite.num_examples == 1000
 
 
+def test_a_profile_that_names_a_task_keeps_the_number_of_the_others(world: World) -> None:
+    world.change("num_examples: {reviews: 10, default: all}", "num_examples: 7")
+    assert world.load("small").suite.num_examples == {"reviews": 5, "default": 7}
+    assert world.load("small", "num_examples.pairs=3").suite.num_examples == {"reviews": 5, "default": 7, "pairs": 3}
+
+
+def test_what_loading_finds_is_no_key_that_is_suggested(world: World) -> None:
+    world.change("seeds: [0, 1]", "seeds: [0, 1]\nmeasures: [transfer]")
+    assert "measured" not in world.error()
+    assert "measured" not in world.errors(None, "measurd=[transfer]")[0]
+
+
 def test_a_suite_or_a_profile_may_require_healthy_ones(world: World) -> None:
     assert world.load().suite.require is None
     world.change("    num_examples: 1000", "    num_examples: 1000\n    require: healthy")

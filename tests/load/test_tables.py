@@ -221,6 +221,30 @@ def test_wrong_options_are_refused(options: dict[str, Any], said: str) -> None:
     assert said in wrong({"my.csv": options})
 
 
+def test_a_column_in_lower_case_goes_before_those_that_differ_only_in_case() -> None:
+    write("my.csv", text=["a", "b"], Text=["c", "d"], label=[0, 1], Label=["x", "y"])
+    spec = one("my.csv")
+    assert spec.labels == ("0", "1") and spec.local is not None and spec.local.columns == {}, (
+        "the columns of these names"
+    )
+    write("my.csv", review=["a", "b"], Label=["x", "y"], LABEL=["x", "y"])
+    assert "cannot tell which column is the label; there are review, Label, LABEL" in wrong("my.csv")
+
+
+def test_labels_that_stand_twice_and_half_characters_in_labels_are_refused() -> None:
+    write("my.csv", text=["a", "b"], label=[0, 1])
+    assert "labels that stand more than once: a" in wrong({"my.csv": {"labels": ["a", "a"]}})
+    rows = [{"text": f"t{i}", "label": "x\ud800" if i % 2 else "y"} for i in range(10)]
+    Path("half.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "half.jsonl: a label in the column `label` has half a character" in wrong("half.jsonl")
+
+
+@pytest.mark.parametrize("name", ["none.jsonl", "none.json"])
+def test_a_file_without_rows_is_told_as_such(name: str) -> None:
+    Path(name).write_text("[]" if name.endswith(".json") else "")
+    assert f"{name}: it has no rows" in wrong(name)
+
+
 def test_a_missing_file_is_told_with_files_of_similar_names() -> None:
     write("reviews.csv", text=["a", "b"], label=[0, 1])
     assert "review.csv: there is no such file or folder; did you mean reviews.csv?" in wrong("review.csv")

@@ -85,6 +85,8 @@ def test_json_lines_may_stand_in_a_json_file(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('{"text": {"0": "a"}, "label":', r"t\.json:1: not JSON .*expected a list of objects"),
+        ('{"text": {"0": "a"}, "label": {"0": 1}}', r"t\.json: expected a list of objects.*orient=\"records\""),
+        ('{"columns": ["text"], "data": [["a"]]}', r"t\.json: expected a list of objects"),
         ("[1, 2]", r"t\.json: expected a list of objects.*orient=\"records\""),
         ("", r"t\.json: not JSON"),
     ],

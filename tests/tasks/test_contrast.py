@@ -57,6 +57,12 @@ def test_rows_of_one_original_are_a_bundle(write: Write, tmp_path: Path) -> None
     assert data.texts == 3 + 5
 
 
+def test_a_value_that_is_missing_makes_the_text_empty_and_is_no_word_in_it(write: Write, tmp_path: Path) -> None:
+    write("asked/test", [*ROWS, row("n-0", "is snow new", "is snow old", 1, 0) | {"title": None}])
+    data = open_contrast(spec(), TASK, [tmp_path])
+    assert [bundle.id for bundle in data.bundles] == ["x-0", "y-0", "z-0"]
+
+
 def test_a_number_is_the_label_of_that_name(write: Write, tmp_path: Path) -> None:
     write(
         "asked/test", [row("x", "is snow white", "is snow black", 2, 1), row("y", "is it cold", "is it hot", "1", "2")]

@@ -30,11 +30,17 @@ function rowsOf(metric, cells) {
       if (metric.cells.some((cell) => cell.key[1] === encoder && cell.key[2] === finetune))
         victims.set(report.several ? id([encoder, finetune]) : encoder, { encoder, finetunes: report.several ? [finetune] : data.names.finetunes });
   const rows = [...victims.values()];
-  const [task, attack] = get("sort") ? JSON.parse(get("sort")) : [null, null];
+  const [task, attack] = sorting();
   if (attack === null) return rows;
   const sign = get("order") === "up" ? 1 : -1;
   const value = (row) => cellOf(cells, row, attack, task)?.value ?? null;
   return rows.sort((a, b) => (value(a) === null) - (value(b) === null) || sign * (value(a) - value(b)));
+}
+
+function sorting() {
+  let found = null;
+  try { found = JSON.parse(get("sort", "null")); } catch { /* the end of the link is lost */ }
+  return Array.isArray(found) ? found : [null, null];
 }
 
 function cellOf(cells, row, attack, task) {
@@ -81,9 +87,10 @@ function number(cell, metric, scale, first) {
   const [attack, encoder, finetune, task] = cell.key;
   const text = said(cell, metric);
   const show = () => { document.getElementById("cell-said").textContent = text; };
-  const chosen = task && get("task") === task && get("attack") === attack && get("encoder") === encoder;
+  const [ofAttack, ofFinetune] = [attack === "any attack" ? "" : attack, report.several ? finetune : ""];
+  const chosen = task && get("task") === task && get("attack") === ofAttack && get("encoder") === encoder && get("finetune") === ofFinetune;
   const go = () => { set(chosen ? { task: "", attack: "", encoder: "", finetune: "", page: "", at: "" }
-    : { task, attack: attack === "any attack" ? "" : attack, encoder, finetune: report.several ? finetune : "", page: "", at: "" }); };
+    : { task, attack: ofAttack, encoder, finetune: ofFinetune, page: "", at: "" }); };
   const face = [el("span", {}, cell.shown), cell.flags?.length ? el("span", { class: "flagged", "aria-hidden": "true" }, "⚑") : null];
   const inner = task ? el("button", { type: "button", title: text, "aria-label": text, "aria-pressed": Boolean(chosen) || "false", onclick: go, onfocus: show }, face)
     : el("span", { class: "face", title: text }, face);
