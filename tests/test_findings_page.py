@@ -126,7 +126,12 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         (
             "dose-response-part2-ag",
             "pwws: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
-            "and PWWS's by 9.1 [4.4, 15.0]",
+            "PWWS's by 9.1 [4.4, 15.0]",
+        ),
+        (
+            "dose-response-part2-ag-others",
+            "textbugger: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
+            "and TextBugger's by 7.7 [1.7, 14.3]",
         ),
         (
             "dose-response-part1",

@@ -42,8 +42,7 @@ def starting(*, deaf: bool = False) -> Iterator[None]:
     """Start processes inside this block: they do not import from the current folder.
 
     Args:
-        deaf: they never receive Ctrl-C, not even while they import, and their parent has to end them. The parent
-            receives at the end of the block what comes inside it.
+        deaf: they never receive Ctrl-C, not even while they import, and their parent has to end them.
     """
     before = os.environ.get(_SAFE)
     os.environ[_SAFE] = "1"
