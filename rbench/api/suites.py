@@ -61,7 +61,7 @@ def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None 
     store = Store(prepared.run)
     jobs = select(prepared.plan, options.only)
     found = Standing({}, {}) if options.fresh else standing(store, prepared.plan)
-    check_attacks((job for job in jobs if job.key not in found.done), with_parameters=True)
+    check_attacks((job for job in jobs if job.key not in found.done), set_by_suite=True)
     cache = WeightCache(default_cache())
     return Planned(
         plan=prepared.plan,
