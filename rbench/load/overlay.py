@@ -43,9 +43,9 @@ def _merge(base: Positioned, profile: Positioned) -> Positioned:
     if not isinstance(profile.data, dict):
         return base
     for key, value in profile.data.items():
-        if isinstance(value, dict) and key in _DEEP:
-            base = _spelled_out(base, key)
-        if key in _DEEP and isinstance(value, dict) and isinstance(base.data.get(key), dict):
+        deep = key in _DEEP and isinstance(value, dict)
+        base = _spelled_out(base, key) if deep else base
+        if deep and isinstance(base.data.get(key), dict):
             for inner in value:
                 base = base.put((key, inner), profile.sub(key, inner), profile.key_at((key, inner)))
         else:

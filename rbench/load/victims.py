@@ -19,8 +19,8 @@ from rbench.load.registry import NAME
 from rbench.spec import VictimSpec, victim_name
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_FILE = re.compile(r"(?:(?P<folder>.*)[/\\])?(?P<module>[A-Za-z_]\w*)\.py:(?P<function>[A-Za-z_]\w*)")
 """The form of `module:function`."""
+_FILE = re.compile(r"(?:(?P<folder>.*)[/\\])?(?P<module>[A-Za-z_]\w*)\.py:(?P<function>[A-Za-z_]\w*)")
 _PLACE = re.compile(r"(.+?):\d+:\d+")
 
 

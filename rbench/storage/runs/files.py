@@ -32,7 +32,7 @@ def read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except NotADirectoryError as error:
-        file = next(folder for folder in path.parents if folder.is_file())
+        file = next((folder for folder in path.parents if folder.is_file()), path.parent)
         raise StoreError(f"{file} is a file. Name the folder that `rbench run` wrote.") from error
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}.") from error
