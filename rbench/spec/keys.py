@@ -36,10 +36,14 @@ def content_key(value: Any) -> str:
     Raises SuiteError for a number that is infinite or NaN, which JSON does not have, and says where it is.
     """
     content = keyed(value)
-    for place, number in _numbers(content, ()):
-        if not math.isfinite(number):
-            raise SuiteError(f"`{'.'.join(place)}` is {number}, which is no number that can be set")
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        wrong = [(place, number) for place, number in _numbers(content, ()) if not math.isfinite(number)]
+        if not wrong:
+            raise
+        place, number = wrong[0]
+        raise SuiteError(f"`{'.'.join(place)}` is {number}, which is no number that can be set") from error
     return hashlib.sha256(text.encode()).hexdigest()
 
 
