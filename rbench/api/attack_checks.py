@@ -11,21 +11,23 @@ def check_attacks(jobs: Iterable[Job], *, set_by_suite: bool = False) -> None:
     """Check the attacks of `jobs` before anything is trained.
 
     Args:
-        set_by_suite: check only recipes of which the suite sets a parameter. The files of the others are right already,
-            as far as they ship with rbench, so planning need not wait for TextAttack's import, which takes seconds.
+        set_by_suite: check only recipes of which the suite sets a parameter, so that planning waits for TextAttack's
+            import, which takes seconds, only where a mistake is likely. A run checks the others before it trains.
 
     Raises:
         SuiteError: as `rbench.attack.check`.
     """
-    attacks = {"/".join(job.parts): job.spec.attack for job in jobs if isinstance(job.spec, AttackJob)}
-    chosen = [spec for name, spec in attacks.items() if not set_by_suite or _names_a_parameter(name, spec)]
+    chosen: dict[str, AttackSpec] = {}  # many jobs have the same attack
+    for job in jobs:
+        if isinstance(job.spec, AttackJob) and (not set_by_suite or _sets_a_parameter(job, job.spec.attack)):
+            chosen.setdefault(job.spec.attack.model_dump_json(), job.spec.attack)
     if chosen:
         from rbench.attack import check
 
-        for spec in {id(spec): spec for spec in chosen}.values():
+        for spec in chosen.values():
             check(spec)
 
 
-def _names_a_parameter(name: str, spec: AttackSpec) -> bool:
+def _sets_a_parameter(job: Job, attack: AttackSpec) -> bool:
     """Whether a job's name has a parameter of its recipe, as in pwws[GreedyWordSwapWIR.wir_method=delete]."""
-    return spec.recipe is not None and any(parameter in name for parameter in spec.parameters)
+    return attack.recipe is not None and any(name in job.name for name in attack.parameters)
