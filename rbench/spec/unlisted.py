@@ -62,7 +62,7 @@ def known_as(text: str, known: Collection[str]) -> str:
         return text
     head, _, options = text.partition("[")
     parts = _parts(str(Path(head).resolve()) if head.startswith(".") else head)
-    candidates = {_joined(parts, n).casefold() for n in range(1, len(parts) + 1)}
+    candidates = {_joined(parts, n).casefold() for n in range(1, max(len(parts), 1) + 1)}  # the root has no parts
     split = {name: name.partition("[") for name in known}
     found = [name for name, (own, _, theirs) in split.items() if own.casefold() in candidates and theirs == options]
     return found[0] if len(found) == 1 else text

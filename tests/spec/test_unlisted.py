@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rbench.spec.unlisted import is_path, known_as, labels, short_name
@@ -54,6 +54,8 @@ def test_labels_differ_from_each_other_and_from_names_and_are_safe(places: list[
 
 
 @given(PLACES)
+@example(["/"])
+@example(["/."])
 def test_a_label_stands_for_its_place_again(places: list[str]) -> None:
     made = labels(places, ())
     for place, label in made.items():
