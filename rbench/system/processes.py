@@ -46,8 +46,7 @@ def starting(*, deaf: bool = False) -> Iterator[None]:
     """
     before = os.environ.get(_SAFE)
     os.environ[_SAFE] = "1"
-    masks = deaf and hasattr(signal, "pthread_sigmask")  # not on Windows
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else None  # a new process inherits it
+    mask = _without_ctrl_c() if deaf and hasattr(signal, "pthread_sigmask") else None  # not on Windows
     try:
         yield
     finally:
@@ -57,3 +56,11 @@ def starting(*, deaf: bool = False) -> Iterator[None]:
             del os.environ[_SAFE]
         else:
             os.environ[_SAFE] = before
+
+
+def _without_ctrl_c() -> set[int]:
+    """Block Ctrl-C in this thread, which new processes inherit; return what was blocked before."""
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # its start unblocks Ctrl-C, which would undo this
+    return signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -23,6 +23,9 @@ from rbench.train.processes import Pool
 def nothing(*arguments):
     pass
 
+def deaf(*arguments):
+    return not hasattr(signal, "pthread_sigmask") or signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
 if __name__ == "__main__":  # what follows is for this process alone: the others import this file as well
     from rbench.attack import EngineConfig, workers
 
@@ -30,13 +33,16 @@ if __name__ == "__main__":  # what follows is for this process alone: the others
         processes.context = lambda: multiprocessing.get_context(method)
         with workers.Workers(2, EngineConfig()) as there:
             there.warm_up(100)
-            worker = workers._Worker.start(EngineConfig(), 1)
-            os.kill(worker.process.pid, signal.SIGINT)  # a terminal sends it to all, also to one that still imports
-            worker.connection.close()  # nobody to work for: it ends when it has imported all that it needs
-            worker.process.join()
-            assert worker.process.exitcode == 0
+            several = [workers._Worker.start(EngineConfig(), 1) for _ in range(10 if method == "forkserver" else 2)]
+            for worker in several:
+                os.kill(worker.process.pid, signal.SIGINT)  # a terminal sends it to all, also to one that still imports
+                worker.connection.close()  # nobody to work for: it ends when it has imported all that it needs
+            for worker in several:
+                worker.process.join()
+                assert worker.process.exitcode == 0
         with Pool(2, "rbench.train.edits", nothing) as pool:
             assert list(pool.map(sorted, [3, 1])) == [[1, 3]]
+            assert list(pool.map(deaf, [3, 1])) == [True]
         print("done")
 """
 METHODS = ["forkserver", "spawn"] if sys.platform == "linux" else ["spawn"]
