@@ -32,7 +32,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
         {"variant": "released", "min_cosine": 0.0, "erring": "leave"},
     ),
     "pregenerated": ({}, {"texts": "successes"}),
-    "probe": ({}, {"c": [0.5]}),
+    # The solver stops early at 0.5, at a point that differs by 1e-4 between processors.
+    "probe": ({}, {"c": [0.2]}),
 }
 
 
