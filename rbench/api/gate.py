@@ -11,6 +11,7 @@ from rbench.errors import StoreError, SuiteError
 from rbench.plan.prepare import Options
 from rbench.spec import Suite
 from rbench.storage.runs import Store
+from rbench.system.folders import make_folder_of
 
 if TYPE_CHECKING:
     from rbench.verdicts.baseline import Baseline
@@ -140,5 +141,5 @@ def met(run: Path | str, wanted: Sequence[Condition]) -> list[Met]:
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder_of(path)
     path.write_text(text, encoding="utf-8")

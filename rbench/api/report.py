@@ -15,6 +15,7 @@ from rbench.load.ground import of_plan
 from rbench.load.registry import Registry
 from rbench.spec import Claim
 from rbench.storage.runs import files
+from rbench.system.folders import make_folder_of
 from rbench.tables import Results
 from rbench.verdicts.claims import JudgedClaim
 
@@ -45,8 +46,7 @@ def report(run: Runs, out: Path | None = None, *, texts: bool = True, include: S
     target = out if out is not None else folders[0] / FILE
     if target.suffix.lower() not in (".html", ".htm"):
         raise StoreError(f"--out {target}: a report is one HTML file; let its name end in .html")
-    if out is not None and not target.parent.is_dir():
-        raise StoreError(f"--out {target}: there is no folder {target.parent}")
+    make_folder_of(target)
     return write(results_of(run), target, Registry(include), texts=texts).files
 
 

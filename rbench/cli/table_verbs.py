@@ -14,6 +14,7 @@ from rbench.cli.console import say, tell
 from rbench.cli.verbs import MEASURE, app, verb
 from rbench.errors import SuiteError
 from rbench.load.search_path import search_path
+from rbench.system.folders import make_folder_of
 
 if TYPE_CHECKING:
     from rbench.spec import Aggregation, Bold, FontSize, Notes, Pick
@@ -213,15 +214,16 @@ def table(
 
 
 def format_of(fmt: str | None, out: Path | None) -> str:
-    """Return the format of a table: as asked, else as the file's name ends, else markdown.
+    """Return the format of a table: as asked, else as the file's name ends, else markdown. Make the file's folder.
 
-    Raises SuiteError where the file's name ends in none that is known, or in that of another format.
+    Raises SuiteError where the file's name ends in none that is known, or in that of another format; StoreError where
+    the folder cannot be made.
     """
     by_name = SUFFIXES.get(out.suffix.lower()) if out is not None else None
     if out is not None and by_name is None and fmt is None:
         raise SuiteError(f"--out {out}: the name says no format; end it in {', '.join(SUFFIXES)}, or give --format")
     if fmt is not None and by_name not in (None, fmt):
         raise SuiteError(f"--out {out} ends as {by_name} does, and --format says {fmt}; leave --format out")
-    if out is not None and not out.parent.is_dir():
-        raise SuiteError(f"--out {out}: there is no folder {out.parent}")
+    if out is not None:
+        make_folder_of(out)
     return fmt or by_name or "markdown"

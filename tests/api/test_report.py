@@ -117,11 +117,17 @@ def test_a_suite_of_hostile_names_is_escaped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("out", "said"),
-    [("report.txt", "end in .html"), ("none/report.html", "there is no folder")],
+    [("report.txt", "end in .html"), ("a file/report.html", "the folder cannot be made")],
 )
 def test_what_cannot_be_written_is_refused(run: Path, tmp_path: Path, out: str, said: str) -> None:
+    (tmp_path / "a file").touch()
     with pytest.raises(StoreError, match=said):
         api.report(run, tmp_path / out)
+
+
+def test_the_folder_of_the_file_is_made(run: Path, tmp_path: Path) -> None:
+    (file,) = api.report(run, tmp_path / "pages" / "new" / "report.html")
+    assert file == tmp_path / "pages" / "new" / "report.html" and file.is_file()
 
 
 def test_n_of_a_cell_counts_what_tables_count(run: Path, tmp_path: Path) -> None:

@@ -106,17 +106,25 @@ def test_a_format_may_be_given_where_the_name_says_none(shell: Shell, mock: Api,
     assert shell("table", "r").exit_code == 0 and mock.calls[-1][2]["fmt"] == "markdown"
 
 
+def test_the_folder_of_the_file_is_made(shell: Shell, mock: Api, tmp_path: Path) -> None:
+    mock.answers["table"] = "x"
+    file = tmp_path / "tables" / "new" / "t.md"
+    assert shell("table", "r", "--out", file).exit_code == 0
+    assert file.read_text() == "x\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("t.txt",), "the name says no format; end it in .md, .tex, .csv, .json, or give --format"),
         (("t.tex", "--format", "csv"), "ends as latex does, and --format says csv"),
-        (("none/t.tex",), "there is no folder"),
+        (("a file/t.tex",), "a file/t.tex: the folder cannot be made: File exists"),
     ],
 )
 def test_a_file_that_cannot_be_written_as_asked_is_refused_before_work(
     shell: Shell, mock: Api, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
+    (tmp_path / "a file").touch()
     result = shell("table", "r", "--out", tmp_path / words[0], *words[1:])
     assert result.exit_code == 2 and said in result.stderr and mock.calls == []
 
