@@ -10,6 +10,7 @@ import csv
 import difflib
 import io
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
@@ -18,7 +19,7 @@ from rbench.spec import Notes
 from rbench.system.escaping import harmless
 from rbench.tables import latex, markdown
 from rbench.tables.latex import latex_escape
-from rbench.tables.markdown import markdown_escape
+from rbench.tables.markdown import Side, markdown_escape
 from rbench.tables.table import Beside, Draws, Entry, Marked, Number, Table
 
 Format = Literal["markdown", "latex", "csv", "json"]
@@ -215,24 +216,31 @@ def _footnotes(table: Table, intervals: bool, notes: Notes) -> list[str]:
     return [*table.notes, *shown]
 
 
-def _texts(table: Table) -> bool:
-    """Whether the table has texts with marked pieces."""
-    return any(isinstance(entry, Marked) for row in table.rows for entry in row)
+def _aligned(table: Table) -> list[Side]:
+    """Return how each column is set: names and words flush left, numbers flush right, marked texts as texts.
+
+    The columns before the first that holds computed numbers are names, even if a name is a number.
+    """
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
+    computed = [any(not isinstance(entry, str) for entry in column) for column in columns]
+    names = computed.index(True) if any(computed) else 0
+    return ["left" if i < names else _side(column) for i, column in enumerate(columns)]
 
 
-def _left(table: Table) -> int:
-    """Return the number of leading columns that hold names."""
-    first = table.rows[0] if table.rows else ()
-    return sum(isinstance(entry, str) for entry in first)
+def _side(column: Sequence[Entry]) -> Side:
+    """Return how a column is set by what it holds. Two numbers (`-3.1 to 2.0`) are as good as one, and so is none."""
+    if any(isinstance(entry, Marked) for entry in column):
+        return "text"
+    words = (re.sub(" to |n/a", "", entry) for entry in column if isinstance(entry, str))
+    return "left" if any(re.search("[A-Za-z]", word) for word in words) else "right"
 
 
 def _markdown(table: Table, intervals: bool, notes: Notes) -> str:
-    left = _left(table)
     text = markdown.layout(
         _caption(table),
         [markdown_escape(name) for name in table.header],
         _grid(table, intervals, markdown_escape, markdown.bold),
-        ["left"] * left + ["left" if _texts(table) else "right"] * (len(table.header) - left),
+        _aligned(table),
     )
     below = [markdown_escape(note) for note in _footnotes(table, intervals, notes)]
     bullet = "" if notes == "short" and table.brief else "- "
@@ -245,9 +253,8 @@ def _latex(table: Table, intervals: bool, notes: Notes, look: latex.Look) -> str
         header=[latex_escape(name) for name in table.header],
         rows=_grid(table, intervals, latex_escape, latex.bold, latex.coloured),
         groups=sorted(table.groups),
-        left=_left(table),
+        aligned=_aligned(table),
         notes=_footnotes(table, intervals, notes),
-        texts=_texts(table),
     )
     return latex.layout(body, look)
 

@@ -15,6 +15,7 @@ from typing import get_args
 
 from rbench.errors import StoreError
 from rbench.spec import FontSize
+from rbench.tables.markdown import Side
 
 SIZES: tuple[str, ...] = get_args(FontSize)
 _PAGE = 38
@@ -23,6 +24,7 @@ _LINE, _WIDE = 345.0, 505.0
 """Points of a line in an article of one column, and of both columns in one of two."""
 _CHARACTER, _GAP = 4.5, 12.0
 """Points of a narrow character, and between columns."""
+_COLUMN: dict[Side, str] = {"left": "l", "right": "r", "text": r"p{0.6\linewidth}"}
 _BREAK = "\u200b"
 """Placed between two hyphens so that LaTeX does not make them a dash."""
 _LATEX = {
@@ -91,12 +93,15 @@ class Body:
     rows: Sequence[Sequence[str]]
     groups: Sequence[int]
     """The rows before which there is a line."""
-    left: int
-    """Number of leading columns that are set flush left."""
+    aligned: Sequence[Side]
+    """How each column is set."""
     notes: Sequence[str]
     """Paragraphs below the table."""
-    texts: bool = False
-    """Whether the other columns hold texts of several lines."""
+
+    @property
+    def texts(self) -> bool:
+        """Whether a column holds texts of several lines."""
+        return "text" in self.aligned
 
 
 def layout(body: Body, look: Look) -> str:
@@ -142,7 +147,7 @@ def _rows(body: Body, start: int, end: int) -> Body:
 
 def _environment(body: Body, look: Look, *, continued: bool) -> list[str]:
     environment = "table*" if look.wide else "table"
-    column = r"p{0.6\linewidth}" if body.texts else "r"
+    columns = "".join(_COLUMN[side] for side in body.aligned)
     lines = [" & ".join(row) + r" \\" for row in body.rows]
     for start in sorted(body.groups, reverse=True):
         lines.insert(start, r"\midrule")
@@ -155,7 +160,7 @@ def _environment(body: Body, look: Look, *, continued: bool) -> list[str]:
         *([rf"\{look.size}"] if look.size is not None else []),
         # The width of the box itself is `\width`: a narrower table keeps its size.
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{{'l' * body.left}{column * (len(body.header) - body.left)}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
         " & ".join(body.header) + r" \\",
         r"\midrule",

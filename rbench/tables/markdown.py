@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from tabulate import tabulate
 
 from rbench.system.escaping import harmless
+
+Side = Literal["left", "right", "text"]
+"""How a column is set: flush left, flush right, or as texts of several lines."""
 
 
 def bold(text: str) -> str:
@@ -15,13 +19,14 @@ def bold(text: str) -> str:
     return f"**{text}**"
 
 
-def layout(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], aligned: Sequence[str]) -> str:
+def layout(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], aligned: Sequence[Side]) -> str:
     """Write caption and table. Header and rows are escaped, the caption is not.
 
     Args:
-        aligned: `left` or `right` for each column.
+        aligned: how each column is set.
     """
-    body = tabulate(rows, headers=header, tablefmt="pipe", disable_numparse=True, colalign=aligned)
+    sides = ["right" if side == "right" else "left" for side in aligned]
+    body = tabulate(rows, headers=header, tablefmt="pipe", disable_numparse=True, colalign=sides)
     return f"**{markdown_escape(caption)}**\n\n{body}"
 
 

@@ -24,7 +24,7 @@ from rbench.spec import Choice
 from rbench.storage.runs import Store
 from rbench.tables import attack_table, formats
 from rbench.tables.formats import latex_escape, markdown_escape, render
-from rbench.tables.table import Number, Table
+from rbench.tables.table import Marked, Number, Table
 from tests.tables.conftest import finish, make_suite
 
 MakeRun = Callable[..., Store]
@@ -59,6 +59,29 @@ def small(*rows: tuple[object, ...], header: tuple[str, ...] = ("Attack", "mr"),
 def test_rounding(entry: Number, plain: str, with_intervals: str) -> None:
     assert formats.number(entry) == plain
     assert formats.number(entry, intervals=True) == with_intervals
+
+
+# --------------------------------------------------------------------------------------------------------- both
+
+
+@pytest.mark.parametrize(
+    ("rows", "sides"),
+    [
+        ([("pwws", "0", Number(0.5, True, 4), "6")], "llrr"),
+        ([("pwws", "", "0.5", "-3.1 to 2.0", "<0.001", "supported")], "lrrrrl"),
+        ([("", "12", "", "", "", ""), ("pwws", "", "-0.5", "n/a", "", "undecided")], "lrrrrl"),
+        ([("pwws", 3, None, "layer 6")], "lrrl"),
+        ([("pwws", 3, Marked((("a word", False),), "red"))], "lrt"),
+        ([], "rr"),
+    ],
+    ids=["a name that is a number", "numbers as texts", "empty entries", "words behind numbers", "texts", "no rows"],
+)
+def test_numbers_are_flush_right_wherever_they_stand(rows: list[tuple[object, ...]], sides: str) -> None:
+    table = small(*rows, header=tuple(f"h{i}" for i in range(len(sides))))
+    rule = pipe_rows(render(table, "markdown"))[1]
+    assert ["l" if cell.startswith(":") else "r" for cell in rule] == [*sides.replace("t", "l")]
+    spec = re.search(r"\\begin\{tabular\}\{(.*)\}", render(table, "latex"))
+    assert spec is not None and spec[1] == sides.replace("t", "p{0.6\\linewidth}")
 
 
 # ----------------------------------------------------------------------------------------------------------- markdown

@@ -19,7 +19,7 @@ BODY = Body(
     header=["Attack", "Encoder", *(f"a long task {i}" for i in range(8))],
     rows=[["TextFooler", "robustsentembed-mini{[}variant=released{]}", *["12.3 {[}10.0, 15.0{]}"] * 8]] * 3,
     groups=[1],
-    left=2,
+    aligned=["left", "left", *["right"] * 8],
     notes=["Flagged: robustsentembed-minilm-mlm[variant=released]/mini-sentiment/adversarial/textfooler."],
 )
 
@@ -37,7 +37,7 @@ def long(groups: int, rows: int) -> Body:
     """Return a table with so many groups of so many rows each."""
     names = [[f"attack {g}" if r == 0 else "", f"encoder {g}.{r}", "1.0"] for g in range(groups) for r in range(rows)]
     starts = [g * rows for g in range(1, groups)]
-    return Body("Rates", ["Attack", "Encoder", "mr"], names, starts, 2, ["All notes."])
+    return Body("Rates", ["Attack", "Encoder", "mr"], names, starts, ["left", "left", "right"], ["All notes."])
 
 
 def encoders(text: str) -> list[str]:
