@@ -139,6 +139,33 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
             "by TextFooler 4.6 points [0.3, 9.2] more",
         ),
         ("dose-response-part1", "| vadvcse-below-simcse-mean ", "changes 1.6 [-1.4, 4.5]."),
+        (
+            "dose-response-part1-controls",
+            "| large-noise-similarity ",
+            "cost 13.5 points of similarity [12.7, 14.4]",
+        ),
+        (
+            "dose-response-part1-controls",
+            "textfooler: noise-minilm-mlm-hard[sigma=3.4] and simcse",
+            "change TextFooler's by 1.0 [-2.5, 4.7];",
+        ),
+        ("dose-response-part1-controls", "| early-stop-similarity ", "a third of the steps loses 25.7 [24.4, 26.9]"),
+        (
+            "dose-response-part1-controls",
+            "textfooler: robustembed-minilm-mlm-hard[beta=0.02,steps=100] and simcse",
+            "and changes it by -2.0 [-6.7, 2.6];",
+        ),
+        (
+            "dose-response-part1-controls",
+            "textfooler: vadvcse-minilm-mlm-hard[epsilon=2.0,eta=2.0,lam=1.0] and simcse",
+            "with a weight of 1 wins 8.4 [3.9, 13.3]",
+        ),
+        ("dose-response-part1-controls", "| vadvcse-with-weight-similarity ", "and loses 18.3 [17.3, 19.4]"),
+        (
+            "dose-response-part1-doses",
+            "| double-dose-below-dose-mean ",
+            "is fooled 11.0 points [6.0, 16.0] more often in the mean of both",
+        ),
         ("dose-response-part1", "| robustsentembed-below-simcse-mean ", "as SimCSE: 0.5 points [-0.8, 1.8] more"),
         (
             "dose-response-part3-finetuned",
@@ -211,7 +238,7 @@ def test_seconds_of_geometry_are_those_of_the_claims() -> None:
     rows = (CLAIMS / "geometry-finetuning-table7.md").read_text(encoding="utf-8").splitlines()
     (news,), (films,) = (
         [[cell.strip() for cell in row.split("|")] for row in rows if "released] and textfooler" in row and less in row]
-        for less in ("| -1.65 ", "| -0.48 ")
+        for less in (" -1.65 |", " -0.48 |")
     )
     assert (news[2], news[5], news[7]) == (
         "ag_news: geometry[variant=released] and textfooler",
