@@ -146,14 +146,23 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ),
         (
             "dose-response-part1-controls",
-            "textfooler: noise-minilm-mlm-hard[sigma=3.4] and simcse",
-            "change TextFooler's by 1.0 [-2.5, 4.7];",
+            "| large-noise-below-simcse-mean ",
+            "change success by 0.5 [-1.8, 2.9];",
         ),
-        ("dose-response-part1-controls", "| early-stop-similarity ", "a third of the steps loses 25.7 [24.4, 26.9]"),
         (
             "dose-response-part1-controls",
-            "textfooler: robustembed-minilm-mlm-hard[beta=0.02,steps=100] and simcse",
-            "and changes it by -2.0 [-6.7, 2.6];",
+            "| early-stop-similarity ",
+            "the first third of the steps loses 25.7 [24.4, 26.9]",
+        ),
+        (
+            "dose-response-part1-controls",
+            "| early-stop-below-simcse-mean ",
+            "and wins 4.2 [0.9, 7.6], the rest",
+        ),
+        (
+            "dose-response-part1-controls",
+            "| dose-below-early-stop-mean ",
+            "the rest wins 17.4 more [12.1, 22.6];",
         ),
         (
             "dose-response-part1-controls",
@@ -164,7 +173,7 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         (
             "dose-response-part1-doses",
             "| double-dose-below-dose-mean ",
-            "is fooled 11.0 points [6.0, 16.0] more often in the mean of both",
+            "is fooled 11.0 points [6.0, 16.0] more often.",
         ),
         ("dose-response-part1", "| robustsentembed-below-simcse-mean ", "as SimCSE: 0.5 points [-0.8, 1.8] more"),
         (
