@@ -210,8 +210,9 @@ def attack(
     label_map: a.LabelMapOption = None,
     n: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many examples to attack.")] = 5,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, metavar="N", help="Decides fine-tuning, attack and which examples.")
-    ] = 0,
+        int | None,
+        typer.Option("--seed", min=0, metavar="N", help="Decides fine-tuning, attack and which examples. (default: 0)"),
+    ] = None,
     resources: Annotated[
         str | None,
         typer.Option(
@@ -252,7 +253,8 @@ def attack(
         raise RbenchError(f"{said}: name an encoder that is fine-tuned first, or a classifier that exists")
     if label_map is not None and not classifier:
         raise RbenchError("--label-map goes with --classifier: it says what the classifier's labels mean")
-    chosen = [f"seeds={seed}", *([f"resources={resources}"] if resources is not None else [])]
+    chosen = a.seeded([seed], overrides or ()) if seed is not None else ["seeds=0"]
+    chosen += [f"resources={resources}"] if resources is not None else []
     options = options_of(None, [*chosen, *(overrides or ())], data, models, include, device)
     options = dataclasses.replace(options, workers=workers, backend=backend.value, concurrency=concurrency)
     options = dataclasses.replace(options, max_seconds=max_seconds)

@@ -232,7 +232,7 @@ def _side(column: Sequence[Entry]) -> Side:
     if any(isinstance(entry, Marked) for entry in column):
         return "text"
     words = (re.sub(" to |n/a", "", entry) for entry in column if isinstance(entry, str))
-    return "left" if any(re.search("[A-Za-z]", word) for word in words) else "right"
+    return "left" if any(map(str.isalpha, "".join(words))) else "right"
 
 
 def _markdown(table: Table, intervals: bool, notes: Notes) -> str:

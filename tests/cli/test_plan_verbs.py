@@ -88,8 +88,12 @@ def test_sizes_have_two_digits() -> None:
     assert [size(n) for n in (12.0, 4321.0, 2.5e7, 1.26e9, 9e12)] == ["12 B", "4.3 kB", "25 MB", "1.3 GB", "9 TB"]
 
 
-@pytest.mark.parametrize("verb", ["plan", "run"])
-def test_seeds_that_are_given_twice_are_refused(shell: Shell, mock: Api, verb: str) -> None:
-    made = shell(verb, "demo", "--seed", "1", "--set", "seeds=[2]")
+@pytest.mark.parametrize(
+    "words",
+    [("plan", "demo"), ("run", "demo"), ("attack", "-e", "mini-bert", "-t", "mini-sentiment", "-a", "pwws")],
+    ids=lambda words: words[0],
+)
+def test_seeds_that_are_given_twice_are_refused(shell: Shell, mock: Api, words: tuple[str, ...]) -> None:
+    made = shell(*words, "--seed", "1", "--set", "seeds=[2]")
     assert made.exit_code == 2 and "--seed and --set seeds=[2] both choose the seeds" in made.stderr
     assert mock.calls == []

@@ -32,7 +32,7 @@ def test_the_options_of_a_table_reach_the_suite(shell: Shell, mock: Api, table: 
     (_, (encoder, task, attack, n, given), _) = mock.calls[-1]
     assert (encoder, attack, n) == ("mini-bert", "pwws", 3)
     assert task == {"my.csv": {"text": ["review"], "label": "stars", "labels": ["good", "bad"], "kind": "single"}}
-    assert given.overrides == ("seeds=7", "resources=mini")
+    assert given.overrides == ("seeds=[7]", "resources=mini")
     assert shell(*ATTACK, "-t", "./my.csv").exit_code == 0 and mock.calls[-1][1][1] == "./my.csv"
 
 

@@ -71,10 +71,19 @@ def test_rounding(entry: Number, plain: str, with_intervals: str) -> None:
         ([("pwws", "", "0.5", "-3.1 to 2.0", "<0.001", "supported")], "lrrrrl"),
         ([("", "12", "", "", "", ""), ("pwws", "", "-0.5", "n/a", "", "undecided")], "lrrrrl"),
         ([("pwws", 3, None, "layer 6")], "lrrl"),
+        ([("pwws", 3, None, "не решено")], "lrrl"),
         ([("pwws", 3, Marked((("a word", False),), "red"))], "lrt"),
         ([], "rr"),
     ],
-    ids=["a name that is a number", "numbers as texts", "empty entries", "words behind numbers", "texts", "no rows"],
+    ids=[
+        "a name that is a number",
+        "numbers as texts",
+        "empty entries",
+        "words behind numbers",
+        "words in any letters",
+        "texts",
+        "no rows",
+    ],
 )
 def test_numbers_are_flush_right_wherever_they_stand(rows: list[tuple[object, ...]], sides: str) -> None:
     table = small(*rows, header=tuple(f"h{i}" for i in range(len(sides))))
