@@ -61,7 +61,7 @@ def test_rounding(entry: Number, plain: str, with_intervals: str) -> None:
     assert formats.number(entry, intervals=True) == with_intervals
 
 
-# --------------------------------------------------------------------------------------------------------- both
+# ------------------------------------------------------------------------------------------------------ alignment
 
 
 @pytest.mark.parametrize(
