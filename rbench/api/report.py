@@ -46,7 +46,8 @@ def report(run: Runs, out: Path | None = None, *, texts: bool = True, include: S
     target = out if out is not None else folders[0] / FILE
     if target.suffix.lower() not in (".html", ".htm"):
         raise StoreError(f"--out {target}: a report is one HTML file; let its name end in .html")
-    make_folder_of(target)
+    if out is not None:
+        make_folder_of(target)
     return write(results_of(run), target, Registry(include), texts=texts).files
 
 

@@ -125,6 +125,12 @@ def test_what_cannot_be_written_is_refused(run: Path, tmp_path: Path, out: str, 
         api.report(run, tmp_path / out)
 
 
+def test_no_folder_is_made_where_a_run_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(StoreError):
+        api.report(tmp_path / "misspelt")
+    assert not (tmp_path / "misspelt").exists()
+
+
 def test_the_folder_of_the_file_is_made(run: Path, tmp_path: Path) -> None:
     (file,) = api.report(run, tmp_path / "pages" / "new" / "report.html")
     assert file == tmp_path / "pages" / "new" / "report.html" and file.is_file()
