@@ -151,17 +151,17 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ),
         (
             "dose-response-part1-controls",
-            "| early-stop-similarity ",
+            "| short-training-similarity ",
             "a training a third as long loses 25.7 [24.4, 26.9]",
         ),
         (
             "dose-response-part1-controls",
-            "| early-stop-below-simcse-mean ",
+            "| short-training-below-simcse-mean ",
             "and wins 4.2 [0.9, 7.6], where",
         ),
         (
             "dose-response-part1-controls",
-            "| dose-below-early-stop-mean ",
+            "| dose-below-short-training-mean ",
             "the whole one wins 17.4 more [12.1, 22.6];",
         ),
         (
