@@ -58,6 +58,12 @@ def test_each_run_has_a_section() -> None:
     assert [name for name in RUNS if name not in " ".join(SECTIONS).split()] == []
 
 
+def test_the_table_of_questions_leads_to_each_section() -> None:
+    table = PAGE.partition("| question | RUNs |")[2].partition("\n\n")[0]
+    anchors = re.findall(r"\]\(#([a-z0-9-]+)\)", table)
+    assert sorted(anchors) == sorted(heading.replace(" ", "-") for heading in SECTIONS if heading.split()[0] in RUNS)
+
+
 @pytest.mark.parametrize("heading", [one for one in SECTIONS if one.split()[0] in RUNS])
 def test_a_section_opens_with_what_its_run_shows_and_what_it_cannot(heading: str) -> None:
     opening = " ".join(_FENCED.sub("", SECTIONS[heading].partition("\n")[2]).split())
