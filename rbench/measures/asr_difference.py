@@ -1,10 +1,9 @@
 """Differences of attack success rates, paired by text (ADCL's hypotheses H1 and H2).
 
 Each encoder is compared with the suite's first encoder under the same fine-tuning (H1 with clean fine-tuning, H2 with
-adversarial), and each fine-tuning with the suite's first one of the same encoder. All victims of a seed are attacked on
-the same texts. So texts are resampled, each with all that its seeds made of it, and with the same resample for both
-victims (scipy's bootstrap).
-An ASR is over the texts that its own victim classified correctly, so the two victims of a comparison differ in n.
+adversarial), and each fine-tuning with the suite's first one of the same encoder. A difference and its interval are
+those of `rbench claims` and `rbench compare`: over the texts that both victims classify correctly, with training seeds
+and fine-tuning seeds as levels (`rbench.score.paired`, of several attacks `rbench.score.combined`).
 """
 
 from __future__ import annotations
@@ -12,33 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rbench.errors import StoreError
-from rbench.measures._bootstrap import finite, interval
-from rbench.score import spread
-from rbench.spec import Flag, Job, Outcome, Positive, Strict
+from rbench.measures._options import Plain
+from rbench.spec import Flag
+from rbench.spec.claimed import CellOf, Comparison, Group
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import Grid, grid, in_order
-from rbench.tables.attacked import AttackedSample, attacked
+from rbench.tables.aggregate import Cell, Grid, grid, in_order
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Meaning, Number
+from rbench.verdicts.cells import Cells
+from rbench.verdicts.judge import Bound, Found, measure
 
-TITLE = "Differences of attack success rates, paired by text, with bootstrap intervals"
+TITLE = "Differences of attack success rates, paired by text, with intervals"
 MEAN = "mean"
 """Stands in place of an attack: the mean of the differences under all attacks."""
 
-Array = NDArray[np.float64]
-Marks = dict[int, dict[str, Array]]
-"""By seed and example: how often the victims of the seed were attacked on it, and how often fooled, (2,)."""
-
-
-class Options(Strict):
-    """How the intervals are computed."""
-
-    resamples: Positive = 9999
-    """Resamples of the bootstrap."""
+Options = Plain
 
 
 class Victim(NamedTuple):
@@ -49,57 +37,79 @@ class Victim(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The ASR of one victim less that of another, in 0..1, on the texts of the seeds that both have."""
+    """What one row says."""
 
-    value: float
-    low: float | None
-    high: float | None
-    """None where the texts are so few that a resample may hold none that was attacked, or no resample differs."""
-    sd: float | None
-    """Standard deviation of the seeds' own differences; None for one seed."""
-    rates: tuple[float, float]
-    n: tuple[int, int]
+    task: str
+    one: Victim
+    other: Victim
+    attack: str
+    found: Found
+    hiding: tuple[Flag, ...]
+    """The flags for which the suite withholds the numbers."""
 
 
-def table(options: Options, results: Results) -> Table:
-    """Make one row for each task, comparison and attack."""
-    samples = _samples(results)
+def table(options: Plain, results: Results) -> Table:
+    """Make one row for each task, comparison and attack.
+
+    Raises:
+        StoreError: no attack is finished on two victims that are compared.
+    """
     asked = grid(results)
     rows: list[tuple[Entry, ...]] = []
     cells: list[dict[str, Any]] = []
     groups = set()
-    for task in asked.tasks:
-        for one, other in _comparisons(results, {victim for of, victim, _ in samples if of == task}):
-            attacks = [a for a in asked.attacks if (task, one, a) in samples and (task, other, a) in samples]
-            groups.add(len(rows))
-            for name, chosen in [*((a, [a]) for a in attacks), *([(MEAN, attacks)] if len(attacks) > 1 else [])]:
-                both = [[samples[task, victim, attack] for attack in chosen] for victim in (one, other)]
-                found = difference(both, options.resamples)
-                if found is not None:
-                    hiding = asked.flags.hiding(_jobs(asked, task, (one, other), chosen))
-                    rows.append(_row(task, one, other, name, found, hiding))
-                    cells.append(_cell(task, one, other, name, found, hidden=bool(hiding)))
+    for of_pair in _differences(asked, results):
+        groups.add(len(rows))
+        rows += [_row(one) for one in of_pair]
+        cells += [_cell(one) for one in of_pair]
     if not rows:
         raise StoreError(f"{results.root} has no two victims that were attacked on the same texts: nothing to compare")
+    unpaired = any(cell["paired"] is False for cell in cells)
     return Table(
         metric="asr_difference",
         layout="paper",
-        header=("Task", "Victim", "less that of", "Attack", "ASR", "ASR of the other", "Difference"),
+        header=("Task", "Victim", "less that of", "Attack", "n", "ASR", "of the other", "Difference", "95% interval"),
         rows=tuple(rows),
-        groups=frozenset(groups - {0, len(rows)}),
+        groups=frozenset(groups - {0}),
         cells=tuple(cells),
         notes=(
-            "Differences in points, of texts that both victims were attacked on. mean: over the attacks.",
+            "Differences in points, over the texts that both victims classify correctly; n counts these, once for each "
+            "training and fine-tuning seed. mean: over the attacks. Intervals cover the choice of texts, and training "
+            "and fine-tuning seeds where there are several. rbench claims and rbench compare have p and verdicts.",
+            *(["This RUN keeps no outcomes: judged unpaired, by counts."] if unpaired else []),
             *results.plan.suite.notes,
             *asked.flags.notes(run.job for run in asked.runs),
             *missing("attack jobs", [run.job for run in asked.runs], results.standing),
         ),
-        interval="95% percentile intervals of a bootstrap over texts, paired between the two victims; a text is drawn "
-        "with all its seeds; ± is the standard deviation between seeds. They do not cover differences between "
-        "trainings.",
+        interval="",
         flags=asked.flags.listed(run.job for run in asked.runs),
         about=Meaning("Differences of attack success rates", "less is more robust", undefined="no text was attacked"),
     )
+
+
+def _differences(asked: Grid, results: Results) -> list[list[Difference]]:
+    """Return the rows of each pair of victims. Only cells whose jobs are all done are compared."""
+    done = {place for place, cell in asked.cells.items() if len(cell.tallies) == len(cell.runs)}
+    numbers = Cells(results, _no_table)
+    found = []
+    for task in asked.tasks:
+        there = {Victim(encoder, finetune) for _, encoder, finetune, of in done if of == task}
+        for one, other in _comparisons(results, there):
+            attacks = [a for a in asked.attacks if {(a, *one, task), (a, *other, task)} <= done]
+            named = [*((a, [a]) for a in attacks), *([(MEAN, attacks)] if len(attacks) > 1 else [])]
+            rows = []
+            for name, chosen in named:
+                both = [[asked.cells[(attack, *victim, task)] for attack in chosen] for victim in (one, other)]
+                judged = measure(_compared(*both), "asr", Bound(), numbers)
+                if judged.difference is not None and judged.difference.value is not None:
+                    hiding = asked.flags.hiding(job for cells in both for cell in cells for job in cell.jobs)
+                    rows.append(Difference(task, one, other, name, judged, hiding))
+            found += [rows] if rows else []
+    return found
+
+
+def _no_table(metric: str) -> Table:
+    raise AssertionError(f"success rates are read from attacks, and no table of {metric} is asked for")
 
 
 def _comparisons(results: Results, there: set[Victim]) -> list[tuple[Victim, Victim]]:
@@ -112,122 +122,40 @@ def _comparisons(results: Results, there: set[Victim]) -> list[tuple[Victim, Vic
     return [(one, other) for one, other in pairs if {one, other} <= there]
 
 
-def _samples(results: Results) -> dict[tuple[str, Victim, str], Marks]:
-    """Return the marks of every example by task, victim and attack. Trainings of a seed are added up."""
-    found: dict[tuple[str, Victim, str], Marks] = {}
-    for sample in attacked(results):
-        cell = sample.cell
-        marks = found.setdefault((cell.task, Victim(cell.encoder, cell.finetune), cell.attack), {})
-        own = marks.setdefault(sample.run.job.seed, {})
-        for one in _counted(sample):
-            mark = np.array([one.status != "skipped", one.status == "succeeded"], float)
-            own[one.example_id] = own.get(one.example_id, 0) + mark
-    return found
+def _compared(one: Sequence[Cell], other: Sequence[Cell]) -> Comparison:
+    """Return the comparison of two victims under the same attacks, as the mean over these."""
+    sides = [[CellOf(cell.encoder, cell.task, cell.attack, cell.finetune) for cell in side] for side in (one, other)]
+    groups = tuple(Group((mine,), (theirs,)) for mine, theirs in zip(*sides, strict=True))
+    return Comparison((), one[0].encoder, other[0].encoder, "lower", groups)
 
 
-def _counted(sample: AttackedSample) -> list[Outcome]:
-    """Return the outcomes that count in an ASR or as skipped: without errors and texts without words."""
-    return [one for one in sample.outcomes if one.status != "errored" and one.skip_reason is None]
+def _row(row: Difference) -> tuple[Entry, ...]:
+    d = row.found.difference
+    assert d is not None
+    rates = [Number(rate, percent=True) for rate in (row.found.one, row.found.other)]
+    less = Number(d.value, percent=True, n=d.n, low=d.low, high=d.high)
+    known = d.low is not None and d.high is not None and not row.hiding
+    interval = f"{less.shown(d.low or 0.0)} to {less.shown(d.high or 0.0)}" if known else ""
+    shown = (number.hidden(row.hiding) for number in (*rates, less))
+    return (row.task, ", ".join(row.one), ", ".join(row.other), row.attack, d.n, *shown, interval)
 
 
-def difference(both: Sequence[Sequence[Marks]], draws: int) -> Difference | None:
-    """Compare two victims under the same attacks, as the mean over these. None where they share too few texts.
-
-    Args:
-        both: for each of the two victims the marks of each attack.
-        draws: resamples of the bootstrap.
-    """
-    tables = _shared(both)
-    if not tables or min(len(one.texts) for one in tables) < 2:
-        return None
-    together = _by_text(tables)
-
-    def numbers(weights: Sequence[Array]) -> Array:
-        return _less(together @ weights[0].T)
-
-    low, high, _ = interval([together.shape[-1]], numbers, draws, 0)
-    sums = together.sum(-1)
-    if (sums[..., 0] == 0).any():
-        return None
-    rates = (sums[..., 1] / sums[..., 0]).mean(0)
-    own = [float(_less(table.sum(-1)[..., None])[0]) for _, table in tables]
-    return Difference(
-        value=float(rates[0] - rates[1]),
-        low=finite(float(low)) if low < high else None,
-        high=finite(float(high)) if low < high else None,
-        sd=spread(map(finite, own)),
-        rates=(float(rates[0]), float(rates[1])),
-        n=(int(sums[:, 0, 0].sum()), int(sums[:, 1, 0].sum())),
-    )
-
-
-class Shared(NamedTuple):
-    """The marks of one seed, (attacks, 2 victims, 2 marks, texts), of the texts that all have."""
-
-    texts: list[str]
-    marks: Array
-
-
-def _shared(both: Sequence[Sequence[Marks]]) -> list[Shared]:
-    """Return the marks of each seed that all have."""
-    every = (*both[0], *both[1])
-    tables = []
-    for seed in sorted(set.intersection(*({*marks} for marks in every))):
-        texts = sorted(set.intersection(*({*marks[seed]} for marks in every)))
-        pairs = zip(*both, strict=True)
-        marks = np.array([[[m[seed][t] for t in texts] for m in pair] for pair in pairs]).swapaxes(-1, -2)
-        tables += [Shared(texts, marks)] if marks.ndim == 4 else []
-    return tables
-
-
-def _by_text(tables: Sequence[Shared]) -> Array:
-    """Return the marks of all seeds together: (attacks, 2 victims, 2 marks, texts), a text that several have once."""
-    places = {text: i for i, text in enumerate(dict.fromkeys(text for one in tables for text in one.texts))}
-    found = np.zeros((*tables[0].marks.shape[:-1], len(places)))
-    for one in tables:
-        found[..., [places[text] for text in one.texts]] += one.marks
-    return found
-
-
-def _less(sums: Array) -> Array:
-    """Return the mean over attacks of the differences of (attacks, 2 victims, 2 marks, resamples): (resamples,)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rates = sums[:, :, 1] / sums[:, :, 0]
-    return np.asarray((rates[:, 0] - rates[:, 1]).mean(0))
-
-
-def _jobs(asked: Grid, task: str, victims: Sequence[Victim], attacks: Sequence[str]) -> list[Job]:
-    cells = (asked.cells[attack, *victim, task] for victim in victims for attack in attacks)
-    return [job for cell in cells for job in cell.jobs]
-
-
-def _row(
-    task: str, one: Victim, other: Victim, attack: str, found: Difference, hiding: tuple[Flag, ...]
-) -> tuple[Entry, ...]:
-    rates = [Number(rate, percent=True, n=n) for rate, n in zip(found.rates, found.n, strict=True)]
-    less = Number(found.value, percent=True, low=found.low, high=found.high, seed_sd=found.sd)
-    return (task, ", ".join(one), ", ".join(other), attack, *(number.hidden(hiding) for number in (*rates, less)))
-
-
-def _cell(task: str, one: Victim, other: Victim, attack: str, found: Difference, *, hidden: bool) -> dict[str, Any]:
+def _cell(row: Difference) -> dict[str, Any]:
     """Return a row for programs. Where a flag hides it, it has n and no other number."""
-
-    def shown(number: float | None) -> float | None:
-        return None if hidden else number
-
+    d = row.found.difference
+    assert d is not None
+    numbers = {"asr": row.found.one, "other_asr": row.found.other, "value": d.value, "low": d.low, "high": d.high}
     return {
-        "task": task,
-        "encoder": one.encoder,
-        "finetune": one.finetune,
-        "other_encoder": other.encoder,
-        "other_finetune": other.finetune,
-        "attack": attack,
-        "asr": shown(found.rates[0]),
-        "n": found.n[0],
-        "other_asr": shown(found.rates[1]),
-        "other_n": found.n[1],
-        "value": shown(found.value),
-        "low": shown(found.low),
-        "high": shown(found.high),
-        "seed_sd": shown(found.sd),
+        "task": row.task,
+        "encoder": row.one.encoder,
+        "finetune": row.one.finetune,
+        "other_encoder": row.other.encoder,
+        "other_finetune": row.other.finetune,
+        "attack": row.attack,
+        "n": d.n,
+        **{name: None if row.hiding else number for name, number in numbers.items()},
+        "seeds": d.seeds,
+        "trainings": d.trainings[0],
+        "other_trainings": d.trainings[1],
+        "paired": not row.found.unpaired,
     }

@@ -1,77 +1,123 @@
-"""Tests differences of success rates against a loop, and on the RUN made by hand."""
+"""Tests differences of success rates against a count by hand, `rbench compare`, and claims that are committed."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
-from types import SimpleNamespace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.measures import asr_difference
-from rbench.measures.asr_difference import Marks, Options, difference, table
-from rbench.spec import Health, Outcome, Raised
+from rbench.measures.asr_difference import Options, table
+from rbench.score.paired import newcombe
+from rbench.spec import Health, Job, Raised
 from rbench.storage.runs import Store
 from rbench.tables import Results
-from tests.tables.conftest import make_suite
+from tests.tables.conftest import make_outcomes, make_suite
+
+REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 
 
-def marks(seed: int, n: int = 30, share: float = 0.5) -> Marks:
-    rng = np.random.default_rng(seed)
-    return {
-        of: {str(i): np.array([a := float(rng.random() < 0.8), a * (rng.random() < share)]) for i in range(n)}
-        for of in (0, 1)
-    }
+def statuses(job: Job) -> dict[str, bool]:
+    """Whether each attacked text of a job was fooled."""
+    counted = ("succeeded", "failed")
+    return {one.example_id: one.status == "succeeded" for one in make_outcomes(job) if one.status in counted}
 
 
-def rate(own: Marks, seeds: tuple[int, ...] = (0, 1)) -> float:
-    return sum(m[1] for s in seeds for m in own[s].values()) / sum(m[0] for s in seeds for m in own[s].values())
+def test_a_difference_is_over_the_texts_that_both_victims_get_right(make_run: Callable[..., Store]) -> None:
+    store = make_run(make_suite(tasks=("mr",), attacks=("pwws",), seeds=(0,)), texts=True)
+    (cell,) = table(Options(), Results.of(store)).cells
+    jobs = {job.parts[0]: job for job in store.plan().jobs}  # type: ignore[union-attr]
+    theirs, mine = statuses(jobs["minilm"]), statuses(jobs["bert_b"])
+    pairs = [(theirs[text], mine[text]) for text in theirs if text in mine]
+    both, first, second = (sum(pair == wanted for pair in pairs) for wanted in ((1, 1), (1, 0), (0, 1)))
+    assert 0 < len(pairs) < min(len(theirs), len(mine)) and first and second
+    assert (cell["encoder"], cell["other_encoder"], cell["n"]) == ("bert_b", "minilm", len(pairs))
+    assert cell["asr"] == pytest.approx((both + second) / len(pairs))
+    assert cell["other_asr"] == pytest.approx((both + first) / len(pairs))
+    assert cell["value"] == pytest.approx((second - first) / len(pairs))
+    limits = newcombe(both, first, second, len(pairs) - both - first - second)
+    assert (cell["low"], cell["high"]) == pytest.approx(limits)
 
 
-def test_a_difference_is_that_of_the_pooled_rates() -> None:
-    one, other = marks(1), marks(2, share=0.3)
-    found = difference([[one], [other]], 200)
-    assert found is not None
-    assert found.value == pytest.approx(rate(one) - rate(other)) and found.rates == pytest.approx(
-        (rate(one), rate(other))
-    )
-    assert found.low < found.value < found.high
-    seeds = [rate(one, (s,)) - rate(other, (s,)) for s in (0, 1)]
-    assert found.sd == pytest.approx(np.std(seeds, ddof=1))
+def test_of_several_seeds_it_is_what_rbench_compare_says(make_run: Callable[..., Store]) -> None:
+    store = make_run(make_suite(seeds=(0, 1, 2)), texts=True)
+    cells = {(c["task"], c["attack"]): c for c in table(Options(), Results.of(store)).cells}
+    compared = api.compare(store.root, between=("minilm", "bert_b")).cells
+    assert len(compared) == 4
+    for one in compared:
+        cell, d = cells[one.name.task, one.name.attack], one.difference
+        wanted = (d.value, d.low, d.high, d.n, d.seeds)
+        assert tuple(cell[name] for name in ("value", "low", "high", "n", "seeds")) == pytest.approx(wanted)
 
 
-def test_the_mean_over_attacks_weighs_each_attack_the_same() -> None:
-    ones, others = [marks(1), marks(3, share=0.9)], [marks(2), marks(4)]
-    found = difference([ones, others], 50)
-    assert found is not None
-    assert found.value == pytest.approx(np.mean([rate(a) - rate(b) for a, b in zip(ones, others, strict=True)]))
+def test_the_mean_over_attacks_pairs_what_attacks_make_of_a_text(make_run: Callable[..., Store]) -> None:
+    store = make_run(make_suite(tasks=("mr",), seeds=(0,)), texts=True)
+    cells = {c["attack"]: c for c in table(Options(), Results.of(store)).cells}
+    names = [name for name in cells if name != "mean"]
+    assert len(names) == 2
+    assert cells["mean"]["value"] == pytest.approx(np.mean([cells[name]["value"] for name in names]))
+    added: dict[str, float] = {}
+    for attack in names:
+        theirs, mine = (
+            statuses(next(job for job in store.plan().jobs if job.parts[0] == encoder and job.parts[3] == attack))  # type: ignore[union-attr]
+            for encoder in ("minilm", "bert_b")
+        )
+        shared = theirs.keys() & mine.keys()
+        centre = np.mean([float(mine[text]) - theirs[text] for text in shared])
+        for text in shared:
+            added[text] = added.get(text, 0) + (float(mine[text]) - theirs[text] - centre) / len(shared) / 2
+    n = len(added)
+    error = np.sqrt(n / (n - 1) * sum(value**2 for value in added.values()))
+    reach = stats.t.ppf(0.975, n - 1) * error
+    mean = cells["mean"]
+    assert (mean["low"], mean["high"]) == pytest.approx((mean["value"] - reach, mean["value"] + reach))
 
 
-def test_texts_are_paired() -> None:
-    one = marks(1, n=200)
-    same = difference([[one], [one]], 200)
-    assert same is not None and (same.value, same.low, same.high) == (0, None, None), (
-        "no resample says how far it may be"
-    )
-    shared = {seed: {k: v for k, v in own.items() if int(k) < 150} for seed, own in marks(2, n=200).items()}
-    found = difference([[one], [shared]], 50)
-    cut = {seed: {k: v for k, v in own.items() if int(k) < 150} for seed, own in one.items()}
-    assert found is not None and found.value == pytest.approx(rate(cut) - rate(shared))
+def test_trainings_are_a_level_as_in_the_claims_of_the_run() -> None:
+    """On the committed RUN of three trainings: its claims have the same numbers."""
+    rows = (REFERENCE / "claims" / "adcl-gated-mr.md").read_text(encoding="utf-8")
+    made = table(Options(), Results.of(Store(REFERENCE / "adcl-gated-mr")))
+    means = [cell for cell in made.cells if cell["attack"] == "mean"]
+    assert [(cell["trainings"], cell["other_trainings"]) for cell in means] == [(3, 1), (3, 1), (1, 1), (3, 3)]
+    for cell in means[:3]:
+        value, low, high = (f"{100 * cell[name]:.1f}" for name in ("value", "low", "high"))
+        assert sum(f"| {value} |" in " ".join(row.split()) and f"{low} to {high}" in row for row in rows.splitlines())
 
 
-def test_texts_that_all_seeds_attacked_are_no_new_texts() -> None:
-    one, other = ({0: marks(seed)[0]} for seed in (1, 2))
-    thrice = [dict.fromkeys(range(3), own[0]) for own in (one, other)]
-    once, found = difference([[one], [other]], 500), difference([[thrice[0]], [thrice[1]]], 500)
-    assert once is not None and found is not None
-    assert (found.value, found.low, found.high) == pytest.approx((once.value, once.low, once.high))
-    assert found.n == (3 * once.n[0], 3 * once.n[1])
+def test_the_interval_stands_in_the_table_without_asking_for_it(make_run: Callable[..., Store]) -> None:
+    store = make_run(make_suite(tasks=("mr",), attacks=("pwws",), seeds=(0,)), texts=True)
+    (cell,) = table(Options(), Results.of(store)).cells
+    assert f"{100 * cell['low']:.1f} to {100 * cell['high']:.1f}" in api.table(store.root, metric="asr_difference")
+    (row,) = csv.DictReader(api.table(store.root, metric="asr_difference", fmt="csv").splitlines())
+    assert float(row["low"]) == pytest.approx(cell["low"])
 
 
 def test_where_a_suite_requires_health_flagged_attacks_have_no_difference(make_run: Callable[..., Store]) -> None:
     store = make_run(make_suite(require="healthy"), texts=True)
+    flag(store)
+    made = table(Options(), Results.of(store))
+    hidden = {(c["task"], c["attack"]) for c in made.cells if c["value"] is None}
+    assert hidden == {("mr", "pwws"), ("mr", "mean")}
+    (cell,) = (c for c in made.cells if (c["task"], c["attack"]) == ("mr", "pwws"))
+    assert cell["n"] > 0 and {cell[name] for name in ("asr", "other_asr", "low", "high")} == {None}
+    shown = [row for row in made.rows if (row[0], row[3]) in hidden]
+    assert all(one.value is None and one.withheld for row in shown for one in row[5:8])  # type: ignore[union-attr]
+    assert [row[8] for row in shown] == ["", ""]
+
+
+def test_otherwise_they_have_one_and_the_table_names_the_flag(make_run: Callable[..., Store]) -> None:
+    store = make_run(make_suite(), texts=True)
+    flag(store)
+    assert all(cell["low"] is not None for cell in table(Options(), Results.of(store)).cells)
+    assert "starved of candidates" in api.table(store.root, metric="asr_difference")
+
+
+def flag(store: Store) -> None:
     plan = store.plan()
     assert plan is not None
     flagged = next(job for job in plan.jobs if job.parts == ("bert_b", "mr", "clean", "pwws"))
@@ -79,24 +125,29 @@ def test_where_a_suite_requires_health_flagged_attacks_have_no_difference(make_r
     assert record is not None
     raised = Health(flags=(Raised(flag="starved of candidates", because="few"),))
     store.write_record(record.model_copy(update={"health": raised}))
-    made = table(Options(resamples=50), Results.of(store))
-    hidden = {(c["task"], c["attack"]) for c in made.cells if c["value"] is None}
-    assert hidden == {("mr", "pwws"), ("mr", "mean")}
-    (cell,) = (c for c in made.cells if (c["task"], c["attack"]) == ("mr", "pwws"))
-    assert cell["n"] > 0 and {cell[name] for name in ("asr", "other_asr", "low", "high", "seed_sd")} == {None}
-    shown = [row for row in made.rows if (row[0], row[3]) in hidden]
-    assert all(one.value is None and one.withheld for row in shown for one in row[4:])
 
 
-def test_too_few_texts_or_none_attacked_give_nothing() -> None:
-    assert difference([[marks(1, n=1)], [marks(2, n=1)]], 50) is None
-    unattacked = {0: {str(i): np.zeros(2) for i in range(5)}}
-    assert difference([[unattacked], [unattacked]], 50) is None
+def test_a_cell_of_which_a_seed_is_not_done_is_not_compared(make_run: Callable[..., Store]) -> None:
+    def done(job: Job) -> bool:
+        return (job.parts, job.seed) != (("bert_b", "mr", "clean", "pwws"), 1)
+
+    made = table(Options(), Results.of(make_run(make_suite(), done=done, texts=True)))
+    there = {(cell["task"], cell["attack"]) for cell in made.cells}
+    assert ("mr", "pwws") not in there and ("mr", "mean") not in there, "the only attack left is no mean"
+    assert {("mr", "bertattack[max_words=10]"), ("mini_nli", "pwws"), ("mini_nli", "mean")} <= there
+    assert any("1 of 16 attack jobs not done" in note for note in made.notes)
+
+
+def test_without_outcomes_rates_are_compared_by_counts(make_run: Callable[..., Store]) -> None:
+    made = table(Options(), Results.of(make_run(make_suite(seeds=(0,)))))
+    assert {cell["paired"] for cell in made.cells} == {False}
+    assert "This RUN keeps no outcomes: judged unpaired, by counts." in made.notes
+    assert all(cell["low"] < cell["value"] < cell["high"] for cell in made.cells)
 
 
 def test_the_table_compares_with_the_first_encoder_and_the_first_fine_tuning(make_run: Callable[..., Store]) -> None:
     store = make_run(make_suite(finetune=("clean", "adversarial")), texts=True)
-    made = table(Options(resamples=50), Results.of(store))
+    made = table(Options(), Results.of(store))
     pairs = {(c["encoder"], c["finetune"], c["other_encoder"], c["other_finetune"]) for c in made.cells}
     assert pairs == {
         ("bert_b", "clean", "minilm", "clean"),
@@ -105,29 +156,9 @@ def test_the_table_compares_with_the_first_encoder_and_the_first_fine_tuning(mak
         ("bert_b", "adversarial", "bert_b", "clean"),
     }
     assert {cell["attack"] for cell in made.cells} == {"pwws", "bertattack[max_words=10]", "mean"}
-    assert "Differences of attack success rates" in api.table(store.root, metric="asr_difference", resamples=50)
 
 
 def test_one_victim_has_nothing_to_be_compared_with(make_run: Callable[..., Store]) -> None:
     store = make_run(make_suite(encoders=("minilm",)), texts=True)
     with pytest.raises(StoreError, match="nothing to compare"):
         table(Options(), Results.of(store))
-
-
-def test_trainings_of_a_seed_are_added_up_and_what_was_not_attacked_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    def sample(*statuses: str, reason: str | None = None) -> SimpleNamespace:
-        made = [
-            Outcome(example_id=f"test:{i}", status=status, original=None, skip_reason=reason if i == 4 else None)  # type: ignore[arg-type]
-            for i, status in enumerate(statuses)
-        ]
-        cell = SimpleNamespace(task="mr", encoder="a", finetune="clean", attack="pwws")
-        return SimpleNamespace(cell=cell, run=SimpleNamespace(job=SimpleNamespace(seed=0)), outcomes=made)
-
-    trained = [
-        sample("succeeded", "failed", "skipped", "errored", "skipped", reason="no words"),
-        sample("succeeded", "succeeded", "failed", "errored", "skipped", reason="no words"),
-    ]
-    monkeypatch.setattr(asr_difference, "attacked", lambda results: trained)
-    (found,) = asr_difference._samples(None).values()  # type: ignore[arg-type]
-    marks = {name: mark.tolist() for name, mark in found[0].items()}
-    assert marks == {"test:0": [2, 2], "test:1": [2, 1], "test:2": [1, 0]}, "attacked, and fooled"
