@@ -30,7 +30,8 @@ def statuses(job: Job) -> dict[str, bool]:
 
 def test_a_difference_is_over_the_texts_that_both_victims_get_right(make_run: Callable[..., Store]) -> None:
     store = make_run(make_suite(tasks=("mr",), attacks=("pwws",), seeds=(0,)), texts=True)
-    (cell,) = table(Options(), Results.of(store)).cells
+    made = table(Options(), Results.of(store))
+    (cell,), (row,) = made.cells, made.rows
     jobs = {job.parts[0]: job for job in store.plan().jobs}  # type: ignore[union-attr]
     theirs, mine = statuses(jobs["minilm"]), statuses(jobs["bert_b"])
     pairs = [(theirs[text], mine[text]) for text in theirs if text in mine]
@@ -40,6 +41,7 @@ def test_a_difference_is_over_the_texts_that_both_victims_get_right(make_run: Ca
     assert cell["asr"] == pytest.approx((both + second) / len(pairs))
     assert cell["other_asr"] == pytest.approx((both + first) / len(pairs))
     assert cell["value"] == pytest.approx((second - first) / len(pairs))
+    assert [entry.value for entry in row[5:8]] == [cell["asr"], cell["other_asr"], cell["value"]]  # type: ignore[union-attr]
     limits = newcombe(both, first, second, len(pairs) - both - first - second)
     assert (cell["low"], cell["high"]) == pytest.approx(limits)
 
