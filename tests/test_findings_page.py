@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -84,36 +85,6 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ("vadvcse-table2-local", "subj: simcse-minilm-mlm-hard[steps=60] and minilm-mlm", "1.9 points [1.2, 2.6]"),
         ("cline-table7-local", "minilm-mlm: bertscore and mean", "2.5 points [1.0, 3.9] below the mean"),
         (
-            "dose-response-part3",
-            "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
-            "by 35.3 points [19.2, 51.4] against SimCSE",
-        ),
-        (
-            "dose-response-part3",
-            "pwws: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
-            "by 26.5 [15.2, 37.7]",
-        ),
-        (
-            "dose-response-part3",
-            "textfooler: noise-minilm-mlm-hard[sigma=0.63] and simcse",
-            "change them by 0.8 [-2.7, 4.3] and",
-        ),
-        (
-            "dose-response-part1",
-            "textfooler: uscal-minilm-mlm-hard[epsilon=2.0] and simcse",
-            "wins 10.9 points [4.8, 17.1] under TextFooler",
-        ),
-        (
-            "dose-response-part1",
-            "| uscal-minilm-mlm-hard[epsilon=2.0] and simcse",
-            "loses 28.4 [27.1, 29.7] in the mean of seven",
-        ),
-        (
-            "dose-response-part2",
-            "bae: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
-            "lowers BAE's by 11.0 [4.4, 17.7]",
-        ),
-        (
             "dose-response-part2",
             "textbugger: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
             "and TextBugger's by 19.1 [11.5, 26.5]",
@@ -139,42 +110,6 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
             "by TextFooler 4.6 points [0.3, 9.2] more",
         ),
         ("dose-response-part1", "| vadvcse-below-simcse-mean ", "changes 1.6 [-1.4, 4.5]."),
-        (
-            "dose-response-part1-controls",
-            "| large-noise-similarity ",
-            "cost 13.5 points of similarity [12.7, 14.4]",
-        ),
-        (
-            "dose-response-part1-controls",
-            "| large-noise-below-simcse-mean ",
-            "change success by 0.5 [-1.8, 2.9];",
-        ),
-        (
-            "dose-response-part1-controls",
-            "| short-training-similarity ",
-            "a training a third as long loses 25.7 [24.4, 26.9]",
-        ),
-        (
-            "dose-response-part1-controls",
-            "| short-training-below-simcse-mean ",
-            "and wins 4.2 [0.9, 7.6], where",
-        ),
-        (
-            "dose-response-part1-controls",
-            "| dose-below-short-training-mean ",
-            "the whole one wins 17.4 more [12.1, 22.6];",
-        ),
-        (
-            "dose-response-part1-controls",
-            "textfooler: vadvcse-minilm-mlm-hard[epsilon=2.0,eta=2.0,lam=1.0] and simcse",
-            "with a weight of 1 wins 8.4 [3.9, 13.3]",
-        ),
-        ("dose-response-part1-controls", "| vadvcse-with-weight-similarity ", "and loses 18.3 [17.3, 19.4]"),
-        (
-            "dose-response-part1-doses",
-            "| double-dose-below-dose-mean ",
-            "is fooled 11.0 points [6.0, 16.0] more often.",
-        ),
         ("dose-response-part1", "| robustsentembed-below-simcse-mean ", "as SimCSE: 0.5 points [-0.8, 1.8] more"),
         (
             "dose-response-part3-finetuned",
@@ -227,6 +162,12 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
         ),
         ("geometry-finetuning-table8", "| search-below-random-mean ", "is undecided (-1.0 [-11.8, 9.9])"),
         ("adcl-gated-mr", "| adversarial-below-clean-mean ", "is worth 8.1 [4.0, 12.1]"),
+        (
+            "dose-response-part2",
+            "bae: robustembed-minilm-mlm-hard[beta=0.02] and simcse",
+            "lowers BAE's success by 11.0 [4.4, 17.7]",
+        ),
+        ("dose-response-part3-doses", "| dose-below-double-dose-mean ", "19.2 points [5.5, 32.9] more often"),
         ("adcl-gated-mr-controls", "| adcl-below-random-mean ", "random ones (-0.5 [-2.9, 1.8])"),
         ("adcl-gated-mr-controls", "| adcl-below-dropout-mean ", "alone (-0.8 [-2.8, 1.3])"),
     ],
@@ -240,6 +181,69 @@ def test_differences_are_those_of_the_claims(run: str, what: str, said: str) -> 
     signed = difference > 0 or low < 0 < high
     numbers = (low, high) if signed else (-high, -low)
     assert f"{abs(difference):.1f}" in said and f"[{numbers[0]:.1f}, {numbers[1]:.1f}]" in said and said in SAID
+
+
+RE, SIMCSE = "robustembed-minilm-mlm-hard[beta={}]", "simcse-minilm-mlm-hard"
+DOSES = {
+    "beta 0.001, the printed step": ("part1", RE.format(0.001), "printed-step-similarity-mean"),
+    "beta 0.014": ("part3-doses", RE.format(0.014), "similarity-lost-mean"),
+    "beta 0.02": ("part3", RE.format(0.02), "similarity-lost-mean"),
+    "beta 0.04": ("part3-doses", RE.format(0.04), "similarity-lost-mean"),
+    "random perturbations as long as those of 0.02": ("part3", "noise-minilm-mlm-hard[sigma=0.63]", None),
+    "random perturbations that move vectors as far": (
+        "part1-controls",
+        "noise-minilm-mlm-hard[sigma=3.4]",
+        "large-noise-similarity",
+    ),
+    "beta 0.02, a third of the steps": (
+        "part1-controls",
+        "robustembed-minilm-mlm-hard[beta=0.02,steps=100]",
+        "short-training-similarity",
+    ),
+    "USCAL with a step of that size": ("part1", "uscal-minilm-mlm-hard[epsilon=2.0]", "uscal-similarity-mean"),
+    "V-advCSE with a weight of 1": (
+        "part1-controls",
+        "vadvcse-minilm-mlm-hard[epsilon=2.0,eta=2.0,lam=1.0]",
+        "vadvcse-with-weight-similarity",
+    ),
+}
+"""The rows of the table of doses: the RUN, the encoder, and the claim on its similarity."""
+
+
+def less_simcse(run: str, encoder: str, claim: str | None, where: str) -> str:
+    """Return the difference of an encoder to SimCSE as the page writes it, from the claims of its RUN."""
+    at = ""
+    for line in (CLAIMS / f"dose-response-{run}.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        at = cells[0] or at
+        if len(cells) < 9 or not cells[5] or (claim is not None and at != claim):
+            continue
+        pair = {f"{where}{encoder} and {SIMCSE}": 1, f"{where}{SIMCSE} and {encoder}": -1}
+        sign = pair.get(cells[1]) or (1 if claim and cells[1].endswith(f" of {encoder} lower than {SIMCSE}") else 0)
+        if sign:
+            ends = sorted(sign * float(end) + 0.0 for end in cells[6].split(" to "))
+            return f"{sign * float(cells[5]) + 0.0:.1f} [{ends[0]:.1f}, {ends[1]:.1f}]"
+    raise AssertionError(f"no claim of {run} compares {encoder} with SimCSE: {where or claim}")
+
+
+@pytest.mark.parametrize("label", DOSES)
+def test_the_table_of_doses_has_the_numbers_of_the_claims(label: str) -> None:
+    run, encoder, similarity = DOSES[label]
+    wanted = [less_simcse(run, encoder, None, f"{attack}: ") for attack in ("textfooler", "pwws")]
+    wanted.append(less_simcse(run, encoder, similarity, "") if similarity else "")
+    (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {label} |")]
+    assert [cell.strip() for cell in row.strip("|").split("|")][2:] == wanted
+
+
+def test_the_table_of_doses_says_how_many_trainings_there_are() -> None:
+    for label, (run, encoder, _) in DOSES.items():
+        trained = ROOT / "results" / "reference" / f"dose-response-{run}" / "pretrain"
+        base, _, options = encoder.rstrip("]").partition("[")
+        folders = [unquote(folder.name).rstrip("]").partition("[") for folder in trained.iterdir()]
+        of_base = [set(of.split(",")) - {"seed=1", "seed=2"} for name, _, of in folders if name == base]
+        seeds = [own for own in of_base if own == set(options.split(","))]
+        (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {label} |")]
+        assert int(row.split("|")[2]) == len(seeds), label
 
 
 def test_seconds_of_geometry_are_those_of_the_claims() -> None:
