@@ -1,7 +1,9 @@
 """Attack success rate against the dose of a training: the size of its perturbation, or an option of its objective.
 
 A panel is an attack on a task. Encoders whose trainings differ in the dose alone are joined by a line. Encoders without
-a dose are controls: a line across the panel, with the band of its interval. The figure is ours.
+a dose are controls: a line across the panel, with the band of its interval. Bars and bands cover the choice of texts.
+Where an encoder has several trainings, each of them is a small circle, at its dose or, of a control, at the right edge.
+The figure is ours.
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ class Dosed(NamedTuple):
     """The options of its objective that its file or the suite sets."""
 
 
+_EDGE = 0.985
+"""Where circles of controls lie, as a share of a panel's width."""
 Place = tuple[str, str, str]
 """Task, strategy and attack of a panel."""
 
@@ -231,6 +235,8 @@ def _line(axes: Axes, points: Sequence[tuple[float, Cell]], index: int, label: s
     """Draw the encoders of one line, and return what the legend shows."""
     values, intervals = zip(*(_asr(cell) for _, cell in points), strict=True)
     doses = [dose for dose, _ in points]
+    single = [(dose, rate) for dose, cell in points for rate in _trainings(cell)]
+    _circles(axes, [dose for dose, _ in single], [rate for _, rate in single], index)
     line = {"index": index, "label": label, "joined": len(points) > 1}
     return style.points(axes, doses, values, y_intervals=intervals, **line)  # type: ignore[arg-type, return-value]
 
@@ -239,14 +245,30 @@ def _across(axes: Axes, cell: Cell, index: int) -> Artist:
     """Draw a control, and return what the legend shows."""
     value, interval = _asr(cell)
     own = {key: look for key, look in style.look(index).items() if key in ("color", "linestyle")}
+    single = _trainings(cell)
+    _circles(axes, [_EDGE] * len(single), single, index, transform=axes.get_yaxis_transform())
     if interval is not None:
         axes.axhspan(*interval, color=own["color"], alpha=0.1, linewidth=0)
     return axes.axhline(value, linewidth=0.9, label=cell.encoder, **own)
 
 
+def _trainings(cell: Cell) -> list[float]:
+    """Return the ASR of each training in percent, a mean over its fine-tuning seeds; none where there is only one."""
+    draws = cell.draws("asr")
+    return [100 * mean for _, mean in draws.means] if draws is not None and len(draws.means) > 1 else []
+
+
+def _circles(axes: Axes, x: Sequence[float], y: Sequence[float], index: int, **how: Any) -> None:
+    """Draw single trainings."""
+    if y:
+        colour = style.look(index)["color"]
+        axes.scatter(x, y, s=9, facecolors="white", edgecolors=colour, linewidths=0.7, zorder=5, **how)
+
+
 def _note(of: Grid, cells: Sequence[Cell], missing: int) -> str:
     """Return the note below the figure: what n is, which intervals are shown, what is missing or flagged."""
     said = f"n {spanned(cell.pooled.attacked for cell in cells)}; bars and bands are Wilson 95% intervals."
+    said += " Small circles are single trainings." if any(map(_trainings, cells)) else ""
     said += f" Not drawn, since they are not done or withheld: {missing} cells." if missing else ""
     partial = sum(cell.partial for cell in cells)
     said += f" In {partial} cells some seeds are not done." if partial else ""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import Rectangle
 from statsmodels.stats.proportion import proportion_confint
@@ -125,6 +129,31 @@ def test_measured_doses_are_means_of_series_and_noise_has_a_line_of_its_own(tmp_
         "rob[K=0,T=0,sigma=1.0]": [pytest.approx(0.38)],
     }
     assert [*controls(axes)] == ["base", "simcse"]
+
+
+def test_each_of_several_trainings_is_a_circle_at_its_dose_or_at_the_edge() -> None:
+    """On the committed RUN of three trainings, against its records."""
+    root = Path(__file__).resolve().parents[2] / "results" / "reference" / "dose-response-part3-doses"
+    (axes,) = draw(Store(root), x="beta", attack="pwws")
+    circles = [
+        (round(float(x), 3), round(float(y), 6))
+        for drawn in axes.collections
+        if isinstance(drawn, PathCollection)
+        for x, y in np.asarray(drawn.get_offsets())
+    ]
+    wanted = []
+    for file in (root / "attack").glob("*/mr/probe/pwws/*/record.json"):
+        read = json.loads(file.read_text(encoding="utf-8"))
+        (rate,) = (score["value"] for score in read["scores"] if score["name"] == "asr")
+        dose_of = re.search(r"beta=([\d.]+)", unquote(str(file)))
+        wanted.append((float(dose_of[1]) if dose_of else dose._EDGE, round(100 * rate, 6)))
+    assert len(wanted) == 12 and sorted(circles) == sorted((round(x, 3), y) for x, y in wanted)
+    assert "Small circles are single trainings." in " ".join(axes.figure.texts[-1].get_text().split())
+
+
+def test_one_training_has_no_circle(tmp_path: Path) -> None:
+    (axes,) = draw(run(tmp_path), x="beta")
+    assert not [drawn for drawn in axes.collections if isinstance(drawn, PathCollection)]
 
 
 def test_a_linear_axis_has_a_place_for_0(tmp_path: Path) -> None:
