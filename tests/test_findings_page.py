@@ -105,9 +105,14 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
             "and TextBugger's by 7.7 [1.7, 14.3]",
         ),
         (
+            "dose-response-part1-noise",
+            "| minilm-mlm and forget-minilm-mlm[amount=0.8,by=noise] ",
+            "raises success by 7.9 points [4.1, 11.7]",
+        ),
+        (
             "dose-response-part1",
-            "textfooler: forget-minilm-mlm[amount=0.7] and minilm-mlm",
-            "by TextFooler 4.6 points [0.3, 9.2] more",
+            "| forget-minilm-mlm[amount=0.8,by=noise] and minilm-mlm",
+            "costs 36.5 of similarity [34.7, 38.3]",
         ),
         ("dose-response-part1", "| vadvcse-below-simcse-mean ", "changes 1.6 [-1.4, 4.5]."),
         ("dose-response-part1", "| robustsentembed-below-simcse-mean ", "as SimCSE: 0.5 points [-0.8, 1.8] more"),
