@@ -20,7 +20,7 @@ from rbench.tables.aggregate import Cell, Grid, grid, in_order
 from rbench.tables.notes import missing
 from rbench.tables.table import Entry, Meaning, Number
 from rbench.verdicts.cells import Cells
-from rbench.verdicts.judge import Bound, Found, measure
+from rbench.verdicts.judge import Bound, Found, estimate
 
 TITLE = "Differences of attack success rates, paired by text, with intervals"
 MEAN = "mean"
@@ -100,7 +100,7 @@ def _differences(asked: Grid, results: Results) -> list[list[Difference]]:
             rows = []
             for name, chosen in named:
                 both = [[asked.cells[(attack, *victim, task)] for attack in chosen] for victim in (one, other)]
-                judged = measure(_compared(*both), "asr", Bound(), numbers)
+                judged = estimate(_compared(*both), "asr", Bound(), numbers)
                 if judged.difference is not None and judged.difference.value is not None:
                     hiding = asked.flags.hiding(job for cells in both for cell in cells for job in cell.jobs)
                     rows.append(Difference(task, one, other, name, judged, hiding))

@@ -56,11 +56,11 @@ def judge(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Fo
     if obstacles := [why for cell in dict.fromkeys(named) if (why := cells.obstacle(cell, metric)) is not None]:
         more = f"; and {len(obstacles) - 1} more such cells" if len(obstacles) > 1 else ""
         return Found(None, why=f"{obstacles[0]}{more}")
-    return measure(comparison, metric, bound, cells)
+    return estimate(comparison, metric, bound, cells)
 
 
-def measure(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
-    """Judge one comparison whatever the health of its cells. All of them must be done."""
+def estimate(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
+    """Judge one comparison as `judge` does, whatever the health of its cells. All of them must be done."""
     named = [cell for group in comparison.groups for cell in (*group.one, *group.other)]
     observed = {cell: cells.observed(cell, metric) for cell in dict.fromkeys(named)}
     if any(found is None for found in observed.values()):
