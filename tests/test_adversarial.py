@@ -476,7 +476,7 @@ def test_cases_of_what_is_not_there_are_refused(
 
 def test_a_run_whose_outcomes_are_gone_is_refused_with_a_remedy(tmp_path: Path) -> None:
     """The RUN is of an old version, whose plan names no victims either."""
-    run = Path(__file__).resolve().parents[1] / "results" / "reference" / "table1-local"
+    run = Path(__file__).resolve().parent / "data" / "first-version" / "adcl-table7-local"
     cell = api.Cell(encoder="minilm", task="mr", attack="pwws")
     with pytest.raises(
         StoreError, match="keeps no outcomes of attack/minilm/mr/clean/pwws/seed0, and a set needs that"

@@ -14,8 +14,6 @@ SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", PAGE, fl
 RUNS = sorted(path.name for path in REFERENCE.iterdir() if (path / "plan.json").is_file())
 UNJUDGED = (
     # Made before RUNs kept outcomes: numbers of their tables and of hypotheses.json.
-    "adcl-table1-local",
-    "adcl-table1-local-imdb",
     "cline-table4-local",
     # Numbers of tables, which tests/tables/test_reference.py makes again.
     "adcl-table4-local and adcl-figure3-local",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbench.errors import RbenchError, StoreError
-from rbench.load.claims import read_claims
+from rbench.load.claims import file_of, read_claims
 from rbench.load.ground import of_plan
 from rbench.load.measures import METRICS, find_measure
 from rbench.load.registry import Registry
@@ -24,11 +24,12 @@ def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Pa
 
     Args:
         run: the RUN.
-        file: a YAML file with claims under the key `claims`; None: the claims with which the RUN was planned.
+        file: a YAML file with claims under the key `claims`, or a folder that has NAME.yaml for the RUN in folder NAME;
+            None: the claims with which the RUN was planned.
         include: folders with measures that the RUN's suite names.
 
     Raises:
-        StoreError: the folder is not a RUN, its suite has no claims, or outcomes are damaged.
+        StoreError: the folder is not a RUN, its suite or the folder `file` has no claims, or outcomes are damaged.
         SuiteError: the file is no YAML, or one of its claims does not fit the RUN; with file, line and column.
     """
     from rbench.storage.runs import Store
@@ -38,13 +39,23 @@ def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Pa
     results = Results.of(Store(Path(run)))
     registry = Registry(include)
     ground = of_plan(results.plan, registry)
-    asked = results.plan.suite.claims if file is None else read_claims(Path(file), ground)
+    asked = results.plan.suite.claims if file is None else read_claims(_named(Path(file), results), ground)
     if not asked:
         raise StoreError(
             f"{results.root}: its suite {results.plan.suite.name} had no claims when the RUN was made. Write `claims:` "
             "into the suite and run it again, which repeats no finished job; or name a file: --claims FILE"
         )
     return judge_claims(asked, ground, cells_of(results, registry))
+
+
+def _named(given: Path, results: Results) -> Path:
+    """Return the file of claims that a user names: the file itself, or that of a RUN in a folder."""
+    if not given.is_dir():
+        return given
+    file = file_of(results.root, given)
+    if not file.is_file():
+        raise StoreError(f"--claims {given} has no file for this RUN: expected {file}")
+    return file
 
 
 def cells_of(results: Results, registry: Registry) -> Cells:

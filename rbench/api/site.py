@@ -12,7 +12,7 @@ from rbench.api.report import write
 from rbench.api.runs import Runs, paths, results_of
 from rbench.errors import StoreError, SuiteError
 from rbench.load import printed
-from rbench.load.claims import read_claims
+from rbench.load.claims import file_of, read_claims
 from rbench.load.ground import of_plan
 from rbench.load.registry import Registry
 from rbench.report.data import Fact, Report
@@ -158,7 +158,7 @@ def _opened(folders: Sequence[Path], claims: Path | None, registry: Registry) ->
         except StoreError as error:
             left_out.append(Fact(name=folder.name, value=str(error)))
             continue
-        file = claims / f"{folder.resolve().name}.yaml" if claims is not None else None
+        file = file_of(folder, claims) if claims is not None else None
         own = read_claims(file, of_plan(results.plan, registry)) if file is not None and file.is_file() else None
         read.append(_Read(results, stem, own))
     if not read:

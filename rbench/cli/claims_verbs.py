@@ -32,7 +32,11 @@ def claims(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--claims", metavar="FILE", dir_okay=False, help="Judge the claims of this YAML file instead."),
+        typer.Option(
+            "--claims",
+            metavar="FILE|DIR",
+            help="Judge the claims of this YAML file instead; of a folder, DIR/NAME.yaml on the run in folder NAME.",
+        ),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 3 if a claim is contradicted, or fails on a printed table.")

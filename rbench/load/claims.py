@@ -74,6 +74,11 @@ def claims_here(
     return tuple(kept), (said,) if left else ()
 
 
+def file_of(run: Path, folder: Path) -> Path:
+    """Return where a folder of claims has those of a RUN: in NAME.yaml for the RUN in the folder NAME."""
+    return folder / f"{run.resolve().name}.yaml"
+
+
 def read_claims(path: Path, ground: Ground) -> tuple[Claim, ...]:
     """Read the claims of a YAML file, under the key `claims`; other keys, such as those of a suite, are not looked at.
 

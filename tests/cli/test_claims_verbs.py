@@ -1,9 +1,11 @@
-"""`rbench claims --paper`: what it prints and how it exits."""
+"""`rbench claims`: what it prints and how it exits."""
 
 from __future__ import annotations
 
 import csv
 import io
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +39,27 @@ def test_csv_has_a_line_for_each_combination(shell: Shell) -> None:
 def test_an_unknown_name_exits_with_2(shell: Shell) -> None:
     result = shell("claims", "--paper", "tabel1")
     assert result.exit_code == 2 and "did you mean table1?" in result.stderr
+
+
+REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
+
+
+def test_a_folder_of_claims_has_those_of_each_run_by_its_name(shell: Shell, tmp_path: Path) -> None:
+    of_file = shell("claims", REFERENCE / "sts", "--claims", REFERENCE / "claims" / "sts.yaml")
+    of_folder = shell("claims", REFERENCE / "sts", "--claims", REFERENCE / "claims")
+    assert of_folder.exit_code == 0 and of_folder.stdout == of_file.stdout
+    assert of_folder.stdout == (REFERENCE / "claims" / "sts.md").read_text(encoding="utf-8")
+
+
+def test_a_folder_without_claims_for_the_run_is_refused_with_the_name_that_it_lacks(
+    shell: Shell, tmp_path: Path
+) -> None:
+    shutil.copy(REFERENCE / "claims" / "sts.yaml", tmp_path / "other.yaml")
+    result = shell("claims", REFERENCE / "sts", "--claims", tmp_path)
+    said = " ".join(result.stderr.split())
+    assert result.exit_code == 2 and f"has no file for this RUN: expected {tmp_path / 'sts.yaml'}" in said
+
+
+def test_a_file_of_claims_that_is_not_there_is_refused(shell: Shell, tmp_path: Path) -> None:
+    result = shell("claims", REFERENCE / "sts", "--claims", tmp_path / "none.yaml")
+    assert result.exit_code == 2 and "none.yaml" in result.stderr and "Traceback" not in result.stderr

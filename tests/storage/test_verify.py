@@ -22,9 +22,7 @@ from rbench.storage.verify import verify
 from tests.storage.conftest import World
 from tests.storage.test_runs import CONTRAST, PWWS, RANDOM, alter_line, drop_line
 from tests.tables.conftest import make_outcomes, make_plan, make_record, make_suite
-from tests.test_keys import EARLIER
-
-RUNS = Path(__file__).resolve().parents[2] / "results" / "reference"
+from tests.test_keys import EARLIER, RUNS
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -238,7 +236,7 @@ def test_an_example_that_is_there_twice_is_named(old: tuple[Store, Job]) -> None
     assert not verify(store.root).findings
 
 
-@pytest.mark.parametrize("run", sorted(file.parent for file in RUNS.glob("*/plan.json")), ids=lambda run: run.name)
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_nothing_committed_is_damaged(run: Path) -> None:
     found = verify(run)
     assert not found.damaged, found.findings
