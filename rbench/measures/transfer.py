@@ -8,14 +8,15 @@ on A; beside it the share among the texts whose original B classifies correctly)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rbench.measures import Asked, MeasureContext, MeasuredRow
 from rbench.measures._options import Plain
 from rbench.measures._stored import attacks_behind, jobs, measured
 from rbench.score import wilson
-from rbench.spec import AS_IS, Job, Outcome
+from rbench.spec import AS_IS, Job, MeasureJob, Outcome
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import in_order
 from rbench.tables.flags import Flags
@@ -124,13 +125,16 @@ class Matrix:
     """By the victim against which texts were made, and the victim that judges."""
     attacks: dict[tuple[str, str], list[Job]]
     """The attacks on each victim, one a seed."""
+    partial: bool = False
+    """Whether some seeds or trainings are done and some are not."""
 
     def number(self, maker: tuple[str, str], judge: tuple[str, str], among: str, flags: Flags) -> Number | None:
         """Return the share of a pair, withheld where the suite requires it; None where the pair is not there."""
         if (maker, judge) not in self.pairs:
             return None
         raised = (*flags.hiding(self.attacks.get(maker, ())), *flags.hiding(self.attacks.get(judge, ()), attacks=False))
-        return self.pairs[maker, judge].number(among).hidden(tuple(dict.fromkeys(raised)))
+        number = replace(self.pairs[maker, judge].number(among), partial=self.partial)
+        return number.hidden(tuple(dict.fromkeys(raised)))
 
 
 def matrices(results: Results, options: Plain | None = None) -> list[Matrix]:
@@ -138,11 +142,13 @@ def matrices(results: Results, options: Plain | None = None) -> list[Matrix]:
     suite = results.plan.suite
     sums: dict[tuple[str, str], dict[tuple[tuple[str, str], tuple[str, str]], list[dict[str, int]]]] = {}
     attacked: dict[tuple[str, str], dict[tuple[str, str], list[Job]]] = {}
+    left = Counter(_place(job) for job in jobs(results, NAME))
     for one in measured(results, NAME, options):
-        behind = attacked.setdefault((one.spec.task.name, one.spec.attack or ""), {})
+        left[_place(one.job)] -= 1
+        behind = attacked.setdefault(_place(one.job), {})
         for victim, job in attacks_behind(results.plan, one.job).items():
             behind.setdefault(victim, []).append(job)
-        cell = sums.setdefault((one.spec.task.name, one.spec.attack or ""), {})
+        cell = sums.setdefault(_place(one.job), {})
         for row in one.rows:
             key = ((row.names["encoder"], row.names["finetune"]), (row.names["judge"], row.names["judge_finetune"]))
             counts = {name: int(value or 0) for name, value in row.numbers.items()}
@@ -159,8 +165,14 @@ def matrices(results: Results, options: Plain | None = None) -> list[Matrix]:
             victims = tuple(sorted(there, key=lambda of: order.index(of) if of in order else len(order)))
             behind = attacked[task, attack]
             pairs = {pair: _pooled(counts, results.repeats(behind.get(pair[0], ()))) for pair, counts in cell.items()}
-            found.append(Matrix(task, attack, victims, pairs, behind))
+            found.append(Matrix(task, attack, victims, pairs, behind, partial=left[task, attack] > 0))
     return found
+
+
+def _place(job: Job) -> tuple[str, str]:
+    """Return the task and the attack of a job of this measure."""
+    assert isinstance(job.spec, MeasureJob)
+    return job.spec.task.name, job.spec.attack or ""
 
 
 def _pooled(counts: Sequence[dict[str, int]], repeats: float) -> Pair:

@@ -111,6 +111,21 @@ def test_texts_that_the_attacks_of_all_seeds_share_count_once_in_the_matrix(
         assert (shown.low, shown.high) == pytest.approx(wilson(pair.fooled / 2, pair.n / 2))
 
 
+def test_numbers_of_which_a_seed_is_not_done_are_marked(context: MeasureContext) -> None:
+    """Seed 1 of one attack is not done. The other attack is whole."""
+    rows = transfer.run(transfer.Options(), context)
+    asked = [(job("transfer", seed, attack), rows) for attack in ("swap", "other") for seed in (0, 1)]
+    found = results(asked, finetune=TUNED, attacks=("swap", "other"))
+    found.standing.done = found.standing.done - {asked[1][0].key}
+    numbers: dict[str, list[Number]] = {"swap": [], "other": []}
+    for row in transfer.table(transfer.Options(), found).rows:
+        numbers[str(row[1])] += [one for one in row if isinstance(one, Number)]
+    assert {attack: {one.partial for one in own} for attack, own in numbers.items()} == {
+        "swap": {True},
+        "other": {False},
+    }
+
+
 def test_a_run_without_the_jobs_says_how_to_get_them() -> None:
     with pytest.raises(StoreError, match=r"write `evaluate: \[transfer\]` into suite s"):
         transfer.table(transfer.Options(), results([]))
