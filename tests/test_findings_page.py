@@ -153,6 +153,7 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
             "| on-the-fly-below-pregenerated-mean ",
             "(by 6.8 points [2.0, 11.5]), as in",
         ),
+        ("adcl-gated-ag", "| h1-adcl-below-np-mean ", "training changes -1.7 points [-5.4, 2.0] in the mean of"),
         ("adcl-gated-mr", "| adversarial-below-clean-mean ", "is worth 8.1 [4.0, 12.1]"),
         (
             "dose-response-part2",
