@@ -178,7 +178,8 @@ def fit(cells: Sequence[Cell], trainings: Sequence[Training], rest: dict[str, fl
     for name, found in of.items():
         growth, still = slopes[name], fixed[name]
         growth, still = min(growth if growth is not None else slope, 1.5), share if still is None else still
-        python = min(rest.get(name, median(rest.values())), still)
+        python = rest.get(name, median(rest.values()))
+        still = max(still, python)  # Python's part does not grow with the text, whatever the runs seem to say
         scale = [(c.run, c.seconds / c.queries / ((1 - still) * c.gflop / REFERENCE + still)) for c in found]
         asked = [(c.run, c.queries / c.words[0] ** growth) for c in found]
         attacks[name] = AttackCost(
