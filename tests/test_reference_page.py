@@ -13,7 +13,7 @@ PAGE = (REFERENCE / "README.md").read_text(encoding="utf-8")
 SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
 RUNS = sorted(path.name for path in REFERENCE.iterdir() if (path / "plan.json").is_file())
 UNJUDGED = (
-    # Made before RUNs kept outcomes: numbers of their tables and of hypotheses.json.
+    # Made before RUNs kept outcomes: numbers of its tables.
     "cline-table4-local",
     # Numbers of tables, which tests/tables/test_reference.py makes again.
     "adcl-table4-local and adcl-figure3-local",
