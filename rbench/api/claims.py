@@ -39,7 +39,7 @@ def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Pa
     results = Results.of(Store(Path(run)))
     registry = Registry(include)
     ground = of_plan(results.plan, registry)
-    asked = results.plan.suite.claims if file is None else read_claims(_named(Path(file), results), ground)
+    asked = results.plan.suite.claims if file is None else read_claims(_file(Path(file), results), ground)
     if not asked:
         raise StoreError(
             f"{results.root}: its suite {results.plan.suite.name} had no claims when the RUN was made. Write `claims:` "
@@ -48,13 +48,13 @@ def claims(run: Path | str, file: Path | str | None = None, include: Sequence[Pa
     return judge_claims(asked, ground, cells_of(results, registry))
 
 
-def _named(given: Path, results: Results) -> Path:
+def _file(given: Path, results: Results) -> Path:
     """Return the file of claims that a user names: the file itself, or that of a RUN in a folder."""
     if not given.is_dir():
         return given
     file = file_of(results.root, given)
     if not file.is_file():
-        raise StoreError(f"--claims {given} has no file for this RUN: expected {file}")
+        raise StoreError(f"--claims {given} has no file for this RUN: expected {file}. Write it, or name a file")
     return file
 
 
