@@ -41,7 +41,8 @@ def compare(
         other_run: the RUN of the second encoder.
         between: the two encoders, as the suites or tables name them (by name, folder, hub id or label); the same
             encoder twice compares two RUNs of it.
-        metric: `asr`, `aua`, `queries`, or `any_attack` (at least one of all attacks on a victim).
+        metric: `asr`, `aua`, `clean`, `queries`, `perturbed` (the share of words changed), `seconds` an example, or
+            `any_attack` (at least one of all attacks on a victim).
         common: whether to compare the examples that both have where the RUNs attacked others too.
 
     Raises:

@@ -34,8 +34,9 @@ def compare(
         str,
         typer.Option(
             "--metric",
-            callback=a.one_of("metric", ("asr", "aua", "queries", "any_attack")),
-            help="asr, aua, queries, or any_attack: whether at least one of all attacks succeeded.",
+            callback=a.one_of("metric", ("asr", "aua", "clean", "queries", "perturbed", "seconds", "any_attack")),
+            help="asr, aua, clean, queries, perturbed (words changed), seconds, or any_attack: whether at least one of "
+            "all attacks succeeded.",
         ),
     ] = "asr",
     common: Annotated[

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rbench.spec import AttackMetric
+from rbench.spec import AttackMetric, Outcome
 from rbench.storage.runs import read_fields
 from rbench.tables.aggregate import Results, Run
 
 Values = dict[str, float]
 """By example; those that are in no denominator of the metric are left out."""
 
-_FIELDS = ("example_id", "status", "skip_reason", "num_queries", "perturbed_share", "seconds", "label", "oracle_label")
+_NUMBERS = ("num_queries", "perturbed_share", "seconds", "label", "oracle_label")
+_FIELDS = ("example_id", "status", "skip_reason", *_NUMBERS)
 _ATTACKED = ("succeeded", "failed")
 
 
@@ -31,6 +32,13 @@ def example_values(results: Results, run: Run, metric: AttackMetric) -> Values |
         if value is not None:
             found[example] = value
     return found
+
+
+def value_of(outcome: Outcome, metric: AttackMetric) -> float | None:
+    """Return an example's value of a metric; None where the example is in no denominator of it."""
+    if outcome.status == "errored" or outcome.skip_reason is not None:
+        return None
+    return _VALUES[metric](outcome.status, *(getattr(outcome, name) for name in _NUMBERS))
 
 
 def _among_attacked(value: Callable[..., float]) -> Callable[..., float | None]:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rbench.errors import StoreError
-from rbench.score import Tally
+from rbench.score import SHARES, Tally
 from rbench.score.paired import Difference, compare, holm
 from rbench.spec import FinetuneJob, Outcome
 from rbench.spec.claimed import ANY_ATTACK, computed
 from rbench.tables import Results, Table
 from rbench.tables.attacked import AttackedSample
 from rbench.tables.flags import Flags
-from rbench.tables.table import MEANING, Entry, Meaning, Number, p_value
+from rbench.tables.table import MEANING, Entry, Number, p_value
 from rbench.verdicts.all_attacks import of_side, said
 from rbench.verdicts.pairing import CellName, Compared, Side, by_counts, differing, pair
 
 ALPHA = 0.05
+_PAIRED: Mapping[Compared, str] = {
+    "aua": "all examples",
+    "clean": "all examples",
+    "perturbed": "the examples that fell with both victims",
+}
+"""The examples that a metric is compared on."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,9 @@ def compare_sides(
         notes.append(_all_attacks(shared))
         sides = (of_side(sides[0], shared), of_side(sides[1], shared))
         shared = list(sides[0].cells)
+    if metric == "clean":
+        sides = (_before_attacks(sides[0], shared), _before_attacks(sides[1], shared))
+        shared = list(sides[0].cells)
     for name in shared:
         samples = (sides[0].cells[name], sides[1].cells[name])
         try:
@@ -107,7 +117,7 @@ def compare_sides(
             raise StoreError(f"{name}: {error}") from None
         notes += [f"{name}: {note}" for note in paired.notes]
         raised = [flags[k].told([job for sample in samples[k] for job in sample.run.jobs]) for k in (0, 1)]
-        judged = compare(paired.sample, shares=metric != "queries")
+        judged = compare(paired.sample, shares=computed(metric) in SHARES)
         if not any(sample.outcomes for side in samples for sample in side):
             one, other = ([sample.run for sample in side] for side in samples)
             judged = by_counts(one, other, computed(metric))
@@ -132,6 +142,14 @@ def compare_sides(
         notes.append(f"The RUN keeps no outcomes of {', '.join(unpaired)}: judged unpaired, by counts.")
     notes += left
     return Comparison(sides[0].encoder, sides[1].encoder, metric, cells, tuple(notes))
+
+
+def _before_attacks(side: Side, shared: Sequence[CellName]) -> Side:
+    """Return a side with one cell for each victim: the attacks on it found the same classifications."""
+    cells: dict[CellName, tuple[AttackedSample, ...]] = {}
+    for name in shared:
+        cells.setdefault(name._replace(attack="none"), side.cells[name])
+    return replace(side, cells=cells)
 
 
 def _left(sides: tuple[Side, Side], shared: Sequence[CellName]) -> list[str]:
@@ -178,7 +196,7 @@ def _tally(samples: Sequence[AttackedSample]) -> Tally:
 
 def table(found: Comparison) -> Table:
     """Lay out a comparison: a row for each cell, with the difference and what this n could have shown."""
-    percent = found.metric != "queries"
+    about = MEANING[computed(found.metric)]
     several = len({cell.name.finetune for cell in found.cells}) > 1
     one, other = found.one, found.other
     if one == other:
@@ -189,7 +207,6 @@ def table(found: Comparison) -> Table:
         if rows and rows[-1][0] != cell.name.task:
             groups.append(len(rows))
         rows.append(_row(cell, found.metric, several))
-    about = MEANING[computed(found.metric)]
     only = (f"Only {one}", f"Only {other}") if computed(found.metric) == "asr" else ()
     header = ["Task", *(["Fine-tuning"] if several else []), "Attack", "n", one, other, "Difference"]
     return Table(
@@ -201,29 +218,28 @@ def table(found: Comparison) -> Table:
         cells=tuple(_cell(found, cell) for cell in found.cells),
         notes=(*_notes(found, one, other), *found.notes),
         interval="",
-        about=Meaning(
-            f"{about.title}: {other} against {one}",
-            about.definition,
-            about.best,
-            percent=percent,
+        about=replace(
+            about,
+            title=f"{about.title}: {other} against {one}",
             undefined="too few examples or seeds, or values that do not vary",
         ),
     )
 
 
 def _row(cell: ComparedCell, metric: Compared, several: bool) -> tuple[Entry, ...]:
-    d, percent = cell.difference, metric != "queries"
+    d, about = cell.difference, MEANING[computed(metric)]
+    number = partial(Number, percent=about.percent, digits=about.digits)
     return (
         cell.name.task,
         *([cell.name.finetune] if several else []),
         cell.name.attack,
         d.n,
-        *(Number(value, percent) for value in cell.unpaired),
-        Number(d.value, percent, d.n, d.low, d.high),
+        *(number(value) for value in cell.unpaired),
+        number(d.value, n=d.n, low=d.low, high=d.high),
         *((d.only_one, d.only_other) if computed(metric) == "asr" else ()),
         p_value(cell.p),
         cell.verdict + (f" ({', '.join(cell.flags)})" if cell.flags else ""),
-        Number(d.smallest, percent),
+        number(d.smallest),
     )
 
 
@@ -255,7 +271,7 @@ def _cell(found: Comparison, cell: ComparedCell) -> dict[str, Any]:
 
 def _notes(found: Comparison, one: str, other: str) -> list[str]:
     cells = "cell" if len(found.cells) == 1 else "cells"
-    paired = "all examples" if found.metric == "aua" else "the examples that both victims classify correctly"
+    paired = _PAIRED.get(found.metric, "the examples that both victims classify correctly")
     said = [
         f"The columns {one} and {other} are the values of tables, each over the encoder's own examples. The difference "
         f"is over {paired}, example by example; n counts them, once for each training and fine-tuning seed.",

@@ -61,6 +61,8 @@ def judge(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Fo
 
 def estimate(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:
     """Judge one comparison as `judge` does, whatever the health of its cells. All of them must be done."""
+    if metric == "clean":
+        comparison = comparison._replace(groups=tuple(_before_attacks(comparison.groups)))
     named = [cell for group in comparison.groups for cell in (*group.one, *group.other)]
     observed = {cell: cells.observed(cell, metric) for cell in dict.fromkeys(named)}
     if any(found is None for found in observed.values()):
@@ -71,6 +73,20 @@ def estimate(comparison: Comparison, metric: str, bound: Bound, cells: Cells) ->
         shared = " in common" if any(group.other for group in comparison.groups) else ""
         return Found(None, why=f"{empty.encoder} on {empty.task} has no example{shared} that counts for {metric}")
     return _by_examples(parts, bound, shares=cells.shares(metric))
+
+
+def _before_attacks(groups: Sequence[Group]) -> Iterator[Group]:
+    """Yield the groups with one cell for each victim: each attack on it has its clean accuracy on the same texts.
+
+    The mean of such copies is judged by a normal statistic, where one copy is judged by an exact test.
+    """
+    seen: set[Group] = set()
+    for group in groups:
+        first, second = (tuple({cell._replace(attack=None): cell for cell in side[::-1]}.values()) for side in group)
+        victims = Group(*(tuple(cell._replace(attack=None) for cell in side) for side in (first, second)))
+        if victims not in seen:
+            seen.add(victims)
+            yield Group(first, second)
 
 
 def _by_examples(weighed: Sequence[Weighed], bound: Bound, *, shares: bool) -> Found:

@@ -19,8 +19,9 @@ from rbench.spec.claimed import computed
 from rbench.tables import Results
 from rbench.tables.aggregate import Run
 from rbench.tables.attacked import AttackedSample, attacked
+from rbench.tables.example_values import value_of
 
-Compared = Literal["asr", "aua", "queries", "any_attack"]
+Compared = Literal["asr", "aua", "clean", "queries", "perturbed", "seconds", "any_attack"]
 """The metrics that are compared example by example; `any_attack` over all attacks on a victim together."""
 METRICS: tuple[str, ...] = get_args(Compared)
 Row = tuple[float, float, str, int, int, int]
@@ -95,7 +96,8 @@ def pair(
 ) -> Pairing:
     """Pair two cells by training, fine-tuning seed and example.
 
-    ASR and queries are paired over the examples that both victims classify correctly, AUA over all.
+    Examples are paired that count for both sides: those that both victims classify correctly, for AUA and clean
+    accuracy all, for the share of words those that fell with both.
 
     Args:
         common: whether examples that only one side has are left out and counted; otherwise they are an error.
@@ -115,7 +117,7 @@ def pair(
         mine, theirs = ({outcome.example_id: outcome for outcome in sample.outcomes} for sample in (first, second))
         missing += len(mine.keys() ^ theirs.keys())
         for example in sorted(mine.keys() & theirs.keys()):
-            a, b = value_of(mine[example], metric), value_of(theirs[example], metric)
+            a, b = (value_of(side[example], computed(metric)) for side in (mine, theirs))
             if a is None or b is None:
                 continue
             seed = first.run.job.seed
@@ -126,17 +128,6 @@ def pair(
         raise StoreError(f"{missing} examples were attacked with one of the two only; compare the others with --common")
     notes = [f"{missing} examples that only one side has are left out"] if missing else []
     return Pairing(sample_of(rows), tuple(fell), (*notes, *_unmatched(one, other)))
-
-
-def value_of(outcome: Outcome, metric: Compared) -> float | None:
-    """Return an example's value of a metric; None where the example is in no denominator of it."""
-    if outcome.status == "errored" or outcome.skip_reason is not None:
-        return None
-    if metric == "aua":
-        return float(outcome.status == "failed")
-    if outcome.status == "skipped":
-        return None
-    return float(outcome.num_queries) if metric == "queries" else float(outcome.status == "succeeded")
 
 
 def decisive(job: Job) -> dict[str, object]:

@@ -91,6 +91,26 @@ def test_an_average_over_attacks_counts_an_example_once(make_run: MakeRun) -> No
     assert one.verdict == "supported"
 
 
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_clean_accuracy_is_judged_once_for_each_victim_as_compare_does(
+    make_run: MakeRun, seeds: tuple[int, ...]
+) -> None:
+    """Each attack on a victim has its clean accuracy; the mean of such copies would have lost the exact test."""
+    store = make_run(make_suite(seeds=seeds), sealed=True)
+    found = judged(store, metric="clean", lower="bert_b", than="minilm", for_each=["task"])
+    peers = api.compare(store.root, between=("minilm", "bert_b"), metric="clean").cells
+    assert len(found.judged) == len(peers) == 2
+    for one, peer in zip(found.judged, peers, strict=True):
+        d = one.difference
+        assert d is not None and dict(one.comparison.combination)["task"] == peer.name.task
+        assert (d.value, d.low, d.high, d.n) == (
+            peer.difference.value,
+            peer.difference.low,
+            peer.difference.high,
+            peer.difference.n,
+        )
+
+
 def fell_to_any(store: Store, encoder: str, task: str = "mr") -> dict[tuple[int, str], float]:
     """Whether each example, by seed, that no attack skipped or failed on fell to one of both attacks."""
     there = [job for job in jobs(store) if job.stage == "attack" and job.parts[:2] == (encoder, task)]

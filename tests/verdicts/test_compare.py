@@ -16,10 +16,11 @@ from rbench.errors import StoreError
 from rbench.score.paired import holm
 from rbench.spec import AttackJob, EncoderSpec, FinetuneJob, Health, Job, Outcome, Raised, Training
 from rbench.storage.runs import Store
+from rbench.tables.example_values import value_of
 from rbench.tables.formats import render
 from rbench.verdicts import pairing
 from rbench.verdicts.compare import ComparedCell, Comparison, table
-from rbench.verdicts.pairing import CellName, value_of
+from rbench.verdicts.pairing import CellName
 from tests.tables.conftest import make_outcomes, make_suite
 
 MakeRun = Callable[..., Store]
@@ -67,20 +68,55 @@ def test_p_values_are_corrected_for_all_cells(make_run: MakeRun) -> None:
     assert [one.p for one in found.cells] == holm([one.difference.p for one in found.cells])
 
 
+VALUES: dict[str, Callable[[Outcome], float | None]] = {
+    "aua": lambda one: float(one.status == "failed"),
+    "queries": lambda one: one.num_queries,
+    "seconds": lambda one: one.seconds,
+    "perturbed": lambda one: one.perturbed_share,
+}
+
+
 @pytest.mark.parametrize(
-    ("metric", "there"), [("aua", ("succeeded", "failed", "skipped")), ("queries", ("succeeded", "failed"))]
+    ("metric", "there"),
+    [
+        ("aua", ("succeeded", "failed", "skipped")),
+        ("queries", ("succeeded", "failed")),
+        ("seconds", ("succeeded", "failed")),
+        ("perturbed", ("succeeded",)),
+    ],
 )
 def test_other_metrics_have_their_own_examples(make_run: MakeRun, metric: str, there: tuple[str, ...]) -> None:
     store = make_run(make_suite(**ONE_SEED), sealed=True)
     (a,), (b,) = outcomes(store, "minilm"), outcomes(store, "bert_b")
     common = [i for i in a if a[i].status in there and b[i].status in there]
-    found = cell(compare(store.root, between=BETWEEN, metric=metric)).difference
+    found = compare(store.root, between=BETWEEN, metric=metric)
+    d, value = cell(found).difference, VALUES[metric]
+    differences = [(value(b[i]) or 0.0) - (value(a[i]) or 0.0) for i in common]
+    assert d.n == len(common) > 2
+    assert d.value == pytest.approx(sum(differences) / len(common))
+    if metric != "aua":
+        assert d.p == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    phrase = {"aua": "over all examples", "perturbed": "that fell with both victims"}
+    assert phrase.get(metric, "that both victims classify correctly") in render(table(found), "markdown")
 
-    def value(one: Outcome) -> float:
-        return float(one.status == "failed") if metric == "aua" else one.num_queries
 
-    assert found.n == len(common)
-    assert found.value == pytest.approx(sum(value(b[i]) - value(a[i]) for i in common) / len(common))
+def test_clean_accuracy_is_compared_once_for_each_victim(make_run: MakeRun) -> None:
+    """Both attacks on a victim met the same classifications: two rows would be one fact, corrected twice."""
+    store = make_run(make_suite(**ONE_SEED), sealed=True)
+    found = compare(store.root, between=BETWEEN, metric="clean")
+    assert [one.name for one in found.cells] == [CellName(task, "clean", "none") for task in ("mr", "mini_nli")]
+    (a,), (b,) = outcomes(store, "minilm"), outcomes(store, "bert_b")
+    right = [
+        (a[i].status != "skipped", b[i].status != "skipped") for i in a if "errored" not in (a[i].status, b[i].status)
+    ]
+    d = cell(found, attack="none").difference
+    assert d.n == len(right)
+    assert d.value == pytest.approx(sum(y - x for x, y in right) / len(right))
+    alone = (right.count((True, False)), right.count((False, True)))
+    assert (d.only_one, d.only_other) == alone
+    assert d.p == pytest.approx(stats.binomtest(alone[0], sum(alone)).pvalue)
+    text = render(table(found), "markdown")
+    assert "↑" in text.splitlines()[0] and "Only" not in text
 
 
 def test_seeds_are_the_sample_where_there_are_several(make_run: MakeRun) -> None:
@@ -281,7 +317,9 @@ def test_seeds_that_one_side_lacks_are_said(make_run: MakeRun) -> None:
     assert "mr/clean/pwws: only one side has the fine-tuning seeds 1" in notes
 
 
-@pytest.mark.parametrize(("metric", "arrow"), [("asr", "↓"), ("aua", "↑"), ("queries", "↑"), ("any_attack", "↓")])
+@pytest.mark.parametrize(
+    ("metric", "arrow"), [("asr", "↓"), ("aua", "↑"), ("queries", "↑"), ("seconds", "↓"), ("any_attack", "↓")]
+)
 def test_the_arrow_says_which_way_is_robust(make_run: MakeRun, metric: str, arrow: str) -> None:
     found = compare(make_run(make_suite(**ONE_SEED), sealed=True).root, between=BETWEEN, metric=metric)
     assert arrow in render(table(found), "markdown").splitlines()[0]
