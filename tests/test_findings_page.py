@@ -80,6 +80,15 @@ def test_cosines_are_those_of_the_record() -> None:
     assert f"dropout alone leaves {last['dropout cosine']:.3f}" in SAID
 
 
+def test_the_released_constants_raise_the_loss_by_as_little_as_the_page_says() -> None:
+    run = ROOT / "results/reference/dose-response-part1-robustsentembed/pretrain"
+    (record,) = run.glob("*released*/*/record.json")
+    found = json.loads(record.read_text(encoding="utf-8"))
+    last = found["health"]["series"][-1]["values"]
+    assert f"a ball of 1e-6 raises the loss by {last['rise']:.5f}" in SAID
+    assert [flag["flag"] for flag in found["health"]["flags"]] == ["no adversary"]
+
+
 def test_the_control_is_fooled_less_by_as_much_as_the_page_says() -> None:
     run = ROOT / "results" / "reference" / "robustsentembed-table2-local"
     claims = ROOT / "results" / "reference" / "claims" / "robustsentembed-table2-local.yaml"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rbench.score.adversarial import SET_SCORES, adversarial_scores
+from rbench.score.adversarial import SET_SCORES, adversarial_scores, adversarial_values
 from rbench.score.advsts import DEVIATIONS, Deviations
 from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_scores
 from rbench.score.complete import lacking
-from rbench.score.contrast import SCORES, Judged, contrast_scores, judged, mean_score
+from rbench.score.contrast import SCORES, Judged, contrast_scores, contrast_values, judged, mean_score
 from rbench.score.health import attack_health, victim_health
 from rbench.score.influence import spearman_values
 from rbench.score.packed import packed_numbers, unpacked, unpacked_numbers
@@ -30,11 +30,13 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "adversarial_scores",
+    "adversarial_values",
     "attack_counts",
     "attack_health",
     "attack_scores",
     "average",
     "contrast_scores",
+    "contrast_values",
     "cosines",
     "judged",
     "lacking",

@@ -36,10 +36,19 @@ def adversarial_scores(rows: Sequence[Judged]) -> tuple[Score, ...]:
     changed = [(row.original, row.edits[0][0]) for row in rows if row.edits]
     return (
         _share("clean", (row.original for row in rows)),
-        _share("adversarial", (row.edits[0][0] if row.edits else row.original for row in rows)),
+        _share("adversarial", map(_survived, rows)),
         _share("clean_changed", (original for original, _ in changed)),
         _share("changed", (right for _, right in changed)),
     )
+
+
+def adversarial_values(rows: Sequence[Judged]) -> list[float]:
+    """Return for each row whether it is classified correctly, 1 or 0; their mean is the score `adversarial`."""
+    return [float(_survived(row)) for row in rows]
+
+
+def _survived(row: Judged) -> bool:
+    return row.edits[0][0] if row.edits else row.original
 
 
 def _share(name: str, judged: Iterable[bool]) -> Score:

@@ -22,8 +22,11 @@ n. It is the number of clusters if all texts are correct or all are wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rbench.score.statistics import Sample, wilson
 from rbench.spec import Prediction, Score
@@ -76,17 +79,27 @@ def contrast_scores(bundles: Sequence[Judged]) -> tuple[Score, ...]:
     A score whose denominator is 0 has the value None.
     """
 
-    def share(name: str, counted: Callable[[Judged], tuple[int, int]]) -> Score:
-        return _share(name, _clustered((bundle.cluster, counted(bundle)) for bundle in bundles))
+    return tuple(_share(name, _counts(bundles, name)) for name in SCORES)
 
-    return (
-        share("ori", lambda bundle: (int(bundle.original), 1)),
-        share("rev", lambda bundle: _right(bundle.edits)),
-        share("con", lambda bundle: (int(bundle.consistent), 1)),
-        share("rev_changed", lambda bundle: _right([edit for edit in bundle.edits if edit[1]])),
-        share("rev_kept", lambda bundle: _right([edit for edit in bundle.edits if not edit[1]])),
-        share("con_pairs", lambda bundle: _right(bundle.edits, bundle.original)),
-    )
+
+def contrast_values(bundles: Sequence[Judged], name: str) -> NDArray[np.float64] | None:
+    """Return the value of each of K clusters (K,), in the order of their first bundle; their mean is the score.
+
+    They are 0 or 1 where each cluster has one text. Elsewhere a score is a ratio of two sums, and a value is the score
+    plus what the cluster adds to the linearised ratio (Kish 1965). The standard deviation of the values over the root
+    of K is the standard error of the score, and the values of two victims of one set give that of their difference.
+
+    Args:
+        name: one of SCORES.
+
+    None where no text counts for the score.
+    """
+    right, n = np.array(_counts(bundles, name), dtype=np.float64).reshape(-1, 2).T
+    if not n.any():
+        return None
+    share = right.sum() / n.sum()
+    found: NDArray[np.float64] = right if np.all(n == 1) else share + (right - share * n) * len(n) / n.sum()
+    return found
 
 
 def mean_score(scores: Sequence[Score]) -> tuple[Score, float | None]:
@@ -114,6 +127,22 @@ def mean_score(scores: Sequence[Score]) -> tuple[Score, float | None]:
 def _right(edits: Sequence[tuple[bool, bool]], original: bool = True) -> tuple[int, int]:
     """Return how many edits are correct (0 if `original` is False), and how many there are."""
     return sum(right and original for right, _ in edits), len(edits)
+
+
+_COUNTED: Mapping[str, Callable[[Judged], tuple[int, int]]] = {
+    "ori": lambda bundle: (int(bundle.original), 1),
+    "rev": lambda bundle: _right(bundle.edits),
+    "con": lambda bundle: (int(bundle.consistent), 1),
+    "rev_changed": lambda bundle: _right([edit for edit in bundle.edits if edit[1]]),
+    "rev_kept": lambda bundle: _right([edit for edit in bundle.edits if not edit[1]]),
+    "con_pairs": lambda bundle: _right(bundle.edits, bundle.original),
+}
+"""How many texts of a bundle are correct, and how many count, by score."""
+
+
+def _counts(bundles: Sequence[Judged], name: str) -> list[tuple[int, int]]:
+    """Return the pairs (correct, all) of the clusters."""
+    return _clustered((bundle.cluster, _COUNTED[name](bundle)) for bundle in bundles)
 
 
 def _clustered(counts: Iterable[tuple[str | None, tuple[int, int]]]) -> list[tuple[int, int]]:

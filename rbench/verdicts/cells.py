@@ -27,6 +27,7 @@ from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.any_attack import any_attack, paired
 from rbench.tables.example_values import Values, example_values
 from rbench.tables.flags import Flags
+from rbench.tables.predicted_values import of_predictions, predicted_values
 from rbench.tables.table import MEANING
 from rbench.tables.vector_values import of_metric, vector_values
 
@@ -119,8 +120,8 @@ class Cells:
         return self._read[cell, metric] or None
 
     def shares(self, metric: str) -> bool:
-        """Whether each example's value is 0 or 1."""
-        return metric in SHARES or (metric not in ATTACKED and metric not in SCORES)
+        """Whether a metric counts examples, so that each one's value may be 0 or 1."""
+        return metric in SHARES or SCORES.get(metric) == "contrast" or (metric not in ATTACKED and metric not in SCORES)
 
     def _of_all_attacks(self, cell: CellOf) -> list[Job]:
         """Return the jobs of all attacks on a victim, which `cell` names without an attack."""
@@ -142,12 +143,14 @@ class Cells:
             yield None if values is None else Observed(run.job.seed, run.train_seed or 0, values)
 
     def _of_encoders(self, cell: CellOf, metric: str) -> Iterator[Observed | None]:
-        """Yield what the jobs behind a cell of sentence vectors hold for each pair or text."""
+        """Yield what the jobs behind a cell of evaluations hold for each pair, text or bundle."""
         for job in self._jobs.get(cell, []):
-            if values_of := vector_values(self.results.store, job, metric, cell.task):
+            store = self.results.store
+            values_of = vector_values(store, job, metric, cell.task) or predicted_values(store, job, metric)
+            if values_of:
                 draw = self.results.plan.draw(job.parts[0]).train_seed or 0
                 yield Observed(job.seed, draw, values_of)
-            elif of_metric(job, metric):
+            elif of_metric(job, metric) or of_predictions(job, metric):
                 yield None
 
     def percent(self, metric: str) -> bool:

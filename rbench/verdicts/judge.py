@@ -72,7 +72,8 @@ def estimate(comparison: Comparison, metric: str, bound: Bound, cells: Cells) ->
     if empty := next((one.part for one in parts if not one.part.values), None):
         shared = " in common" if any(group.other for group in comparison.groups) else ""
         return Found(None, why=f"{empty.encoder} on {empty.task} has no example{shared} that counts for {metric}")
-    return _by_examples(parts, bound, shares=cells.shares(metric))
+    counted = all(value in (0.0, 1.0) for one in parts for value in one.part.values)
+    return _by_examples(parts, bound, shares=counted and cells.shares(metric))
 
 
 def _before_attacks(groups: Sequence[Group]) -> Iterator[Group]:

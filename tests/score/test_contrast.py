@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
-from rbench.score import SCORES, Judged, contrast_scores, judged, mean_score
+from rbench.score import SCORES, Judged, contrast_scores, contrast_values, judged, mean_score
 from rbench.score.contrast import effective
 from rbench.spec import Prediction, Score
 
@@ -186,6 +186,51 @@ def test_bundles_that_are_each_a_cluster_count_as_without_clusters() -> None:
 
 def prediction(bundle: str, original: bool, label: int, said: int) -> Prediction:
     return Prediction(bundle=bundle, example_id="x", original=original, label=label, prediction=said)
+
+
+CLUSTERED = st.lists(
+    st.builds(
+        Judged,
+        st.booleans(),
+        st.lists(st.tuples(st.booleans(), st.booleans()), max_size=4).map(tuple),
+        st.none() | st.sampled_from("abc"),
+    ),
+    max_size=12,
+)
+
+
+@given(CLUSTERED)
+def test_the_mean_of_the_values_of_clusters_is_the_score_and_their_spread_its_error(bundles: list[Judged]) -> None:
+    """The effective sample size is the share's variance over the square of that error; it is capped at n."""
+    for name, score in named(bundles).items():
+        values = contrast_values(bundles, name)
+        assert (values is None) == (score.value is None)
+        if values is None or score.value is None:
+            continue
+        clusters = {bundle.cluster if bundle.cluster else i for i, bundle in enumerate(bundles)}
+        assert len(values) == len(clusters)
+        assert np.mean(values) == pytest.approx(score.value)
+        assert score.units is not None
+        if 0 < score.value < 1 and score.units < score.n:
+            assert np.var(values) / len(values) == pytest.approx(score.value * (1 - score.value) / score.units)
+
+
+def test_the_values_of_single_texts_are_whether_they_are_right() -> None:
+    bundles = [Judged(True, ((False, True),)), Judged(False, ((True, True),)), Judged(True, ((True, False),))]
+    found = {name: contrast_values(bundles, name) for name in ("ori", "rev", "con")}
+    assert {name: list(values) for name, values in found.items() if values is not None} == {
+        "ori": [1, 0, 1],
+        "rev": [0, 1, 1],
+        "con": [0, 0, 1],
+    }
+
+
+def test_values_are_in_the_order_of_the_first_bundle_of_a_cluster() -> None:
+    """Two victims are paired by it: cluster b has all of its three texts right, cluster a two of its three."""
+    bundles = [Judged(True, ((True, True),), "b"), Judged(False, ((True, True), (True, True)), "a")]
+    bundles += [Judged(True, ((True, True), (True, True)), "b"), Judged(False, ((False, True),), "a")]
+    values = contrast_values(bundles, "rev")
+    assert values is not None and values == pytest.approx([5 / 6 + (3 - 2.5) / 3, 5 / 6 + (2 - 2.5) / 3])
 
 
 def test_predictions_become_bundles() -> None:

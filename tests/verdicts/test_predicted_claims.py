@@ -1,0 +1,115 @@
+"""Tests that claims on contrast sets and adversarial sets are judged bundle by bundle, against their files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from scipy.stats import binomtest, t
+
+from rbench import api
+from rbench.errors import StoreError
+from rbench.spec import ContrastJob, Prediction
+from rbench.storage.runs import Store
+from rbench.tables.predicted_values import predicted_values
+from rbench.verdicts.claims import Judged
+
+REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
+FINETUNED = ("freelb", "clean")
+HIGHER: Any = {"higher": "cline-minilm-mlm", "than": "minilm-mlm", "where": {"task": "imdb"}}
+ADVERSARIAL, CONTRAST = REFERENCE / "cline-table5-local", REFERENCE / "cline-table4-local"
+
+
+def judged(run: Path, tmp_path: Path, **keys: Any) -> Judged:
+    file = tmp_path / "claims.yaml"
+    file.write_text(yaml.safe_dump({"claims": [{"id": "c", **keys}]}))
+    ((one,),) = (found.judged for found in api.claims(run, file))
+    return one
+
+
+def right(folder: Path) -> dict[str, dict[str, bool]]:
+    """Whether the original and the last edit of each bundle are classified correctly."""
+    found: dict[str, dict[str, bool]] = defaultdict(dict)
+    (file,) = folder.rglob("predictions.jsonl")
+    for line in file.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        found[row["bundle"]]["original" if row["original"] else "edit"] = row["label"] == row["prediction"]
+    return found
+
+
+def test_accuracy_on_an_adversarial_set_is_judged_by_mcnemars_test(tmp_path: Path) -> None:
+    one = judged(
+        ADVERSARIAL,
+        tmp_path,
+        metric="adversarial",
+        higher={"finetune": "freelb"},
+        than={"finetune": "clean"},
+        where={"encoder": "minilm-mlm", "task": "mr"},
+    )
+    victims = [right(next((ADVERSARIAL / "evaluate" / "minilm-mlm" / "mr" / name).iterdir())) for name in FINETUNED]
+    mine, theirs = ([row.get("edit", row["original"]) for row in rows.values()] for rows in victims)
+    alone = [sum(a and not b for a, b in zip(*pair, strict=True)) for pair in ((mine, theirs), (theirs, mine))]
+    assert list(victims[0]) == list(victims[1]) and len(mine) == 100 and sum(alone) > 5
+    d = one.difference
+    assert d is not None and not one.found.unpaired
+    assert (d.n, d.only_one, d.only_other) == (100, *alone)
+    assert d.value == pytest.approx((sum(mine) - sum(theirs)) / 100)
+    assert d.p == pytest.approx(binomtest(alone[0], sum(alone)).pvalue)
+
+
+@pytest.mark.parametrize("metric", ["ori", "rev", "con"])
+def test_contrast_sets_are_judged_bundle_by_bundle_with_seeds_as_a_level(metric: str, tmp_path: Path) -> None:
+    found = judged(CONTRAST, tmp_path, metric=metric, **HIGHER)
+    counted = {
+        "ori": lambda row: row["original"],
+        "rev": lambda row: row["edit"],
+        "con": lambda row: row["original"] and row["edit"],
+    }[metric]
+    differences = []
+    for seed in range(3):
+        cline, base = (
+            right(next((CONTRAST / "evaluate" / name / "imdb" / "clean" / "contrast_imdb").glob(f"seed{seed}-*")))
+            for name in ("cline-minilm-mlm", "minilm-mlm")
+        )
+        differences.append({bundle: counted(cline[bundle]) - counted(base[bundle]) for bundle in base})
+    means = [sum(own.values()) / len(own) for own in differences]
+    mean = sum(means) / 3
+    # Between seeds, and what texts add that all seeds share.
+    of_seeds = sum((one - mean) ** 2 for one in means) / 2 / 3
+    rest = [{bundle: value - own for bundle, value in one.items()} for one, own in zip(differences, means, strict=True)]
+    shared = (
+        sum(rest[i][bundle] * rest[j][bundle] for i in range(3) for j in range(3) if i != j for bundle in rest[0])
+        / (3 * 488) ** 2
+    )
+    error = (of_seeds + max(shared, 0) * 3 / 2) ** 0.5
+    d = found.difference
+    assert d is not None and not found.found.unpaired
+    assert (d.n, d.seeds, d.value) == (1464, 3, pytest.approx(mean))
+    assert d.p == pytest.approx(2 * t.sf(abs(mean) / error, 2))
+    assert d.low == pytest.approx(mean - t.ppf(0.975, 2) * error)
+
+
+def test_a_job_whose_predictions_are_damaged_is_not_done(tmp_path: Path) -> None:
+    run = shutil.copytree(CONTRAST, tmp_path / "run")
+    (file,) = (run / "evaluate" / "minilm-mlm").rglob("seed0-*/predictions.jsonl")
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(lines[1:]), encoding="utf-8")
+    found = judged(run, tmp_path, metric="con", **HIGHER)
+    assert found.verdict == "undecided" and "is not done (2 of 3 jobs)" in found.why
+
+
+def test_a_bundle_without_its_original_is_an_error_that_names_the_folder() -> None:
+    plan = Store(CONTRAST).plan()
+    assert plan is not None
+    job = next(job for job in plan.jobs if isinstance(job.spec, ContrastJob))
+    edit = Prediction(bundle="b", example_id="e", original=False, label=0, prediction=0)
+    store: Any = SimpleNamespace(predictions=lambda job: [edit], folder=lambda job: "RUN/evaluate/one")
+    with pytest.raises(StoreError, match="RUN/evaluate/one: bundle b has 0 originals"):
+        predicted_values(store, job, "con")
+    assert predicted_values(store, job, "sts") is None
