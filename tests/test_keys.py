@@ -43,7 +43,6 @@ REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
 FIRST_VERSION = Path(__file__).resolve().parent / "data" / "first-version"
 RUNS = sorted(path.parent for folder in (REFERENCE, FIRST_VERSION) for path in folder.glob("*/plan.json"))
 RENEWED = {
-    "*/cline-*": "hypernyms without instances; the key says the variant",
     "attack/*/geometry/*": "candidates are capped after the filter; the key says the variant",
 }
 """Patterns of names of jobs that were renewed after these RUNs were made, each with the reason. Today's plan has
