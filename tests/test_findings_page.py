@@ -174,6 +174,7 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
             "(by 6.8 points [2.0, 11.5]), as in",
         ),
         ("adcl-gated-ag", "| h1-adcl-below-np-mean ", "training changes -1.7 points [-5.4, 2.0] in the mean of"),
+        ("adcl-gated-ag-controls", "| adcl-below-dropout-mean ", "against dropout alone it changes 1.7 [-1.8, 5.1]"),
         ("adcl-gated-mr", "| adversarial-below-clean-mean ", "is worth 8.1 [4.0, 12.1]"),
         (
             "dose-response-part2",
