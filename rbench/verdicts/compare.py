@@ -12,7 +12,7 @@ import numpy as np
 from rbench.errors import StoreError
 from rbench.score import SHARES, Tally
 from rbench.score.paired import Difference, compare, holm
-from rbench.spec import FinetuneJob, Outcome
+from rbench.spec import FinetuneJob, Job, Outcome
 from rbench.spec.claimed import ANY_ATTACK, computed
 from rbench.tables import Results, Table
 from rbench.tables.attacked import AttackedSample
@@ -116,7 +116,7 @@ def compare_sides(
         except StoreError as error:
             raise StoreError(f"{name}: {error}") from None
         notes += [f"{name}: {note}" for note in paired.notes]
-        raised = [flags[k].told([job for sample in samples[k] for job in sample.run.jobs]) for k in (0, 1)]
+        raised = [flags[k].told(_answerable(samples[k], of[k], metric)) for k in (0, 1)]
         judged = compare(paired.sample, shares=computed(metric) in SHARES)
         if not any(sample.outcomes for side in samples for sample in side):
             one, other = ([sample.run for sample in side] for side in samples)
@@ -150,6 +150,13 @@ def _before_attacks(side: Side, shared: Sequence[CellName]) -> Side:
     for name in shared:
         cells.setdefault(name._replace(attack="none"), side.cells[name])
     return replace(side, cells=cells)
+
+
+def _answerable(samples: Sequence[AttackedSample], results: Results, metric: Compared) -> list[Job]:
+    """Return the jobs whose flags a comparison carries: for clean accuracy the victims, else the attacks on them."""
+    attacks = [job for sample in samples for job in sample.run.jobs]
+    victims = {job.needs.get("victim") for job in attacks}
+    return [job for job in results.plan.jobs if job.key in victims] if metric == "clean" else attacks
 
 
 def _left(sides: tuple[Side, Side], shared: Sequence[CellName]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from statistics import stdev
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from tests.tables.conftest import make_outcomes, make_suite
 MakeRun = Callable[..., Store]
 BETWEEN = ("minilm", "bert_b")
 ONE_SEED = {"seeds": (0,)}
+REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 
 
 def cell(found: Comparison, task: str = "mr", attack: str = "pwws") -> ComparedCell:
@@ -279,6 +281,22 @@ def test_any_attack_carries_the_flags_of_each_attack(make_run: MakeRun) -> None:
     store.write_record(record.model_copy(update={"health": health}))
     found = compare(store.root, between=BETWEEN, metric="any_attack")
     assert [one.flags for one in found.cells] == [("starved of candidates",), ()]
+    clean = compare(store.root, between=BETWEEN, metric="clean")
+    assert [one.flags for one in clean.cells] == [(), ()], "an attack says nothing of what its victim classified before"
+
+
+def test_clean_accuracy_carries_the_flags_of_its_victim(tmp_path: Path) -> None:
+    store = Store(shutil.copytree(REFERENCE / "adcl-gated-ag", tmp_path / "run"))
+    plan = store.plan()
+    assert plan is not None
+    (victim,) = [job for job in plan.jobs if isinstance(job.spec, FinetuneJob) and job.parts[0] == "minilm"]
+    record = store.record(victim)
+    assert record is not None
+    between = ("minilm", "adcl-minilm-gated")
+    assert compare(store.root, between=between, metric="clean").cells[0].flags == ()
+    health = Health(flags=(Raised(flag="near chance", because="half"),))
+    store.write_record(record.model_copy(update={"health": health}))
+    assert compare(store.root, between=between, metric="clean").cells[0].flags == ("near chance",)
 
 
 def test_any_attack_needs_two_attacks_and_outcomes(make_run: MakeRun) -> None:
