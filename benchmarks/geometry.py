@@ -46,7 +46,6 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from rbench import load
-from rbench.attack.workers import cores
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.load.registry import Registry
 from rbench.load.search_path import search_path
@@ -57,6 +56,7 @@ from rbench.substitution.callbacks import SearchCallbacks
 from rbench.substitution.candidates import MaskedWords
 from rbench.substitution.segmentation import spans_of
 from rbench.substitution.target import Target
+from rbench.system.capacity import cores
 from rbench.train import pretrain
 
 MIN_COSINE = 0.5

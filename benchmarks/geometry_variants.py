@@ -36,7 +36,6 @@ from machine import processor
 
 from rbench import attack, load
 from rbench.attack.engine import Engine
-from rbench.attack.workers import cores
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.finetune import FinetuneContext, strategy
@@ -49,6 +48,7 @@ from rbench.stages.attacks import sample
 from rbench.substitution.segmentation import spans_of
 from rbench.substitution.sources import open_source
 from rbench.system import located
+from rbench.system.capacity import cores
 from rbench.tasks import Example, TaskData, open_task
 
 SETTINGS: dict[str, dict[str, str]] = {

@@ -32,7 +32,6 @@ from throughput import limited, measured
 
 from rbench import attack, load
 from rbench.attack.engine import Engine
-from rbench.attack.workers import cores
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.inference import Network, backends
 from rbench.load.registry import Registry
@@ -40,6 +39,7 @@ from rbench.load.search_path import search_path
 from rbench.resources import locate
 from rbench.spec import Choice, ResourceChoice
 from rbench.system import located
+from rbench.system.capacity import cores
 from rbench.tasks import Example, open_task
 
 SIZES = (50, 100, 200, 400)

@@ -40,7 +40,6 @@ from machine import processor
 from stock import build_stock, stock
 
 from rbench import attack, load
-from rbench.attack.workers import cores
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
 from rbench.load.registry import Registry
@@ -48,6 +47,7 @@ from rbench.load.search_path import search_path
 from rbench.resources import Resources, locate
 from rbench.spec import Choice, Outcome, ResourceChoice, TaskSpec
 from rbench.system import located
+from rbench.system.capacity import cores
 from rbench.tasks import Example, open_task
 
 

@@ -38,9 +38,9 @@ import transformers
 from machine import processor
 
 from rbench import mini
-from rbench.attack.workers import cores
 from rbench.mini import tokenizer
 from rbench.spec import EncoderSpec, TrainSpec
+from rbench.system.capacity import cores
 from rbench.train import objectives, pretrain
 
 OBJECTIVES = ("simcse", "consert", "atcl", "uscal", "vadvcse", "robustembed", "robustsentembed")

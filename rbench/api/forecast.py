@@ -19,6 +19,7 @@ from rbench.storage import provenance
 from rbench.storage.board import CHUNK, chunks
 from rbench.storage.weights import default_cache
 from rbench.system import speed
+from rbench.system.capacity import cores
 
 BUSY = 0.9
 """Share of the processes' time that is used, from which on the work as a whole limits a run."""
@@ -89,7 +90,7 @@ def forecast(planned: Planned, asked: Sequence[str] = (), workers: int | None = 
     left = [job for job in planned.jobs if job.key not in planned.done and job.key not in planned.cached]
     work = [estimator.of(job) for job in left]
     rate = speed.gflops(default_cache() / "speed.json", _about())
-    count = speed.cores()
+    count = cores()
     own = machines.here(model, rate, count, workers or min(count, MOST_WORKERS))
     rows = [_row(work, own, model)]
     for name in dict.fromkeys(name for _, name in wanted) or (machines.USUAL,):

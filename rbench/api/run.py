@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.api import logs
+from rbench.api import crowding, logs
 from rbench.api.attack_checks import check_attacks
 from rbench.api.claims import summary
 from rbench.api.figures import write_figures
@@ -28,6 +28,7 @@ from rbench.storage.runs import Store
 from rbench.storage.standing import Standing, errored, standing
 from rbench.storage.team import Team, digest, who
 from rbench.storage.weights import WeightCache, default_cache
+from rbench.system.capacity import cores, limit_threads
 from rbench.tables import Results
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, re
         needed = (key for job in run.todo for key in (job.key, *job.needs.values()))
         with run.cache.using(needed), _workers(run.todo, options, device, run.cache) as workers:
             run.team.member.about["workers"] = workers.count if workers is not None else 1
+            if device == "cpu":
+                _check_crowding(run.team, progress)
             context = _context(run.prepared, run.store, run.team, run.cache, device, workers, progress, options)
             ended = _run(run.todo, context)
         elsewhere = [job for job in run.todo if job.key not in ended.keys]
@@ -212,6 +215,14 @@ def _context(
         logs=options.logs or store.root / "logs",
         report_to=options.report_to,
     )
+
+
+def _check_crowding(team: Team, progress: Progress) -> None:
+    """Tell other processes how many threads this one has, and the user if those of this machine are too many."""
+    threads = team.member.about["threads"] = limit_threads()
+    others = [one for one in team.members.living() if "plan" in one and one["id"] != team.member.id]
+    if told := crowding.warning(others, threads, cores()):
+        progress.note(told)
 
 
 @dataclass

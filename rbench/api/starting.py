@@ -18,6 +18,7 @@ from rbench.api.work import Request, told_apart
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
 from rbench.spec import Suite
+from rbench.system.capacity import cores
 from rbench.system.members import replace
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def local(shared: Shared, over: Over, progress: Progress) -> Generator[str | Non
 
     devices = visible_gpus() if shared.on_gpu else []
     count = shared.executor.processes or len(devices) or 1
-    cpus = shared.executor.cpus or max(1, _cores() // count)
+    cpus = shared.executor.cpus or max(1, cores() // count)
     around = [{"CUDA_VISIBLE_DEVICES": devices[i % len(devices)]} if devices else {} for i in range(count)]
     command = shared.command(cpus=cpus, gpus=bool(devices), seen=False)
     _begin(progress, count, f"on this machine, each with {_said(cpus, 1 if devices else 0)}")
@@ -125,7 +126,7 @@ def ray_actors(shared: Shared, over: Over, progress: Progress) -> Generator[str 
     replace(shared.seen_by, b"")
     wanted = (asked_for.processes or 1) * (asked_for.cpus or 1)
     try:
-        with ray.connected(address, max(_cores(), wanted)) as machines:
+        with ray.connected(address, max(cores(), wanted)) as machines:
             gpus = asked_for.gpus
             if gpus is None:
                 gpus = 1.0 if shared.on_gpu and any(one.gpus >= 1 for one in machines) else 0.0
@@ -161,8 +162,8 @@ def _begin(progress: Progress, count: int, how: str) -> None:
 
 
 def _said(cpus: int, gpus: float) -> str:
-    cores = f"{cpus} core{'s' if cpus > 1 else ''}"
-    return f"{cores} and {gpus:g} GPU{'s' if gpus > 1 else ''}" if gpus else cores
+    said = f"{cpus} core{'s' if cpus > 1 else ''}"
+    return f"{said} and {gpus:g} GPU{'s' if gpus > 1 else ''}" if gpus else said
 
 
 def visible_gpus() -> list[str]:
@@ -172,12 +173,6 @@ def visible_gpus() -> list[str]:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     listed = [one.strip() for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip()]
     return listed[:count] if listed else [str(i) for i in range(count)]
-
-
-def _cores() -> int:
-    from rbench.train.processes import cores
-
-    return cores()
 
 
 def _address(executor: Executor) -> str:

@@ -9,7 +9,6 @@ Several processes with one thread each are faster than one process with several 
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import traceback
 from collections import deque
@@ -25,6 +24,7 @@ from rbench.attack.truth import truth
 from rbench.errors import JobError, RbenchError
 from rbench.spec import Outcome
 from rbench.system import processes
+from rbench.system.capacity import cores, memory
 from rbench.tasks import Example
 
 log = logging.getLogger("rbench")
@@ -40,15 +40,8 @@ AHEAD = 1
 ROUNDS = 4
 """A process attacks at most 1 / (ROUNDS x processes) of a cell's examples at once, so that all processes still have
 work near the end."""
-
-
 DEATHS = 5
 """Processes that may end in a cell before it fails."""
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def sensible(device: str) -> int:
@@ -58,8 +51,7 @@ def sensible(device: str) -> int:
     """
     if not device.startswith("cpu"):
         return 1
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else MEMORY_EACH
-    return max(1, min(cores(), MOST, memory // MEMORY_EACH))
+    return max(1, min(cores(), MOST, (memory() or MEMORY_EACH) // MEMORY_EACH))
 
 
 class Workers:

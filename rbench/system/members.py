@@ -180,7 +180,7 @@ class Members:
         file = self.folder / f"{name}.json"
         if not file.exists():
             return False
-        identity = _identity(read_json(file))
+        identity = identity_of(read_json(file))
         if identity is not None and identity.here and identity.ended:
             return False
         return self.changing(file)
@@ -214,7 +214,7 @@ class Members:
         b"" if its file cannot be read, or is gone: that is no sign of life.
         """
         file = self.folder / f"{name}.json"
-        if self.alive(name) and (identity := _identity(read_json(file))) is not None and identity.here:
+        if self.alive(name) and (identity := identity_of(read_json(file))) is not None and identity.here:
             return None
         with suppress(OSError):
             return file.read_bytes()
@@ -241,7 +241,7 @@ class Members:
                 file.unlink(missing_ok=True)
 
 
-def _identity(said: dict[str, Any] | None) -> Identity | None:
+def identity_of(said: dict[str, Any] | None) -> Identity | None:
     """Return which process a member says that it is; None if it does not say all of it."""
     with suppress(KeyError):
         return Identity(*((said or {})[field.name] for field in dataclasses.fields(Identity)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -11,11 +10,6 @@ from pathlib import Path
 SHAPE = 128, 384, 1536
 """Rows, columns and columns of the product: that of a layer of MiniLM, short enough to be done without interruption."""
 SECONDS = 2.0
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def gflops(file: Path, about: str) -> float:

@@ -26,9 +26,10 @@ from rbench.resources import locate
 from rbench.resources.lexical import Tags, open_tagger
 from rbench.resources.thesaurus import Related, Thesaurus, check, open_thesaurus
 from rbench.spec import ResourceKind, ResourceProfile
+from rbench.system.capacity import cores
 from rbench.system.located import Located
 from rbench.train.edits import Edit, EditOptions, Editor
-from rbench.train.processes import CHUNK, Pool, cores
+from rbench.train.processes import CHUNK, Pool
 from rbench.train.replaceable import Tagged, Type, tagged, types
 
 VERSION = 1

@@ -7,7 +7,6 @@ in the caller.
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -21,11 +20,6 @@ CHUNK = 250
 """Number of items that a process gets at a time."""
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Pool:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rbench.api.run import _Joined
+from rbench.api.run import _check_crowding, _Joined
 from rbench.errors import StoreError
 from rbench.plan.prepare import Options
 from rbench.spec import Plan
 from rbench.storage.runs import Store
-from rbench.storage.team import digest
+from rbench.storage.team import Team, digest
 from tests.storage.conftest import Told
 from tests.tables.conftest import make_plan, make_suite
 
@@ -91,3 +92,22 @@ def test_who_joins_a_run_without_texts_writes_none(tmp_path: Path) -> None:
     beside = Store(tmp_path)
     plan, _ = joined(beside, [{**OTHER, "plan": digest(bare)}])
     assert plan == bare and not beside.texts
+
+
+def test_the_second_process_of_this_machine_hears_of_too_many_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module("rbench.api.run")  # the package has a function of this name
+    monkeypatch.setattr(module, "cores", lambda: 2)
+    monkeypatch.setattr(module, "limit_threads", lambda: 2)
+    told, one, other = Told([], []), Team(tmp_path), Team(tmp_path)
+    with one.joined(lambda others: PLAN):
+        _check_crowding(one, told)
+        assert told.notes == []
+        with other.joined(lambda others: PLAN):
+            _check_crowding(other, told)
+            assert (
+                "2 processes of this run share the 2 cores of this machine and compute with 4 threads" in told.notes[0]
+            )
+            one.member.beat()
+            assert [each["threads"] for each in other.members.living() if each["id"] == one.member.id] == [2]

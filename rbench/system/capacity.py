@@ -1,0 +1,70 @@
+"""How many cores and how much memory this process may use, in a container too."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+GROUPS = Path("/sys/fs/cgroup")
+"""Where Linux shows the limits of groups of processes, of which each container is one."""
+OWN = Path("/proc/self/cgroup")
+"""Which groups this process is in."""
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use, at least 1.
+
+    Its affinity and the CPU quota of its container limit them: a container with two CPUs on a machine with 64 has two.
+    """
+    from joblib import cpu_count  # here, because its import takes time
+
+    return int(cpu_count())
+
+
+def memory() -> int | None:
+    """Return the bytes of memory that this process and those of its container may use; None where unknown.
+
+    They are those of the machine, or the lowest limit of a group that the process is in.
+    """
+    known = [limit for file in _limits() if (limit := _read(file)) is not None]
+    with suppress(AttributeError, OSError, ValueError):
+        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return min(known, default=None)
+
+
+def limit_threads() -> int:
+    """Let PyTorch compute with at most one thread a core, unless OMP_NUM_THREADS says how many; return how many it has.
+
+    PyTorch counts the cores of the machine. In a container that may use few of them, its threads would take turns.
+    """
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ and torch.get_num_threads() > (most := cores()):
+        torch.set_num_threads(most)
+    return torch.get_num_threads()
+
+
+def _limits() -> list[Path]:
+    """Return the files that may hold a limit: those of the own groups and of the groups around these.
+
+    A line of OWN is `number:controllers:/path`. Version 2 of the kernel's interface has no controllers there. In a
+    container the path may be the host's, and the container's own group is then the root of GROUPS.
+    """
+    found: list[Path] = []
+    with suppress(OSError):
+        for line in OWN.read_text(encoding="utf-8").splitlines():
+            controllers, _, path = line.partition(":")[2].partition(":")
+            if path.startswith("/") and controllers in ("", "memory"):
+                old = controllers == "memory"
+                root, name = (GROUPS / "memory", "memory.limit_in_bytes") if old else (GROUPS, "memory.max")
+                inside = Path(path.strip("/"))
+                found += [root / group / name for group in (inside, *inside.parents) if ".." not in group.parts]
+    return found
+
+
+def _read(file: Path) -> int | None:
+    """Return the limit that a file holds; None if it holds none."""
+    with suppress(OSError, ValueError):  # "max" is no limit
+        return int(file.read_text(encoding="ascii"))
+    return None
