@@ -1,9 +1,9 @@
 """Attack success rate against the dose of a training: the size of its perturbation, or an option of its objective.
 
 A panel is an attack on a task. Encoders whose trainings differ in the dose alone are joined by a line. Encoders without
-a dose are controls: a line across the panel, with the band of its interval. Bars and bands cover the choice of texts.
-Where an encoder has several trainings, each of them is a small circle, at its dose or, of a control, at the right edge.
-The figure is ours.
+a dose are controls: a line across the panel, with the band of its interval. Bars and bands cover the choice of texts,
+and differences between seeds where there are several. Where an encoder has several trainings, each of them is a small
+circle, at its dose or, of a control, at the right edge. The figure is ours.
 """
 
 from __future__ import annotations
@@ -267,8 +267,12 @@ def _circles(axes: Axes, x: Sequence[float], y: Sequence[float], index: int, **h
 
 def _note(of: Grid, cells: Sequence[Cell], missing: int) -> str:
     """Return the note below the figure: what n is, which intervals are shown, what is missing or flagged."""
-    said = f"n {spanned(cell.pooled.attacked for cell in cells)}; bars and bands are Wilson 95% intervals."
-    said += " Small circles are single trainings." if any(map(_trainings, cells)) else ""
+    said = f"n {spanned(cell.pooled.attacked for cell in cells)}; bars and bands are 95% intervals"
+    several = sum(cell.levelled("asr") for cell in cells)
+    if several:
+        which = "" if several == len(cells) else f" in the {several} cells that have several"
+        said += f". They cover differences between seeds, too{which}"
+    said += ". Small circles are single trainings." if any(map(_trainings, cells)) else "."
     said += f" Not drawn, since they are not done or withheld: {missing} cells." if missing else ""
     partial = sum(cell.partial for cell in cells)
     said += f" In {partial} cells some seeds are not done." if partial else ""

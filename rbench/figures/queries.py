@@ -96,7 +96,7 @@ def point(cell: Cell) -> Point:
     Clean accuracy minus accuracy under attack is the share of successes among all examples, so its interval is
     Wilson's. That of the mean number of queries is Student's t.
     """
-    tally, queries = cell.pooled, cell.score("queries")
+    tally, queries = cell.pooled, cell.sampled("queries")
     share = wilson(tally.succeeded / cell.repeats, tally.total / cell.repeats)
     assert share is not None and queries.value is not None
     interval = None if queries.low is None or queries.high is None else (queries.low, queries.high)

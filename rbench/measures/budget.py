@@ -68,7 +68,7 @@ def table(options: Options, results: Results) -> Table:
         entries = []
         for cell, curve in panel.curves:
             area = _area(panel, curve.area(panel.top) if panel.top > START[by] else None)
-            scores = {"area": area, **{_name(by, b): curve.at(b) for b in budgets}, "asr": cell.score("asr")}
+            scores = {"area": area, **{_name(by, b): curve.at(b) for b in budgets}, "asr": cell.sampled("asr")}
             numbers = {name: _number(of, cell, name, score) for name, score in scores.items()}
             entries.append(list(numbers.values()))
             cells.append(_cell(of, panel, cell, numbers))

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from rbench.errors import StoreError
-from rbench.score import Tally, Verdicts, verdict
+from rbench.score import SHARES, Tally, Verdicts, verdict
 from rbench.spec import CONTRAST, AttackJob, AttackMetric, ContrastJob, Job, Plan, Record, Score
 from rbench.storage.runs import Reader, read_fields
 from rbench.storage.standing import Standing, standing
+from rbench.tables import levels
 from rbench.tables.draws import means, within
 from rbench.tables.flags import Flags
+from rbench.tables.levels import Observed, attack_values
 from rbench.tables.table import CellKey, Draws, Number
 
 
@@ -36,6 +38,8 @@ class Results:
     """By job key; of the jobs that were asked for."""
     _drawn: dict[Hashable, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
     """The examples that a seed draws from a task, for `repeats`. Encoders and attacks share them."""
+    limits: dict[Hashable, tuple[float, float] | None] = field(default_factory=dict, compare=False, repr=False)
+    """Intervals with seeds as levels, by cell and metric, so that each is computed once for all tables."""
 
     @classmethod
     def of(cls, store: Reader) -> Self:
@@ -162,8 +166,42 @@ class Cell:
         return self.results.repeats([run.job for run in self.runs if run.tally is not None])
 
     def score(self, metric: AttackMetric) -> Score:
-        """The metric on the pooled examples. Its interval counts an example once, however many victims share it."""
+        """The metric on the pooled examples. Seeds and trainings, where there are several, are levels of its interval.
+
+        The outcomes of several are read for that. Where they are missing or damaged, the score is that of `sampled`.
+        """
+        if (found := self._limits(metric)) is None:
+            return self.sampled(metric)
+        return self.pooled.score(metric).model_copy(update={"low": found[0], "high": found[1]})
+
+    def sampled(self, metric: AttackMetric) -> Score:
+        """The metric on the pooled examples. Its interval covers the choice of examples alone.
+
+        It counts an example once, however many victims share it.
+        """
         return self.pooled.score(metric, self.repeats)
+
+    def levelled(self, metric: AttackMetric) -> bool:
+        """Whether the interval of `score` covers differences between seeds, too."""
+        return self._limits(metric) is not None
+
+    def _limits(self, metric: AttackMetric) -> tuple[float, float] | None:
+        """Return the interval with levels; None for one victim, and where outcomes do not give it."""
+        known, name = self.results.limits, (self.key, metric)
+        if name not in known:
+            known[name] = self._computed(metric)
+        return known[name]
+
+    def _computed(self, metric: AttackMetric) -> tuple[float, float] | None:
+        done = [run for run in self.runs if run.tally is not None]
+        if len(done) < 2 or self.pooled.score(metric).value is None:
+            return None
+        try:
+            found = [(run, attack_values(self.results, run, metric)) for run in done]
+        except StoreError:
+            return None
+        observed = [Observed(run.job.seed, run.train_seed or 0, own) for run, own in found if own is not None]
+        return levels.limits(observed, shares=metric in SHARES) if len(observed) == len(done) else None
 
     def seed_sd(self, metric: AttackMetric) -> float | None:
         """Return the standard deviation of the metric between fine-tuning seeds (`draws.within`)."""

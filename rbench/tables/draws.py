@@ -91,7 +91,14 @@ COVERED = (
     "They cover the choice of {what}, and count each once, however many trainings share it. They do not cover "
     "differences between seeds: for these see ±."
 )
-"""What intervals cover in tables of suites with `train_seeds`."""
+"""What intervals cover that count examples alone, in tables of suites with `train_seeds`."""
+LEVELS = (
+    "Where several seeds are done, 95% intervals cover differences between them and the choice of {what}, as those of "
+    "claims do (Student's t with seeds as levels). Two or three seeds say little of the next one, so they are wide. "
+    "Where one is done, the interval is {kind} and covers the choice of {what} alone."
+)
+"""What intervals cover that have seeds as levels (`tables.levels`)."""
+MISSING = " The outcomes of {count} cell{s} are missing: the intervals cover the choice of examples alone there."
 
 
 def _listed(seeds: Iterable[int]) -> str:

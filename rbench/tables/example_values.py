@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rbench.spec import AttackMetric, Outcome
 from rbench.storage.runs import read_fields
-from rbench.tables.aggregate import Results, Run
+
+if TYPE_CHECKING:
+    from rbench.tables.aggregate import Results, Run
 
 Values = dict[str, float]
 """By example; those that are in no denominator of the metric are left out."""

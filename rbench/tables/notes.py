@@ -49,12 +49,17 @@ def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, 
 def interval_note(grid: Grid, metric: AttackMetric) -> str:
     """Return a note on how this metric's intervals are computed and which variation they cover."""
     kind = "Wilson 95% intervals" if metric in SHARES else "Student's t 95% intervals of the mean"
-    if grid.plan.draws:
-        return f"{kind}, the examples of all seeds pooled. {draws.COVERED.format(what='examples')}"
-    several = max(len(cell.runs) for cell in grid.cells.values()) > 1
-    pooled = ", the examples of all seeds pooled; ± is the standard deviation between seeds" if several else ""
-    once = ", each counted once," if several else ","
-    return f"{kind}{pooled}. They cover the choice of examples{once} not differences between seeds."
+    of_one = f"{kind}. They cover the choice of examples, not differences between seeds."
+    several = [
+        cell for cell in grid.cells.values() if len(cell.tallies) > 1 and cell.pooled.score(metric).value is not None
+    ]
+    bare = sum(not cell.levelled(metric) for cell in several)
+    if len(several) == bare:
+        once = " Each example counts once, however many seeds share it." if several else ""
+        return of_one + once + draws.MISSING.format(count=bare, s="s" if bare > 1 else "") * bool(bare)
+    told = draws.LEVELS.format(what="examples", kind="Wilson's" if metric in SHARES else "Student's t of the examples")
+    spread = "" if grid.plan.draws else " ± is the standard deviation between seeds."
+    return told + spread + draws.MISSING.format(count=bare, s="s" if bare > 1 else "") * bool(bare)
 
 
 def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:
@@ -69,7 +74,7 @@ def counted(cells: Iterable[Cell], metric: AttackMetric, tasks: Iterable[str]) -
     for task in tasks:
         there = [cell for cell in among if cell.task == task and cell.present]
         if there:
-            n = spanned(cell.score(metric).n for cell in there)
+            n = spanned(cell.pooled.score(metric).n for cell in there)
             skipped = spanned(cell.pooled.skipped for cell in there)
             errored = spanned(cell.pooled.errored for cell in there)
             wordless = spanned(cell.pooled.wordless for cell in there)

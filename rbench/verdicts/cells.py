@@ -25,23 +25,15 @@ from rbench.spec.claimed import ANY_ATTACK, ATTACKED, SCORES, WAYS, CellOf
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.any_attack import any_attack, paired
-from rbench.tables.example_values import Values, example_values
+from rbench.tables.example_values import example_values
 from rbench.tables.flags import Flags
+from rbench.tables.levels import Observed
 from rbench.tables.predicted_values import of_predictions, predicted_values
 from rbench.tables.table import MEANING
 from rbench.tables.vector_values import of_metric, vector_values
 
 TableOf = Callable[[str], Table]
 """Makes the table of a metric or measure of the RUN."""
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What one job adds to a metric."""
-
-    seed: int
-    training: int
-    values: Values
 
 
 @dataclass(frozen=True)
@@ -166,7 +158,7 @@ class Cells:
         """Return the number that a table has for a cell, or why it has none."""
         if metric in ATTACKED:
             own = self._grid[cell]
-            score, draws = own.score(cast(AttackMetric, metric)), own.draws(cast(AttackMetric, metric))
+            score, draws = own.sampled(cast(AttackMetric, metric)), own.draws(cast(AttackMetric, metric))
             more = {
                 "seeds": len({run.job.seed for run in own.runs}),
                 "seed_sd": own.seed_sd(cast(AttackMetric, metric)),

@@ -101,11 +101,13 @@ def parse(text: str) -> Condition:
 def judge(results: Results, conditions: Sequence[Condition]) -> list[Met]:
     """Return the cells that meet a condition with the whole of their 95% interval.
 
+    A condition is about the victims of this RUN, so the interval covers the choice of examples and not other seeds.
+
     Raises SuiteError where no cell has a value of a metric, so that a condition on it says nothing.
     """
     met = []
     for condition in conditions:
-        scores = [(cell, cell.score(condition.computed)) for cell in _cells(results, condition) if cell.present]
+        scores = [(cell, cell.sampled(condition.computed)) for cell in _cells(results, condition) if cell.present]
         there = [(cell, score) for cell, score in scores if score.value is not None]
         if not there:
             raise SuiteError(

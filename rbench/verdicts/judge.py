@@ -15,7 +15,8 @@ from rbench.score.paired import Difference, PairedSample, compare, newcombe, num
 from rbench.score.stated import Term, combine_stated
 from rbench.spec import AttackMetric
 from rbench.spec.claimed import ATTACKED, WAYS, CellOf, Comparison, Group
-from rbench.verdicts.cells import Cells, Observed, Stated
+from rbench.tables.levels import Observed, Rows, part
+from rbench.verdicts.cells import Cells, Stated
 from rbench.verdicts.pairing import by_counts
 
 
@@ -159,10 +160,6 @@ def _parts(groups: Sequence[Group], times: float, observed: Known, *, alike: boo
                 yield _weighed(cell, side, share / len(own), times, rows, facing=False)
 
 
-Rows = Sequence[tuple[Observed, int]]
-"""Jobs, each with the round to which its training belongs; see `Part.rounds`."""
-
-
 def _facing(mine: Sequence[Observed], theirs: Sequence[Observed]) -> tuple[Rows, Rows]:
     """Return the jobs of both cells over the examples that both have a value for, seed by seed."""
     found: tuple[list[tuple[Observed, int]], list[tuple[Observed, int]]] = ([], [])
@@ -185,18 +182,8 @@ def _pairs(one: Sequence[Observed], other: Sequence[Observed]) -> list[tuple[int
 
 
 def _weighed(cell: CellOf, side: int, share: float, times: float, rows: Rows, *, facing: bool) -> Weighed:
-    flat = [(value, f"{one.seed}/{example}", one, rank) for one, rank in rows for example, value in one.values.items()]
-    part = Part(
-        weight=-times * share if side else share,
-        task=cell.task or "",
-        encoder=cell.encoder,
-        values=[value for value, *_ in flat],
-        examples=[example for _, example, *_ in flat],
-        seeds=[one.seed for *_, one, _ in flat],
-        trainings=[one.training for *_, one, _ in flat],
-        rounds=[rank for *_, rank in flat],
-    )
-    return Weighed(part, side, share, facing)
+    own = part(rows, -times * share if side else share, cell.task or "", cell.encoder)
+    return Weighed(own, side, share, facing)
 
 
 def _by_tables(comparison: Comparison, metric: str, bound: Bound, cells: Cells) -> Found:

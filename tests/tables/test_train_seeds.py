@@ -163,7 +163,8 @@ def test_notes_name_both_kinds_of_seeds(attacked: Callable[..., Store]) -> None:
         assert "Not trained by rbench, so there is one of each: bert_b." in table.notes
         assert "Fine-tuning seeds 1, 0: 2 with each encoder." in table.notes
         assert not [note for note in table.notes if note.startswith("Seed")]
-    assert "count each once, however many trainings share it" in attack_table(attacked()).interval
+    assert "each example counts once, however many seeds share it" in attack_table(attacked()).interval.lower()
+    assert "with seeds as levels" in attack_table(attacked(texts=True)).interval
     one = attack_table(attacked(seeds=(0,)))
     assert "±: standard deviation between training seeds." in one.notes
     entry = one.rows[0][2]
@@ -317,7 +318,7 @@ def test_all_attacks_together_are_paired_by_both_seeds(attacked: Callable[..., S
                         total += 1
                         fell += "succeeded" in statuses
         assert (cell["n"], cell["value"]) == (total, fell / total)
-        assert (cell["low"], cell["high"]) == wilson(fell / len(labels) / 2, total / len(labels) / 2)
+        assert cell["low"] < cell["value"] < cell["high"]
         assert cell["train_seeds"] == (len(labels) if labels != [cell["encoder"]] else 0)
         assert (unique[cell["encoder"], cell["task"]]["any"], unique[cell["encoder"], cell["task"]]["n"]) == (
             fell,
@@ -332,7 +333,7 @@ def test_a_budget_curve_counts_an_example_once_however_many_trainings_share_it(
     rates = {(c["attack"], c["encoder"], c["task"]): c for c in attack_table(attacked(texts=True)).cells}
     for cell in table.cells:
         rate = rates[cell["attack"], cell["encoder"], cell["task"]]  # type: ignore[index]
-        assert [cell["asr"], cell["asr_low"], cell["asr_high"]] == [rate["value"], rate["low"], rate["high"]]
+        assert cell["asr"] == rate["value"]
         last = cell["queries_200"], cell["queries_200_low"], cell["queries_200_high"]
         n, repeats = cell["n"], 6 if cell["encoder"] == "minilm" else 2
         assert last[1:] == pytest.approx(wilson(last[0] * n / repeats, n / repeats))  # type: ignore[operator]

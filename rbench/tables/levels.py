@@ -1,0 +1,79 @@
+"""The interval of one mean over several victims, with their trainings and fine-tunings as levels beside the examples.
+
+Trainings of an encoder, and fine-tuning seeds of a training, are draws as examples are: three of them say how much the
+next one may differ. `score.combined` judges claims and comparisons in this way, so a table's interval of a rate and the
+interval that a claim on it gives are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rbench.score import SHARES
+from rbench.score.combined import Part, combine
+from rbench.score.worst_case import counts, together
+from rbench.spec import AttackMetric
+from rbench.tables.example_values import Values, example_values
+
+if TYPE_CHECKING:
+    from rbench.tables.aggregate import Results, Run
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What one job adds to a metric."""
+
+    seed: int
+    training: int
+    values: Values
+
+
+Rows = Sequence[tuple[Observed, int]]
+"""Jobs, each with the round to which its training belongs; see `Part.rounds`."""
+
+
+def part(rows: Rows, weight: float, task: str, encoder: str) -> Part:
+    """Return the values of one cell's jobs as a part of a sum of cells' means."""
+    flat = [(value, f"{one.seed}/{example}", one, rank) for one, rank in rows for example, value in one.values.items()]
+    return Part(
+        weight=weight,
+        task=task,
+        encoder=encoder,
+        values=[value for value, *_ in flat],
+        examples=[example for _, example, *_ in flat],
+        seeds=[one.seed for *_, one, _ in flat],
+        trainings=[one.training for *_, one, _ in flat],
+        rounds=[rank for *_, rank in flat],
+    )
+
+
+def limits(observed: Sequence[Observed], *, shares: bool) -> tuple[float, float] | None:
+    """Return the 95% interval of the mean of all values, of one cell's jobs.
+
+    None where there are no values, or where they do not vary and are no shares.
+
+    Args:
+        observed: the jobs, of one encoder on one task.
+        shares: whether values are 0 or 1.
+    """
+    trainings = sorted({one.training for one in observed})
+    whole = part([(one, trainings.index(one.training)) for one in observed], 1.0, "", "")
+    if not whole.values:
+        return None
+    found = combine([whole], n=len(whole.values), shares=shares)
+    return None if found.low is None or found.high is None else (found.low, found.high)
+
+
+def attack_values(results: Results, run: Run, metric: AttackMetric) -> Values | None:
+    """Return the values whose mean is the metric, of a complete run of one attack or of several together.
+
+    None where the RUN keeps none of a metric that is no share. Raises StoreError where outcomes are damaged or missing,
+    and ValueError where several attacks have different examples.
+    """
+    if run.others:
+        return counts(together([results.verdicts(job) for job in run.jobs]), metric)
+    if metric in SHARES:  # verdicts are read once for all tables
+        return counts(results.verdicts(run.job), metric)
+    return example_values(results, run, metric)

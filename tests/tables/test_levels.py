@@ -1,0 +1,170 @@
+"""Tests intervals of cells with several seeds: against a slow formula, simulated draws, and claims on these cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+from rbench.score.paired import PairedSample, compare
+from rbench.spec import Job, Outcome
+from rbench.spec.claimed import CellOf, Comparison, Group
+from rbench.storage.runs import Store
+from rbench.tables import Results, attack_table
+from rbench.tables.aggregate import Cell, grid
+from rbench.tables.any_attack import ANY, any_attack
+from rbench.tables.levels import Observed, limits
+from rbench.verdicts.cells import Cells
+from rbench.verdicts.judge import Bound, estimate
+from tests.tables.conftest import make_outcomes, make_plan, make_record, make_suite
+
+REFERENCE = Path(__file__).parents[2] / "results" / "reference"
+
+
+def table_of(metric: str) -> None:
+    raise AssertionError(f"{metric} is judged by examples")
+
+
+def observed(values: np.ndarray, *, trainings: bool) -> list[Observed]:
+    """One job a row: a training each, or a fine-tuning seed each."""
+    return [
+        Observed(0 if trainings else i, i if trainings else 0, {str(j): float(v) for j, v in enumerate(row)})
+        for i, row in enumerate(values)
+    ]
+
+
+def slow(values: np.ndarray, *, trainings: bool) -> tuple[float, float]:
+    """Student's t of the rows' means, with the covariance of rows over shared texts, as loops."""
+    rows, texts = values.shape
+    means = [float(np.mean(row)) for row in values]
+    between = sum((m - np.mean(means)) ** 2 for m in means) / (rows - 1) / rows
+    covariance = 0.0
+    for i in range(rows):
+        for j in range(rows):
+            if i != j:
+                products = [(values[i][k] - means[i]) * (values[j][k] - means[j]) for k in range(texts)]
+                covariance += sum(products) / texts**2 / (rows * (rows - 1))
+    shared = max(covariance, 0.0)
+    variance = between + shared
+    freedom = rows - 1.0
+    if trainings:  # Satterthwaite's, of trainings and of texts
+        freedom = variance**2 / (between**2 / (rows - 1) + shared**2 / (texts - 1))
+    reach = float(stats.t.ppf(0.975, freedom)) * variance**0.5
+    mean = float(np.mean(means))
+    return max(mean - reach, 0.0), min(mean + reach, 1.0)
+
+
+@pytest.mark.parametrize("trainings", [True, False])
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_the_interval_is_that_of_a_slow_formula(trainings: bool, count: int) -> None:
+    rng = np.random.default_rng(count)
+    text, level = rng.normal(size=60), rng.normal(scale=0.3, size=(count, 1))
+    values = (text + level + rng.normal(size=(count, 60)) > 0).astype(float)
+    assert limits(observed(values, trainings=trainings), shares=True) == pytest.approx(
+        slow(values, trainings=trainings)
+    )
+
+
+def test_it_is_that_of_a_difference_from_nothing() -> None:
+    """A victim that no text fools differs from this one by this one's rate."""
+    values = (np.random.default_rng(3).random((3, 50)) < 0.4).astype(float)
+    example, training = (index.ravel() for index in np.indices(values.shape)[::-1])
+    zeros, flat = np.zeros(values.size), values.ravel()
+    seed = np.zeros(values.size, dtype=np.int64)
+    sample = PairedSample(zeros, flat, example, seed, training, training)
+    found = compare(sample, shares=False)
+    assert found.low is not None and found.high is not None
+    assert limits(observed(values, trainings=True), shares=True) == pytest.approx((found.low, found.high))
+
+
+def test_seeds_that_agree_leave_the_choice_of_texts() -> None:
+    wilson = proportion_confint(40, 40, method="wilson")
+    for trainings in (True, False):
+        assert limits(observed(np.ones((3, 40)), trainings=trainings), shares=True) == pytest.approx(wilson)
+    assert limits(observed(np.ones((3, 4)) * 7, trainings=True), shares=False) is None, "means without any spread"
+    assert limits([Observed(0, 0, {})] * 2, shares=True) is None
+
+
+@pytest.mark.parametrize(("count", "deviation"), [(3, 0.0), (3, 0.08), (5, 0.08)])
+def test_it_covers_the_rate_of_the_next_training_s_expectation(count: int, deviation: float) -> None:
+    """Nineteen of twenty intervals hold the true rate; those of texts alone hold it much less often."""
+    rng, inside, alone = np.random.default_rng(11), 0, 0
+    for _ in range(300):
+        rates = np.clip(0.5 + rng.normal(scale=deviation, size=(count, 1)), 0, 1)
+        values = (rng.random((count, 300)) < rates).astype(float)
+        low, high = limits(observed(values, trainings=True), shares=True) or (1, 0)
+        inside += low <= 0.5 <= high
+        narrow = proportion_confint(values.sum(), values.size, method="wilson")
+        alone += narrow[0] <= 0.5 <= narrow[1]
+    assert 0.92 <= inside / 300 <= 0.99
+    assert not deviation or alone / 300 < 0.8
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Callable[..., Store]:
+    def make(kept: Callable[[Job], bool] = lambda job: True, done: Callable[[Job], bool] = lambda job: True) -> Store:
+        store = Store(tmp_path / "run")
+        plan = make_plan(make_suite(seeds=(0, 1, 2)))
+        store.write_plan(plan)
+        for job in filter(done, plan.jobs):
+            found: list[Outcome] = make_outcomes(job)
+            digest = store.write_outcomes(job, found) if kept(job) else None
+            store.write_record(make_record(job, found).model_copy(update={"outcomes": digest}))
+        return store
+
+    return make
+
+
+def cells_of(store: Store) -> list[Cell]:
+    results = Results.of(store)
+    alone = grid(results)
+    return list(any_attack(results, alone).beside(alone).cells.values())
+
+
+def test_tables_and_claims_state_one_interval(store: Callable[..., Store]) -> None:
+    made = store()
+    cells = Cells(Results.of(made), table_of)  # type: ignore[arg-type]
+    for metric in ("asr", "queries", "aua"):
+        for row in attack_table(made, metric).cells:  # type: ignore[arg-type]
+            if row["attack"] == ANY:
+                continue
+            named = CellOf(row["encoder"], row["task"], row["attack"], row["finetune"])
+            found = estimate(Comparison((), "", "", "lower", (Group((named,), ()),)), metric, Bound(), cells).difference
+            assert found is not None
+            assert (row["low"], row["high"]) == pytest.approx((found.low, found.high))
+
+
+def test_one_seed_has_the_interval_of_its_examples(store: Callable[..., Store]) -> None:
+    for cell in cells_of(store(done=lambda job: job.seed == 1)):
+        assert not cell.levelled("asr")
+        assert cell.score("asr") == cell.sampled("asr")
+
+
+def test_without_the_outcomes_of_a_seed_examples_alone_are_covered(store: Callable[..., Store]) -> None:
+    made = store(kept=lambda job: job.seed != 2 or job.parts[0] != "minilm")
+    cells = cells_of(made)
+    assert {cell.levelled("asr") for cell in cells if cell.encoder == "minilm"} == {False}
+    for cell in cells:
+        assert (cell.score("asr") == cell.sampled("asr")) is (cell.encoder == "minilm")
+    table = attack_table(made)
+    assert "with seeds as levels" in table.interval
+    assert "The outcomes of 4 cells are missing: the intervals cover the choice of examples" in table.interval
+
+
+def test_a_cell_without_a_value_has_no_interval(store: Callable[..., Store]) -> None:
+    (cell, *_) = [cell for cell in cells_of(store()) if cell.task == "mr"]
+    assert (cell.score("oracle_asr").value, cell.score("oracle_asr").low) == (None, None)
+
+
+def test_committed_runs_with_three_trainings_have_wider_intervals_where_trainings_differ() -> None:
+    """Three trainings of beta 0.02 lie between 54 and 68%."""
+    found = grid(Results.of(Store(REFERENCE / "dose-response-part3-doses"))).cells
+    cell = found["textfooler", "robustembed-minilm-mlm-hard[beta=0.02]", "probe", "mr"]
+    score, sampled = cell.score("asr"), cell.sampled("asr")
+    assert (score.value, score.n) == (sampled.value, sampled.n)
+    assert score.low is not None and score.high is not None and sampled.low is not None and sampled.high is not None
+    assert score.high - score.low > 2 * (sampled.high - sampled.low)
