@@ -20,8 +20,8 @@ from rbench.tables import Results, Table
 from rbench.tables.aggregate import in_order
 from rbench.tables.columns import mark_best
 from rbench.tables.contrast import ContrastCell
-from rbench.tables.draws import COVERED, plain
 from rbench.tables.draws import notes as draw_notes
+from rbench.tables.draws import plain
 from rbench.tables.flags import Flags
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
 from rbench.tables.table import Entry, Meaning, Number
@@ -45,8 +45,10 @@ DEFINITION = (
 )
 INTERVAL = (
     "Wilson 95% intervals. All victims see the same rows: an entry is the mean over seeds, ± the standard deviation "
-    "between them, and its interval is as wide as that of one victim. "
-) + COVERED.format(what="rows")
+    "between them. Where several seeds are done, the interval of Adv covers differences between them and the choice of "
+    "rows, as that of a claim does (Student's t with seeds as levels). All others are as wide as those of one victim: "
+    "they cover the choice of rows alone."
+)
 
 
 class Options(Strict):
@@ -134,7 +136,7 @@ def _found(results: Results) -> _Sets:
     for (victim, of), own in jobs.items():
         records = (standing.records.get(job.key) for job in own)
         done = tuple(record for record in records if record is not None and record.status == "complete")
-        cells[victim, of] = ContrastCell(*victim, *of, tuple(own), done, draws=plan.draws)
+        cells[victim, of] = ContrastCell(*victim, *of, tuple(own), done, draws=plan.draws, store=results.store)
     return _Sets(plan, standing, cells)
 
 

@@ -201,7 +201,7 @@ class Cell:
         except StoreError:
             return None
         observed = [Observed(run.job.seed, run.train_seed or 0, own) for run, own in found if own is not None]
-        return levels.limits(observed, shares=metric in SHARES) if len(observed) == len(done) else None
+        return levels.limits([observed], shares=metric in SHARES) if len(observed) == len(done) else None
 
     def seed_sd(self, metric: AttackMetric) -> float | None:
         """Return the standard deviation of the metric between fine-tuning seeds (`draws.within`)."""

@@ -5,7 +5,8 @@ paper   Rows are encoders (and fine-tuning strategies). Each contrast set has th
         missing, or where an entry was picked before all its candidates were done.
 full    Each (encoder, fine-tuning, contrast set, seed) has one row with every score and its sample sizes.
 
-As with attacks, the plan determines the shape and order, whatever is done. Only records are read.
+As with attacks, the plan determines the shape and order, whatever is done. Records are read, and the predictions of
+victims of several seeds, for their intervals.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from typing import Any
 from rbench.errors import StoreError
 from rbench.score import mean_score
 from rbench.spec import ContrastJob, Draw, EvaluationMetric, Job, Plan, Record, Score
+from rbench.storage.runs import Reader
 from rbench.storage.standing import Standing
 from rbench.tables import variants
 from rbench.tables.aggregate import Results, in_order
 from rbench.tables.columns import mark_best
-from rbench.tables.draws import COVERED, means, plain, training_seed, within
+from rbench.tables.draws import levels, means, plain, training_seed, within
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.flags import Flags
+from rbench.tables.levels import Observed, limits
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
+from rbench.tables.predicted_values import predicted_values
 from rbench.tables.table import MEANING, Draws, Entry, Number, Table
 
 METRIC: EvaluationMetric = "contrast"
@@ -41,17 +45,12 @@ DEFINITION = (
     "of which the original and every edit are right."
 )
 INTERVAL = (
-    "Wilson 95% intervals. Of edits they allow for those of one bundle being alike. Seeds see the same bundles: an "
-    "entry is their mean, ± the standard deviation between them, and its interval is as wide as that of one seed. They "
-    "cover the choice of bundles, not differences between seeds."
+    "Wilson 95% intervals. Those of edits allow for edits of one bundle being alike. They cover the choice of bundles, "
+    "not differences between seeds."
 )
-
-
-_DRAWN = (
-    "Wilson 95% intervals. Of edits they allow for those of one bundle being alike. Seeds of training and of "
-    "fine-tuning see the same bundles: an entry is their mean, and its interval is as wide as that of one victim. "
-    + COVERED.format(what="bundles")
-)
+_ALONE = "Wilson's (that of edits allows for edits of one bundle being alike)"
+_MEAN = "All seeds see the same bundles: an entry is their mean. "
+_SPREAD = " ± is the standard deviation between seeds."
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,8 @@ class ContrastCell:
     """Whether the cell was picked among cells that are not all complete, so that another may turn out better."""
     draws: Mapping[str, Draw] = field(default_factory=dict)
     """Of the plan; see `Plan.draws`."""
+    store: Reader | None = field(default=None, compare=False, repr=False)
+    """Where the predictions are."""
 
     @property
     def complete(self) -> bool:
@@ -85,7 +86,23 @@ class ContrastCell:
         where no seed is finished."""
         if not self.records:
             return None
-        return mean_score([score_of(record, name) for record in self.records])[0], within(self._values(name))
+        mean = mean_score([score_of(record, name) for record in self.records])[0]
+        if (ends := self._limits(name)) is not None:
+            mean = mean.model_copy(update={"low": ends[0], "high": ends[1]})
+        return mean, within(self._values(name))
+
+    def levelled(self, name: str) -> bool:
+        """Whether the interval of `score` covers differences between seeds, too."""
+        return self._limits(name) is not None
+
+    def _limits(self, name: str) -> tuple[float, float] | None:
+        """Return the interval with seeds as levels; None for one victim, and where predictions do not give it."""
+        if self.store is None or len(self.records) < 2:
+            return None
+        jobs = [record.job for record in self.records]
+        found = [(job, predicted_values(self.store, job, name)) for job in jobs]
+        known = [Observed(job.seed, self.train_seed(job) or 0, own) for job, own in found if own is not None]
+        return limits([known], shares=True) if len(known) == len(jobs) else None
 
     def by_training(self, name: str) -> Draws | None:
         """Return a score by training seed; None without `train_seeds`."""
@@ -169,7 +186,7 @@ def contrasts(results: Results) -> Contrasts:
 def _cell(victim: tuple[str, str], of: tuple[str, str], jobs: Sequence[Job], results: Results) -> ContrastCell:
     found = (results.standing.records.get(job.key) for job in jobs)
     done = tuple(record for record in found if record is not None and record.status == "complete")
-    return ContrastCell(*victim, *of, tuple(jobs), done, draws=results.plan.draws)
+    return ContrastCell(*victim, *of, tuple(jobs), done, draws=results.plan.draws, store=results.store)
 
 
 def score_of(record: Record, name: str) -> Score:
@@ -203,7 +220,12 @@ def paper(found: Contrasts) -> Table:
 
 
 def _interval(found: Contrasts) -> str:
-    return _DRAWN if found.plan.draws else INTERVAL
+    several = [cell for cell in found.cells.values() if len(cell.records) > 1]
+    if not several:
+        return INTERVAL
+    bare = sum(not cell.levelled("con") for cell in several)
+    said = _MEAN + (INTERVAL if len(several) == bare else levels(_ALONE, "bundles", cells=bare, missing="predictions"))
+    return said if found.plan.draws else said + _SPREAD
 
 
 def _marked(found: Contrasts) -> list[list[Number | None]]:

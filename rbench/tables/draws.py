@@ -92,13 +92,27 @@ COVERED = (
     "differences between seeds: for these see ±."
 )
 """What intervals cover that count examples alone, in tables of suites with `train_seeds`."""
-LEVELS = (
-    "Where several seeds are done, 95% intervals cover differences between them and the choice of {what}, as those of "
-    "claims do (Student's t with seeds as levels). Two or three seeds say little of the next one, so they are wide. "
-    "Where one is done, the interval is {kind} and covers the choice of {what} alone."
-)
-"""What intervals cover that have seeds as levels (`tables.levels`)."""
-MISSING = " The outcomes of {count} cell{s} are missing: the intervals cover the choice of examples alone there."
+
+
+def levels(kind: str, what: str, *, cells: int = 0, missing: str = "") -> str:
+    """Return what intervals cover that have seeds as levels (`tables.levels`).
+
+    Args:
+        kind: the interval of a single seed.
+        what: what is drawn at random: examples, pairs, bundles.
+        cells: how many cells have several seeds and no such interval.
+        missing: what these lack.
+    """
+    said = (
+        f"Where several seeds are done, 95% intervals cover differences between them and the choice of {what}, as "
+        "those of claims do (Student's t with seeds as levels). Two or three seeds say little of the next one, so they "
+        f"are wide. Where one is done, the interval is {kind} and covers the choice of {what} alone."
+    )
+    if not cells:
+        return said
+    return (
+        f"{said} So it does in {cells} cell{'s' if cells > 1 else ''} with several seeds whose {missing} are missing."
+    )
 
 
 def _listed(seeds: Iterable[int]) -> str:

@@ -6,13 +6,14 @@ paper   Rows are encoders, columns are evaluations and their average. The best e
 full    Each (encoder, evaluation), or each training seed of it, has one row with every correlation, and one for each
         subset of the evaluation.
 
-As with attacks, the plan determines the shape and order, whatever is done. Only records are read.
+As with attacks, the plan determines the shape and order, whatever is done. Records are read, and the cosines of several
+trainings, for their intervals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,16 +22,19 @@ from rbench.score import average as average_of
 from rbench.score import mean_correlation, over_trainings
 from rbench.score.sts import FEWEST
 from rbench.spec import Aggregation, EvaluateJob, EvaluationMetric, Flag, Job, Plan, Record, Score
+from rbench.storage.runs import Reader
 from rbench.storage.standing import Standing
 from rbench.tables import variants
 from rbench.tables.aggregate import Results, in_order
 from rbench.tables.columns import average, mark_best
-from rbench.tables.draws import COVERED, means, plain, training_seed
+from rbench.tables.draws import levels, means, plain, training_seed
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.flags import Flags
+from rbench.tables.levels import Observed, limits
 from rbench.tables.notes import missing, selected_steps
 from rbench.tables.sts_sets import MARK, Sets, has_subsets, left_out, subset_scores
 from rbench.tables.table import MEANING, Draws, Entry, Number, Table
+from rbench.tables.vector_values import vector_values
 
 _SCORE: dict[EvaluationMetric, str] = {"sts": "spearman"}
 """For each metric, the name of its score in a record."""
@@ -48,10 +52,7 @@ _AGGREGATED: dict[Aggregation, str] = {
     "wmean": "the mean of the correlations of its subsets, weighted by their pairs",
 }
 
-_DRAWN = (
-    "95% intervals by Fisher's z around the mean over training seeds, of Spearman's coefficient with the standard "
-    "error of Bonett and Wright (2000), as wide as that of one encoder. " + COVERED.format(what="pairs")
-)
+_ALONE = "Fisher's z, of Spearman's coefficient with the standard error of Bonett and Wright (2000),"
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,10 @@ class Evaluated:
     evaluations: tuple[str, ...]
     jobs: Mapping[tuple[str, str], tuple[Job, ...]]
     standing: Standing
+    store: Reader
     aggregation: Aggregation = "all"
+    _read: dict[tuple[str, str], tuple[Observed, ...] | None] = field(default_factory=dict, compare=False, repr=False)
+    """What `_observed` has read."""
 
     @cached_property
     def sets(self) -> Sets:
@@ -87,14 +91,35 @@ class Evaluated:
             return None
         mean = over_trainings(done)
         aggregated = self.aggregation != "all" and has_subsets(self.jobs[encoder, evaluation][0])
-        return mean if aggregated or len(done) == 1 else mean_correlation(done).model_copy(update={"sd": mean.sd})
+        if aggregated or len(done) == 1:
+            return mean
+        whole = mean_correlation(done).model_copy(update={"sd": mean.sd})
+        return _levelled(whole, [self._observed(encoder, evaluation) if name == "spearman" else None])
 
     def average(self, encoder: str, metric: EvaluationMetric = "sts") -> Score | None:
         """Return the mean over an encoder's evaluations with its interval; None where one is not done, or withheld."""
         scores = [self.score(encoder, label, _SCORE[metric]) for label in self.evaluations]
         there = [score for score in scores if score is not None]
         hidden = any(self.hiding(encoder, label) for label in self.evaluations)
-        return average_of(there) if len(there) == len(self.evaluations) and not hidden else None
+        if len(there) < len(self.evaluations) or hidden:
+            return None
+        divided = self.aggregation != "all" and any(has_subsets(job) for job in _jobs(self))
+        known = [None if divided else self._observed(encoder, label) for label in self.evaluations]
+        return _levelled(average_of(there), known)
+
+    def levelled(self, encoder: str, evaluation: str) -> bool:
+        """Whether the interval of a cell covers differences between trainings, too."""
+        return self._observed(encoder, evaluation) is not None
+
+    def _observed(self, encoder: str, evaluation: str) -> tuple[Observed, ...] | None:
+        """Return what pairs add to Spearman's coefficient, by training; None for one training, or where it is lost."""
+        cell = encoder, evaluation
+        if cell not in self._read:
+            done = [job for job in self.jobs.get(cell, ()) if self._complete(job) is not None]
+            found = [(job, vector_values(self.store, job, "sts")) for job in done] if len(done) > 1 else []
+            known = [Observed(job.seed, self.train_seed(job) or 0, own) for job, own in found if own is not None]
+            self._read[cell] = tuple(known) if known and len(known) == len(done) else None
+        return self._read[cell]
 
     def number(self, encoder: str, evaluation: str, metric: EvaluationMetric) -> Number | None:
         """Return the metric of a cell as a table entry, or None where there is none yet."""
@@ -161,6 +186,7 @@ def evaluated(results: Results, aggregation: Aggregation = "all") -> Evaluated:
         in_order((evaluation.label for evaluation in plan.suite.evaluations), (label for _, label in jobs)),
         jobs,
         results.standing,
+        results.store,
         aggregation,
     )
 
@@ -208,8 +234,17 @@ def _averaged(found: Evaluated, encoder: str, metric: EvaluationMetric) -> dict[
     return {"encoder": encoder, "evaluation": None, **score, "sets": " ".join(found.evaluations)}
 
 
+def _levelled(score: Score, cells: Sequence[Sequence[Observed] | None]) -> Score:
+    """Return a score with trainings and pairs as levels of its interval; as it is where a cell does not know them."""
+    known = [cell for cell in cells if cell is not None]
+    ends = limits(known) if len(known) == len(cells) else None
+    return score if ends is None else score.model_copy(update={"low": ends[0], "high": ends[1]})
+
+
 def _interval(found: Evaluated) -> str:
-    own = _DRAWN if found.plan.draws else INTERVAL
+    own, several = INTERVAL, [cell for cell in _cells(found) if len(found.jobs[cell]) > 1]
+    if any(found.levelled(*cell) for cell in several):
+        own = levels(_ALONE, "pairs", cells=sum(not found.levelled(*cell) for cell in several), missing="cosines")
     return own + (_AVERAGED if len(found.evaluations) > 1 or found.aggregation != "all" else "")
 
 

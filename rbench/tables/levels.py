@@ -49,20 +49,23 @@ def part(rows: Rows, weight: float, task: str, encoder: str) -> Part:
     )
 
 
-def limits(observed: Sequence[Observed], *, shares: bool) -> tuple[float, float] | None:
-    """Return the 95% interval of the mean of all values, of one cell's jobs.
+def limits(cells: Sequence[Sequence[Observed]], *, shares: bool = False) -> tuple[float, float] | None:
+    """Return the 95% interval of the mean of one encoder's cells, each of which is the mean of its values.
 
-    None where there are no values, or where they do not vary and are no shares.
+    None where a cell has no values, or where they do not vary and are no shares.
 
     Args:
-        observed: the jobs, of one encoder on one task.
-        shares: whether values are 0 or 1.
+        cells: the jobs of each cell. Cells are of different tasks.
+        shares: whether the metric is a share of examples. Where all values are 0 or 1, its interval is within 0..1.
     """
-    trainings = sorted({one.training for one in observed})
-    whole = part([(one, trainings.index(one.training)) for one in observed], 1.0, "", "")
-    if not whole.values:
+    parts = []
+    for i, jobs in enumerate(cells):
+        trainings = sorted({one.training for one in jobs})
+        parts.append(part([(one, trainings.index(one.training)) for one in jobs], 1 / len(cells), str(i), ""))
+    if not all(one.values for one in parts):
         return None
-    found = combine([whole], n=len(whole.values), shares=shares)
+    counted = shares and all(value in (0.0, 1.0) for one in parts for value in one.values)
+    found = combine(parts, n=sum(len(one.values) for one in parts), shares=counted)
     return None if found.low is None or found.high is None else (found.low, found.high)
 
 

@@ -55,11 +55,10 @@ def interval_note(grid: Grid, metric: AttackMetric) -> str:
     ]
     bare = sum(not cell.levelled(metric) for cell in several)
     if len(several) == bare:
-        once = " Each example counts once, however many seeds share it." if several else ""
-        return of_one + once + draws.MISSING.format(count=bare, s="s" if bare > 1 else "") * bool(bare)
-    told = draws.LEVELS.format(what="examples", kind="Wilson's" if metric in SHARES else "Student's t of the examples")
-    spread = "" if grid.plan.draws else " ± is the standard deviation between seeds."
-    return told + spread + draws.MISSING.format(count=bare, s="s" if bare > 1 else "") * bool(bare)
+        return f"{of_one} Each example counts once, however many seeds share it." if several else of_one
+    kind = "Wilson's" if metric in SHARES else "Student's t of the examples"
+    told = draws.levels(kind, "examples", cells=bare, missing="outcomes")
+    return told if grid.plan.draws else f"{told} ± is the standard deviation between seeds."
 
 
 def sizes(grid: Grid, metric: AttackMetric, tasks: Sequence[str]) -> str:

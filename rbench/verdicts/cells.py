@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from rbench.errors import RbenchError, StoreError
+from rbench.score import SCORES as CONTRAST_SCORES
 from rbench.score import SHARES
 from rbench.score.worst_case import counts, together
 from rbench.spec import (
@@ -22,6 +23,7 @@ from rbench.spec import (
     VictimJob,
 )
 from rbench.spec.claimed import ANY_ATTACK, ATTACKED, SCORES, WAYS, CellOf
+from rbench.spec.suite import ADVERSARIAL
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import Cell, Grid, grid
 from rbench.tables.any_attack import any_attack, paired
@@ -32,6 +34,10 @@ from rbench.tables.predicted_values import of_predictions, predicted_values
 from rbench.tables.table import MEANING
 from rbench.tables.vector_values import of_metric, vector_values
 
+_LEVELLED = ("sts", *CONTRAST_SCORES, ADVERSARIAL)
+"""Metrics, beside those of attacks, whose tables have seeds as levels of their intervals."""
+_ONE = {"train_seeds": None, "train_sd": None, "seeds": None, "seed_sd": None}
+"""The spreads of a number whose interval has them already."""
 TableOf = Callable[[str], Table]
 """Makes the table of a metric or measure of the RUN."""
 
@@ -183,7 +189,8 @@ class Cells:
             spreads["seeds"] = row.get("seeds")
             row = {"value": row[metric], "low": row[f"{metric}_low"], "high": row[f"{metric}_high"], "n": row["n"]}
             row |= spreads
-        return _stated(cell, row)
+        levelled = metric in _LEVELLED and len(self.observed(cell, metric) or ()) > 1
+        return _stated(cell, {**row, **_ONE} if levelled else row)
 
     def _table(self, metric: str) -> Table | str:
         """Return a table, or why there is none."""

@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from rbench.score.paired import PairedSample, compare
+from rbench.score.paired import Difference, PairedSample, compare
 from rbench.spec import Job, Outcome
 from rbench.spec.claimed import CellOf, Comparison, Group
 from rbench.storage.runs import Store
-from rbench.tables import Results, attack_table
+from rbench.tables import Results, attack_table, build
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY, any_attack
 from rbench.tables.levels import Observed, limits
@@ -27,6 +27,14 @@ REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 
 def table_of(metric: str) -> None:
     raise AssertionError(f"{metric} is judged by examples")
+
+
+def judged(cells: Cells, metric: str, *named: CellOf) -> Difference:
+    """What a claim says of the mean of some cells."""
+    comparison = Comparison((), "", "", "lower", (Group(named, ()),))
+    found = estimate(comparison, metric, Bound(), cells).difference
+    assert found is not None
+    return found
 
 
 def observed(values: np.ndarray, *, trainings: bool) -> list[Observed]:
@@ -64,7 +72,7 @@ def test_the_interval_is_that_of_a_slow_formula(trainings: bool, count: int) -> 
     rng = np.random.default_rng(count)
     text, level = rng.normal(size=60), rng.normal(scale=0.3, size=(count, 1))
     values = (text + level + rng.normal(size=(count, 60)) > 0).astype(float)
-    assert limits(observed(values, trainings=trainings), shares=True) == pytest.approx(
+    assert limits([observed(values, trainings=trainings)], shares=True) == pytest.approx(
         slow(values, trainings=trainings)
     )
 
@@ -78,15 +86,15 @@ def test_it_is_that_of_a_difference_from_nothing() -> None:
     sample = PairedSample(zeros, flat, example, seed, training, training)
     found = compare(sample, shares=False)
     assert found.low is not None and found.high is not None
-    assert limits(observed(values, trainings=True), shares=True) == pytest.approx((found.low, found.high))
+    assert limits([observed(values, trainings=True)], shares=True) == pytest.approx((found.low, found.high))
 
 
 def test_seeds_that_agree_leave_the_choice_of_texts() -> None:
     wilson = proportion_confint(40, 40, method="wilson")
     for trainings in (True, False):
-        assert limits(observed(np.ones((3, 40)), trainings=trainings), shares=True) == pytest.approx(wilson)
-    assert limits(observed(np.ones((3, 4)) * 7, trainings=True), shares=False) is None, "means without any spread"
-    assert limits([Observed(0, 0, {})] * 2, shares=True) is None
+        assert limits([observed(np.ones((3, 40)), trainings=trainings)], shares=True) == pytest.approx(wilson)
+    assert limits([observed(np.ones((3, 4)) * 7, trainings=True)]) is None, "means without any spread"
+    assert limits([[Observed(0, 0, {})] * 2], shares=True) is None
 
 
 @pytest.mark.parametrize(("count", "deviation"), [(3, 0.0), (3, 0.08), (5, 0.08)])
@@ -96,7 +104,7 @@ def test_it_covers_the_rate_of_the_next_training_s_expectation(count: int, devia
     for _ in range(300):
         rates = np.clip(0.5 + rng.normal(scale=deviation, size=(count, 1)), 0, 1)
         values = (rng.random((count, 300)) < rates).astype(float)
-        low, high = limits(observed(values, trainings=True), shares=True) or (1, 0)
+        low, high = limits([observed(values, trainings=True)], shares=True) or (1, 0)
         inside += low <= 0.5 <= high
         narrow = proportion_confint(values.sum(), values.size, method="wilson")
         alone += narrow[0] <= 0.5 <= narrow[1]
@@ -133,8 +141,7 @@ def test_tables_and_claims_state_one_interval(store: Callable[..., Store]) -> No
             if row["attack"] == ANY:
                 continue
             named = CellOf(row["encoder"], row["task"], row["attack"], row["finetune"])
-            found = estimate(Comparison((), "", "", "lower", (Group((named,), ()),)), metric, Bound(), cells).difference
-            assert found is not None
+            found = judged(cells, metric, named)
             assert (row["low"], row["high"]) == pytest.approx((found.low, found.high))
 
 
@@ -152,7 +159,7 @@ def test_without_the_outcomes_of_a_seed_examples_alone_are_covered(store: Callab
         assert (cell.score("asr") == cell.sampled("asr")) is (cell.encoder == "minilm")
     table = attack_table(made)
     assert "with seeds as levels" in table.interval
-    assert "The outcomes of 4 cells are missing: the intervals cover the choice of examples" in table.interval
+    assert "So it does in 4 cells with several seeds whose outcomes are missing." in table.interval
 
 
 def test_a_cell_without_a_value_has_no_interval(store: Callable[..., Store]) -> None:
@@ -168,3 +175,33 @@ def test_committed_runs_with_three_trainings_have_wider_intervals_where_training
     assert (score.value, score.n) == (sampled.value, sampled.n)
     assert score.low is not None and score.high is not None and sampled.low is not None and sampled.high is not None
     assert score.high - score.low > 2 * (sampled.high - sampled.low)
+
+
+@pytest.mark.parametrize("metric", ["sts", "con", "rev"])
+def test_tables_of_evaluations_state_the_intervals_of_claims(metric: str) -> None:
+    run, table = ("dose-response-part3-doses", "sts") if metric == "sts" else ("cline-table4-local", "contrast")
+    results = Results.of(Store(REFERENCE / run))
+    cells, checked = Cells(results, table_of), 0  # type: ignore[arg-type]
+    for row in build(results, table).cells:
+        name = row["evaluation"] if metric == "sts" else row["contrast"]
+        if name is None or row["value"] is None:  # the mean over all sets; a set that this RUN left out
+            continue
+        found = judged(cells, metric, CellOf(row["encoder"], name, None, row.get("finetune")))
+        assert max(*found.trainings, found.seeds) == 3
+        stated = row if metric == "sts" else row["scores"][metric]
+        assert (stated["low"], stated["high"]) == pytest.approx((found.low, found.high))
+        checked += 1
+    assert checked >= 2
+
+
+def test_the_mean_over_sets_has_trainings_as_levels() -> None:
+    """A training is behind all sets, so what it moves in one it moves in all."""
+    results = Results.of(Store(REFERENCE / "dose-response-part3-doses"))
+    cells = Cells(results, table_of)  # type: ignore[arg-type]
+    rows = build(results, "sts").cells
+    sets = dict.fromkeys(row["evaluation"] for row in rows if row["evaluation"])
+    means = [row for row in rows if row["evaluation"] is None]
+    assert len(means) == 4
+    for row in means:
+        found = judged(cells, "sts", *(CellOf(row["encoder"], one) for one in sets))
+        assert (row["value"], row["low"], row["high"]) == pytest.approx((found.value, found.low, found.high), abs=1e-5)
