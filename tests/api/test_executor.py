@@ -159,7 +159,7 @@ def test_there_is_one_process_a_gpu(
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(starting, "visible_gpus", lambda: gpus)
-    monkeypatch.setattr(starting, "_cores", lambda: 8)
+    monkeypatch.setattr(starting, "cores", lambda: 8)
     seen: list[Any] = []
     monkeypatch.setattr(processes, "run", lambda *given: iter(seen.append(given) or ()))
     told = shared(tmp_path, executor=Executor("local", processes=count))
