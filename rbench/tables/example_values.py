@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from rbench.spec import AttackMetric, Outcome
-from rbench.storage.runs import read_fields
+from rbench.score import Verdicts
+from rbench.spec import AttackMetric, Job, Outcome, Record
+from rbench.storage.runs import Reader, read_fields
 
-if TYPE_CHECKING:
-    from rbench.tables.aggregate import Results, Run
+
+class Results(Protocol):
+    """What is read of `tables.aggregate.Results`, which imports this module."""
+
+    @property
+    def store(self) -> Reader: ...
+
+    def verdicts(self, job: Job) -> Verdicts: ...
+
+
+class Run(Protocol):
+    """What is read of `tables.aggregate.Run`."""
+
+    @property
+    def job(self) -> Job: ...
+
+    @property
+    def record(self) -> Record | None: ...
+
+    @property
+    def others(self) -> tuple[Job, ...]: ...
+
+    @property
+    def jobs(self) -> tuple[Job, ...]: ...
+
 
 Values = dict[str, float]
 """By example; those that are in no denominator of the metric are left out."""

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rbench.score import SHARES
 from rbench.score.combined import Part, combine
 from rbench.score.worst_case import counts, together
 from rbench.spec import AttackMetric
-from rbench.tables.example_values import Values, example_values
-
-if TYPE_CHECKING:
-    from rbench.tables.aggregate import Results, Run
+from rbench.tables.example_values import Results, Run, Values, example_values
 
 
 @dataclass(frozen=True)
