@@ -174,8 +174,8 @@ GEOMETRY_VICTIMS = "{}[max_words=20]: adversarial[candidates=10,epochs=2,source=
             "(by 6.8 points [2.0, 11.5]), as in",
         ),
         ("adcl-gated-ag", "| h1-adcl-below-np-mean ", "training changes -1.7 points [-5.4, 2.0] in the mean of"),
-        ("adcl-gated-ag-adversarial", "| adversarial-below-clean-mean ", "is worth 12.8 [8.2, 17.3] there, and"),
-        ("adcl-gated-ag-adversarial", "| h2-adcl-below-adv-mean ", "ADCL before it adds 0.2 [-3.6, 4.0]."),
+        ("adcl-gated-ag-adversarial", "| adversarial-below-clean-mean ", "is worth 12.8 [8.2, 17.3] there (one seed)"),
+        ("adcl-gated-ag-adversarial", "| h2-adcl-below-adv-mean ", "ADCL before it changes 0.2 [-3.6, 4.0]."),
         ("adcl-gated-ag-controls", "| adcl-below-dropout-mean ", "against dropout alone it changes 1.7 [-1.8, 5.1]"),
         ("adcl-gated-mr", "| adversarial-below-clean-mean ", "is worth 8.1 [4.0, 12.1]"),
         (

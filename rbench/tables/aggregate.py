@@ -20,10 +20,9 @@ from rbench.score import SHARES, Tally, Verdicts, verdict
 from rbench.spec import CONTRAST, AttackJob, AttackMetric, ContrastJob, Job, Plan, Record, Score
 from rbench.storage.runs import Reader, read_fields
 from rbench.storage.standing import Standing, standing
-from rbench.tables import levels
 from rbench.tables.draws import means, within
 from rbench.tables.flags import Flags
-from rbench.tables.levels import Observed, attack_values
+from rbench.tables.levels import attack_values, limits, observed
 from rbench.tables.table import CellKey, Draws, Number
 
 
@@ -197,11 +196,11 @@ class Cell:
         if len(done) < 2 or self.pooled.score(metric).value is None:
             return None
         try:
-            found = [(run, attack_values(self.results, run, metric)) for run in done]
+            values = [attack_values(self.results, run, metric) for run in done]
         except StoreError:
             return None
-        observed = [Observed(run.job.seed, run.train_seed or 0, own) for run, own in found if own is not None]
-        return levels.limits([observed], shares=metric in SHARES) if len(observed) == len(done) else None
+        found = observed((run.job.seed, run.train_seed, own) for run, own in zip(done, values, strict=True))
+        return limits([found], shares=metric in SHARES)
 
     def seed_sd(self, metric: AttackMetric) -> float | None:
         """Return the standard deviation of the metric between fine-tuning seeds (`draws.within`)."""

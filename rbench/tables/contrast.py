@@ -24,10 +24,10 @@ from rbench.storage.standing import Standing
 from rbench.tables import variants
 from rbench.tables.aggregate import Results, in_order
 from rbench.tables.columns import mark_best
-from rbench.tables.draws import levels, means, plain, training_seed, within
+from rbench.tables.draws import levels_note, means, plain, training_seed, within
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.flags import Flags
-from rbench.tables.levels import Observed, limits
+from rbench.tables.levels import limits, observed
 from rbench.tables.notes import missing, seeds, selected_steps, spanned
 from rbench.tables.predicted_values import predicted_values
 from rbench.tables.table import MEANING, Draws, Entry, Number, Table
@@ -99,10 +99,16 @@ class ContrastCell:
         """Return the interval with seeds as levels; None for one victim, and where predictions do not give it."""
         if self.store is None or len(self.records) < 2:
             return None
-        jobs = [record.job for record in self.records]
-        found = [(job, predicted_values(self.store, job, name)) for job in jobs]
-        known = [Observed(job.seed, self.train_seed(job) or 0, own) for job, own in found if own is not None]
-        return limits([known], shares=True) if len(known) == len(jobs) else None
+        if name not in self._known:
+            jobs = [record.job for record in self.records]
+            found = observed((job.seed, self.train_seed(job), predicted_values(self.store, job, name)) for job in jobs)
+            self._known[name] = limits([found], shares=True)
+        return self._known[name]
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[float, float] | None]:
+        """What `_limits` has computed, by score."""
+        return {}
 
     def by_training(self, name: str) -> Draws | None:
         """Return a score by training seed; None without `train_seeds`."""
@@ -224,8 +230,8 @@ def _interval(found: Contrasts) -> str:
     if not several:
         return INTERVAL
     bare = sum(not cell.levelled("con") for cell in several)
-    said = _MEAN + (INTERVAL if len(several) == bare else levels(_ALONE, "bundles", cells=bare, missing="predictions"))
-    return said if found.plan.draws else said + _SPREAD
+    said = INTERVAL if len(several) == bare else levels_note(_ALONE, "bundles", cells=bare, missing="predictions")
+    return f"{_MEAN}{said}{'' if found.plan.draws else _SPREAD}"
 
 
 def _marked(found: Contrasts) -> list[list[Number | None]]:

@@ -94,8 +94,8 @@ COVERED = (
 """What intervals cover that count examples alone, in tables of suites with `train_seeds`."""
 
 
-def levels(kind: str, what: str, *, cells: int = 0, missing: str = "") -> str:
-    """Return what intervals cover that have seeds as levels (`tables.levels`).
+def levels_note(kind: str, what: str, *, cells: int = 0, missing: str = "") -> str:
+    """Return a note on what intervals cover that have seeds as levels (`tables.levels`).
 
     Args:
         kind: the interval of a single seed.
@@ -105,14 +105,13 @@ def levels(kind: str, what: str, *, cells: int = 0, missing: str = "") -> str:
     """
     said = (
         f"Where several seeds are done, 95% intervals cover differences between them and the choice of {what}, as "
-        "those of claims do (Student's t with seeds as levels). Two or three seeds say little of the next one, so they "
-        f"are wide. Where one is done, the interval is {kind} and covers the choice of {what} alone."
+        "those of claims do (Student's t with seeds as levels). Two or three seeds say little of the next one, so such "
+        f"intervals are wide. Where one is done, the interval is {kind} and covers the choice of {what} alone."
     )
     if not cells:
         return said
-    return (
-        f"{said} So it does in {cells} cell{'s' if cells > 1 else ''} with several seeds whose {missing} are missing."
-    )
+    where = f"{cells} cell{'s' if cells > 1 else ''} with several seeds"
+    return f"{said} In {where} {missing} are missing, and intervals cover the choice of {what} alone."
 
 
 def _listed(seeds: Iterable[int]) -> str:

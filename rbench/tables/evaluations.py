@@ -27,10 +27,10 @@ from rbench.storage.standing import Standing
 from rbench.tables import variants
 from rbench.tables.aggregate import Results, in_order
 from rbench.tables.columns import average, mark_best
-from rbench.tables.draws import levels, means, plain, training_seed
+from rbench.tables.draws import levels_note, means, plain, training_seed
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.flags import Flags
-from rbench.tables.levels import Observed, limits
+from rbench.tables.levels import Observed, limits, observed
 from rbench.tables.notes import missing, selected_steps
 from rbench.tables.sts_sets import MARK, Sets, has_subsets, left_out, subset_scores
 from rbench.tables.table import MEANING, Draws, Entry, Number, Table
@@ -116,9 +116,8 @@ class Evaluated:
         cell = encoder, evaluation
         if cell not in self._read:
             done = [job for job in self.jobs.get(cell, ()) if self._complete(job) is not None]
-            found = [(job, vector_values(self.store, job, "sts")) for job in done] if len(done) > 1 else []
-            known = [Observed(job.seed, self.train_seed(job) or 0, own) for job, own in found if own is not None]
-            self._read[cell] = tuple(known) if known and len(known) == len(done) else None
+            found = ((job.seed, self.train_seed(job), vector_values(self.store, job, "sts")) for job in done)
+            self._read[cell] = observed(found) if len(done) > 1 else None
         return self._read[cell]
 
     def number(self, encoder: str, evaluation: str, metric: EvaluationMetric) -> Number | None:
@@ -236,15 +235,14 @@ def _averaged(found: Evaluated, encoder: str, metric: EvaluationMetric) -> dict[
 
 def _levelled(score: Score, cells: Sequence[Sequence[Observed] | None]) -> Score:
     """Return a score with trainings and pairs as levels of its interval; as it is where a cell does not know them."""
-    known = [cell for cell in cells if cell is not None]
-    ends = limits(known) if len(known) == len(cells) else None
+    ends = limits(cells)
     return score if ends is None else score.model_copy(update={"low": ends[0], "high": ends[1]})
 
 
 def _interval(found: Evaluated) -> str:
     own, several = INTERVAL, [cell for cell in _cells(found) if len(found.jobs[cell]) > 1]
     if any(found.levelled(*cell) for cell in several):
-        own = levels(_ALONE, "pairs", cells=sum(not found.levelled(*cell) for cell in several), missing="cosines")
+        own = levels_note(_ALONE, "pairs", cells=sum(not found.levelled(*cell) for cell in several), missing="cosines")
     return own + (_AVERAGED if len(found.evaluations) > 1 or found.aggregation != "all" else "")
 
 

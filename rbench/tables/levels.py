@@ -1,4 +1,4 @@
-"""The interval of one mean over several victims, with their trainings and fine-tunings as levels beside the examples.
+"""Compute the interval of a mean over several victims, with their trainings, fine-tunings and examples as levels.
 
 Trainings of an encoder, and fine-tuning seeds of a training, are draws as examples are: three of them say how much the
 next one may differ. `score.combined` judges claims and comparisons in this way, so a table's interval of a rate and the
@@ -7,7 +7,7 @@ interval that a claim on it gives are the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rbench.score import SHARES
@@ -45,17 +45,30 @@ def part(rows: Rows, weight: float, task: str, encoder: str) -> Part:
     )
 
 
-def limits(cells: Sequence[Sequence[Observed]], *, shares: bool = False) -> tuple[float, float] | None:
-    """Return the 95% interval of the mean of one encoder's cells, each of which is the mean of its values.
-
-    None where a cell has no values, or where they do not vary and are no shares.
+def observed(jobs: Iterable[tuple[int, int | None, Values | None]]) -> tuple[Observed, ...] | None:
+    """Return what the jobs of a cell add to a metric; None for a single job, and where the values of one are lost.
 
     Args:
-        cells: the jobs of each cell. Cells are of different tasks.
+        jobs: of each job its fine-tuning seed, its training seed (None where its encoder has none), and its values.
+    """
+    found = list(jobs)
+    known = tuple(Observed(seed, training or 0, values) for seed, training, values in found if values is not None)
+    return known if len(known) == len(found) > 1 else None
+
+
+def limits(cells: Sequence[Sequence[Observed] | None], *, shares: bool = False) -> tuple[float, float] | None:
+    """Return the 95% interval of the mean of one encoder's cells, each of which is the mean of its values.
+
+    None where a cell is not known or has no values, or where values do not vary and are no shares.
+
+    Args:
+        cells: the jobs of each cell, as `observed` returns them. Cells are of different tasks.
         shares: whether the metric is a share of examples. Where all values are 0 or 1, its interval is within 0..1.
     """
     parts = []
     for i, jobs in enumerate(cells):
+        if jobs is None:
+            return None
         trainings = sorted({one.training for one in jobs})
         parts.append(part([(one, trainings.index(one.training)) for one in jobs], 1 / len(cells), str(i), ""))
     if not all(one.values for one in parts):

@@ -57,7 +57,7 @@ def interval_note(grid: Grid, metric: AttackMetric) -> str:
     if len(several) == bare:
         return f"{of_one} Each example counts once, however many seeds share it." if several else of_one
     kind = "Wilson's" if metric in SHARES else "Student's t of the examples"
-    told = draws.levels(kind, "examples", cells=bare, missing="outcomes")
+    told = draws.levels_note(kind, "examples", cells=bare, missing="outcomes")
     return told if grid.plan.draws else f"{told} ± is the standard deviation between seeds."
 
 

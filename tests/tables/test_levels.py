@@ -159,7 +159,10 @@ def test_without_the_outcomes_of_a_seed_examples_alone_are_covered(store: Callab
         assert (cell.score("asr") == cell.sampled("asr")) is (cell.encoder == "minilm")
     table = attack_table(made)
     assert "with seeds as levels" in table.interval
-    assert "So it does in 4 cells with several seeds whose outcomes are missing." in table.interval
+    assert (
+        "In 4 cells with several seeds outcomes are missing, and intervals cover the choice of examples alone."
+        in table.interval
+    )
 
 
 def test_a_cell_without_a_value_has_no_interval(store: Callable[..., Store]) -> None:
