@@ -12,7 +12,7 @@ def warning(others: Sequence[dict[str, Any]], threads: int, cores: int) -> str |
     """Return a warning if this process and the others here have more threads than cores; None if they have not.
 
     Threads of two trainings that wait for one core wait for each other at every product of matrices, so both may take
-    many times as long.
+    several times as long.
 
     Args:
         others: what the other processes of the RUN say of themselves. Those on other machines do not count. One that
@@ -31,7 +31,7 @@ def warning(others: Sequence[dict[str, Any]], threads: int, cores: int) -> str |
         remedy = f"Start each with OMP_NUM_THREADS={cores // count}"
     return (
         f"{count} processes of this run share the {_said(cores, 'core')} of this machine and compute with "
-        f"{_said(taken + threads, 'thread')}. All of them may become many times slower. {remedy}, or start one command "
+        f"{_said(taken + threads, 'thread')}. That may make all of them several times slower. {remedy}, or start one command "
         f"with --executor local --processes {min(count, cores)}, which divides the cores."
     )
 
