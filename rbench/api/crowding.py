@@ -31,8 +31,8 @@ def warning(others: Sequence[dict[str, Any]], threads: int, cores: int) -> str |
         remedy = f"Start each with OMP_NUM_THREADS={cores // count}"
     return (
         f"{count} processes of this run share the {_said(cores, 'core')} of this machine and compute with "
-        f"{_said(taken + threads, 'thread')}. That may make all of them several times slower. {remedy}, or start one command "
-        f"with --executor local --processes {min(count, cores)}, which divides the cores."
+        f"{_said(taken + threads, 'thread')}. That may make all of them several times slower. {remedy}, or start one "
+        f"command with --executor local --processes {min(count, cores)}, which divides the cores."
     )
 
 
