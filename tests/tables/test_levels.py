@@ -14,11 +14,12 @@ from rbench.score.paired import Difference, PairedSample, compare
 from rbench.spec import Job, Outcome
 from rbench.spec.claimed import CellOf, Comparison, Group
 from rbench.storage.runs import Store
-from rbench.tables import Results, attack_table, build
+from rbench.tables import Results, attack_table, build, levels
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY, any_attack
 from rbench.tables.levels import Observed, limits
-from rbench.verdicts.cells import Cells
+from rbench.verdicts.cells import Cells, Stated
+from rbench.verdicts.fail_if import judge, parse
 from rbench.verdicts.judge import Bound, estimate
 from tests.tables.conftest import make_outcomes, make_plan, make_record, make_suite
 
@@ -208,3 +209,40 @@ def test_the_mean_over_sets_has_trainings_as_levels() -> None:
     for row in means:
         found = judged(cells, "sts", *(CellOf(row["encoder"], one) for one in sets))
         assert (row["value"], row["low"], row["high"]) == pytest.approx((found.value, found.low, found.high), abs=1e-5)
+
+
+def test_a_cell_is_known_if_all_of_its_jobs_are() -> None:
+    one, other = {"a": 1.0}, {"a": 0.0}
+    assert levels.observed([(0, None, one), (1, 2, other)]) == (Observed(0, 0, one), Observed(1, 2, other))
+    assert levels.observed([(0, None, one)]) is None, "a single job has no spread"
+    assert levels.observed([(0, None, one), (1, None, None), (2, None, other)]) is None
+    assert limits([[Observed(0, 0, one)], None]) is None
+
+
+def test_a_condition_is_about_the_victims_of_the_run(store: Callable[..., Store]) -> None:
+    """Seeds that differ do not keep `--fail-if` from speaking: its interval is that of the choice of texts."""
+    results = Results.of(store())
+    for cell in grid(results).cells.values():
+        assert cell.levelled("asr")
+    sampled = {(cell.encoder, cell.task, cell.attack): cell.sampled("asr") for cell in grid(results).cells.values()}
+    (low, *_) = sorted(score.low or 0.0 for score in sampled.values())
+    met = judge(results, [parse(f"asr > {100 * low - 0.1}")])
+    assert len(met) == len(sampled) and {(one.low, one.high) for one in met} == {
+        (s.low, s.high) for s in sampled.values()
+    }
+
+
+def test_numbers_that_are_joined_without_examples_count_a_spread_once(store: Callable[..., Store]) -> None:
+    """Beside the spread of seeds stands the interval of texts alone; where intervals have seeds, no spread does."""
+    results = Results.of(store())
+    cells = Cells(results, table_of)  # type: ignore[arg-type]
+    for cell in grid(results).cells.values():
+        found = cells.stated(CellOf(cell.encoder, cell.task, cell.attack, cell.finetune), "asr")
+        assert isinstance(found, Stated) and found.seed_sd is not None and found.seeds == 3
+        assert (found.low, found.high) == (cell.sampled("asr").low, cell.sampled("asr").high)
+    results = Results.of(Store(REFERENCE / "dose-response-part3-doses"))
+    cells = Cells(results, lambda metric: build(results, metric))  # type: ignore[arg-type]
+    for row in (row for row in build(results, "sts").cells if row["evaluation"] == "stsb"):
+        found = cells.stated(CellOf(row["encoder"], "stsb"), "sts")
+        assert isinstance(found, Stated) and (found.low, found.high) == (row["low"], row["high"])
+        assert (found.trainings, found.train_sd, found.seeds, found.seed_sd) == (1, None, 1, None)
