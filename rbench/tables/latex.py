@@ -98,6 +98,11 @@ class Body:
     notes: Sequence[str]
     """Paragraphs below the table."""
 
+    def __post_init__(self) -> None:
+        columns = {len(self.header), len(self.aligned), *map(len, self.rows)}
+        if len(columns) > 1:  # LaTeX would say `Extra alignment tab`, or nothing, and only to who compiles the table
+            raise ValueError(f"header, rows and alignment have {sorted(columns)} columns; they must have the same")
+
     @property
     def texts(self) -> bool:
         """Whether a column holds texts of several lines."""

@@ -7,12 +7,13 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.tables.latex import Body, Look, layout
+from rbench.tables.latex import Body, Look, bold, coloured, layout
 
 BODY = Body(
     caption="Attack success rate, % (bold: the lowest)",
@@ -38,6 +39,12 @@ def long(groups: int, rows: int) -> Body:
     names = [[f"attack {g}" if r == 0 else "", f"encoder {g}.{r}", "1.0"] for g in range(groups) for r in range(rows)]
     starts = [g * rows for g in range(1, groups)]
     return Body("Rates", ["Attack", "Encoder", "mr"], names, starts, ["left", "left", "right"], ["All notes."])
+
+
+@pytest.mark.parametrize("wrong", [{"aligned": ["left"] * 4}, {"header": ["Attack", "Encoder"]}, {"rows": [["a"] * 4]}])
+def test_each_column_is_set_in_one_way(wrong: dict[str, list[Any]]) -> None:
+    with pytest.raises(ValueError, match="must have the same"):
+        replace(long(1, 2), **wrong)
 
 
 def encoders(text: str) -> list[str]:
@@ -87,7 +94,7 @@ def test_a_table_that_is_scaled_down_is_not_divided_before_it_must_be(columns: s
     body = long(5, 10)
     header = [*body.header, *(f"a long task {i}" for i in range(8))]
     rows = [[*row, *["12.3 {[}10.0, 15.0{]}"] * 8] for row in body.rows]
-    text = layout(replace(body, header=header, rows=rows), Look(wide=wide))
+    text = layout(replace(body, header=header, rows=rows, aligned=[*body.aligned, *["right"] * 8]), Look(wide=wide))
     assert "continued" not in text
     assert "Float too large" not in compiled(f"\\documentclass[{columns},11pt]{{article}}", text, tmp_path)
 
@@ -102,7 +109,8 @@ def compiled(documentclass: str, table: str, folder: Path) -> str:
     compiler = shutil.which("pdflatex")
     if compiler is None:
         pytest.skip("pdflatex is not installed, so the table is not compiled")
-    start = f"{documentclass}\\usepackage{{booktabs,graphicx}}\\begin{{document}}"
+    needed = table.splitlines()[0].removeprefix("% Needs ")
+    start = f"{documentclass}{needed}\\begin{{document}}"
     (folder / "a.tex").write_text(f"{start}\n{table}\n\\end{{document}}\n", encoding="utf-8")
     command = [compiler, "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
@@ -114,4 +122,12 @@ def compiled(documentclass: str, table: str, folder: Path) -> str:
 @pytest.mark.parametrize("look", [Look(), Look(wide=True, size="footnotesize")])
 def test_no_box_is_overfull(columns: str, look: Look, tmp_path: Path) -> None:
     log = compiled(f"\\documentclass[{columns}]{{article}}", layout(BODY, look), tmp_path)
+    assert "Overfull" not in log
+
+
+def test_texts_with_marks_compile_and_keep_to_their_column(tmp_path: Path) -> None:
+    marked = " ".join(["words that stay", bold("one that is new"), coloured(bold("one that changes"), "red")] * 9)
+    rows = [["1", marked, "0.93"]] * 4
+    body = Body("Positives", ["", "Sentence", "Cosine"], rows, [2], ["left", "text", "right"], [])
+    log = compiled("\\documentclass{article}", layout(body, Look()), tmp_path)
     assert "Overfull" not in log
