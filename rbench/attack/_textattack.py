@@ -10,6 +10,8 @@ By itself, `import textattack` (0.3.11)
 - disables every existing logger (`dictConfig` with its default) and sets TOKENIZERS_PARALLELISM. Here both are
   restored, and TextAttack's logger shows errors only. Tokenizers use one thread unless the user says otherwise, because
   batches are small and processes fork.
+- imports jieba, which divides texts with Chinese characters into words. It reads a table of words, with marshal, from
+  the shared temporary folder, where anybody may have put it. Here the table is in rbench's cache folder.
 - imports flair and bert_score, which take as long as everything else. Here they are imported at their first use
   (see `_deferred`).
 """
@@ -20,13 +22,14 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from rbench.attack._deferred import deferred
 from rbench.errors import ResourceError
+from rbench.system import scratch
 
 CHECK_FILE = "post_install_check_3"
 
@@ -117,7 +120,18 @@ def _prepared_import() -> Any:
     return textattack
 
 
+def _keep_words_in_cache() -> None:
+    import jieba
+
+    if jieba.dt.tmp_dir is None:  # nobody else has decided
+        folder = scratch.default_cache().absolute() / "prepared" / "words"
+        with suppress(OSError):  # then each process makes the table again
+            folder.mkdir(parents=True, exist_ok=True)
+        jieba.dt.tmp_dir = str(folder)
+
+
 textattack: Any = sys.modules.get("textattack") or _prepared_import()
+_keep_words_in_cache()
 
 
 def use_device(device: str) -> None:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from rbench.attack.truth import truth
 from rbench.errors import JobError, RbenchError
 from rbench.spec import Outcome
 from rbench.system import processes
-from rbench.system.capacity import cores, memory
+from rbench.system.capacity import cores, limit_threads, memory
 from rbench.tasks import Example
 
 log = logging.getLogger("rbench")
@@ -187,8 +188,17 @@ class Workers:
                 else:
                     raise message
 
+    @cached_property
+    def _threads(self) -> int:
+        """Threads of each process: a share of those that this one may have, by OMP_NUM_THREADS or its cores.
+
+        Counted once, so that a process which takes the place of another has as many as that one. A single process
+        attacks in place of this one, and has this one's threads.
+        """
+        return max(1, limit_threads() // self.count)
+
     def _start(self) -> _Worker:
-        return _Worker.start(self.config, max(1, cores() // self.count))
+        return _Worker.start(self.config, self._threads)
 
     def _replace(self, worker: _Worker) -> _Worker:
         worker.end()

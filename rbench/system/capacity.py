@@ -22,6 +22,15 @@ def cores() -> int:
     return int(cpu_count())
 
 
+def shared_cores() -> int:
+    """Return the number of cores on which this process may start processes, at least 1.
+
+    OMP_NUM_THREADS limits it: whoever sets it shares the machine between several commands or executor's processes.
+    """
+    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list has one number a level of nesting
+    return min(cores(), max(1, int(first))) if first.isascii() and first.isdecimal() else cores()
+
+
 def memory() -> int | None:
     """Return the bytes of memory that this process and those of its container may use; None where unknown.
 

@@ -26,7 +26,7 @@ from rbench.resources import locate
 from rbench.resources.lexical import Tags, open_tagger
 from rbench.resources.thesaurus import Related, Thesaurus, check, open_thesaurus
 from rbench.spec import ResourceKind, ResourceProfile
-from rbench.system.capacity import cores
+from rbench.system.capacity import shared_cores
 from rbench.system.located import Located
 from rbench.train.edits import Edit, EditOptions, Editor
 from rbench.train.processes import CHUNK, Pool
@@ -170,7 +170,8 @@ def of_corpus(
         options: how much is replaced.
         seed: seed of all draws.
         progress: called with the number of texts tagged.
-        workers: number of processes. None takes one for each core, or a single one for a small corpus (`FEW`).
+        workers: number of processes. None takes one for each core, or for each of OMP_NUM_THREADS if these are fewer; a
+            single one for a small corpus (`FEW`).
 
     Raises:
         JobError: a process died, or the thesaurus or the tagger changed meanwhile.
@@ -207,7 +208,7 @@ def generate(
     workers: int | None = None,
 ) -> Iterator[tuple[Edit, Edit]]:
     """Yield (x_syn, x_ant) of each text in order, and add them to `counts`."""
-    count = min(workers or (cores() if len(texts) > FEW else 1), -(-len(texts) // CHUNK))
+    count = min(workers or (shared_cores() if len(texts) > FEW else 1), -(-len(texts) // CHUNK))
     with Pool(count, __name__, _begin, lexicon.folders) as pool:
         found: list[Tagged] = []
         for part in pool.map(partial(_tag, lexicon.tagger, lexicon.fingerprint), texts):

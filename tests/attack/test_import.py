@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from rbench.attack import _deferred
+from rbench.storage.weights import inventory
 
 SCRIPT = """
 import logging, os, socket, sys
@@ -75,6 +76,39 @@ def test_importing_textattack_needs_and_changes_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "still heard" in done.stdout and "stop words are as missing as before" in done.stdout
     assert "textattack:" not in done.stderr
+
+
+PLANTED = """
+import os, sys, tempfile
+
+read = []
+
+def watch(event, about):
+    if event == "os.listdir" or (event == "open" and not about[2] & os.O_CREAT):
+        read.append(str(about[0]))
+
+sys.addaudithook(watch)
+from rbench import attack
+from textattack.shared.utils import words_from_text
+
+print(words_from_text("\u6211\u7231\u5317\u4eac\u5929\u5b89\u95e8"))
+assert tempfile.gettempdir().endswith("shared")
+print("read:", sorted({path for path in read if path.startswith(tempfile.gettempdir())}))
+"""
+
+
+def test_nothing_is_read_from_the_shared_temporary_folder(tmp_path: Path) -> None:
+    """jieba's table of words would be: whoever shares the machine could divide Chinese texts at will, or worse."""
+    import marshal
+
+    shared, cache = tmp_path / "shared", tmp_path / "cache"
+    shared.mkdir()
+    words = {"\u6211\u7231\u5317\u4eac\u5929\u5b89\u95e8"[:i]: 10**9 if i == 7 else 0 for i in range(1, 8)}
+    (shared / "jieba.cache").write_bytes(marshal.dumps((words, 10**9)))
+    around = {**os.environ, "TMPDIR": str(shared), "RBENCH_CACHE": str(cache)}
+    done = subprocess.run([sys.executable, "-c", PLANTED], env=around, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["['我', '爱', '北京', '天安门']", "read: []"], done.stderr
+    assert [item.kind for item in inventory.items(cache)] == ["words"]
 
 
 def test_a_library_that_was_imported_before_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

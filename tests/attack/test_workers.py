@@ -132,6 +132,31 @@ def test_a_process_that_dies_is_replaced_and_its_examples_are_attacked_again(
     assert "ended by signal 9. It may have run out of memory: use fewer --workers. Its" in caplog.text
 
 
+@pytest.mark.parametrize("apart", [{"apart": True}, {}])
+def test_processes_share_the_threads_of_this_one_and_so_do_those_that_replace_them(
+    attack_task: attack.AttackTask, examples: list[Example], tmp_path: Path, apart: dict[str, bool]
+) -> None:
+    """With one worker too: what killed others is attacked apart from this process, which has one thread in tests."""
+    counts = f'import torch; open({str(tmp_path / "threads")!r}, "a").write(f"{{torch.get_num_threads()}} ")'
+    counted = own(attack_task, tmp_path, "os._exit(3)", counts)
+    counted = attack.AttackTask(**(vars(counted) | {"foreign": False}))
+    poisoned = examples[1]._replace(texts=("poison " + examples[1].texts[0],))
+    with attack.Workers(1 if apart else 2, CONFIG) as workers:
+        assert len([*workers.run(counted, [poisoned, *examples[2:11]], **apart)]) == 10
+    assert {*(tmp_path / "threads").read_text().split()} == {"1"} and torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize(("count", "allowed", "each"), [(1, 6, 6), (2, 1, 1), (2, 6, 3)])
+def test_each_process_has_its_share_of_the_threads(
+    monkeypatch: pytest.MonkeyPatch, count: int, allowed: int, each: int
+) -> None:
+    monkeypatch.setattr(module, "limit_threads", lambda: allowed)
+    workers = attack.Workers(count, CONFIG)
+    assert workers._threads == each
+    monkeypatch.setattr(module, "limit_threads", lambda: 64)  # whatever is found out later
+    assert workers._threads == each
+
+
 def ends(attack_task: attack.AttackTask, folder: Path) -> attack.AttackTask:
     """The cell with an attack of rbench's own that ends its process on texts with the word `poison`."""
     return attack.AttackTask(**(vars(own(attack_task, folder, "os._exit(3)")) | {"foreign": False}))

@@ -85,3 +85,14 @@ def test_pytorch_gets_no_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch
     given.clear()
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
     assert (capacity.limit_threads(), given) == (64, []), "whoever sets the variable has decided"
+
+
+@pytest.mark.parametrize(("said", "expected"), [(None, 4), ("1", 1), ("2,1", 2), ("64", 4), ("0", 1), ("many", 4)])
+def test_processes_are_started_on_the_cores_that_this_one_was_given(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, expected: int
+) -> None:
+    monkeypatch.setattr(capacity, "cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if said is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+    assert capacity.shared_cores() == expected

@@ -19,7 +19,8 @@ from rbench.storage.weights.cache import RECORD, WeightCache
 from rbench.system import scratch
 
 Kind = Literal[
-    "encoder", "victim", "damaged", "checkpoints", "edits", "translations", "rows", "back-ends", "in work", "left"
+    *("encoder", "victim", "damaged", "checkpoints"),
+    *("edits", "translations", "rows", "words", "back-ends", "in work", "left"),
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -32,8 +33,9 @@ class Item:
 
     kind: Kind
     """encoder, victim: weights that a job made. damaged: weights whose record cannot be read. checkpoints: those of a
-    running or killed training. edits, translations: prepared corpora. rows: data of the embedded world. back-ends: the
-    fastest one on this machine. in work: the folder of a running process. left: the folder of a killed process."""
+    running or killed training. edits, translations: prepared corpora. rows: data of the embedded world. words: by which
+    jieba divides Chinese texts. back-ends: the fastest one on this machine. in work: the folder of a running
+    process. left: the folder of a killed process."""
     name: str
     """The job that made it, or the training under way; else the name of the file or folder."""
     path: Path
@@ -107,7 +109,7 @@ def _checkpoints(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
 def _prepared(root: Path, in_use: bool) -> Iterator[Item]:
     """List prepared data. No lock says who reads them, so all count as in use while any run needs weights."""
     prepared = root / "prepared"
-    kinds: tuple[tuple[Kind, str], ...] = (("edits", "edits-*.jsonl"), ("rows", "mini-*.json"))
+    kinds: tuple[tuple[Kind, str], ...] = (("edits", "edits-*.jsonl"), ("rows", "mini-*.json"), ("words", "words/*"))
     for kind, pattern in kinds:
         for file in sorted(prepared.glob(pattern)):
             if file.is_file() and not file.is_symlink():
