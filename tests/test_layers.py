@@ -73,7 +73,7 @@ NARROWER: dict[str, set[str]] = {
     "plan.union": {"spec", "plan.order", "plan.unlike", "plan.union_suite"},
     "plan.lineage": {"spec"},
     "substitution.search": set(),
-    "storage.runs": {"spec"},
+    "storage.runs": {"spec", "system"},
     "storage.weights": {"spec", "system"},
     "system.processes": set(),
 }

@@ -18,8 +18,8 @@ from rbench.api.work import Request, told_apart
 from rbench.plan.prepare import Options, Prepared
 from rbench.progress import Progress
 from rbench.spec import Suite
+from rbench.system.below import Below
 from rbench.system.capacity import cores
-from rbench.system.members import replace
 
 if TYPE_CHECKING:
     from rbench.executors.child import Command
@@ -75,6 +75,7 @@ class Shared:
             str(self.folder / "logs"),
             str(self.seen_by) if seen else None,
             threads,
+            str(self.below.root),
         )
 
     def _content(self) -> str | dict[str, Any]:
@@ -86,6 +87,15 @@ class Shared:
     def seen_by(self) -> Path:
         """A file that this process writes, and others look for, to tell whether they see the same RUN."""
         return self.folder / "seen" / self.token
+
+    @property
+    def below(self) -> Below:
+        """The RUN, in which no link is followed."""
+        return Below(self.prepared.run.absolute())
+
+    def leave_sign(self) -> None:
+        """Write the file `seen_by`."""
+        self.below.replace(self.seen_by, b"")
 
     @property
     def on_gpu(self) -> bool:
@@ -123,7 +133,7 @@ def ray_actors(shared: Shared, over: Over, progress: Progress) -> Generator[str 
     from rbench.executors import ray_actors as ray
 
     asked_for, address = shared.executor, _address(shared.executor)
-    replace(shared.seen_by, b"")
+    shared.leave_sign()
     wanted = (asked_for.processes or 1) * (asked_for.cpus or 1)
     try:
         with ray.connected(address, max(cores(), wanted)) as machines:
@@ -137,7 +147,7 @@ def ray_actors(shared: Shared, over: Over, progress: Progress) -> Generator[str 
             _begin(progress, count, f"on Ray, each with {_said(cpus, gpus)}")
             yield from ray.run(command, cpus, gpus, shared.names(count, "process"), over)
     finally:
-        shared.seen_by.unlink(missing_ok=True)
+        shared.below.remove(shared.seen_by)
 
 
 def slurm_tasks(shared: Shared, over: Over, progress: Progress) -> Generator[str | None]:
@@ -146,8 +156,9 @@ def slurm_tasks(shared: Shared, over: Over, progress: Progress) -> Generator[str
 
     batch, count = _batch(shared.executor), shared.executor.processes or 1
     gpus = bool(batch.gpus) or bool({"gpus", "gres", "gpus-per-node", "gpus-per-task"} & batch.more.keys())
-    replace(shared.seen_by, b"")  # it stays: tasks may begin in days
+    shared.leave_sign()  # it stays: tasks may begin in days
     command = shared.command(cpus=batch.cpus, gpus=gpus, seen=True, report=True)
+    shared.below.make_folder(shared.folder / "slurm")
     jobs = slurm.submit(command, shared.names(count, "task"), batch, shared.folder / "slurm")
     shared.submitted.extend(str(job.job_id) for job in jobs)
     if not shared.executor.wait:

@@ -14,6 +14,7 @@ from rbench.errors import StoreError
 from rbench.spec import AttackJob, Job, Stage
 from rbench.storage.runs import Store, read_fields
 from rbench.storage.team import observed
+from rbench.system.below import SMALL
 from rbench.tables.aggregate import plan_of
 
 State = Literal["done", "failed", "under way", "to do"]
@@ -120,7 +121,8 @@ class Watcher:
     def _fields(self, job: Job) -> dict[str, Any] | None:
         """Read a record without checking it: `rbench verify` does."""
         with suppress(OSError, ValueError):
-            found = from_json((self._store.folder(job) / "record.json").read_bytes())
+            file = self._store.folder(job) / "record.json"
+            found = from_json(self._store.below(job).read(file, SMALL))
             if isinstance(found, dict) and found.get("job", {}).get("key") == job.key:
                 return found
         return None

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from rbench.errors import RbenchError
+from rbench.system.below import Below
 
 GRACE = 60.0
 """Seconds that a process has to end in order before it is killed."""
@@ -49,6 +50,8 @@ class Command:
     """A file that must be there. It tells whether a machine sees the same folders."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables beside those of the machine."""
+    run: str | None = None
+    """The folder around `logs` below which no link is followed; None: `logs`."""
 
 
 class Child:
@@ -57,8 +60,8 @@ class Child:
     def __init__(self, command: Command, name: str, environment: Mapping[str, str] | None = None) -> None:
         check(command)
         self.name, self.log = name, Path(command.logs) / f"{name}.log"
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("wb") as file:
+        self._below = Below(Path(command.run or command.logs))
+        with os.fdopen(self._below.create(self.log), "wb") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", command.module],
                 cwd=command.folder,
@@ -94,7 +97,7 @@ class Child:
     def _notice_end(self) -> None:
         code = self._process.wait()
         if code == 0:
-            self.log.unlink(missing_ok=True)  # what matters of it is in the records
+            self._below.remove(self.log)  # what matters of it is in the records
         self._code = code
 
     def ask_to_end(self) -> None:
@@ -119,7 +122,7 @@ class Child:
     def last_line(self) -> str:
         """Return the last line that the process printed; "" if it printed nothing."""
         with contextlib.suppress(OSError):
-            lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            lines = self._below.read(self.log).decode("utf-8", "replace").strip().splitlines()
             return lines[-1] if lines else ""
         return ""
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from rbench.errors import PlanError
+from rbench.system.below import Below
 
 _NAMED = re.compile(rb'\{\s*"suite"\s*:\s*\{\s*"name"\s*:\s*"([^"\\]*)"')
 
@@ -16,8 +17,7 @@ def check_same_suite(run: Path, name: str) -> None:
     Reads the first bytes of the plan, since the whole of one may be large. A damaged plan is replaced as ever.
     """
     try:
-        with (run / "plan.json").open("rb") as file:
-            found = _NAMED.match(file.read(1000))
+        found = _NAMED.match(Below(run).read_start(run / "plan.json", 1000))
     except OSError:
         return
     if found is not None and (other := found[1].decode("utf-8", "replace")) != name:

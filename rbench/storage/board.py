@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
-from pathlib import Path
 
 from rbench.spec import AttackJob, FinetuneJob, Job, PretrainJob, Record
 from rbench.storage.runs import Store
@@ -36,7 +35,7 @@ class TeamBoard:
 
     def __init__(self, team: Team, store: Store, cache: WeightCache, jobs: Sequence[Job]) -> None:
         self._team, self._store, self._cache = team, store, cache
-        self._before = {job.key: _sign(self._record(job)) for job in jobs}
+        self._before = {job.key: self._sign(job) for job in jobs}
         self._nothing_left: dict[str, frozenset[tuple[str, int, str | None]]] = {}
         self._beside: dict[str, dict[str, str]] = {}
         """Who held which part of an attack when this process took it."""
@@ -47,14 +46,14 @@ class TeamBoard:
     def ended(self, job: Job, needed: bool) -> Record | None:
         if isinstance(job.spec, PretrainJob | FinetuneJob):
             return self._made(job, needed)
-        if _sign(self._record(job)) == self._before[job.key]:
+        if self._sign(job) == self._before[job.key]:
             return None
         return self._store.look(job).record
 
     def _made(self, job: Job, needed: bool) -> Record | None:
         """Return the record of weights that another process made, if this one's cache has them or need not."""
         record = self._store.look(job).record
-        if record is None or (record.status == "failed" and _sign(self._record(job)) == self._before[job.key]):
+        if record is None or (record.status == "failed" and self._sign(job) == self._before[job.key]):
             return None
         at_hand = record.status == "failed" or not needed or self._cache.has(job.key)
         return record if at_hand else None
@@ -114,13 +113,9 @@ class TeamBoard:
         folder = self._cache.root / "checkpoints" / job.key
         return ",".join(sorted(path.name for path in folder.glob("checkpoint-*")))
 
-    def _record(self, job: Job) -> Path:
-        return self._store.folder(job) / "record.json"
-
-
-def _sign(path: Path) -> _Sign:
-    """Return something that changes when a file is replaced; None if there is none."""
-    with suppress(OSError):
-        found = path.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
-    return None
+    def _sign(self, job: Job) -> _Sign:
+        """Return something that changes when a job's record is replaced; None if there is none."""
+        with suppress(OSError):
+            found = self._store.below(job).stat(self._store.folder(job) / "record.json")
+            return found.st_ino, found.st_size, found.st_mtime_ns
+        return None

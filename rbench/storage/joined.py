@@ -11,6 +11,7 @@ from rbench.errors import StoreError
 from rbench.spec import AdversarialJob, AttackJob, ContrastJob, FinetuneJob, Job, Plan, PretrainJob, Record
 from rbench.storage.runs import Reader, Store
 from rbench.storage.standing import Standing, standing
+from rbench.system.below import Below
 
 _NAMED = 3
 """How many jobs a note names."""
@@ -64,10 +65,11 @@ class Joined(Reader):
                 "by attacks."
             )
         self._plan = plan
-        self._folders = {}
+        self._folders, self._stores = {}, {}
         records, problems = {}, {}
         for job in plan.jobs:
             part = parts[self.source[job.key]]
+            self._stores[job.key] = part.store
             self._folders[job.key] = part.store.folder(part.jobs[job.key])
             if job.key in part.standing.records:
                 records[job.key] = part.standing.records[job.key]
@@ -82,6 +84,9 @@ class Joined(Reader):
     def folder(self, job: Job) -> Path:
         """Return the job's folder in its RUN."""
         return self._folders[job.key]
+
+    def below(self, job: Job) -> Below:
+        return self._stores[job.key].below(job)
 
 
 def _users(plan: Plan) -> dict[str, list[Job]]:

@@ -58,8 +58,8 @@ def write(joined: Joined, out: Path) -> None:
         for job in plan.jobs:
             names = {*FILES, *(path.name for path in joined.part_files(job))}
             for name in sorted(names):
-                if (content := files.read(joined.folder(job) / name)) is not None:
-                    files.write(store.folder(job) / name, content)
+                if (content := files.read_lined(joined.folder(job) / name, joined.below(job))) is not None:
+                    files.write(store.folder(job) / name, content, store.below(job))
         copied = standing(store, plan)
         if copied.done != joined.standing.done or copied.problems.keys() != joined.standing.problems.keys():
             raise StoreError("a RUN changed while it was copied; run the same command again")

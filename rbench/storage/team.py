@@ -21,6 +21,7 @@ from rbench.errors import JobError, StoreError
 from rbench.spec import Job, Plan, Stage
 from rbench.storage.runs.files import UNFINISHED, as_store_error
 from rbench.storage.runs.folder import PROCESSES
+from rbench.system.below import Below
 from rbench.system.leases import Lease, Leases
 from rbench.system.members import EXPIRY, Member, Members
 
@@ -45,9 +46,10 @@ class Team:
 
     def __init__(self, root: Path, members: Members | None = None) -> None:
         self.root, self.folder = root, root / PROCESSES
-        self.members = members or Members(self.folder)
-        self.member = Member(self.folder, {})
-        self._leases = Leases(self.folder, self.member, self.members)
+        self.below = Below(root)
+        self.members = members or Members(self.folder, below=self.below)
+        self.member = Member(self.folder, {}, below=self.below)
+        self._leases = Leases(self.folder, self.member, self.members, self.below)
 
     @contextmanager
     def joined(self, prepare: Callable[[list[dict[str, Any]]], Plan]) -> Iterator[None]:
@@ -156,10 +158,13 @@ class Team:
         """
         with as_store_error(self.root):
             self.members.sweep()
-            folders = [self.folder, *(self.root / name for name in (*get_args(Stage), "tables", "figures"))]
-            for file in [*self.root.glob("*"), *(file for folder in folders for file in folder.rglob("*"))]:
-                if UNFINISHED.search(file.name) and file.is_file():
-                    file.unlink(missing_ok=True)
+            own = (PROCESSES, *get_args(Stage), "tables", "figures")
+            entries = self.below.entries(self.root)
+            folders = [path for path, kind in entries if kind == "folder" and path.name in own]
+            files = [path for path, kind in entries if kind == "file"]
+            for file in [*files, *(file for folder in folders for file in self.below.files(folder))]:
+                if UNFINISHED.search(file.name):
+                    self.below.remove(file)
 
 
 def digest(plan: Plan) -> str:
@@ -176,14 +181,15 @@ def holders(leases: Leases, job: Job) -> dict[str, str]:
 
 def observed(root: Path) -> tuple[Members, Callable[[Job], dict[str, str]]]:
     """Return who works in a RUN, and a function that returns who holds which part of a job. Writes nothing."""
-    members = Members(root / PROCESSES)
-    leases = Leases(root / PROCESSES, Member(root / PROCESSES, {}), members)
+    folder, below = root / PROCESSES, Below(root)
+    members = Members(folder, below=below)
+    leases = Leases(folder, Member(folder, {}, below=below), members, below)
     return members, lambda job: holders(leases, job)
 
 
 def check_still(root: Path) -> None:
     """Raise StoreError if a process runs in a RUN. Writes nothing. May wait as `Members.surely_living` does."""
-    if living := surely_living(root, Members(root / PROCESSES)):
+    if living := surely_living(root, Members(root / PROCESSES, below=Below(root))):
         raise StoreError(f"{root} is in use by {who(living)}. Wait until that run has ended.")
 
 

@@ -30,9 +30,9 @@ def forget(store: Store, plan: Plan, jobs: Sequence[Job]) -> list[str]:
         kept = [outcome for outcome in store.outcomes(job) if not outcome.timed_out]
         store.write_outcomes(job, kept)
         for path in store.part_files(job)[1:]:
-            _remove(path)
+            _remove(store, job, path)
         for one in (job, *after):
-            _remove(store.folder(one) / "record.json")
+            _remove(store, one, store.folder(one) / "record.json")
         notes.append(f"{job.name}: {_times(late)} tried again")
     return notes
 
@@ -64,6 +64,6 @@ def _times(n: int) -> str:
     return "1 example that timed out is" if n == 1 else f"{n} examples that timed out are"
 
 
-def _remove(path: Path) -> None:
+def _remove(store: Store, job: Job, path: Path) -> None:
     with files.as_store_error(path):
-        path.unlink(missing_ok=True)
+        store.below(job).remove(path)

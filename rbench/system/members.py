@@ -22,6 +22,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rbench.errors import StoreError
+from rbench.system.below import SMALL, Below
+
 BEAT = 10.0
 """Seconds between two heartbeats."""
 EXPIRY = 120.0
@@ -95,13 +98,21 @@ class Member:
     Args:
         about: what others should know of it, such as the plan that it runs.
         clock: seconds that also pass while the machine sleeps.
+        below: the folder below which no link is followed; None: `folder`.
     """
 
     def __init__(
-        self, folder: Path, about: dict[str, Any], *, beat: float = BEAT, clock: Callable[[], float] | None = None
+        self,
+        folder: Path,
+        about: dict[str, Any],
+        *,
+        beat: float = BEAT,
+        clock: Callable[[], float] | None = None,
+        below: Below | None = None,
     ) -> None:
         self.id = secrets.token_hex(6)
         self.file = folder / "members" / f"{self.id}.json"
+        self._below = below or Below(folder)
         self.about = about
         self._identity = Identity.own()
         self._since = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -128,7 +139,7 @@ class Member:
         with self._writing:
             self._beats += 1
             told = {"id": self.id, **dataclasses.asdict(self._identity), "since": self._since, "beat": self._beats}
-            replace(self.file, json.dumps({**told, **self.about, "doing": self._doing}).encode())
+            self._below.replace(self.file, json.dumps({**told, **self.about, "doing": self._doing}).encode())
             self._longest = self.silent
             self._last = self._clock()
 
@@ -145,14 +156,16 @@ class Member:
             self._wake.set()
             thread.join(timeout=self._beat)
             with suppress(OSError):
-                self.file.unlink()
+                self._below.remove(self.file)
 
     def _keep_beating(self) -> None:
         while not self._ended:
             self._wake.wait(self._beat)
             self._wake.clear()
             if not self._ended:
-                with suppress(OSError):  # a full disk: others will take over, and this process notices (`silent`)
+                with suppress(
+                    OSError, StoreError
+                ):  # a full disk: others will take over, and this process notices (`silent`)
                     self.beat()
 
 
@@ -161,26 +174,35 @@ class Members:
 
     Args:
         clock: seconds that never go backwards.
+        below: as for `Member`.
     """
 
-    def __init__(self, folder: Path, *, expiry: float = EXPIRY, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        expiry: float = EXPIRY,
+        clock: Callable[[], float] = time.monotonic,
+        below: Below | None = None,
+    ) -> None:
         self.folder, self.expiry, self._clock = folder / "members", expiry, clock
+        self._below = below or Below(folder)
         self._seen: dict[Path, tuple[bytes, float]] = {}
 
     def living(self) -> list[dict[str, Any]]:
         """Return what the living members say of themselves, the oldest first. One that cannot be read says nothing."""
         with suppress(OSError):
-            files = sorted(self.folder.glob("*.json"))
-            found = [read_json(file) or {"id": file.stem} for file in files if self.alive(file.stem)]
+            files = self._files()
+            found = [read_json(self._below, file) or {"id": file.stem} for file in files if self.alive(file.stem)]
             return sorted(found, key=lambda one: str(one.get("since", "")))
         return []
 
     def alive(self, name: str) -> bool:
         """Whether a member lives. One that cannot be judged counts as alive until its file has not changed for long."""
         file = self.folder / f"{name}.json"
-        if not file.exists():
+        if self._below.kind(file) is None:
             return False
-        identity = identity_of(read_json(file))
+        identity = identity_of(read_json(self._below, file))
         if identity is not None and identity.here and identity.ended:
             return False
         return self.changing(file)
@@ -214,16 +236,16 @@ class Members:
         b"" if its file cannot be read, or is gone: that is no sign of life.
         """
         file = self.folder / f"{name}.json"
-        if self.alive(name) and (identity := identity_of(read_json(file))) is not None and identity.here:
+        if self.alive(name) and (identity := identity_of(read_json(self._below, file))) is not None and identity.here:
             return None
         with suppress(OSError):
-            return file.read_bytes()
+            return self._below.read(file, SMALL)
         return b""
 
     def changing(self, file: Path) -> bool:
         """Whether the content of a file has changed within `expiry`, as far as this process has looked at it."""
         try:
-            content = file.read_bytes()
+            content = self._below.read(file, SMALL)
         except FileNotFoundError:
             return False
         except OSError:
@@ -236,9 +258,12 @@ class Members:
 
     def sweep(self) -> None:
         """Remove the files of members that are dead."""
-        for file in [*self.folder.glob("*.json")]:
+        for file in self._files():
             if not self.alive(file.stem):
-                file.unlink(missing_ok=True)
+                self._below.remove(file)
+
+    def _files(self) -> list[Path]:
+        return [path for path, _ in self._below.entries(self.folder) if path.suffix == ".json"]
 
 
 def identity_of(said: dict[str, Any] | None) -> Identity | None:
@@ -248,24 +273,12 @@ def identity_of(said: dict[str, Any] | None) -> Identity | None:
     return None
 
 
-def read_json(file: Path) -> dict[str, Any] | None:
+def read_json(below: Below, file: Path) -> dict[str, Any] | None:
     """Return a mapping that a file holds; None if there is no such file, or it holds anything else."""
-    with suppress(OSError, ValueError):
-        found = json.loads(file.read_bytes())
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads(below.read(file, SMALL))
         return found if isinstance(found, dict) else None
     return None
-
-
-def replace(file: Path, content: bytes) -> None:
-    """Replace a file in one step, so that no reader sees a part of it. Raises OSError."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(file)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _awake_or_not() -> float:

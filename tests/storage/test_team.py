@@ -13,7 +13,7 @@ from rbench.errors import JobError, LeaseLost, StoreError
 from rbench.spec import Choice, Plan, Suite
 from rbench.storage.board import TeamBoard, chunks
 from rbench.storage.runs import Store
-from rbench.storage.team import Team, check_still, digest, who
+from rbench.storage.team import WHOLE, Team, check_still, digest, who
 from rbench.storage.weights import WeightCache, manifest
 from tests.cli.conftest import attack_job, finetune_job
 from tests.storage.runs.test_store import make_record
@@ -357,3 +357,37 @@ def test_of_the_parts_of_a_job_the_worst_counts(tmp_path: Path) -> None:
     assert one.team.take(ATTACK, "0000") is not None and one.team.take(ATTACK, "0002") is not None
     assert one.team.died(ATTACK) == 2
     one.team.check_deaths(ATTACK)
+
+
+@pytest.mark.parametrize("name", [".processes", ".processes/leases", ".processes/leases/joining", ".processes/members"])
+def test_a_link_in_a_run_leads_to_no_deletion_elsewhere(name: str, tmp_path: Path) -> None:
+    """A RUN of somebody else may have come with links."""
+    home, run = tmp_path / "home", tmp_path / "run"
+    for file in ("job.1", "a/job.1", "leases/a/job.1", "members/b.json", "x.json.12345678.tmp"):
+        (home / file).parent.mkdir(parents=True, exist_ok=True)
+        (home / file).write_text('{"holder": "../../home/members/b"}')
+    before = sorted(home.rglob("*"))
+    (run / name).parent.mkdir(parents=True)
+    (run / name).symlink_to(home)
+    with pytest.raises(StoreError, match=rf"{name} is a symbolic link"), Team(run).joined(lambda others: PLAN):
+        pass
+    assert sorted(home.rglob("*")) == before
+
+
+def test_the_sweep_follows_no_link(tmp_path: Path) -> None:
+    home, run = tmp_path / "home", tmp_path / "run"
+    for folder in (home, run / "attack"):
+        folder.mkdir(parents=True)
+    (home / "x.json.12345678.tmp").write_text("years of work")
+    for link in (run / "tables", run / "attack" / "deep"):
+        link.symlink_to(home)
+    with Team(run).joined(lambda others: PLAN):
+        assert (home / "x.json.12345678.tmp").exists()
+
+
+def test_a_lease_whose_holder_is_a_path_is_refused(tmp_path: Path) -> None:
+    lease = tmp_path / ".processes" / "leases" / "joining" / f"{WHOLE}.1"
+    lease.parent.mkdir(parents=True)
+    lease.write_text('{"holder": "../../../home/x"}')
+    with pytest.raises(StoreError, match="leads out of"), Team(tmp_path).joined(lambda others: PLAN):
+        pass

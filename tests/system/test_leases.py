@@ -12,6 +12,7 @@ import pytest
 
 from rbench.errors import LeaseLost
 from rbench.system import leases as module
+from rbench.system.below import Below
 from rbench.system.leases import Leases
 from rbench.system.members import Member, Members
 from tests.system.test_members import Clock, clock, elsewhere
@@ -70,7 +71,7 @@ def test_who_sees_an_old_list_takes_nothing(two: tuple[Process, Process], monkey
     assert other.leases.take("job", "job") is not None  # the fourth; the earlier files are gone
     listed = iter([1])
     really = module._highest
-    monkeypatch.setattr(module, "_highest", lambda folder, part: next(listed, None) or really(folder, part))
+    monkeypatch.setattr(module, "_highest", lambda *args: next(listed, None) or really(*args))
     monkeypatch.setattr(one.leases, "holder", lambda name, part: None)
     assert one.leases.take("job", "job") is None
     assert one.leases.parts("job") == {"job": 4} and other.leases.held("job")[0].number == 4
@@ -128,14 +129,14 @@ def test_without_hard_links_it_is_the_same(two: tuple[Process, Process], monkeyp
     assert lease is not None and other.leases.take("job", "job") is None
     lease.give_back()
     assert other.leases.take("job", "job") is not None
-    assert not module._make(other.leases.folder / "job" / "job.2", b"")
+    assert not Below(other.leases.folder).make(other.leases.folder / "job" / "job.2", b"")
 
 
 def test_a_link_whose_answer_was_lost_counts(two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch) -> None:
     really = os.link
 
-    def link(*args: Any) -> None:
-        really(*args)
+    def link(*args: Any, **kwargs: Any) -> None:
+        really(*args, **kwargs)
         raise FileExistsError
 
     monkeypatch.setattr(os, "link", link)
@@ -220,5 +221,5 @@ def test_a_lease_of_another_version_may_say_nothing_of_deaths(said: str, tmp_pat
 
 def test_of_two_that_make_one_file_at_the_same_time_one_succeeds(tmp_path: Path) -> None:
     file = tmp_path / "leases" / "0001.1"
-    assert module._make(file, b"mine") and not module._make(file, b"theirs")
+    assert Below(tmp_path).make(file, b"mine") and not Below(tmp_path).make(file, b"theirs")
     assert file.read_bytes() == b"mine" and [*file.parent.iterdir()] == [file]

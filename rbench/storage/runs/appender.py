@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from rbench.storage.runs import files
+from rbench.system.below import Below
 
 GROUP = 32
 """Most lines that are not synced yet."""
@@ -21,13 +22,13 @@ DELAY = 0.25
 
 
 class Appender:
-    """Appends to `path`, which no other process writes. The file is made with the first line.
+    """Appends to `path` in the folder `below`, which no other process writes. The file is made with the first line.
 
     All methods raise StoreError if the file cannot be written; `append` also for a sync that failed meanwhile.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, below: Below) -> None:
+        self.path, self._below = path, below
         self._handle: int | None = None
         self._waiting = 0
         self._failed: OSError | None = None
@@ -73,8 +74,7 @@ class Appender:
         self.close()
 
     def _open(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self._handle = self._below.append(self.path)
         files.cut_torn_line(self._handle)
         self._thread = threading.Thread(target=self._sync_later, name="rbench sync", daemon=True)
         self._thread.start()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from rbench.errors import StoreError
+from rbench.system.below import WHOLE, Below
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{8}\.tmp$")
 """The end of the name of a file that is being written. If its process is killed, the file stays."""
@@ -25,12 +25,34 @@ def as_store_error(path: Path) -> Iterator[None]:
         raise StoreError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
-def read(path: Path) -> bytes | None:
-    """Return the content of a file, or None if there is no file. Raises StoreError if it cannot be read."""
+def read(path: Path, below: Below | None = None, most: int = WHOLE) -> bytes | None:
+    """Return the content of a file of at most so many bytes, or None if there is no file.
+
+    Args:
+        below: the folder below which no link is followed; None: the file's own folder, where the user named the file.
+
+    Raises:
+        StoreError: it cannot be read, is larger, or is no regular file.
+    """
+    with _reading(path):
+        return (below or Below(path.parent)).read(path, most)
+    return None
+
+
+def read_lined(path: Path, below: Below) -> bytes | None:
+    """Return the content of a file of lines, of any size, or None if there is no file. Raises StoreError as `read`."""
+    with _reading(path):
+        return below.read_lined(path)
+    return None
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn errors of the file system into a StoreError, except that there is no file."""
     try:
-        return path.read_bytes()
+        yield
     except FileNotFoundError:
-        return None
+        return
     except NotADirectoryError as error:
         file = next((folder for folder in path.parents if folder.is_file()), path.parent)
         raise StoreError(f"{file} is a file. Name the folder that `rbench run` wrote.") from error
@@ -38,22 +60,14 @@ def read(path: Path) -> bytes | None:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def write(path: Path, content: bytes) -> None:
-    """Replace the file in one step: after a crash it holds the old content or the new content, never a part."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")  # others may write the same file
+def write(path: Path, content: bytes, below: Below | None = None) -> None:
+    """Replace the file in one step: after a crash it holds the old content or the new content, never a part.
+
+    Args:
+        below: as for `read`.
+    """
     with as_store_error(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
-        _sync_folder(path.parent)
+        (below or Below(path.parent)).replace(path, content, sync=True)
 
 
 def unused(path: Path) -> Path:
@@ -85,16 +99,6 @@ def growing(folder: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":  # other systems cannot open a folder
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def cut_torn_line(handle: int, block: int = 65536) -> None:

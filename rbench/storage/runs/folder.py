@@ -10,6 +10,7 @@ from typing import get_args
 
 from rbench.spec import Stage
 from rbench.storage.runs import files
+from rbench.system.below import Below
 
 PROCESSES = ".processes"
 """The folder in which the processes that run here say so (`rbench.storage.team`). It is no result."""
@@ -33,8 +34,11 @@ class RunFolder:
         Raises StoreError if the folder cannot be read or written.
         """
         with files.as_store_error(self.root):
-            found = {path.name for path in self.root.iterdir()} if self.root.exists() else set()
-            results = [name for name in get_args(Stage) if name in found and any(_results(self.root / name))]
+            below = Below(self.root)
+            entries = below.entries(self.root)
+            stages = [one.path for one in entries if one.path.name in get_args(Stage) and one.kind == "folder"]
+            results = [path.name for path in stages if any(_results(below, path))]
+        found = {entry.path.name for entry in entries}
         own = [_PLAN, *results, *_MADE] if _PLAN in found or results else []
         return self._moved([name for name in own if name in found]) if own else None
 
@@ -55,7 +59,8 @@ class RunFolder:
         raise AssertionError("a folder lies on one file system with what it holds")
 
 
-def _results(stage: Path) -> Iterator[Path]:
+def _results(below: Below, stage: Path) -> Iterator[Path]:
     """Yield the files of results in the folder of a stage. A folder build/ of a user's project has none."""
-    for name in ("record.json", "outcomes*.jsonl"):
-        yield from stage.rglob(name)
+    for path in below.files(stage):
+        if path.name == "record.json" or (path.name.startswith("outcomes") and path.suffix == ".jsonl"):
+            yield path

@@ -42,7 +42,7 @@ class Parts:
     ) -> None:
         self._store, self._job, self._writer, self._counts = store, job, writer, counts
         self._wanted = frozenset(wanted)
-        self._appender = Appender(store.folder(job) / _name(writer))
+        self._appender = Appender(store.folder(job) / _name(writer), store.below(job))
         self._sizes: dict[str, int] = {}
         self.outcomes: dict[str, Outcome] = {}
         """The outcomes that are there, by example."""
@@ -51,7 +51,7 @@ class Parts:
 
     def look(self) -> None:
         """Read what other processes have written since the last look."""
-        sizes = {path.name: _size(path) for path in self._store.part_files(self._job)}
+        sizes = {path.name: self._size(path) for path in self._store.part_files(self._job)}
         sizes[self._appender.path.name] = 0  # what this process adds now is in `outcomes`
         if sizes == self._sizes:
             return
@@ -88,18 +88,17 @@ class Parts:
         self.close()
         content = b"".join(write_line(self._job, outcome) + b"\n" for outcome in ordered)
         folder = self._store.folder(self._job)
-        files.write(folder / OUTCOMES, content)
+        files.write(folder / OUTCOMES, content, self._store.below(self._job))
         for path in self._store.part_files(self._job):
             if path.name != OUTCOMES:
                 with files.as_store_error(path):
-                    path.unlink(missing_ok=True)
+                    self._store.below(self._job).remove(path)
         return digest(content, len(ordered), texts=any(outcome.original is not None for outcome in ordered))
 
-
-def _size(path: Path) -> int:
-    with suppress(FileNotFoundError):  # another process has merged the files
-        return path.stat().st_size
-    return 0
+    def _size(self, path: Path) -> int:
+        with suppress(FileNotFoundError):  # another process has merged the files
+            return self._store.below(self._job).stat(path).st_size
+        return 0
 
 
 def _name(writer: str) -> str:

@@ -14,6 +14,7 @@ from rbench.spec import SCHEMA_VERSION, Job, MeasuredRow, Outcome, Plan, Predict
 from rbench.storage.runs import files
 from rbench.storage.runs.lines import Line, digest, first_error, read_lines
 from rbench.storage.runs.names import folder_name
+from rbench.system.below import SMALL, Below
 
 OUTCOMES, PREDICTIONS, ROWS = "outcomes.jsonl", "predictions.jsonl", "rows.jsonl"
 """The files of lines beside a record."""
@@ -72,7 +73,7 @@ class Reader:
     def plan(self) -> Plan | None:
         """Return the plan of the last run in this folder; None if there is none. StoreError if it is damaged."""
         path = self.root / "plan.json"
-        content = files.read(path)
+        content = files.read(path, Below(self.root))
         if content is None:
             return None
         try:
@@ -87,6 +88,10 @@ class Reader:
         """Return the folder of this job's record and outcomes. It is always inside `root`."""
         parts = (folder_name(part) for part in job.parts)
         return self.root.joinpath(job.stage, *parts, f"seed{job.seed}-{folder_name(job.key[:8])}")
+
+    def below(self, job: Job) -> Below:
+        """Return the RUN in which the job's folder lies; its files are read and written below it."""
+        return Below(self.root)
 
     def look(self, job: Job) -> Found:
         """Check the job's record against the files beside it. Problems of this job are returned, not raised."""
@@ -119,7 +124,7 @@ class Reader:
         """Raise StoreError if the job's folder holds a sound record of another job: it must not be overwritten."""
         path = self.folder(job) / "record.json"
         with suppress(ValueError):  # a damaged record may be replaced: that repairs it
-            other = Record.model_validate_json(files.read(path) or b"").job
+            other = Record.model_validate_json(files.read(path, self.below(job), SMALL) or b"").job
             if other.key != job.key and other.key == _remade(other).key:
                 raise StoreError(
                     f"{path} belongs to another job (key {other.key[:16]}) than {job.name} (key {job.key[:16]}): "
@@ -129,7 +134,7 @@ class Reader:
     def _record(self, job: Job) -> Record | None:
         """Read record.json without looking at the files beside it."""
         path = self.folder(job) / "record.json"
-        content = files.read(path)
+        content = files.read(path, self.below(job), SMALL)
         if content is None:
             return None
         try:
@@ -157,7 +162,7 @@ class Reader:
             if stated is None:
                 continue
             path = self.folder(job) / name
-            content = files.read(path)
+            content = files.read_lined(path, self.below(job))
             if content is None and stated.n:
                 return f"{path} is missing: the record beside it lists {stated.n} lines."
             if digest(content or b"", stated.n, texts=stated.texts) != stated:
@@ -177,7 +182,7 @@ class Reader:
         An incomplete last line is left out. Reading writes nothing, so a table can be made while the run goes on.
         """
         path = self.folder(job) / OUTCOMES
-        content = files.read(path) or b""
+        content = files.read_lined(path, self.below(job)) or b""
         stated = None
         with suppress(StoreError):  # an unreadable record has no digest to compare with
             record = self._record(job)
@@ -187,21 +192,23 @@ class Reader:
 
     def part_files(self, job: Job) -> list[Path]:
         """Return the files of the job's outcomes: outcomes.jsonl, then those of single processes (`runs.parts`)."""
-        found = [path for path in self.folder(job).glob("outcomes.*") if path.name.endswith(".jsonl")]
-        return sorted(found, key=lambda path: (path.name != OUTCOMES, path.name))
+        with files.as_store_error(folder := self.folder(job)):
+            found = [entry.path for entry in self.below(job).entries(folder)]
+        ours = [path for path in found if path.name.startswith("outcomes.") and path.suffix == ".jsonl"]
+        return sorted(ours, key=lambda path: (path.name != OUTCOMES, path.name))
 
     def reads(self, job: Job) -> list[Read]:
         """Read the lines of all files of the job's outcomes."""
         found = [self.read(job)]
         for path in self.part_files(job):
             if path.name != OUTCOMES:
-                content = files.read(path) or b""
+                content = files.read_lined(path, self.below(job)) or b""
                 found.append(Read(path, tuple(read_lines(content, job))))
         return found
 
     def content(self, job: Job) -> bytes | None:
         """Return the bytes of the job's outcomes.jsonl as they are; None if there is no file."""
-        return files.read(self.folder(job) / "outcomes.jsonl")
+        return files.read_lined(self.folder(job) / OUTCOMES, self.below(job))
 
     def outcomes(self, job: Job) -> list[Outcome]:
         """Return the job's reliable outcomes, one for each example, also those of a job under way.
@@ -233,7 +240,7 @@ class Reader:
     def _lines(self, job: Job, name: str, model: type[L], called: str) -> list[L]:
         path = self.folder(job) / name
         found = []
-        for number, line in enumerate((files.read(path) or b"").split(b"\n")[:-1], start=1):
+        for number, line in enumerate((files.read_lined(path, self.below(job)) or b"").split(b"\n")[:-1], start=1):
             try:
                 values = from_json(line)
                 key = values.pop("job")

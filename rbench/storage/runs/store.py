@@ -12,6 +12,7 @@ from rbench.storage.runs import files
 from rbench.storage.runs.folder import RunFolder
 from rbench.storage.runs.lines import digest, write_line
 from rbench.storage.runs.reader import OUTCOMES, PREDICTIONS, ROWS, Reader
+from rbench.system.below import Below
 
 
 class Store(Reader, RunFolder):
@@ -29,13 +30,13 @@ class Store(Reader, RunFolder):
 
     def write_plan(self, plan: Plan) -> None:
         """Write the plan. It decides what `records` returns and how tables are laid out."""
-        _write(self.root / "plan.json", plan.model_dump_json(indent=1))
+        self._write(self.root / "plan.json", plan.model_dump_json(indent=1))
 
     def write_table(self, name: str, text: str) -> Path:
         """Write a table under this file name. It replaces an older one, which stays if the writing fails."""
         path = self.root / "tables" / name
         try:
-            _write(path, text.rstrip("\n"))
+            self._write(path, text.rstrip("\n"))
         except StoreError as error:
             raise StoreError(
                 f"{error} The results in {self.root} are kept: `rbench table {self.root}` prints the table, and the "
@@ -47,13 +48,13 @@ class Store(Reader, RunFolder):
         """Write a job's record. It replaces an older one of the same job, such as a failed one."""
         self.check_owner(record.job)
         kept = record if self.texts else record.without_texts()
-        _write(self.folder(record.job) / "record.json", kept.model_dump_json(indent=1))
+        self._write(self.folder(record.job) / "record.json", kept.model_dump_json(indent=1))
 
     def write_outcomes(self, job: Job, outcomes: Sequence[Outcome]) -> Digest:
         """Replace all outcomes of a job; return the digest for its record."""
         kept = outcomes if self.texts else [outcome.without_texts() for outcome in outcomes]
         content = b"".join(write_line(job, outcome) + b"\n" for outcome in kept)
-        files.write(self.folder(job) / OUTCOMES, content)
+        files.write(self.folder(job) / OUTCOMES, content, self.below(job))
         return digest(content, len(kept), texts=any(outcome.original is not None for outcome in kept))
 
     def write_predictions(self, job: Job, predictions: Sequence[Prediction]) -> Digest:
@@ -71,9 +72,8 @@ class Store(Reader, RunFolder):
         self.check_owner(job)
         written = [json.dumps({"job": job.key, **one.model_dump()}) + "\n" for one in lines]
         content = "".join(written).encode()
-        files.write(self.folder(job) / name, content)
+        files.write(self.folder(job) / name, content, self.below(job))
         return digest(content, len(written), texts=False)
 
-
-def _write(path: Path, text: str) -> None:
-    files.write(path, text.encode() + b"\n")
+    def _write(self, path: Path, text: str) -> None:
+        files.write(path, text.encode() + b"\n", Below(self.root))

@@ -193,9 +193,7 @@ def test_the_order_of_fields_and_the_spaces_between_them_say_nothing(store: Stor
     assert store.outcomes(JOB) == ALL
 
 
-@pytest.mark.parametrize(
-    ("step", "replaced"), [("os.fsync", False), ("pathlib.Path.unlink", True)], ids=["before", "after"]
-)
+@pytest.mark.parametrize(("step", "replaced"), [("os.fsync", False), ("os.unlink", True)], ids=["before", "after"])
 def test_a_merge_that_is_cut_off_loses_nothing(
     store: Store, step: str, replaced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
