@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from rbench.masking import masked
+
 
 class RbenchError(Exception):
     """Base class of all errors that rbench raises on purpose.
 
-    The command line prints the message without a traceback and exits with status 2.
+    The command line prints the message without a traceback and exits with status 2. Secrets in it are masked.
     """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(masked(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class SuiteError(RbenchError):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from rbench.errors import ResourceError
+from rbench.masking import learn, masked
 
 Kind = Literal["model", "dataset"]
 
@@ -50,8 +51,10 @@ def failures() -> tuple[type[Exception], ...]:
 
 def endpoint() -> str:
     """Return the hub's address: `HF_ENDPOINT`, or https://huggingface.co."""
-    from huggingface_hub import constants
+    from huggingface_hub import constants, get_token
 
+    if token := get_token():  # of the environment, or the file of `hf auth login`: whoever asks the hub sends it
+        learn(token)
     return str(constants.ENDPOINT)
 
 
@@ -231,5 +234,5 @@ def _cause(error: BaseException) -> str:
         return "its answer is not JSON: is there a proxy, or a page to log in?"
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
-    text = _first_line(error) if isinstance(error, Exception) else type(error).__name__
+    text = masked(_first_line(error) if isinstance(error, Exception) else type(error).__name__)
     return text if len(text) <= 200 else text[:200] + "..."

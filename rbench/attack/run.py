@@ -27,6 +27,7 @@ from rbench.attack.similarity_goal import SimilarityGoal
 from rbench.attack.text import SplicedText
 from rbench.attack.truth import Truth, truth
 from rbench.errors import JobError, RbenchError
+from rbench.masking import masked
 from rbench.spec import TIMED_OUT, AttackSpec, Outcome, Status, TaskSpec
 from rbench.tasks import Example
 
@@ -94,7 +95,7 @@ def _attacked(
             status="errored",
             original=example.texts,
             **known.fields,
-            error=f"{TIMED_OUT}: {error}" if late else traceback.format_exc(limit=-12),
+            error=f"{TIMED_OUT}: {error}" if late else masked(traceback.format_exc(limit=-12)),
         )
     return outcome.model_copy(update={"seconds": round(inference.clock() - start, 4)})
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from rbench.errors import PlanError
+from rbench.masking import bare
 from rbench.spec import IN_DOMAIN, EncoderSpec, VictimSpec, base_of, bases, is_text_file
 from rbench.spec.unlisted import short_name
 
@@ -77,13 +78,13 @@ def portable(spec: EncoderSpec, models: Collection[str] = ()) -> EncoderSpec:
 def portable_victim(spec: VictimSpec) -> VictimSpec:
     """Return the spec as jobs hold it: the path of a model becomes its last part. The job holds the content as a hash.
 
-    An endpoint's headers are left out, because they are for the server that asks for them.
+    An endpoint's headers and the secrets of its URL are left out, because they are for the server that asks for them.
     """
     changes: dict[str, Any] = {}
     if spec.model is not None and _is_path(spec.model):
         changes["model"] = _last(spec.model)
     if spec.endpoint is not None:
-        changes["endpoint"] = spec.endpoint.model_copy(update={"headers": {}})
+        changes["endpoint"] = spec.endpoint.model_copy(update={"headers": {}, "url": bare(spec.endpoint.url)})
     return spec.model_copy(update=changes)
 
 

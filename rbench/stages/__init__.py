@@ -15,6 +15,7 @@ from typing import Any
 
 import rbench
 from rbench.errors import LeaseLost, RbenchError
+from rbench.masking import masked
 from rbench.spec import (
     AdversarialJob,
     AttackJob,
@@ -85,8 +86,8 @@ def run_job(job: Job, context: Context) -> Record | None:
     except (KeyboardInterrupt, LeaseLost):
         raise
     except BaseException as error:  # a user's module may call sys.exit
-        text = str(error) if isinstance(error, RbenchError) else traceback.format_exc()
-        log.error("%s failed: %s", job.name, str(error) or type(error).__name__)
+        text = masked(str(error) if isinstance(error, RbenchError) else traceback.format_exc())
+        log.error("%s failed: %s", job.name, masked(str(error)) or type(error).__name__)
         record = Record(job=job, status="failed", provenance=source(), error=text)
     if record is None:
         return None

@@ -1,6 +1,8 @@
-"""Escapes what texts of others must not do to a terminal or a page: control it, or show letters in another order."""
+"""Escapes what texts must not do to a terminal or a page: control it, show letters in another order, tell secrets."""
 
 from __future__ import annotations
+
+from rbench.masking import masked
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\n\t"}
 # As JSON writes them, so that JSON stays JSON: C1, ends of lines, directions of writing, byte order, lone surrogates.
@@ -11,7 +13,9 @@ _ESCAPED = _CONTROLS | {code: f"\\u{code:04x}" for code in (*_OTHERS, *range(0xD
 def harmless(text: str) -> str:
     r"""Escape control characters, signs that change the direction of writing, and lone surrogates. Keep \n and \t.
 
+    Secrets are masked.
+
     >>> harmless("a\x1b[2J\u202eb")
     'a\\x1b[2J\\u202eb'
     """
-    return text.translate(_ESCAPED)
+    return masked(text).translate(_ESCAPED)

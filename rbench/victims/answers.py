@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import JobError, ResourceError
+from rbench.masking import masked
 from rbench.spec.victims import Origin, VictimSpec
 from rbench.victims.probe import texts as probe_texts
 from rbench.victims.scores import AnswerError, Row
@@ -127,7 +128,9 @@ class Answers:
         ]
 
     def _caused(self, text: Text, error: AnswerError) -> AnswerError:
-        named = AnswerError(f"victim {self.name}, asked for {shown(text)}: {' '.join(str(error).split())}")
+        named = AnswerError(
+            f"victim {self.name}, asked for {shown(text)}: {' '.join(masked(_storable(error)).split())}"
+        )
         named.__cause__ = error.__cause__
         return named
 
@@ -159,6 +162,11 @@ class Answers:
                 "`version` and run again. If its rounding depends on what it computes at once, write a larger "
                 f"`tolerance` (now {self.spec.tolerance:g})."
             )
+
+
+def _storable(error: AnswerError) -> str:
+    """Return what an error says without lone surrogates, which a server may send and no file can hold."""
+    return str(error).encode("utf-8", "backslashreplace").decode()
 
 
 def shown(text: Text) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
+from rbench import masking
 from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.spec import TaskSpec
 from rbench.spec.victims import Endpoint, VictimSpec
@@ -40,7 +41,16 @@ def open_endpoint(spec: VictimSpec, task: TaskSpec) -> Answers:
     except SuiteError as error:
         raise SuiteError(f"victim {spec.name}: {error}") from None
     headers = {name: _expanded(value, f"header {name}", spec) for name, value in endpoint.headers.items()}
-    poster = Poster(endpoint, _expanded(endpoint.url, "the URL", spec), headers)
+    for name, value in headers.items():
+        masking.learn_header(name, value)
+        if not (value.isascii() and value.isprintable()):
+            raise ResourceError(
+                f"victim {spec.name}: header {name} has a character that no header may have, such as the end of a line "
+                f"or a letter beyond ASCII; look at what {endpoint.headers[name]!r} stands for"
+            )
+    url = _expanded(endpoint.url, "the URL", spec)
+    masking.learn_address(url)
+    poster = Poster(endpoint, url, headers)
     reader = Reader(task.labels, spec.labels, spec.scores, in_task_order=False)
     asked = _Asked(spec, template, reader, poster, len(task.columns))
     # Examples wait for each other after each request, so there are several for each request under way.
@@ -55,6 +65,7 @@ def _expanded(value: str, where: str, spec: VictimSpec) -> str:
             f"victim {spec.name}: {where} needs the environment variable {missing[0]}, which is not set; "
             f"`export {missing[0]}=...`"
         )
+    masking.learn(*(os.environ[name] for name in VARIABLE.findall(value)))
     return VARIABLE.sub(lambda found: os.environ[found[1]], value)
 
 
@@ -106,6 +117,8 @@ class _Asked:
             raise JobError(f"victim {self.spec.name}: {self.endpoint.url} {error}") from None
         except AnswerError as error:
             failed = error
+        except RecursionError:
+            failed = AnswerError(f"{self.endpoint.url} gave an answer that is nested too deeply")
         if len(texts) > 1:  # one of them may be to blame
             return [row for text in texts for row in self._request([text], stop)]
         return [failed]

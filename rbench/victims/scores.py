@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import ResourceError
+from rbench.masking import masked
 from rbench.victims.labels import match
 
 VERSION = 1
@@ -60,7 +61,11 @@ class Reader:
         Raises:
             AnswerError: it is not one finite number for each of the task's labels, or no distribution.
         """
-        names, numbers = unpacked(raw)
+        try:
+            names, numbers = unpacked(raw)
+        except (OverflowError, RecursionError) as error:
+            what = "a number beyond all floats" if isinstance(error, OverflowError) else "an answer nested too deeply"
+            raise AnswerError(f"it gave {what}") from None
         if names is None and len(numbers) != len(self.labels):
             raise AnswerError(f"it gave {len(numbers)} numbers, and the task has {len(self.labels)} labels")
         if names is not None and len(names) < len(self.labels):
@@ -186,5 +191,5 @@ def _is_list_of(value: Any, fits: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    text = str(value)
+    text = masked(str(value))  # before it is cut: half a secret is one too
     return text if len(text) <= 200 else text[:200] + "..."

@@ -8,6 +8,7 @@ from typing import Any
 
 from rbench.errors import SuiteError
 from rbench.load.registry import unknown
+from rbench.masking import masked
 from rbench.victims.scores import AnswerError, is_row
 
 Text = tuple[str, ...]
@@ -129,5 +130,5 @@ def _holes(node: Any) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = masked(repr(value))  # before it is cut: half a secret is one too
     return text if len(text) <= 200 else text[:200] + "..."

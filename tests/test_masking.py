@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import traceback
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+import httpx
+import pytest
+
+from rbench import masking
+from rbench.errors import JobError
+from rbench.masking import bare, learn, learn_address, learn_header, masked
+from rbench.system.escaping import harmless
+
+SECRET = 'hf_"Geh/eim+ä&1'
+
+
+@pytest.fixture(autouse=True)
+def nothing_learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(masking, "_learned", set())
+    yield
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        SECRET,
+        SECRET.upper(),
+        quote(SECRET),
+        quote(SECRET, safe=""),
+        quote(SECRET, safe="").lower(),
+        quote_plus(SECRET),
+        json.dumps(SECRET),
+        json.dumps(SECRET, ensure_ascii=False),
+        json.dumps(json.dumps({"error": SECRET})),
+        repr({"a": SECRET}),
+        base64.b64encode(SECRET.encode()).decode(),
+        base64.urlsafe_b64encode(SECRET.encode()).decode().rstrip("="),
+    ],
+)
+def test_a_secret_is_masked_in_each_form_in_which_it_may_come_back(form: str) -> None:
+    assert masked(f"<{form}>") == f"<{form}>"
+    learn(SECRET)
+    left = masked(f"bad header: <{form}>")
+    assert masking.MASK in left and "eim" not in left.casefold() and left.startswith("bad header: <")
+
+
+def test_errors_and_everything_that_is_shown_are_masked() -> None:
+    learn("s3cret")
+    error = JobError("it said s3cret", 3)
+    assert str(JobError("it said s3cret")) == "it said ***" and error.args == ("it said ***", 3)
+    try:
+        raise error
+    except JobError:
+        assert "s3cret" not in traceback.format_exc().replace('"it said s3cret"', "")
+    assert harmless("s3cret\x1b") == "***\\x1b"
+
+
+def test_addresses_and_headers_tell_what_is_secret_in_them() -> None:
+    learn_address("https://me:p%40ss-w0rd@host/?api_key=abcdef&model=films")
+    assert masked("p@ss-w0rd p%40ss-w0rd abcdef films me host") == "*** *** *** films me host"
+    assert masked(base64.b64encode(b"me:p@ss-w0rd").decode()) == masking.MASK
+    learn_header("Authorization", "Basic " + base64.b64encode(b"you:geheim").decode())
+    learn_header("Accept", "application/json")
+    learn_header("X-Api-Key", "k-12345")
+    assert masked("geheim k-12345 application/json") == "*** *** application/json"
+    assert bare("https://me:pass@host:1/a?x=1&token=t#f") == "https://***@host:1/a?x=1&token=***#f"
+    assert bare("http://host/${NAME}?key=${KEY}") == "http://host/${NAME}?key=${KEY}"
+    assert bare("http://[host") == masking.MASK
+
+
+def test_short_values_are_not_masked_and_no_secret_changes_nothing() -> None:
+    learn("", "eu", " ")
+    assert masked("Europe") == "Europe"
+
+
+def test_the_hubs_token_trackers_keys_and_proxies_passwords_are_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_abcdef")
+    monkeypatch.setenv("WANDB_API_KEY", "w4ndb-key")
+    monkeypatch.setenv("https_proxy", "http://me:pr0xy-pass@proxy:3128")
+    assert masked("hf_abcdef w4ndb-key me:pr0xy-pass@proxy:3128") == "*** *** me:***@proxy:3128"
+    monkeypatch.delenv("HF_TOKEN")
+    assert masked("hf_abcdef") == "hf_abcdef"
+
+
+def test_libraries_log_addresses_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    learn("s3cret")
+    with caplog.at_level(logging.DEBUG, "httpx"):
+        transport = httpx.MockTransport(lambda request: httpx.Response(200))
+        httpx.Client(transport=transport).get("http://host/?q=s3cret")
+    assert "http://host/?q=***" in caplog.text and "s3cret" not in caplog.text
