@@ -472,13 +472,3 @@ def test_cases_of_what_is_not_there_are_refused(
     with pytest.raises(StoreError) as error:
         api.cases(Path("results/runs/suite"), right, wrong, contrast_set=name)
     assert message in str(error.value)
-
-
-def test_a_run_whose_outcomes_are_gone_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    """The RUN is of an old version, whose plan names no victims either."""
-    run = Path(__file__).resolve().parent / "data" / "first-version" / "adcl-table7-local"
-    cell = api.Cell(encoder="minilm", task="mr", attack="pwws")
-    with pytest.raises(
-        StoreError, match="keeps no outcomes of attack/minilm/mr/clean/pwws/seed0, and a set needs that"
-    ):
-        api.build_adversarial_from(run, tmp_path / "set", cell)

@@ -111,11 +111,6 @@ def build_adversarial_from(
     if record is None or record.status != "complete":
         raise StoreError(_unfinished(store, plan, job, failed=record is not None))
     outcomes = store.outcomes(job)
-    if not outcomes or "victim" not in job.needs:  # an old plan names no victim
-        what = "outcomes" if not outcomes else "name of the victim"
-        raise StoreError(
-            f"{run} keeps no {what} of {job.name}, and a set needs that. Run the suite into another --out."
-        )
     made = Made(job, record, plan.job(job.needs["victim"]), outcomes, only)
     return BuiltSet(folder, run, write(made, folder, overwrite=overwrite))
 

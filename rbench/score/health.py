@@ -27,11 +27,16 @@ def victim_health(accuracy: Score, labels: Iterable[float | None], split: str = 
     Without an accuracy or without labels there are no values and no flag.
     """
     count = Counter(label for label in labels if label is not None)
-    interval = None if accuracy.value is None else wilson(accuracy.value * accuracy.n, accuracy.n)
-    if not count or interval is None or accuracy.value is None:
+    if not count or not accuracy.n or accuracy.value is None:
         return Health()
-    share, least = max(count.values()) / count.total(), interval[0]
-    flags = []
+    return near_chance(accuracy, max(count.values()) / count.total(), split)
+
+
+def near_chance(accuracy: Score, share: float, split: str) -> Health:
+    """Return the health of a victim of this accuracy on rows of which the most frequent label has this share."""
+    assert accuracy.value is not None
+    interval = wilson(accuracy.value * accuracy.n, accuracy.n) or (0.0, 1.0)
+    least, flags = interval[0], []
     if share >= least:
         because = (
             f"accuracy {accuracy.value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] on {accuracy.n:,} {split} rows, "

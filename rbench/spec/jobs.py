@@ -308,12 +308,6 @@ class Job(Strict):
     """
     seed: Count = 0
 
-    @field_validator("needs", mode="before")
-    @classmethod
-    def _numbered(cls, needs: Any) -> Any:
-        """Accept the lists of keys in old plans and records. Their positions become roles, which no stage reads."""
-        return {str(i): key for i, key in enumerate(needs)} if isinstance(needs, list | tuple) else needs
-
     @property
     def stage(self) -> Stage:
         return self.spec.stage

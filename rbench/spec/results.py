@@ -170,8 +170,7 @@ class Record(Strict):
     provenance: Provenance
     error: str | None = None
     outcomes: Digest | None = None
-    """Digest of outcomes.jsonl; None if there is no such file, if the job failed, and in records made before digests
-    existed."""
+    """Digest of outcomes.jsonl; None if the job writes no such file, or failed."""
     predictions: Digest | None = None
     """Digest of predictions.jsonl; None in the same cases as `outcomes`."""
     rows: Digest | None = None

@@ -81,9 +81,8 @@ def notes(plan: Plan) -> list[str]:
 def strip(run: Path, out: Path | None = None) -> Path:
     """Copy a RUN without its texts; return the copy's folder, `out` or RUN-stripped. The RUN itself is not changed.
 
-    Copies the plan, the records of its jobs, outcomes, predictions, rows, and the tables that show no texts. A record
-    without digests stays without, because nothing confirms that the outcomes beside it belong to it. The copy gets its
-    name once it is complete. Until then it lies beside, and is removed if anything goes wrong.
+    Copies the plan, the records of its jobs, outcomes, predictions, rows, and the tables that show no texts. The copy
+    gets its name once it is complete. Until then it lies beside, and is removed if anything goes wrong.
 
     Raises StoreError if `run` is not a RUN, something in it is damaged, or `out` is inside it or not empty.
     """

@@ -23,6 +23,7 @@ from rbench.storage.runs import Store
 from tests.report.conftest import LETTERS, NASTY, SCRIPT, TURNED, write_run
 from tests.report.conftest import page_file as page_file
 from tests.report.conftest import run as run
+from tests.stored import rewrite
 
 
 def data(file: Path) -> dict[str, Any]:
@@ -75,8 +76,7 @@ def test_a_run_of_records_alone_has_its_numbers(tmp_path: Path) -> None:
     store = Store(root)
     for job in store.plan().jobs:  # type: ignore[union-attr]
         (store.folder(job) / "outcomes.jsonl").unlink()
-        record = store.folder(job) / "record.json"
-        record.write_text(json.dumps(json.loads(record.read_text()) | {"outcomes": None}))
+        rewrite(store.folder(job) / "record.json", lambda record: record.update(outcomes=None))
     (file,) = api.report(root)
     assert len(data(file)["metrics"][0]["cells"]) > 3 and packed(file)["rows"] == []
     assert {"examples", "curves"} <= missing(file).keys() and "no outcomes" in missing(file)["examples"]
@@ -98,8 +98,8 @@ def test_a_run_in_which_nothing_is_done_is_a_page_that_says_so(tmp_path: Path) -
 
 def test_a_record_of_another_schema_is_named(tmp_path: Path) -> None:
     root = write_run(tmp_path / "run")
-    record = next(root.glob("attack/bert_b/mr/**/record.json"))
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"schema_version": 99}))
+    path = next(root.glob("attack/bert_b/mr/**/record.json"))
+    rewrite(path, lambda record: record.update(schema_version=99))
     (file,) = api.report(root)
     assert "schema version 99" in missing(file)["damaged"]
     assert {tuple(cell["key"][1:4:2]) for cell in data(file)["metrics"][0]["cells"] if cell["key"][3]} == {

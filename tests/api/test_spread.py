@@ -29,6 +29,7 @@ def results(run: Path) -> dict[str, object]:
     said: dict[str, object] = {file.name: file.read_bytes() for file in (run / "tables").iterdir()}
     for file in run.rglob("record.json"):
         record = json.loads(file.read_bytes())
+        record.pop("check")
         said[str(file.relative_to(run))] = {**record, "provenance": record["provenance"].get("weights_hash")}
     return said
 

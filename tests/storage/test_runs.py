@@ -211,21 +211,6 @@ def test_predictions_are_checked_too(world: World, whole: World, change: Callabl
     assert world.table(metric="contrast") == whole.table(metric="contrast")
 
 
-def test_records_of_before_there_were_digests_are_tabled(world: World, whole: World) -> None:
-    for end in (PWWS, RANDOM, CONTRAST):
-        path = world.file(end, "record.json")
-        record = json.loads(path.read_text(encoding="utf-8"))
-        del record["outcomes"], record["predictions"]
-        path.write_text(json.dumps(record), encoding="utf-8")
-    assert world.table() == whole.table()
-    world.file(
-        PWWS
-    ).unlink()  # as in a RUN whose texts may not be passed on: tables need outcomes for `any attack` only
-    assert world.table(metric="queries") == whole.table(metric="queries")
-    assert "any attack is not shown" in world.table()
-    assert world.run()[1].started == []
-
-
 def test_a_damaged_plan_is_written_anew(world: World, whole: World) -> None:
     for text in ("", "{", "[" * 100_000, "\ud800"):
         (world.root / "plan.json").write_bytes(text.encode(errors="surrogatepass"))

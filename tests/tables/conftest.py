@@ -115,12 +115,12 @@ def make_record(job: Job, outcomes: list[Outcome], **provenance: object) -> Reco
 def finish(store: Store, job: Job, *, texts: bool = False, sealed: bool = False, **provenance: object) -> None:
     """The record of a job that attacked `make_outcomes(job)`.
 
-    With `texts` its outcomes too, and with `sealed` also their digest in the record.
+    With `texts` or `sealed` its outcomes too, and their digest in the record.
     """
     outcomes = make_outcomes(job)
     record = make_record(job, outcomes, **provenance)
     digest = store.write_outcomes(job, outcomes) if texts or sealed else None
-    store.write_record(record.model_copy(update={"outcomes": digest if sealed else None}))
+    store.write_record(record.model_copy(update={"outcomes": digest}))
 
 
 def count(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:

@@ -172,13 +172,13 @@ def test_columns_have_these_types_in_this_order(make_run: MakeRun) -> None:
 def test_outcomes_of_one_job_at_a_time_are_in_memory(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_run(texts=True)
     held = []
-    read = Store.read
+    read = Store.content
 
     def counted(self: Store, job: Any) -> Any:
         held.append(sum(isinstance(thing, Outcome) for thing in gc.get_objects()))
         return read(self, job)
 
-    monkeypatch.setattr(Store, "read", counted)
+    monkeypatch.setattr(Store, "content", counted)
     gc.collect()
     results_frame(store)
     assert len(held) > 2

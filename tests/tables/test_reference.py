@@ -1,4 +1,4 @@
-"""Tests that the committed RUNs, one of the first version among them, give their committed tables, byte for byte."""
+"""Tests that the committed RUNs give their committed tables, byte for byte."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from rbench import api
 REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
 FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 LAYOUTS = ("by-task", "full")
-FIRST_VERSION = Path(__file__).resolve().parents[1] / "data" / "first-version"
-COMMITTED = sorted(file for folder in (REFERENCE, FIRST_VERSION) for file in folder.glob("*/tables/*.*"))
+COMMITTED = sorted(REFERENCE.glob("*/tables/*.*"))
 
 
 def test_the_committed_tables_are_found() -> None:

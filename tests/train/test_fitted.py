@@ -20,6 +20,7 @@ from rbench.plan.lineage import effective
 from rbench.plan.prepare import Options, prepare_loaded
 from rbench.publish import export
 from rbench.spec import EncoderSpec, Job, Record
+from rbench.storage.runs.sealed import unseal
 from rbench.train import layout, objectives, pretrain
 from rbench.train.likelihood import LikelihoodObjective
 from rbench.train.objectives.whitening import whiten
@@ -284,7 +285,7 @@ def test_an_encoder_over_word_vectors_is_loaded_from_them() -> None:
 
 def test_encoders_without_word_vectors_have_the_keys_they_had() -> None:
     records = (Path(__file__).parents[2] / "results" / "reference" / "table1-local" / "finetune").rglob("record.json")
-    job = Record.model_validate_json(next(records).read_text(encoding="utf-8")).job
+    job = Record.model_validate_json(unseal(next(records).read_bytes())).job
     assert Job.make(job.spec, job.parts, job.needs, job.seed).key == job.key
 
 

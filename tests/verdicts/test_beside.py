@@ -32,7 +32,6 @@ from tests.tables.conftest import make_run as make_run
 from tests.tables.conftest import make_suite
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"
-FIRST_VERSION = Path(__file__).resolve().parents[1] / "data" / "first-version"
 MakeRun = Callable[..., Store]
 
 
@@ -204,7 +203,7 @@ def test_wrong_names_are_refused_before_the_run_is_read() -> None:
     with pytest.raises(SuiteError, match="layouts paper and full, not by-task"):
         api.table_beside_paper("nowhere", "adcl-table1", layout="by-task")
     with pytest.raises(SuiteError, match=r"adcl-table7 prints no asr; it has seconds"):
-        api.table_beside_paper(FIRST_VERSION / "adcl-table7-local", metric="asr")
+        api.table_beside_paper(REFERENCE / "table1-local", "adcl-table7", metric="asr")
     with pytest.raises(SuiteError, match=r"quickstart reproduces no printed table. Name one: --with-paper adcl-table1"):
         of_suite("quickstart")
     assert of_suite("table1") == "robustsentembed-table1"

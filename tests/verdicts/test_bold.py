@@ -32,11 +32,14 @@ def store_of(
     store.write_plan(plan)
     for job in plan.jobs:
         made = [outcome(job, i, succeeded) for i, succeeded in enumerate(fell[job.parts[0]])]
-        if outcomes:
-            store.write_outcomes(job, made)
+        digest = store.write_outcomes(job, made) if outcomes else None
         scores = tuple(attack_scores(made).values())
         of = Provenance(rbench="0")
-        store.write_record(Record(job=job, status="complete", scores=scores, counts=attack_counts(made), provenance=of))
+        store.write_record(
+            Record(
+                job=job, status="complete", scores=scores, counts=attack_counts(made), provenance=of, outcomes=digest
+            )
+        )
     return Results.of(store)
 
 

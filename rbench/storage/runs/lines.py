@@ -1,8 +1,6 @@
 """Write and read the lines of outcomes.jsonl. Each names its job and carries a checksum that reveals changes.
 
 A record's digest tells whether the file is as it was written. If it is not, the checksums tell which lines still are.
-Files of earlier versions have lines without checksums. Such a line is accepted, unless the digest does not match the
-file or a line above it has a checksum: then nothing confirms it.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ class _Line(Strict):
 
     job: str
     outcome: Outcome
-    check: str | None = None
+    check: str
     """The checksum over the job's key and the outcome, 16 hex digits."""
 
 
@@ -47,13 +45,8 @@ def write_line(job: Job, outcome: Outcome) -> bytes:
     return f'{{"job":{json.dumps(job.key)},"check":"{check}","outcome":{text}}}'.encode()
 
 
-def read_lines(content: bytes, job: Job, *, contradicted: bool = False) -> Iterator[Line]:
-    """Yield the lines of a job's file. An incomplete last line is left out.
-
-    Args:
-        contradicted: the file does not match the digest in the job's record.
-    """
-    checksums = contradicted
+def read_lines(content: bytes, job: Job) -> Iterator[Line]:
+    """Yield the lines of a job's file. An incomplete last line is left out."""
     for number, raw in enumerate(content.split(b"\n")[:-1], start=1):
         try:
             found = from_json(raw)
@@ -61,15 +54,12 @@ def read_lines(content: bytes, job: Job, *, contradicted: bool = False) -> Itera
         except ValueError as error:
             yield Line(number, None, first_error(error))
             continue
-        if line.check is None and checksums:
-            yield Line(number, None, "it has no checksum")
-        elif line.check not in (None, _checksum(line.job, found["outcome"])):
+        if line.check != _checksum(line.job, found["outcome"]):
             yield Line(number, None, "it was changed after it was written")
         elif line.job != job.key:
             yield Line(number, None, f"it belongs to another job, with the key {line.job[:16]}", other_job=True)
         else:
             yield Line(number, line.outcome)
-        checksums = checksums or line.check is not None
 
 
 def digest(content: bytes, n: int, *, texts: bool) -> Digest:

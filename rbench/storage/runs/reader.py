@@ -14,6 +14,7 @@ from rbench.spec import SCHEMA_VERSION, Job, MeasuredRow, Outcome, Plan, Predict
 from rbench.storage.runs import files
 from rbench.storage.runs.lines import Line, digest, first_error, read_lines
 from rbench.storage.runs.names import folder_name
+from rbench.storage.runs.sealed import unseal
 from rbench.system.below import SMALL, Below
 
 OUTCOMES, PREDICTIONS, ROWS = "outcomes.jsonl", "predictions.jsonl", "rows.jsonl"
@@ -77,7 +78,7 @@ class Reader:
         if content is None:
             return None
         try:
-            return Plan.model_validate_json(content)
+            return Plan.model_validate_json(unseal(content))
         except ValueError as error:
             raise StoreError(
                 f"{path} is damaged or from another version of rbench ({first_error(error)}). "
@@ -124,7 +125,7 @@ class Reader:
         """Raise StoreError if the job's folder holds a sound record of another job: it must not be overwritten."""
         path = self.folder(job) / "record.json"
         with suppress(ValueError):  # a damaged record may be replaced: that repairs it
-            other = Record.model_validate_json(files.read(path, self.below(job), SMALL) or b"").job
+            other = Record.model_validate_json(unseal(files.read(path, self.below(job), SMALL) or b"")).job
             if other.key != job.key and other.key == _remade(other).key:
                 raise StoreError(
                     f"{path} belongs to another job (key {other.key[:16]}) than {job.name} (key {job.key[:16]}): "
@@ -138,7 +139,7 @@ class Reader:
         if content is None:
             return None
         try:
-            found = from_json(content)
+            found = from_json(unseal(content))
             version = found.get("schema_version") if isinstance(found, dict) else None
             if version is None:
                 raise ValueError("it has no schema version")
@@ -182,13 +183,7 @@ class Reader:
         An incomplete last line is left out. Reading writes nothing, so a table can be made while the run goes on.
         """
         path = self.folder(job) / OUTCOMES
-        content = files.read_lined(path, self.below(job)) or b""
-        stated = None
-        with suppress(StoreError):  # an unreadable record has no digest to compare with
-            record = self._record(job)
-            stated = record.outcomes if record is not None else None
-        contradicted = stated is not None and stated.sha256 != digest(content, 0, texts=True).sha256
-        return Read(path, tuple(read_lines(content, job, contradicted=contradicted)))
+        return Read(path, tuple(read_lines(files.read_lined(path, self.below(job)) or b"", job)))
 
     def part_files(self, job: Job) -> list[Path]:
         """Return the files of the job's outcomes: outcomes.jsonl, then those of single processes (`runs.parts`)."""

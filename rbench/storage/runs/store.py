@@ -12,6 +12,7 @@ from rbench.storage.runs import files
 from rbench.storage.runs.folder import RunFolder
 from rbench.storage.runs.lines import digest, write_line
 from rbench.storage.runs.reader import OUTCOMES, PREDICTIONS, ROWS, Reader
+from rbench.storage.runs.sealed import seal
 from rbench.system.below import Below
 
 
@@ -30,13 +31,13 @@ class Store(Reader, RunFolder):
 
     def write_plan(self, plan: Plan) -> None:
         """Write the plan. It decides what `records` returns and how tables are laid out."""
-        self._write(self.root / "plan.json", plan.model_dump_json(indent=1))
+        self._write(self.root / "plan.json", seal(plan.model_dump_json(indent=1)))
 
     def write_table(self, name: str, text: str) -> Path:
         """Write a table under this file name. It replaces an older one, which stays if the writing fails."""
         path = self.root / "tables" / name
         try:
-            self._write(path, text.rstrip("\n"))
+            self._write(path, text.rstrip("\n").encode() + b"\n")
         except StoreError as error:
             raise StoreError(
                 f"{error} The results in {self.root} are kept: `rbench table {self.root}` prints the table, and the "
@@ -48,7 +49,7 @@ class Store(Reader, RunFolder):
         """Write a job's record. It replaces an older one of the same job, such as a failed one."""
         self.check_owner(record.job)
         kept = record if self.texts else record.without_texts()
-        self._write(self.folder(record.job) / "record.json", kept.model_dump_json(indent=1))
+        self._write(self.folder(record.job) / "record.json", seal(kept.model_dump_json(indent=1)))
 
     def write_outcomes(self, job: Job, outcomes: Sequence[Outcome]) -> Digest:
         """Replace all outcomes of a job; return the digest for its record."""
@@ -75,5 +76,5 @@ class Store(Reader, RunFolder):
         files.write(self.folder(job) / name, content, self.below(job))
         return digest(content, len(written), texts=False)
 
-    def _write(self, path: Path, text: str) -> None:
-        files.write(path, text.encode() + b"\n", Below(self.root))
+    def _write(self, path: Path, content: bytes) -> None:
+        files.write(path, content, Below(self.root))

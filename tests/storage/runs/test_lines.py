@@ -12,7 +12,9 @@ import pytest
 from rbench.errors import StoreError
 from rbench.spec import Digest
 from rbench.storage.runs import Parts, Store
+from rbench.storage.runs.sealed import seal
 from tests.storage.runs.test_store import JOB, make_job, make_outcome, make_record
+from tests.stored import rewrite
 
 IDS = ("a", "b", "c", "d")
 ALL = [make_outcome(name) for name in IDS]
@@ -143,34 +145,14 @@ def test_only_what_is_damaged_is_done_again(store: Store) -> None:
     assert "line 1: it was changed after it was written" in parts.notes[0]
 
 
-def test_lines_of_before_there_were_checksums_are_read(store: Store) -> None:
-    path = path_of(store)
-    path.write_bytes(without_checks(path.read_bytes()))
-    store.write_record(make_record(JOB))  # of today's format: without a digest
-    assert store.look(JOB).record == make_record(JOB)
-    assert [o.example_id for o in store.outcomes(JOB)] == list(IDS)
-    parts = begun_again(store, "e")
-    assert parts.outcomes.keys() == {*IDS} and parts.notes == []
-    parts.append(make_outcome("e"))
-    write_record(store, merge(parts))
-    assert store.look(JOB).problem is None
-    assert store.outcomes(JOB) == [*ALL, make_outcome("e")]
-
-
-def test_nothing_vouches_for_a_line_without_checksum_that_a_digest_contradicts(store: Store) -> None:
-    path = path_of(store)
-    path.write_bytes(without_checks(altered(path.read_bytes())))
-    assert store.outcomes(JOB) == []
-    assert "line 1: it has no checksum" in begun_again(store).notes[0]
-
-
-def test_a_line_without_checksum_below_one_that_has_one_is_damaged(tmp_path: Path) -> None:
+def test_a_line_without_checksum_is_damaged(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write_outcomes(JOB, ALL[:2])
     path = path_of(store)
     first, second = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + without_checks(second))
-    assert [o.example_id for o in store.outcomes(JOB)] == ["a"]
+    path.write_bytes(without_checks(first) + second)
+    assert [o.example_id for o in store.outcomes(JOB)] == ["b"]
+    assert "line 1: check: Field required" in begun_again(store).notes[0]
 
 
 def test_a_checksum_is_of_the_job_too(tmp_path: Path) -> None:
@@ -238,12 +220,10 @@ def test_a_damaged_record_is_replaced_and_another_jobs_is_not(tmp_path: Path) ->
     store, other = Store(tmp_path), make_job("bae")
     path = store.folder(JOB) / "record.json"
     store.write_record(make_record(JOB))
-    damaged = json.loads(path.read_text(encoding="utf-8"))
-    damaged["job"]["key"] = "0" * 64
-    path.write_text(json.dumps(damaged), encoding="utf-8")
+    rewrite(path, lambda damaged: damaged["job"].update(key="0" * 64))
     store.write_record(make_record(JOB))
     assert store.record(JOB) == make_record(JOB)
-    path.write_text(make_record(other).model_dump_json(), encoding="utf-8")
+    path.write_bytes(seal(make_record(other).model_dump_json(indent=1)))
     with pytest.raises(StoreError, match="belongs to another job"):
         store.write_record(make_record(JOB))
     with pytest.raises(StoreError, match="belongs to another job"):

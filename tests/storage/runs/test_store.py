@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import subprocess
@@ -31,6 +30,7 @@ from rbench.spec import (
     TaskSpec,
 )
 from rbench.storage.runs import Parts, Store, folder_name
+from tests.stored import rewrite
 
 
 def make_job(attack: str = "pwws", seed: int = 0, encoder: str = "minilm", task: str = "mr") -> Job:
@@ -263,7 +263,7 @@ def test_a_record_that_cannot_be_read_says_why(tmp_path: Path, change: dict[str,
     store = Store(tmp_path)
     store.write_record(make_record(JOB))
     path = store.folder(JOB) / "record.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    rewrite(path, lambda record: record.update(change))
     with pytest.raises(StoreError, match=words):
         store.record(JOB)
 
