@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
         *("spec", "load", "mini", "encoders", "tasks", "resources", "inference", "substitution", "system"),
         "victims",
     },
-    "build": {"spec", "load", "train", "tasks", "substitution"},
+    "build": {"spec", "load", "train", "tasks", "substitution", "system"},
     "plan": {"spec", "load", "encoders", "tasks", "resources", "score", "system", "train", "victims"},
     "storage": {"spec", "score", "system"},
     "tables": {"spec", "score", "storage", "system"},

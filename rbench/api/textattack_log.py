@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rbench.api.run_result import RunResult
 from rbench.api.runs import Runs, results_of
 from rbench.errors import PlanError, StoreError
 from rbench.spec import AttackJob, Outcome
+from rbench.system.changes import differing
 from rbench.tables.aggregate import grid
 
 COLUMNS = (
@@ -37,7 +37,9 @@ _SPLIT = "<SPLIT>"
 def write_textattack_csv(results: Runs | RunResult | AttackResult, path: str | os.PathLike[str]) -> Path:
     """Write attacked examples as TextAttack's CSV log, and return its path.
 
-    The columns are those of `textattack.loggers.CSVLogger`, and changed words stand in `[[...]]`. Before them come
+    The columns are those of `textattack.loggers.CSVLogger`, and changed words stand in `[[...]]`. Marked are the words
+    that `rbench.system.changes` counts, where TextAttack marks by position all words behind one that was split or
+    deleted. Before them come
     `id`, the example's id, and for a RUN also encoder, finetune, task, attack, train_seed and seed. Scores are empty,
     because RUNs hold predictions and no probabilities. Examples on which the attack raised an exception have the result
     type Errored, which TextAttack does not log.
@@ -112,34 +114,22 @@ def _joined(texts: Sequence[str], columns: Sequence[str]) -> str:
 
 
 def _marked(before: Sequence[str], after: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return both texts, with `[[...]]` around the words that the other does not have in the same place."""
+    """Return the columns of both texts, with `[[...]]` around the words that changed."""
     from rbench.substitution.segmentation import spans_of
 
-    spans = spans_of(before), spans_of(after)
-    words = [
-        [texts[column][start:end] for column, start, end in found]
-        for texts, found in zip((before, after), spans, strict=True)
-    ]
-    changed: tuple[set[int], set[int]] = (set(), set())
-    if len(words[0]) == len(words[1]):
-        both = {i for i, (old, new) in enumerate(zip(*words, strict=True)) if old != new}
-        changed = both, both
-    else:
-        for tag, i, j, k, m in difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():
-            if tag != "equal":
-                changed[0].update(range(i, j))
-                changed[1].update(range(k, m))
-    old, new = (
-        _with_marks(texts, (found[i] for i in sorted(which, reverse=True)))
-        for texts, found, which in zip((before, after), spans, changed, strict=True)
-    )
-    return old, new
-
-
-def _with_marks(texts: Sequence[str], spans: Iterable[tuple[int, int, int]]) -> list[str]:
-    """Put marks around spans, the last one first."""
-    marked = list(texts)
-    for column, start, end in spans:
-        text = marked[column]
-        marked[column] = f"{text[:start]}[[{text[start:end]}]]{text[end:]}"
+    marked: tuple[list[str], list[str]] = ([], [])
+    for texts in zip(before, after, strict=True):
+        spans = [[(start, end) for _, start, end in spans_of([text])] for text in texts]
+        old, new = ([text[start:end] for start, end in own] for text, own in zip(texts, spans, strict=True))
+        blocks = differing(old, new)
+        places = [i for i, j, _, _ in blocks for i in range(i, j)], [k for _, _, k, m in blocks for k in range(k, m)]
+        for text, own, which, made in zip(texts, spans, places, marked, strict=True):
+            made.append(_with_marks(text, [own[i] for i in which]))
     return marked
+
+
+def _with_marks(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Put marks around spans, the last one first."""
+    for start, end in reversed(spans):
+        text = f"{text[:start]}[[{text[start:end]}]]{text[end:]}"
+    return text

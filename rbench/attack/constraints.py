@@ -11,21 +11,13 @@ from textattack.constraints.overlap import MaxWordsPerturbed
 from textattack.constraints.pre_transformation import InputColumnModification
 from textattack.transformations import WordSwapMaskedLM
 
+from rbench.attack.text import columns_of
 from rbench.errors import SuiteError
 from rbench.load.registry import nearest
 from rbench.spec import AttackSpec, TaskSpec
+from rbench.system.changes import words_changed
 
 VERSION = 1
-
-
-def words_changed(text: Any) -> int:
-    """Return how many words of the original were changed or deleted to make `text` (an AttackedText).
-
-    A word that was split in two counts once. So the number is right after TextBugger's inserted spaces, where comparing
-    the texts word by word would be wrong.
-    """
-    modified = text.attack_attrs["modified_indices"]
-    return sum(int(i) == -1 or int(i) in modified for i in text.attack_attrs["original_index_map"])
 
 
 class MaxWordsChanged(Constraint):  # type: ignore[misc]
@@ -36,7 +28,7 @@ class MaxWordsChanged(Constraint):  # type: ignore[misc]
         self.max_words = max_words
 
     def _check_constraint(self, transformed_text: Any, reference_text: Any) -> bool:
-        return words_changed(transformed_text) <= self.max_words
+        return words_changed(columns_of(reference_text), columns_of(transformed_text)) <= self.max_words
 
     def extra_repr_keys(self) -> list[str]:
         return ["max_words"]
@@ -53,7 +45,7 @@ class EnoughWordsChanged(PreTransformationConstraint):  # type: ignore[misc]
 
     def _get_modifiable_indices(self, current_text: Any) -> set[int]:
         everything = set(range(len(current_text.words)))
-        if words_changed(current_text) < self.max_words:
+        if words_changed(columns_of(_original(current_text)), columns_of(current_text)) < self.max_words:
             return everything
         return everything & set(current_text.attack_attrs["modified_indices"])
 
@@ -72,9 +64,7 @@ class EnoughWordsPerturbed(PreTransformationConstraint):  # type: ignore[misc]
         self.limit = limit
 
     def _get_modifiable_indices(self, current_text: Any) -> set[int]:
-        original = current_text
-        while (before := original.attack_attrs.get("previous_attacked_text")) is not None:
-            original = before
+        original = _original(current_text)
         everything = set(range(current_text.num_words))
         if original.num_words != current_text.num_words:
             return everything
@@ -85,6 +75,13 @@ class EnoughWordsPerturbed(PreTransformationConstraint):  # type: ignore[misc]
         if self.limit.max_num_words:
             most.append(self.limit.max_num_words)
         return different if len(different) >= min(most) else everything
+
+
+def _original(text: Any) -> Any:
+    """Return the text that the attack of `text` began with."""
+    while (before := text.attack_attrs.get("previous_attacked_text")) is not None:
+        text = before
+    return text
 
 
 def foreseen(attack: Attack) -> list[PreTransformationConstraint]:

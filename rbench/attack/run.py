@@ -24,11 +24,12 @@ from textattack.attack_results import (
 from rbench import inference
 from rbench.attack.cached import CachedAttack
 from rbench.attack.similarity_goal import SimilarityGoal
-from rbench.attack.text import SplicedText
+from rbench.attack.text import SplicedText, columns_of
 from rbench.attack.truth import Truth, truth
 from rbench.errors import JobError, RbenchError
 from rbench.masking import masked
 from rbench.spec import TIMED_OUT, AttackSpec, Outcome, Status, TaskSpec
+from rbench.system.changes import words_changed
 from rbench.tasks import Example
 
 VERSION = 1
@@ -136,7 +137,8 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
         heard.clear()
     result = attack.attack(text if usual else given, known.given)
     before, after = result.original_result, _final(result, attack.goal_function)
-    words = before.attacked_text.words
+    words = columns_of(before.attacked_text)
+    num_words = sum(map(len, words))
     common: dict[str, Any] = {
         "example_id": example.id,
         "status": _status(result, attack.goal_function, after),
@@ -144,17 +146,17 @@ def _outcome(attack: Attack, example: Example, known: Truth, task: TaskSpec, ora
         **known.fields,
         **known.answer("original", before.output),
         "num_queries": int(result.num_queries),
-        "num_words": len(words),
+        "num_words": num_words,
         "truncated": truncated,
     }
     if common["status"] == "skipped":
         return Outcome(**common)
     words_asked, without = asked.counts if asked is not None else (None, None)
-    changed = len(before.attacked_text.all_words_diff(after.attacked_text))
+    changed = words_changed(words, columns_of(after.attacked_text))
     texts = after.attacked_text.tokenizer_input
     perturbed = (texts,) if isinstance(texts, str) else tuple(texts)
     similarity = after.attacked_text.attack_attrs.get("similarity_score")
-    share = changed / len(words) if words else 0.0
+    share = changed / num_words if num_words else 0.0
     return Outcome(
         **common,
         perturbed=perturbed,

@@ -32,6 +32,12 @@ def split(text: str) -> tuple[str, ...]:
     return tuple(words_from_text(text))
 
 
+def columns_of(text: AttackedText) -> list[Sequence[str]]:
+    """Return the words of each column of a text."""
+    columns = text._text_input.values()
+    return [text.words] if len(columns) == 1 else [split(column) for column in columns]
+
+
 class SplicedText(AttackedText):  # type: ignore[misc]
     """An AttackedText from which texts with a replaced word are derived cheaply."""
 

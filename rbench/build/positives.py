@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.spec import EncoderSpec, Outcome, Split, Strict
 from rbench.spec.common import Positive
+from rbench.system.changes import words_changed
 
 if TYPE_CHECKING:
     from rbench.build import Built
@@ -99,20 +100,17 @@ def _made(model: Any, texts: list[str]) -> tuple[list[str], dict[str, float]]:
 
 def _outcome(example: Example, made: tuple[str, ...]) -> Outcome:
     """An example with the positives of its texts, as an attack's outcome has them."""
-    from rbench.substitution.segmentation import spans_of
+    from rbench.substitution.segmentation import words_of
 
-    def words(columns: tuple[str, ...]) -> list[str]:
-        return [columns[column][start:end] for column, start, end in spans_of(columns)]
-
-    before, after = words(example.texts), words(made)
-    changed = sum(old != new for old, new in zip(before, after, strict=True))
+    before, after = words_of(example.texts), words_of(made)
+    changed, num_words = words_changed(before, after), sum(map(len, before))
     return Outcome(
         example_id=example.id,
         status="succeeded" if changed else "failed",
         original=example.texts,
         perturbed=made,
         label=int(example.label or 0),
-        num_words=len(before),
+        num_words=num_words,
         num_words_changed=changed,
-        perturbed_share=changed / len(before) if changed else None,
+        perturbed_share=changed / num_words if changed else None,
     )

@@ -7,11 +7,12 @@
 | asr        | succeeded / (succeeded + failed)                                                  |
 | oracle_asr | successes after which the true label still holds / (succeeded + failed)           |
 | queries    | mean number of queries over succeeded and failed                                  |
-| perturbed  | mean share of words changed over successes with more than 0 changes               |
+| perturbed  | mean share of words changed (`system.changes`) over successes with more than 0    |
 | seconds    | mean seconds of one process over succeeded and failed; they depend on the machine |
 
 The definitions are TextAttack's (textattack/metrics/attack_metrics), on unrounded counts, so aua = clean x (1 - asr)
-holds exactly. `total` counts all examples except three sorts, which enter no denominator. An example is `errored` if
+holds exactly. Which words are changed is not told by position, as TextAttack does, so `perturbed` is lower than its
+number where words were split or deleted. `total` counts all examples except three sorts, which enter no denominator. An example is `errored` if
 the attack raised an exception or took longer than --max-seconds. It is `wordless` if TextAttack finds no word to
 replace in it, whatever the victim predicts. A pair of an STS task is `unusable` if a sentence is empty or its gold
 score lies outside the scale.

@@ -32,6 +32,11 @@ def spans_of(columns: Sequence[str]) -> list[Span]:
     return spans
 
 
+def words_of(columns: Sequence[str]) -> list[list[str]]:
+    """Return the words of each column of a text."""
+    return [[text[start:end] for _, start, end in spans_of([text])] for text in columns]
+
+
 class SegmentedTexts:
     """Texts taken apart into words and what stands between them, and put together with other words.
 

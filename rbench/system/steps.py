@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 
 from rbench.spec import Change, Outcome
+from rbench.system.changes import changes
 
 Texts = tuple[str, ...]
 
@@ -14,8 +13,7 @@ Texts = tuple[str, ...]
 def changed(before: Texts, after: Texts) -> tuple[Change, ...]:
     """Return what is to be replaced in `before` to get `after`. Both are the values of the same columns.
 
-    With as many words as before, words are compared place by place. Otherwise all between the words that both begin
-    with and those that both end with is one change. So the time grows with the length of the texts and no faster.
+    The words are those that `rbench.system.changes` counts and marks.
     """
     return tuple(
         Change(column=column, start=start, end=end, new=new)
@@ -52,20 +50,8 @@ def replayed(outcome: Outcome) -> list[Texts]:
 
 def _replaced(before: str, after: str) -> Iterator[tuple[int, int, str]]:
     """Yield (start, end, new) in their order."""
-    old, new = (re.findall(r"\s+|\S+", text) for text in (before, after))
-    if len(old) == len(new):
-        end = 0
-        for one, other in zip(old, new, strict=True):
-            start, end = end, end + len(one)
-            if one != other:
-                yield start, end, other
-        return
-    head = _alike(old, new)
-    tail = min(_alike(old[::-1], new[::-1]), min(len(old), len(new)) - head)
-    start, after_it = len("".join(old[:head])), len("".join(old[len(old) - tail :]))
-    yield start, len(before) - after_it, "".join(new[head : len(new) - tail])
-
-
-def _alike(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many words both begin with."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    end = 0
+    for old, new in changes(before, after):
+        start, end = end, end + len(old)
+        if old != new:
+            yield start, end, new

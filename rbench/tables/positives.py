@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from typing import Any
 
 from rbench.errors import StoreError
 from rbench.spec import BuildJob, Job, Outcome, Plan
 from rbench.storage.standing import Standing
+from rbench.system.changes import changes, tokens
 from rbench.tables import variants
 from rbench.tables.aggregate import Results
 from rbench.tables.draws import training_seed
@@ -103,12 +102,11 @@ def full(results: Results) -> Table:
 
 def compared(old: str, new: str) -> tuple[Marked, Marked]:
     """Return both texts with the words marked in which they differ."""
-    a, b = (re.findall(r"\s+|[^\s]+", text) for text in (old, new))
     left: list[tuple[str, bool]] = []
     right: list[tuple[str, bool]] = []
-    for tag, i, j, k, m in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        left += [(word, tag != "equal" and not word.isspace()) for word in a[i:j]]
-        right += [(word, tag != "equal" and not word.isspace()) for word in b[k:m]]
+    for before, after in changes(old, new):
+        for text, pieces in ((before, left), (after, right)):
+            pieces += [(word, before != after and not word.isspace()) for word in tokens(text)]
     return Marked(tuple(left), "red"), Marked(tuple(right), "blue")
 
 

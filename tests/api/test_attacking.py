@@ -37,6 +37,22 @@ def attack(
     )
 
 
+def counts_words(texts: list[str]) -> list[list[float]]:
+    """A classifier that only a text of another length fools."""
+    return [[0.1, 0.9] if len(text.split()) == 14 else [0.9, 0.1] for text in texts]
+
+
+@pytest.mark.parametrize("name", ["textbugger", {"textbugger": {"max_words": 1}}])
+def test_a_word_that_was_split_is_one_word_changed(name: Any) -> None:
+    """Also where the attack may change one word: what it is allowed is what is reported."""
+    text = "the film was superb and they adored all of the other parts as well"
+    (outcome,) = attack(counts_words, [text], [1], name).outcomes
+    assert outcome.status == "succeeded" and outcome.perturbed is not None
+    assert len(outcome.perturbed[0].split()) == 15
+    assert (outcome.num_words, outcome.num_words_changed) == (14, 1)
+    assert outcome.perturbed_share == pytest.approx(1 / 14)
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A tiny BERT with a head, wild enough that words matter, and its tokenizer."""

@@ -99,6 +99,18 @@ def test_words_that_were_added_or_left_out_are_marked(tmp_path: Path) -> None:
     assert row["original_text"] == "a [[very]] good film" and row["perturbed_text"] == "a good film [[that]] [[lasts]]"
 
 
+def test_a_word_that_was_split_is_marked_and_none_behind_it(tmp_path: Path) -> None:
+    texts = ("I liked this film", "and the end"), ("I l iked this film", "the ending")
+    made = result(outcome(0, "succeeded", original=texts[0], perturbed=texts[1]), task=PAIR)
+    (row,) = read(write_textattack_csv(made, tmp_path / "log.csv"))
+    assert (
+        row["original_text"] == "[[[[Premise]]]]: I [[liked]] this film<SPLIT>[[[[Hypothesis]]]]: [[and]] the [[end]]"
+    )
+    assert (
+        row["perturbed_text"] == "[[[[Premise]]]]: I [[l]] [[iked]] this film<SPLIT>[[[[Hypothesis]]]]: the [[ending]]"
+    )
+
+
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="cannot be written"):
         write_textattack_csv(MIXED, tmp_path / "no" / "log.csv")

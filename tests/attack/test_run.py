@@ -9,6 +9,7 @@ from textattack.metrics.attack_metrics import AttackQueries, AttackSuccessRate, 
 
 from rbench import attack
 from rbench.attack.run import as_input, seed_all
+from rbench.attack.text import SplicedText
 from rbench.errors import JobError
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Outcome
@@ -58,6 +59,13 @@ def test_seeds_move_all_three_generators_and_nothing_else() -> None:
         assert all(x != y for x, y in zip(first, other, strict=True))
 
 
+def by_position(outcome: Outcome) -> int:
+    """The words changed as TextAttack counts them: the places at which the words differ."""
+    texts = (SplicedText(as_input(given or (), world.SINGLE)) for given in (outcome.original, outcome.perturbed))
+    before, after = (text.words for text in texts)
+    return sum(old != new for old, new in zip(before, after, strict=False))
+
+
 def test_numbers_are_those_of_textattacks_own_metrics(
     single: attack.Victim, resources: Resources, examples: list[Example]
 ) -> None:
@@ -70,10 +78,12 @@ def test_numbers_are_those_of_textattacks_own_metrics(
             results.append(built.attack(as_input(example.texts, world.SINGLE), int(example.label or 0)))
         outcomes = run(name, single, resources, examples)
         attacked = [o for o in outcomes if o.status != "skipped"]
-        shares = [o.perturbed_share for o in outcomes if o.perturbed_share]
+        shares = [by_position(o) / o.num_words for o in outcomes if o.status == "succeeded" and by_position(o)]
         succeeded = sum(o.status == "succeeded" for o in outcomes)
         words, queries = WordsPerturbed().calculate(results), AttackQueries().calculate(results)
         rate = AttackSuccessRate().calculate(results)
+        assert all(o.num_words_changed <= by_position(o) for o in attacked)
+        assert name != "pwws" or all(o.num_words_changed == by_position(o) for o in attacked)
         assert words["avg_word_perturbed_perc"] == pytest.approx(100 * float(np.mean(shares)), abs=0.006)
         assert words["avg_word_perturbed"] == pytest.approx(float(np.mean([o.num_words for o in outcomes])), abs=0.006)
         assert queries["avg_num_queries"] == pytest.approx(np.mean([o.num_queries for o in attacked]), abs=0.006)
@@ -100,6 +110,51 @@ def test_outcomes_tell_what_happened(single: attack.Victim, resources: Resources
         assert (prediction != o.label) == (o.status == "succeeded") == (o.perturbed_share is not None)
         assert o.num_words_changed >= (o.status == "succeeded")
     assert texts == [o.perturbed for o in outcomes if o.perturbed is not None]
+
+
+def changing(built: Any, **new: str) -> Any:
+    """The attack with a search that replaces words of the text, each named by its place: `_3="l iked"`."""
+
+    def perform_search(initial: Any) -> Any:
+        text = initial.attacked_text
+        for place in sorted((int(name[1:]) for name in new), reverse=True):
+            text = text.replace_word_at_index(place, new[f"_{place}"])
+        (found,), _ = built.goal_function.get_results([text])
+        return found
+
+    built.search_method.perform_search = perform_search
+    return built
+
+
+@pytest.mark.parametrize(
+    ("new", "changed"),
+    [({"_3": "l iked"}, 1), ({"_0": "t he", "_5": "no o ne"}, 2), ({"_2": ""}, 1), ({"_1": "b ig", "_4": ""}, 2)],
+)
+def test_words_that_were_split_or_deleted_shift_no_others(
+    new: dict[str, str], changed: int, single: attack.Victim, resources: Resources
+) -> None:
+    """A space in one word of fourteen is one word changed, and not all words behind it."""
+    text = "the film they liked is one of those that everybody should see with friends"
+    label = int(single([text]).argmax())
+    built = changing(attack.build(world.spec("textbugger"), single, resources, world.SINGLE), **new)
+    (outcome,) = attack.run(
+        lambda: built, [Example("x", (text,), label)], spec=world.spec("textbugger"), task=world.SINGLE, seed=0
+    )
+    assert outcome.error is None and outcome.perturbed is not None
+    assert (outcome.num_words, outcome.num_words_changed) == (14, changed)
+    assert outcome.perturbed_share in (None, changed / 14)
+
+
+def test_words_of_each_column_are_counted(pair: attack.Victim, resources: Resources) -> None:
+    texts = ("the old man sleeps", "he is awake")
+    label = int(pair([texts]).argmax())
+    built = changing(attack.build(world.spec("pwws"), pair, resources, world.PAIR), _1="o ld", _6="up and about")
+    (outcome,) = attack.run(
+        lambda: built, [Example("x", texts, label)], spec=world.spec("pwws"), task=world.PAIR, seed=0
+    )
+    assert outcome.error is None
+    assert outcome.perturbed == ("the o ld man sleeps", "he is up and about")
+    assert (outcome.num_words, outcome.num_words_changed) == (7, 2)
 
 
 def test_the_similarity_of_the_final_text_is_kept(

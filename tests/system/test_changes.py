@@ -29,7 +29,7 @@ def test_the_same_text_has_no_marks(text: str) -> None:
         ("a good film", "a fine film", "a [[good]] -> [[fine]] film"),
         ("good film", "fine movie", "[[good]] -> [[fine]] [[film]] -> [[movie]]"),
         ("a good film", "a g ood film", "a [[good]] -> [[g ood]] film"),
-        ("a very good film", "a good film", "a[[ very]] -> [[]] good film"),
+        ("a very good film", "a good film", "a [[very ]] -> [[]]good film"),
     ],
 )
 def test_marks_stand_where_words_changed(original: str, perturbed: str, shown: str) -> None:
