@@ -3,7 +3,9 @@
     python benchmarks/equality.py --task mr --victim FOLDER --models DIR --data DIR --n 20
 
 For every example, status, number of queries and final text must agree. Differences are printed with both texts and the
-gap between the victim's scores of them. The results are one JSON file with one record per example and recipe. Examples
+gap between the victim's scores of them. The number of changed words is not compared, because TextAttack counts by
+position and rbench does not (`rbench.system.changes`): each record has both counts of stock's text, and the summary
+says on how many examples they differ (`words_differ`). The results are one JSON file with one record per example and recipe. Examples
 in it are not run again, so the script can be stopped, resumed and sharded (--shard I/N).
 
 Stock TextAttack takes an hour for what rbench does in minutes. --stock FILE keeps its outcomes (one line each, under a
@@ -31,6 +33,7 @@ from machine import processor
 from stock import build_stock, stock
 
 from rbench import attack, load
+from rbench.attack.text import split
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
 from rbench.load.registry import Registry
@@ -171,6 +174,8 @@ def compare(args: argparse.Namespace, recipe: str, expected: Outcome, found: Out
         "seconds_stock": expected.seconds,
         "seconds_rbench": found.seconds,
         "differs": what,
+        "words_changed": expected.num_words_changed,
+        "words_changed_by_position": by_position(expected),
     }
     if what:
         record |= {"stock": brief(expected), "rbench": brief(found), "score_gap": gap(expected, found, victim)}
@@ -179,6 +184,14 @@ def compare(args: argparse.Namespace, recipe: str, expected: Outcome, found: Out
         print(f"  rbench: {json.dumps(record['rbench'], ensure_ascii=False)}")
         print(f"  score gap: {record['score_gap']}", flush=True)
     return record
+
+
+def by_position(outcome: Outcome) -> int:
+    """Return the number of changed words as TextAttack counts them: `all_words_diff` of the columns in one text."""
+    before, after = (
+        split("\n".join(texts or ())) for texts in (outcome.original, outcome.perturbed or outcome.original)
+    )
+    return sum(old != new for old, new in zip(before, after, strict=False))
 
 
 def brief(outcome: Outcome) -> dict[str, Any]:
@@ -236,6 +249,7 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
         "attacked": len(attacked),
         "different": sum(bool(r["differs"]) for r in records),
         "near_ties": sum(bool(r["differs"]) and near_tie(r) for r in records),
+        "words_differ": sum(r.get("words_changed") != r.get("words_changed_by_position") for r in records),
         "mean_queries": round(statistics.fmean(r["queries"] for r in attacked), 1),
         "examples_per_second": {who: round(len(attacked) / s, 3) for who, s in seconds.items() if s},
         "cpu_seconds_per_example": {who: round(s / len(attacked), 3) for who, s in cpu.items()},

@@ -11,11 +11,13 @@
 | seconds    | mean seconds of one process over succeeded and failed; they depend on the machine |
 
 The definitions are TextAttack's (textattack/metrics/attack_metrics), on unrounded counts, so aua = clean x (1 - asr)
-holds exactly. Which words are changed is not told by position, as TextAttack does, so `perturbed` is lower than its
-number where words were split or deleted. `total` counts all examples except three sorts, which enter no denominator. An example is `errored` if
-the attack raised an exception or took longer than --max-seconds. It is `wordless` if TextAttack finds no word to
-replace in it, whatever the victim predicts. A pair of an STS task is `unusable` if a sentence is empty or its gold
-score lies outside the scale.
+holds exactly. One departs: TextAttack tells changed words by position, so that its share is higher than `perturbed`
+where words were split or deleted.
+
+`total` counts all examples except three sorts, which enter no denominator. An example is `errored` if the attack raised
+an exception or took longer than --max-seconds. It is `wordless` if TextAttack finds no word to replace in it, whatever
+the victim predicts. A pair of an STS task is `unusable` if a sentence is empty or its gold score lies outside the
+scale.
 
 For STS pairs `clean` is the share whose error is below the threshold before the attack, and `aua` the share that is not
 skipped and that the attack could not move by the threshold. `rbench.score.advsts` has their errors and correlations.

@@ -44,7 +44,7 @@ def words_changed(original: Sequence[Sequence[str]], perturbed: Sequence[Sequenc
         original: the words of each column.
         perturbed: the words of each column of the other text, which has the same columns.
     """
-    return sum(_compared(old, new).count for old, new in zip(original, perturbed, strict=True))
+    return sum(_compared(old, new).words for old, new in zip(original, perturbed, strict=True))
 
 
 def differing(old: Sequence[str], new: Sequence[str]) -> Blocks:
@@ -83,7 +83,7 @@ def tokens(text: str) -> list[str]:
 
 
 class _Compared(NamedTuple):
-    count: int
+    words: int
     blocks: Blocks
 
 

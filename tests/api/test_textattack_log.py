@@ -103,12 +103,9 @@ def test_a_word_that_was_split_is_marked_and_none_behind_it(tmp_path: Path) -> N
     texts = ("I liked this film", "and the end"), ("I l iked this film", "the ending")
     made = result(outcome(0, "succeeded", original=texts[0], perturbed=texts[1]), task=PAIR)
     (row,) = read(write_textattack_csv(made, tmp_path / "log.csv"))
-    assert (
-        row["original_text"] == "[[[[Premise]]]]: I [[liked]] this film<SPLIT>[[[[Hypothesis]]]]: [[and]] the [[end]]"
-    )
-    assert (
-        row["perturbed_text"] == "[[[[Premise]]]]: I [[l]] [[iked]] this film<SPLIT>[[[[Hypothesis]]]]: the [[ending]]"
-    )
+    old, new = row["original_text"].split("<SPLIT>"), row["perturbed_text"].split("<SPLIT>")
+    assert old == ["[[[[Premise]]]]: I [[liked]] this film", "[[[[Hypothesis]]]]: [[and]] the [[end]]"]
+    assert new == ["[[[[Premise]]]]: I [[l]] [[iked]] this film", "[[[[Hypothesis]]]]: the [[ending]]"]
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:

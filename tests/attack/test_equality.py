@@ -85,4 +85,11 @@ def test_the_benchmark_reads_and_merges_its_own_results(tmp_path: Path) -> None:
     document = equality.json.loads(args.out.read_text())
     assert sorted(document["records"]) == ["mr/a", "mr/b"]
     assert document["summary"]["mr/pwws"]["ratio"] == 8.0
+    split = Outcome(
+        example_id="1", status="succeeded", original=("I liked it a lot",), perturbed=("I l iked it a lot",),
+        num_words=5, num_words_changed=1, perturbed_share=0.2,
+    )  # fmt: skip
+    compared = equality.compare(SimpleNamespace(task="mr"), "textbugger", split, split, None)
+    assert compared["differs"] == [], "which counts depart is said, and is no difference"
+    assert (compared["words_changed"], compared["words_changed_by_position"]) == (1, 4)
     assert (document["summary"]["mr/pwws"]["different"], document["summary"]["mr/pwws"]["near_ties"]) == (1, 1)
