@@ -5,8 +5,8 @@
 For every example, status, number of queries and final text must agree. Differences are printed with both texts and the
 gap between the victim's scores of them. The number of changed words is not compared, because TextAttack counts by
 position and rbench does not (`rbench.system.changes`): each record has both counts of stock's text, and the summary
-says on how many examples they differ (`words_differ`). The results are one JSON file with one record per example and recipe. Examples
-in it are not run again, so the script can be stopped, resumed and sharded (--shard I/N).
+says on how many examples they differ (`words_differ`). The results are one JSON file with one record per example and
+recipe. Examples in it are not run again, so the script can be stopped, resumed and sharded (--shard I/N).
 
 Stock TextAttack takes an hour for what rbench does in minutes. --stock FILE keeps its outcomes (one line each, under a
 key of versions, victim and example), so that a changed engine can be compared without running stock again.

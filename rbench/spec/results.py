@@ -54,8 +54,8 @@ class Outcome(Strict):
     num_words: Count = 0
     num_words_changed: Count = 0
     perturbed_share: Share | None = None
-    """`num_words_changed` / `num_words`, in 0..1; successes only. `rbench.system.changes` defines the count. TextAttack's
-    own goes by position, and is higher where a word was split."""
+    """`num_words_changed` / `num_words`, in 0..1; successes only. `rbench.system.changes` defines the count.
+    TextAttack's own goes by position, and is higher where a word was split."""
     words_asked: Count | None = None
     """Number of words of the original that the attack asked candidates for. None: not attacked, the attack cannot tell,
     or the outcome was made by a version that did not count."""
