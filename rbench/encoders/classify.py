@@ -13,6 +13,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
+from rbench.encoders.foreign import one_line, panicked
 from rbench.errors import JobError
 
 VERSION = 1
@@ -81,7 +82,12 @@ def _encoded(victim: Any, rows: Sequence[tuple[str, ...]]) -> list[dict[str, Any
     if not rows:
         return []
     columns = [list(column) for column in zip(*rows, strict=True)]
-    encoded = victim.tokenizer(*columns, truncation=True, max_length=victim.max_length)
+    try:
+        encoded = victim.tokenizer(*columns, truncation=True, max_length=victim.max_length)
+    except BaseException as error:
+        if not panicked(error):
+            raise
+        raise JobError(f"the victim's tokenizer failed on a text: {one_line(error)}; it may be damaged") from error
     return [{key: values[i] for key, values in encoded.items()} for i in range(len(rows))]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rbench import hub
 from rbench.encoders import architecture
+from rbench.encoders.foreign import reading
 from rbench.encoders.locate import EMBEDDED_TOKENIZER, TOKENIZER_FILES, is_vectors, transformer_folder
 from rbench.errors import ResourceError
 from rbench.spec import EncoderSpec, TaskKind
@@ -72,15 +73,12 @@ def _tokenizer(spec: EncoderSpec, where: str) -> Any:
     if where == EMBEDDED_TOKENIZER:
         return architecture.embedded_tokenizer()
     repo, _, commit = where.partition("@")
-    failures: tuple[type[Exception], ...] = (*hub.failures(), ValueError, KeyError, ImportError)
-    try:
+    with reading(f"encoder `{spec.name}`: the tokenizer of {where} cannot be read"):
         if Path(where).is_dir():
             return AutoTokenizer.from_pretrained(transformer_folder(Path(where)))
         found = AutoTokenizer.from_pretrained(repo, revision=commit or None)  # downloads no weights
         hub.remember(repo, spec.revision, commit)
         return found
-    except failures as error:
-        raise ResourceError(f"encoder `{spec.name}`: the tokenizer of {where} cannot be read: {error}") from error
 
 
 def fetch(where: str, *, trust_remote_code: bool = False, revision: str | None = None) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from rbench import hub
 from rbench.encoders import architecture
+from rbench.encoders.foreign import check_files
 from rbench.encoders.modules import after_pooling, modules
 from rbench.encoders.vectors import vector_files
 from rbench.errors import ResourceError
@@ -94,6 +95,7 @@ def fingerprint(where: Path | str) -> str:
     The folder's path and dates do not enter.
     """
     folder = Path(where)
+    check_files(folder)
     after = transform_folders(folder)
     more = [path for one in after if one.is_dir() for path in sorted(one.iterdir()) if path.is_file()]
     order = [folder / "modules.json"] if len(after) > 1 else []
@@ -110,6 +112,7 @@ def tokenizer_fingerprint(where: str) -> str:
     """
     if where == EMBEDDED_TOKENIZER:
         return architecture.embedded_vocabulary()
+    check_files(Path(where))
     root = transformer_folder(Path(where))
     files = [path for name in ("config.json", *TOKENIZER_FILES) if (path := root / name).is_file()]
     if not any(path.name in TOKENIZER_FILES for path in files):

@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from rbench.encoders import static as static  # registers its network with AutoModel
+from rbench.encoders.foreign import check_finite, check_model, reading
 from rbench.encoders.lengths import in_groups, linear_weights
 from rbench.encoders.locate import TRANSFORM, transformer_folder
 from rbench.encoders.pooled import masked_mean as masked_mean
@@ -123,6 +124,10 @@ class SentenceEncoder(nn.Module):
             ResourceError: the folder cannot be read, lacks weights, has fewer layers, or does not support the pooling.
         """
         root = transformer_folder(folder)
+        try:
+            check_model(root)
+        except ResourceError as error:
+            raise ResourceError(f"encoder `{name}`: {error}") from error
         model, missing = _read(root, trust_remote_code, name, settings or Settings())
         after = transform_of(folder, pooling, _width(model), name)
         poolers = [key for key in missing if "pooler" in key]
@@ -131,6 +136,7 @@ class SentenceEncoder(nn.Module):
         if len(poolers) < len(missing):
             lost = sorted(set(missing) - set(poolers))
             raise ResourceError(f"encoder `{name}`: {root} lacks weights, {lost[0]} and {len(lost) - 1} more")
+        check_finite(model, root)
         if layers is not None:
             config: Any = model.config
             if after is not None and layers < config.num_hidden_layers:
@@ -139,10 +145,8 @@ class SentenceEncoder(nn.Module):
                     "leave out `layers`, or fit a transform on a base with fewer layers"
                 )
             keep_layers(model, layers, name)
-        try:
+        with reading(f"encoder `{name}`: the tokenizer in {root} cannot be read"):
             tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
-        except (OSError, ValueError, KeyError, ImportError) as error:
-            raise ResourceError(f"encoder `{name}`: the tokenizer in {root} cannot be read: {error}") from error
         return cls(model, tokenizer, pooling, max_length, name, after, settings).eval()
 
     def save(self, folder: Path, *, transform: bool = True) -> None:
@@ -308,7 +312,8 @@ def _quiet() -> Iterator[None]:
 def _read(root: Path, trust_remote_code: bool, name: str, settings: Settings) -> tuple[nn.Module, list[str]]:
     """Return the network with weights of the settings' type, and the names of the weights that its files lack."""
     attention = {"attn_implementation": settings.attention} if settings.attention else {}
-    try:
+    asked = f" with attention: {settings.attention}" if settings.attention else ""
+    with reading(f"encoder `{name}`: {root} cannot be read as a transformers model{asked}"):
         config = AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code)
         if getattr(config, "is_encoder_decoder", False):
             raise ResourceError(f"encoder `{name}`: {root} is an encoder-decoder model, which rbench does not read")
@@ -321,13 +326,6 @@ def _read(root: Path, trust_remote_code: bool, name: str, settings: Settings) ->
                 torch_dtype=settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype),
                 **attention,
             )
-    except ResourceError:
-        raise
-    except Exception as error:  # for unreadable files transformers, safetensors and json raise many types
-        asked = f" with attention: {settings.attention}" if settings.attention else ""
-        raise ResourceError(
-            f"encoder `{name}`: {root} cannot be read as a transformers model{asked}: {error}"
-        ) from error
     if "attention_mask" not in inspect.signature(model.forward).parameters:
         raise ResourceError(f"encoder `{name}`: a {type(model).__name__} takes no attention_mask: not a text encoder")
     return (model.float() if settings.dtype == "float32" else model).eval(), sorted(info["missing_keys"])

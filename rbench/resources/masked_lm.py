@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from rbench.encoders.foreign import check_model, reading
 from rbench.errors import ResourceError
 from rbench.inference import Batched, Memo, Network, Row, backends, rows_of
 
@@ -95,13 +96,12 @@ class MaskedLM:
         """
         from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-        try:
+        check_model(folder)
+        with reading(f"masked LM {folder.name}: {folder} cannot be read"):
             model, info = AutoModelForMaskedLM.from_pretrained(
                 folder, output_loading_info=True, trust_remote_code=False
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        except Exception as error:  # for unreadable files transformers, safetensors and json raise many types
-            raise ResourceError(f"masked LM {folder.name}: {folder} cannot be read: {error}") from error
         lost = sorted(set(info["missing_keys"]) - set(getattr(model, "_tied_weights_keys", None) or ()))
         if lost:
             raise ResourceError(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.encoders import architecture
+from rbench.encoders.foreign import check_model, reading
 from rbench.encoders.load import fetch
 from rbench.encoders.load import load as load_encoder
 from rbench.encoders.locate import is_vectors, transform_folders, transformer_folder
@@ -40,9 +41,11 @@ def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
         if is_vectors(str(base)):
             raise JobError(f"Encoder {spec.name}: a masked LM cannot be trained from static word vectors.")
         folder = _folder(spec, base)
-        model, info = AutoModelForMaskedLM.from_pretrained(
-            folder, trust_remote_code=spec.trust_remote_code, output_loading_info=True
-        )
+        check_model(folder)
+        with reading(f"encoder `{spec.name}`: {folder} cannot be read"):
+            model, info = AutoModelForMaskedLM.from_pretrained(
+                folder, trust_remote_code=spec.trust_remote_code, output_loading_info=True
+            )
         if info["missing_keys"]:
             log.info("%s: its base has no masked-LM head; a new one is trained with it", spec.name)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
@@ -56,6 +59,7 @@ def generator(spec: EncoderSpec, name: str | Path) -> tuple[Any, Any]:
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
     folder = _folder(spec, name)
+    check_model(folder)
     try:
         model, info = AutoModelForMaskedLM.from_pretrained(
             folder, trust_remote_code=spec.trust_remote_code, output_loading_info=True

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from rbench.encoders.foreign import check_finite, check_model, reading
 from rbench.encoders.load import fetch
 from rbench.encoders.sentence import longest_input
 from rbench.errors import ResourceError
@@ -91,6 +92,7 @@ def open_model(spec: VictimSpec, where: str | Path, task: TaskSpec, device: str 
         ResourceError: the model or its tokenizer cannot be read, weights are missing, or it does not fit the task.
     """
     folder = fetch(str(where), revision=spec.revision)
+    check_model(folder)
     order = check_config(spec, read_config(str(folder)), task)
     model, tokenizer = _read(spec, folder)
     if tokenizer.pad_token is None:  # inference pads nothing; evaluations do, and mask what they pad
@@ -103,22 +105,19 @@ def open_model(spec: VictimSpec, where: str | Path, task: TaskSpec, device: str 
 def _read(spec: VictimSpec, folder: Path) -> tuple[Any, Any]:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    try:
+    with reading(
+        f"victim `{spec.name}`: {folder} has no tokenizer that can be read; save it beside the model "
+        "(`tokenizer.save_pretrained(...)`)"
+    ):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, ImportError, TypeError) as error:
-        raise ResourceError(
-            f"victim `{spec.name}`: {folder} has no tokenizer that can be read ({error}). Save it beside the model: "
-            "tokenizer.save_pretrained(...)"
-        ) from error
-    try:
+    with reading(f"victim `{spec.name}`: {folder} cannot be read"):
         model, loading = AutoModelForSequenceClassification.from_pretrained(
             folder, trust_remote_code=False, output_loading_info=True, torch_dtype=torch.float32
         )
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        raise ResourceError(f"victim `{spec.name}`: {folder} cannot be read: {error}") from error
     if missing := sorted(loading["missing_keys"]):
         raise ResourceError(
             f"victim `{spec.name}`: {folder} lacks weights of a classifier: {', '.join(missing[:3])}"
             f"{' ...' if len(missing) > 3 else ''}. Save the fine-tuned model with model.save_pretrained(...)"
         )
+    check_finite(model, folder)
     return model, tokenizer

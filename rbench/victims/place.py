@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from rbench import hub
+from rbench.encoders.foreign import check_model
 from rbench.encoders.locate import fingerprint
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec, VictimSpec
@@ -29,6 +30,8 @@ def locate(spec: VictimSpec, task: TaskSpec, models_path: Sequence[Path] = ()) -
         where = f"{spec.origin} {spec.function or spec.name}"
         return Located(where, mark(where), mark)
     place = located(spec, models_path)
+    if Path(place.where).is_dir():
+        check_model(Path(place.where))
     check_config(spec, read_config(place.where), task)
     return place
 

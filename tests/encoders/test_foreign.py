@@ -1,0 +1,291 @@
+"""Folders of models that somebody else made: each fault is one line with the file, and nothing is built before it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AlbertConfig, AlbertModel, BertConfig, BertForSequenceClassification, BertModel
+
+from rbench.encoders.classify import classify
+from rbench.encoders.foreign import check_files, check_model, one_line, tensors_of
+from rbench.encoders.load import load
+from rbench.encoders.locate import PACKAGED, fingerprint
+from rbench.errors import JobError, ResourceError
+from rbench.spec import EncoderSpec, TaskSpec, VictimSpec
+from rbench.victims.model import open_model
+from rbench.victims.place import locate
+
+TASK = TaskSpec(name="films", kind="single", columns=("text",), labels=("negative", "positive"))
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=400,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        id2label={0: "negative", 1: "positive"},
+        label2id={"negative": 0, "positive": 1},
+    )
+    BertForSequenceClassification(config).save_pretrained(folder)
+    for name in TOKENIZER:
+        shutil.copy(PACKAGED / "mini-bert-packaged" / name, folder)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "model"))
+
+
+def changed(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def refused(folder: Path, said: str) -> None:
+    """Assert that the folder is refused as a classifier, when a run is planned and when it is opened, and as an
+    encoder, at once and in one line."""
+    spec = VictimSpec(name="shipped", model=str(folder))
+    start = time.monotonic()
+    for call in (
+        lambda: locate(spec, TASK),
+        lambda: open_model(spec, folder, TASK),
+        lambda: load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder),
+    ):
+        with pytest.raises(ResourceError, match=said) as caught:
+            call()
+        assert "\n" not in str(caught.value) and str(folder) in str(caught.value) and len(str(caught.value)) < 1000
+    assert time.monotonic() - start < 5
+
+
+def test_a_good_folder_opens(folder: Path) -> None:
+    check_model(folder)
+    assert tensors_of(folder)["classifier.weight"].shape == (2, 32)
+    spec = VictimSpec(name="shipped", model=str(folder))
+    assert locate(spec, TASK).where == str(folder)
+    open_model(spec, folder, TASK)
+    load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"num_hidden_layers": 10**9},
+        {"num_hidden_layers": 3},
+        {"max_position_embeddings": 10**9},
+        {"num_labels": 10**9},
+        {"text_config": {"num_hidden_layers": 10**9}},
+        {"num_experts": [10**9]},
+    ],
+)
+def test_more_than_the_weights_have_is_refused_before_it_is_built(folder: Path, asked: dict[str, Any]) -> None:
+    changed(folder / "config.json", **asked)
+    refused(folder, r"config.json asks for `\w+: \d+`, and the weights beside it have \d+ at most")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"hidden_size": 32_000},
+        {"vocab_size": 10**8},
+        {"intermediate_size": 10**8},
+        {"num_attention_heads": 0},
+        {"hidden_size": "x"},
+        {"pad_token_id": 10**9},
+    ],
+)
+def test_other_sizes_that_do_not_fit_are_one_line(folder: Path, asked: dict[str, Any]) -> None:
+    changed(folder / "config.json", **asked)
+    start = time.monotonic()
+    for call in (
+        lambda: open_model(VictimSpec(name="shipped", model=str(folder)), folder, TASK),
+        lambda: load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder),
+    ):
+        with pytest.raises(ResourceError, match="cannot be read") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert time.monotonic() - start < 5
+
+
+def test_more_added_tokens_than_rows_of_weights_are_refused(folder: Path) -> None:
+    token = {"lstrip": False, "rstrip": False, "normalized": False, "special": True, "single_word": False}
+    many = [{"id": i, "content": f"<{i}>", **token} for i in range(200_000)]
+    changed(folder / "tokenizer.json", added_tokens=many)
+    refused(folder, r"tokenizer.json adds 200000 tokens, and the weights have 400 rows at most")
+
+
+def test_a_giant_tokenizer_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (folder / "tokenizer.json").open("ab") as file:
+        file.write(b" " * (33 << 20))
+    refused(folder, "tokenizer.json has 33 MiB, far more than a tokenizer for the 400 rows")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("content", ["[" * 200_000, '{"a":' * 100_000, "not json", "[]", ""])
+def test_json_that_is_deep_or_none_is_one_line(folder: Path, name: str, content: str) -> None:
+    (folder / name).write_text(content)
+    refused(folder, f"{name}.*(nested too deeply|as JSON|a JSON object|cannot be read)")
+
+
+@pytest.mark.parametrize(
+    ("file", "spoil", "said"),
+    [
+        ("model.safetensors", lambda raw: raw[:-100], "model.safetensors is cut off"),
+        ("model.safetensors", lambda raw: raw[:50], "model.safetensors is cut off or damaged"),
+        ("model.safetensors", lambda raw: b"", "model.safetensors is cut off or damaged"),
+        ("model.safetensors", lambda raw: b"\xff" * 8 + raw[8:], "model.safetensors is cut off or damaged"),
+        ("model.safetensors", lambda raw: raw[:8] + b"[" * (len(raw) - 8), "model.safetensors is damaged"),
+        (
+            "model.safetensors",
+            lambda raw: b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
+            "model.safetensors is a pointer of git-lfs.*git lfs pull",
+        ),
+    ],
+)
+def test_weights_that_cannot_be_read_are_named(
+    folder: Path, file: str, spoil: Callable[[bytes], bytes], said: str
+) -> None:
+    (folder / file).write_bytes(spoil((folder / file).read_bytes()))
+    refused(folder, said)
+
+
+def test_weights_that_are_not_numbers_or_quantised_are_named(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    name = "bert.encoder.layer.1.output.dense.weight"
+    save_file({**weights, name: weights[name].to(torch.int8)}, folder / "model.safetensors", {"format": "pt"})
+    refused(folder, f"its weights are quantised \\({name} has the type I8\\)")
+    save_file({**weights, name: weights[name] * float("nan")}, folder / "model.safetensors", {"format": "pt"})
+    for call in (
+        lambda: open_model(VictimSpec(name="shipped", model=str(folder)), folder, TASK),
+        lambda: load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder),
+    ):
+        with pytest.raises(ResourceError, match=f"{name[5:]} has NaN or infinity"):
+            call()
+
+
+def test_pickled_weights_are_bounded_too_and_their_code_does_not_run(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    check_model(folder)
+    torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    check_model(folder)
+    changed(folder / "config.json", num_hidden_layers=10**9)
+    refused(folder, "num_hidden_layers: 1000000000")
+    torch.save(Evil(), folder / "pytorch_model.bin")
+    refused(folder, "pytorch_model.bin cannot be read as weights of PyTorch")
+    assert not Path("evil").exists()
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return (os.mkdir, ("evil",))
+
+
+def test_parts_of_weights_are_all_there_and_inside_the_folder(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
+    check_model(folder)
+    index.write_text(json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}))
+    refused(folder, "index.json names model-2.safetensors, which is not there")
+    index.write_text(json.dumps({"weight_map": {"a": "../model-1.safetensors"}}))
+    refused(folder, "index.json names a file outside the model's folder")
+
+
+def test_layers_that_share_their_weights_are_few_in_the_file(tmp_path: Path) -> None:
+    config = AlbertConfig(
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_attention_heads=2,
+        intermediate_size=32,
+        num_hidden_layers=6,
+    )
+    AlbertModel(config).save_pretrained(tmp_path)
+    check_model(tmp_path)
+    changed(tmp_path / "config.json", num_hidden_layers=10**9)
+    with pytest.raises(ResourceError, match="num_hidden_layers"):
+        check_model(tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------------- links
+
+
+def test_a_link_that_leads_out_and_what_is_no_file_are_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("mine")
+    (folder / "vocab.txt").unlink()
+    (folder / "vocab.txt").symlink_to(tmp_path / "secret.txt")
+    refused(folder, "vocab.txt is a link that leads out of the model's folder")
+    (folder / "vocab.txt").unlink()
+    os.mkfifo(folder / "vocab.txt")
+    refused(folder, "vocab.txt is no file but a device, a pipe or the like")
+    (folder / "vocab.txt").unlink()
+    (folder / "vocab.txt").symlink_to("/dev/zero")
+    refused(folder, "vocab.txt is a link that leads out")
+    (folder / "vocab.txt").unlink()
+    (folder / "1_Pooling").symlink_to(tmp_path)
+    refused(folder, "1_Pooling is a link that leads out")
+
+
+def test_links_inside_a_folder_to_a_folder_and_in_the_hubs_cache_work(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "weights")
+    (folder / "model.safetensors").symlink_to("weights")
+    (tmp_path / "linked").symlink_to(folder)
+    check_model(tmp_path / "linked")
+    snapshot = tmp_path / "hub" / "models--a--b" / "snapshots" / ("0" * 40)
+    (snapshot / "1_Pooling").mkdir(parents=True)
+    blobs = snapshot.parent.parent / "blobs"
+    blobs.mkdir()
+    for file in folder.iterdir():
+        (blobs / file.name).write_bytes(file.read_bytes())
+        (snapshot / file.name).symlink_to(f"../../blobs/{file.name}")
+    (snapshot / "1_Pooling" / "config.json").symlink_to("../../../blobs/config.json")
+    check_model(snapshot)
+    assert fingerprint(snapshot) == fingerprint(folder)
+    (snapshot / "rbench.json").symlink_to(tmp_path / "hub")
+    with pytest.raises(ResourceError, match="leads out"):
+        check_files(snapshot)
+
+
+# ---------------------------------------------------------------------------------------------------------- panics
+
+
+def test_a_tokenizer_whose_code_panics_is_one_line(folder: Path) -> None:
+    slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    changed(folder / "tokenizer.json", pre_tokenizer=slow)
+    victim = open_model(VictimSpec(name="shipped", model=str(folder)), folder, TASK)
+    with pytest.raises(JobError, match="tokenizer failed on a text") as caught:
+        classify(victim, [("a" * 60 + "b",)])
+    assert "\n" not in str(caught.value)
+    wrong = {**slow, "pattern": {"Regex": "("}}
+    changed(folder / "tokenizer.json", pre_tokenizer=wrong)
+    with pytest.raises(ResourceError, match=r"no tokenizer that can be read.*Oniguruma"):
+        open_model(VictimSpec(name="shipped", model=str(folder)), folder, TASK)
+    with pytest.raises(ResourceError, match=r"the tokenizer in .* cannot be read: .*Oniguruma"):
+        load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder)
+
+
+def test_a_message_is_one_line_of_bounded_length() -> None:
+    assert one_line(ValueError("a\n  b")) == "a b" and len(one_line(ValueError("x" * 999))) == 303
+    assert one_line(MemoryError()) == "MemoryError"
+
+
+def test_a_network_without_a_head_has_the_default_number_of_labels(tmp_path: Path, made: Path) -> None:
+    BertModel.from_pretrained(made).save_pretrained(tmp_path)
+    check_model(tmp_path)
