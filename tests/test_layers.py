@@ -50,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "figures": {"spec", "load", "score", "storage", "tables", "measures"},
     "report": {"spec", "load", "score", "storage", "system", "tables", "figures", "verdicts"},
     "site": {"spec", "load", "tables", "verdicts", "report"},
-    "publish": {"spec", "hub", "encoders", "plan", "tasks", "train"},
+    "publish": {"spec", "hub", "encoders", "plan", "system", "tasks", "train"},
     "stages": {
         *("spec", "progress", "load", "plan", "storage", "system", "publish"),
         *("tasks", "encoders", "resources", "score", "train", "finetune", "attack"),

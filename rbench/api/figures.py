@@ -23,6 +23,7 @@ from rbench.load.registry import Registry, unknown
 from rbench.report.drawings import Drawings, Svg
 from rbench.spec import Choice
 from rbench.storage.runs import files, names
+from rbench.system.below import Below
 from rbench.tables import Results
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ def write_figure(
     if single and out is not None:
         return [_write(drawn, out)]
     stem = _stem(Choice(name=kind, options=_plain(kind, options)).label)
-    folder = out if out is not None else folders[0] / FOLDER
-    return [_write(drawn, folder / f"{stem}.{fmt}") for fmt in formats or style.FORMATS]
+    folder, below = (out, None) if out is not None else (folders[0] / FOLDER, Below(folders[0]))
+    return [_write(drawn, folder / f"{stem}.{fmt}", below) for fmt in formats or style.FORMATS]
 
 
 def write_figures(
@@ -112,7 +113,7 @@ def write_figures(
         try:
             drawn = _drawn(module, module.open().Options.model_validate(choice.options), results)
             folder, stem = results.root / FOLDER, _stem(choice.label)
-            written += [_write(drawn, folder / f"{stem}.{fmt}") for fmt in style.FORMATS]
+            written += [_write(drawn, folder / f"{stem}.{fmt}", Below(results.root)) for fmt in style.FORMATS]
         except RbenchError as error:
             note(f"no figure {choice.label}: {error}")
         except Exception as error:  # a mistake in a figure must not fail a run whose results are there
@@ -136,7 +137,7 @@ def shown_figures(results: Results, registry: Registry, *, texts: bool) -> Drawi
 def _shown(choice: Choice, results: Results, registry: Registry, *, texts: bool) -> Svg:
     """Return a figure as SVG. Raises RbenchError where the RUN does not hold it, and it cannot be drawn."""
     path = results.root / FOLDER / f"{_stem(choice.label)}.svg"
-    content = files.read(path)
+    content = files.read(path, Below(results.root))
     try:
         module = find("figures", choice.name, registry)
     except SuiteError as error:
@@ -213,9 +214,9 @@ def _stem(label: str) -> str:
     return names.folder_name(re.sub(r"[^A-Za-z0-9.+_]+", "-", label).strip("-"))
 
 
-def _write(drawn: Figure, path: Path) -> Path:
-    """Write a figure in one step, so that no file is ever half written."""
+def _write(drawn: Figure, path: Path, below: Below | None = None) -> Path:
+    """Write a figure in one step, so that no file is ever half written; `below` as for `files.write`."""
     buffer = io.BytesIO()
     style.save(drawn, buffer, path.suffix.removeprefix(".").lower())
-    files.write(path, buffer.getvalue())
+    files.write(path, buffer.getvalue(), below)
     return path

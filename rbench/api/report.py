@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,7 +114,9 @@ def _write_all(results: Results, path: Path, *, texts: bool) -> Path:
     frame = results_frame(results.store)
     if not texts:
         frame = frame.drop(columns=list(_TEXTS))
-    frame.to_parquet(path, index=False)
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    files.write(path, buffer.getvalue())
     return path
 
 

@@ -74,6 +74,8 @@ def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator
     from rbench.train import reports
 
     store, team = Store(prepared.run), Team(prepared.run)
+    for foreign in store.foreign(store.folder(job) for job in prepared.plan.jobs):
+        raise StoreError(foreign)
     jobs = select(prepared.plan, options.only)
     logs.inputs(prepared)
     joining = _Joined(store, prepared, options, progress, team.others)

@@ -21,6 +21,7 @@ from rbench.site import history, pages
 from rbench.site.data import Judgement, PaperTable, Point, RunPage, Site
 from rbench.spec import Claim
 from rbench.storage.runs import files
+from rbench.system.below import Below
 from rbench.tables import Results
 from rbench.tables.titles import titles
 
@@ -106,7 +107,7 @@ def site(
     _write(target, INDEX, pages.index(shown), made)
     files.write(target / MARK, json.dumps({"made by": "rbench site", "files": made.files}, indent=1).encode())
     for name in before - {*made.files}:
-        (target / name).unlink(missing_ok=True)
+        Below(target).remove(target / name)
     return WrittenSite(target / INDEX, tuple(f"{one.name}: {one.value}" for one in left_out))
 
 
@@ -172,6 +173,7 @@ def _opened(folders: Sequence[Path], claims: Path | None, registry: Registry) ->
 def _add(one: _Read, target: Path, registry: Registry, made: _Made, *, texts: bool) -> None:
     """Write the page of a RUN, and keep what other pages show of it."""
     results, href = one.results, f"runs/{one.stem}.html"
+    Below(target).make_folder((target / href).parent)
     written = write(results, target / href, registry, texts=texts, claims=one.claims, home=f"../{INDEX}")
     made.files += [f"runs/{file.name}" for file in written.files]
     run = _page(results, href, written.report)
@@ -219,5 +221,5 @@ def _page(results: Results, href: str, report: Report) -> RunPage:
 
 
 def _write(target: Path, name: str, text: str, made: _Made) -> None:
-    files.write(target / name, text.encode())
+    files.write(target / name, text.encode(), Below(target))
     made.files.append(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from rbench.errors import PlanError
 from rbench.publish import adversarial_card
 from rbench.publish.adversarial_card import Made
 from rbench.spec import SetFile
+from rbench.system.below import Below
 from rbench.tasks import adversarial
 
 
@@ -57,8 +57,8 @@ def write(made: Made, folder: Path, *, overwrite: bool = False) -> SetFile:
             staged.replace(folder)
         else:
             for file in adversarial.FILES:
-                (folder / file).parent.mkdir(exist_ok=True)
-                shutil.move(staged / file, folder / file)
+                Below(folder).make_folder((folder / file).parent)
+                (staged / file).replace(folder / file)
     return about
 
 

@@ -7,20 +7,21 @@ plan says so, and a run that resumes it writes no texts either.
 
 from __future__ import annotations
 
-import shutil
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import get_args
 
 from rbench.errors import PlanError, StoreError
-from rbench.spec import Job, MeasureJob, Plan, Stage, TableSpec
-from rbench.storage.runs import Store
+from rbench.spec import Job, MeasureJob, Plan, TableSpec
+from rbench.storage.runs import Store, files
 from rbench.storage.runs.files import as_store_error, beside, growing
 from rbench.storage.runs.names import folder_name
+from rbench.system.below import Below
 
 _OF_TEXTS = "positives"
 """The metric whose table shows texts. The tables of all other metrics show numbers."""
+_OUTCOMES = re.compile(r"outcomes.*\.jsonl")
 _QUOTING = "texts-"
 """The start of the names of the files of measures' tables that quote texts."""
 
@@ -42,7 +43,7 @@ def kept(store: Store, plan: Plan, wanted: bool) -> bool:
         return False
     if before is None and any(r.outcomes is not None and not r.outcomes.texts for r in store.records(plan)):
         return False
-    if not wanted and any(any((store.root / stage).rglob("outcomes*.jsonl")) for stage in get_args(Stage)):
+    if not wanted and any(_OUTCOMES.fullmatch(path.name) for _, path in store.of_stages()):
         raise StoreError(
             f"{store.root} has outcomes with texts, so --no-texts cannot resume it. Resume it without --no-texts and "
             "make a copy without texts, rbench strip RUN; or choose another --out."
@@ -100,7 +101,7 @@ def strip(run: Path, out: Path | None = None) -> Path:
         stripped.write_plan(plan.model_copy(update={"texts": False}))
         for job in plan.jobs:
             _strip_job(source, stripped, job)
-        _copy_tables(run / "tables", unfinished / "tables")
+        _copy_tables(run, unfinished)
     return out
 
 
@@ -131,10 +132,8 @@ def _strip_job(source: Store, stripped: Store, job: Job) -> None:
         stripped.write_record(record.model_copy(update=own))
 
 
-def _copy_tables(source: Path, out: Path) -> None:
-    found = [file for file in source.glob("*.*") if file.suffix in {".md", ".tex", ".csv", ".json"}]
-    for file in sorted(found):
-        if not file.name.startswith((_OF_TEXTS, _QUOTING)):
-            with as_store_error(out):
-                out.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, out / file.name)
+def _copy_tables(run: Path, out: Path) -> None:
+    below, copy = Below(run), Below(out)
+    for file, _ in below.entries(run / "tables"):
+        if file.suffix in {".md", ".tex", ".csv", ".json"} and not file.name.startswith((_OF_TEXTS, _QUOTING)):
+            files.write(out / "tables" / file.name, files.read(file, below) or b"", copy)

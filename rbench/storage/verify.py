@@ -25,7 +25,6 @@ from rbench.spec import (
     MeasureJob,
     Plan,
     Record,
-    Stage,
 )
 from rbench.storage.recomputed import unlike
 from rbench.storage.runs import Store
@@ -70,7 +69,9 @@ def verify(run: Path | str) -> Verified:
         state, found = _job(store, job)
         counts[state] += 1
         findings += found
-    return Verified(store.root, (*findings, *_strangers(store, plan)), counts)
+    said = "\n".join(finding.text for finding in findings)
+    foreign = (text for text in store.foreign(map(store.folder, plan.jobs)) if text not in said)
+    return Verified(store.root, (*findings, *map(Finding, foreign), *_strangers(store, plan)), counts)
 
 
 def _job(store: Store, job: Job) -> tuple[State, list[Finding]]:
@@ -130,7 +131,7 @@ def _wrong(store: Store, record: Record) -> Iterator[str]:
 def _strangers(store: Store, plan: Plan) -> list[Finding]:
     """Find folders of jobs that are not in the plan. An earlier version of the suite left them."""
     own = {store.folder(job) for job in plan.jobs}
-    there = {file.parent for stage in get_args(Stage) for file in (store.root / stage).rglob("*.json*")}
+    there = {file.parent for _, file in store.of_stages() if ".json" in file.name}
     return [
         Finding(f"{folder} belongs to no job of the plan: no table shows it, and it may be deleted.", damage=False)
         for folder in sorted(there - own)

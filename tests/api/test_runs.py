@@ -22,6 +22,7 @@ from rbench.errors import StoreError
 from rbench.spec import EncoderSpec, FinetuneJob, Job, Plan, Provenance, Record, Training
 from rbench.storage.runs import Store, files
 from rbench.storage.team import Team
+from rbench.system.below import Below
 from tests.tables.conftest import TASKS, finish, make_outcomes, make_plan, make_record, make_suite
 
 SUITE = make_suite()
@@ -217,10 +218,10 @@ def test_an_interrupted_merge_leaves_nothing(
     calls = itertools.count()
     really = files.write
 
-    def interrupted(path: Path, content: bytes) -> None:
+    def interrupted(path: Path, content: bytes, below: Below) -> None:
         if next(calls) == 9:
             raise error
-        really(path, content)
+        really(path, content, below)
 
     monkeypatch.setattr(files, "write", interrupted)
     there = sorted(tmp_path.iterdir())
@@ -234,8 +235,8 @@ def test_a_run_that_changes_while_it_is_copied_is_noticed(
 ) -> None:
     really = files.write
 
-    def late(path: Path, content: bytes) -> None:
-        really(path, content[:-9] if path.name == "outcomes.jsonl" else content)
+    def late(path: Path, content: bytes, below: Below) -> None:
+        really(path, content[:-9] if path.name == "outcomes.jsonl" else content, below)
 
     monkeypatch.setattr(files, "write", late)
     refused("changed while it was copied", halves, tmp_path / "out")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import get_args
 
+from rbench.errors import StoreError
 from rbench.spec import Stage
 from rbench.storage.runs import files
 from rbench.system.below import Below
@@ -17,6 +18,8 @@ PROCESSES = ".processes"
 _PLAN = "plan.json"
 _MADE = ("tables", "figures", "logs", "report.html", "report.parquet")
 """What is made of a RUN's results, beside its plan and the folders of its stages."""
+OWN = (_PLAN, PROCESSES, *_MADE)
+"""All that a RUN has beside the folders of its stages."""
 
 
 class RunFolder:
@@ -24,6 +27,29 @@ class RunFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
+
+    def of_stages(self) -> Iterator[tuple[str, Path]]:
+        """Yield the regular files in the folders of stages, each with its stage. Links are left out."""
+        below = Below(self.root)
+        for path, kind in below.entries(self.root):
+            if kind == "folder" and path.name in get_args(Stage):
+                for file in below.files(path):
+                    yield path.name, file
+
+    def foreign(self, folders: Iterable[Path]) -> Iterator[str]:
+        """Say what in a RUN is neither a folder nor a regular file, with the remedy.
+
+        A RUN may lie in a folder with other things. These are not looked at.
+
+        Args:
+            folders: the folders of its jobs.
+        """
+        below = Below(self.root)
+        for path in (*(self.root / name for name in OWN), *folders):
+            try:
+                below.check(path)
+            except StoreError as error:
+                yield str(error)
 
     def set_aside(self) -> Path | None:
         """Move the RUN to `<run>.<timestamp>` beside it and return that; None if there is none.
@@ -34,10 +60,8 @@ class RunFolder:
         Raises StoreError if the folder cannot be read or written.
         """
         with files.as_store_error(self.root):
-            below = Below(self.root)
-            entries = below.entries(self.root)
-            stages = [one.path for one in entries if one.path.name in get_args(Stage) and one.kind == "folder"]
-            results = [path.name for path in stages if any(_results(below, path))]
+            entries = Below(self.root).entries(self.root)
+            results = {stage for stage, path in self.of_stages() if _is_result(path.name)}
         found = {entry.path.name for entry in entries}
         own = [_PLAN, *results, *_MADE] if _PLAN in found or results else []
         return self._moved([name for name in own if name in found]) if own else None
@@ -59,8 +83,6 @@ class RunFolder:
         raise AssertionError("a folder lies on one file system with what it holds")
 
 
-def _results(below: Below, stage: Path) -> Iterator[Path]:
-    """Yield the files of results in the folder of a stage. A folder build/ of a user's project has none."""
-    for path in below.files(stage):
-        if path.name == "record.json" or (path.name.startswith("outcomes") and path.suffix == ".jsonl"):
-            yield path
+def _is_result(name: str) -> bool:
+    """Whether a file of this name is a result. A folder build/ of a user's project has none."""
+    return name == "record.json" or (name.startswith("outcomes") and name.endswith(".jsonl"))
