@@ -53,7 +53,7 @@ class Following:
         if (began := self._clock()) < self._next:
             return
         self._settle()
-        doing = [one.get("doing") or {} for one in self._team.members.living()]
+        doing = [one["doing"] for one in self._team.members.living()]
         at = [_step(one) for one in doing if one.get("job")]
         more = [f"{len(at) - SHOWN} more"] if len(at) > SHOWN else []
         text = "; ".join([*self._trouble(), *at[:SHOWN], *more])

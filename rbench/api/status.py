@@ -123,7 +123,7 @@ class Watcher:
         with suppress(OSError, ValueError):
             file = self._store.folder(job) / "record.json"
             found = from_json(self._store.below(job).read(file, SMALL))
-            if isinstance(found, dict) and found.get("job", {}).get("key") == job.key:
+            if isinstance(found, dict) and isinstance(found.get("job"), dict) and found["job"].get("key") == job.key:
                 return found
         return None
 
@@ -156,7 +156,10 @@ class Watcher:
 
     def _cost(self, job: Job) -> tuple[float, int]:
         if not isinstance(job.spec, AttackJob):
-            return float((self._fields(job) or {}).get("provenance", {}).get("seconds", 0.0)), 1
+            source = (self._fields(job) or {}).get("provenance")
+            seconds = source.get("seconds") if isinstance(source, dict) else None
+            sound = isinstance(seconds, int | float) and 0 <= seconds < float("inf")
+            return (float(seconds), 1) if sound and seconds is not None else (0.0, 0)
         with suppress(StoreError):
             record = self._store.look(job).record
             if record is not None:
@@ -185,14 +188,14 @@ def _kinds(job: Job) -> tuple[tuple[str, ...], ...]:
 
 
 def _working(said: Mapping[str, Any]) -> Working:
-    doing = said.get("doing") or {}
+    doing = said["doing"]
     return Working(
-        host=str(said.get("host", "?")),
-        pid=int(said.get("pid", 0)),
-        since=str(said.get("since", "?")),
-        workers=int(said.get("workers") or 1),
+        host=said.get("host", "?"),
+        pid=said.get("pid", 0),
+        since=said.get("since", "?"),
+        workers=said.get("workers") or 1,
         job=doing.get("job"),
         job_since=doing.get("since"),
-        done=int(doing.get("done") or 0),
-        total=int(doing.get("total") or 0),
+        done=doing.get("done", 0),
+        total=doing.get("total", 0),
     )

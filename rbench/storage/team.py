@@ -205,5 +205,6 @@ def surely_living(root: Path, members: Members) -> list[dict[str, Any]]:
 def who(living: list[dict[str, Any]]) -> str:
     """Name processes in a message: the oldest, and how many more there are."""
     first = living[0]
-    named = f"process {first['pid']} on {first['host']} since {first['since']}" if "pid" in first else "another process"
+    known = {"pid", "host", "since"} <= first.keys()
+    named = f"process {first['pid']} on {first['host']} since {first['since']}" if known else "another process"
     return f"{named} and {len(living) - 1} more" if len(living) > 1 else named

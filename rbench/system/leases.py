@@ -14,6 +14,7 @@ kills every process that takes it can be told from what a process happened to do
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ from typing import Any
 from rbench.errors import LeaseLost
 from rbench.system.below import Below
 from rbench.system.members import Member, Members, read_json
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 
 
 class Lease:
@@ -153,7 +156,7 @@ class Leases:
 
 def _number(said: dict[str, Any], name: str) -> int:
     found = said.get(name)
-    return found if isinstance(found, int) else 0
+    return found if type(found) is int and 0 <= found < 10**6 else 0
 
 
 def _listed(below: Below, folder: Path) -> dict[str, int]:
@@ -161,7 +164,7 @@ def _listed(below: Below, folder: Path) -> dict[str, int]:
     with suppress(OSError):
         for file, _ in below.entries(folder):
             part, _, number = file.name.rpartition(".")
-            if part and number.isdecimal() and not part.startswith("."):
+            if part and _NUMBER.fullmatch(number) and not part.startswith("."):
                 found[part] = max(found.get(part, 0), int(number))
     return found
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import secrets
 import socket
 import threading
@@ -31,6 +32,15 @@ EXPIRY = 120.0
 """Seconds without a heartbeat after which a member counts as dead. Network file systems may show a file as it was a
 minute ago."""
 _PAUSE = 1.0
+_ID = re.compile(r"[\w-]{1,64}")
+_SAID: dict[str, type] = {
+    **dict.fromkeys(("host", "boot", "space", "started", "since", "plan"), str),
+    **dict.fromkeys(("pid", "beat", "threads", "workers"), int),
+    "doing": dict,
+}
+"""What a member may say of itself, and of which type it is. Numbers are at most _MOST."""
+_DOING: dict[str, type] = {"job": str, "since": str, "done": int, "total": int}
+_MOST = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,16 +203,16 @@ class Members:
         """Return what the living members say of themselves, the oldest first. One that cannot be read says nothing."""
         with suppress(OSError):
             files = self._files()
-            found = [read_json(self._below, file) or {"id": file.stem} for file in files if self.alive(file.stem)]
+            found = [self._said(file) for file in files if self.alive(file.stem)]
             return sorted(found, key=lambda one: str(one.get("since", "")))
         return []
 
     def alive(self, name: str) -> bool:
         """Whether a member lives. One that cannot be judged counts as alive until its file has not changed for long."""
         file = self.folder / f"{name}.json"
-        if self._below.kind(file) is None:
+        if not _ID.fullmatch(name) or self._below.kind(file) is None:
             return False
-        identity = identity_of(read_json(self._below, file))
+        identity = identity_of(self._said(file))
         if identity is not None and identity.here and identity.ended:
             return False
         return self.changing(file)
@@ -236,7 +246,7 @@ class Members:
         b"" if its file cannot be read, or is gone: that is no sign of life.
         """
         file = self.folder / f"{name}.json"
-        if self.alive(name) and (identity := identity_of(read_json(self._below, file))) is not None and identity.here:
+        if self.alive(name) and (identity := identity_of(self._said(file))) is not None and identity.here:
             return None
         with suppress(OSError):
             return self._below.read(file, SMALL)
@@ -262,6 +272,11 @@ class Members:
             if not self.alive(file.stem):
                 self._below.remove(file)
 
+    def _said(self, file: Path) -> dict[str, Any]:
+        """Return what a member says of itself. What is not of its type is left out: anybody may have written it."""
+        said = _typed(read_json(self._below, file) or {}, _SAID)
+        return {**said, "id": file.stem, "doing": _typed(said.get("doing", {}), _DOING)}
+
     def _files(self) -> list[Path]:
         return [path for path, _ in self._below.entries(self.folder) if path.suffix == ".json"]
 
@@ -271,6 +286,11 @@ def identity_of(said: dict[str, Any] | None) -> Identity | None:
     with suppress(KeyError):
         return Identity(*((said or {})[field.name] for field in dataclasses.fields(Identity)))
     return None
+
+
+def _typed(said: dict[str, Any], types: dict[str, type]) -> dict[str, Any]:
+    found = {name: value for name, value in said.items() if type(value) is types.get(name)}
+    return {name: value for name, value in found.items() if not isinstance(value, int) or 0 <= value <= _MOST}
 
 
 def read_json(below: Below, file: Path) -> dict[str, Any] | None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from rbench import api
+from rbench.api import crowding
 from rbench.errors import JobError, LeaseLost, StoreError
 from rbench.spec import Choice, Plan, Suite
 from rbench.storage.board import TeamBoard, chunks
@@ -385,9 +387,54 @@ def test_the_sweep_follows_no_link(tmp_path: Path) -> None:
         assert (home / "x.json.12345678.tmp").exists()
 
 
-def test_a_lease_whose_holder_is_a_path_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("holder", ["../../../home/x", "\\u0000", "a" * 5000, ""])
+def test_a_lease_whose_holder_has_no_name_of_a_process_is_free(tmp_path: Path, holder: str) -> None:
     lease = tmp_path / ".processes" / "leases" / "joining" / f"{WHOLE}.1"
     lease.parent.mkdir(parents=True)
-    lease.write_text('{"holder": "../../../home/x"}')
-    with pytest.raises(StoreError, match="leads out of"), Team(tmp_path).joined(lambda others: PLAN):
-        pass
+    lease.write_text(f'{{"holder": "{holder}"}}')
+    with Team(tmp_path).joined(lambda others: PLAN):
+        assert not lease.exists()
+
+
+DEEP = "[" * 100_000
+DAMAGED = [
+    *("", "null", "[1]", '"x"', "{", "NaN", DEEP, '{"doing": ' + DEEP, "\udcff", "9" * 5000),
+    '{"plan": ["x"], "doing": ["x"], "since": NaN, "pid": "1", "host": {}, "threads": "many"}',
+    '{"plan": "p", "doing": {"job": ["x"], "done": 1e999, "total": "many", "since": {}}, "workers": -1, "pid": 1e308}',
+    '{"plan": "p", "id": ["x"], "host": "h", "pid": ' + "9" * 400 + ', "workers": ' + "9" * 400 + "}",
+    '{"plan": "p", "id": "../../x", "pid": 1}',
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_damaged_files_of_processes_are_no_processes(tmp_path: Path, content: str) -> None:
+    """What says which plan it runs counts as a process until it has been silent for long. The rest is ignored."""
+    store = Store(tmp_path)
+    store.write_plan(PLAN)
+    members = tmp_path / ".processes" / "members"
+    leases = tmp_path / ".processes" / "leases" / ATTACK.key[:16]
+    for file in (members / "aaaaaaaaaaaa.json", leases / f"{WHOLE}.1", leases / "0000.7", leases / f"0000.{'9' * 200}"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content, errors="surrogateescape")
+    plain = '"plan": "p"' not in content
+    found = api.status(tmp_path)
+    assert [(one.job, one.done, one.total, one.workers) for one in found.processes] == [(None, 0, 0, 1)] * (not plain)
+    assert "another process" in who(Team(tmp_path).members.living())
+    told: list[list[dict[str, Any]]] = []
+    with Team(tmp_path).joined(lambda others: [told.append(others), PLAN][1]):  # type: ignore[return-value]
+        assert [one["id"] for one in told[0]] == ["aaaaaaaaaaaa"] * (not plain)
+        assert crowding.warning(told[0], 1, 8) is None
+
+
+def test_a_lease_that_says_nonsense_of_deaths_fails_no_job(tmp_path: Path) -> None:
+    leases = tmp_path / ".processes" / "leases" / ATTACK.key[:16]
+    leases.mkdir(parents=True)
+    for deaths in (-5, 10**30, "4", float("inf"), [], True):
+        (leases / f"{WHOLE}.1").write_text(json.dumps({"holder": "gone", "deaths": deaths, "died": deaths}))
+        team = Team(tmp_path)
+        with team.member.present():
+            assert team.take(ATTACK) is not None
+            team.check_deaths(ATTACK)
+            team.give_back(ATTACK)
+        for file in leases.iterdir():
+            file.unlink()

@@ -129,7 +129,7 @@ def test_clocks_of_two_machines_are_never_compared(tmp_path: Path) -> None:
 def test_a_torn_file_of_a_member_is_given_time(tmp_path: Path, clock: Clock) -> None:
     elsewhere(tmp_path, "torn").write_text('{"id": "to')
     members = Members(tmp_path, clock=clock)
-    assert members.living() == [{"id": "torn"}]
+    assert members.living() == [{"id": "torn", "doing": {}}]
     clock.now = 120.0
     assert members.living() == []
     members.sweep()

@@ -14,6 +14,7 @@ from rbench.spec import SCHEMA_VERSION, Job, MeasuredRow, Outcome, Plan, Predict
 from rbench.storage.runs import files
 from rbench.storage.runs.lines import Line, digest, first_error, read_lines
 from rbench.storage.runs.names import folder_name
+from rbench.storage.runs.order import check_order
 from rbench.storage.runs.sealed import unseal
 from rbench.system.below import SMALL, Below
 
@@ -78,7 +79,9 @@ class Reader:
         if content is None:
             return None
         try:
-            return Plan.model_validate_json(unseal(content))
+            plan = Plan.model_validate_json(unseal(content))
+            check_order(plan)
+            return plan
         except ValueError as error:
             raise StoreError(
                 f"{path} is damaged or from another version of rbench ({first_error(error)}). "
