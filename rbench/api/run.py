@@ -52,7 +52,20 @@ def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, re
             context = _context(run.prepared, run.store, run.team, run.cache, device, workers, progress, options)
             ended = _run(run.todo, context)
         elsewhere = [job for job in run.todo if job.key not in ended.keys]
-        return result_of(run, options, progress, ended.failed, ended.skipped, elsewhere, report=report)
+        others = _others(run, elsewhere) if elsewhere else ""
+        result = result_of(run, options, progress, ended.failed, ended.skipped, elsewhere, report=report)
+        return dataclasses.replace(result, others=others)
+
+
+def _others(run: Joined, elsewhere: list[Job]) -> str:
+    """Say how many examples are left of jobs that this process does not do, and who has them."""
+    attacks = [(job, job.spec.num_examples) for job in elsewhere if isinstance(job.spec, AttackJob)]
+    examples = sum(count for _, count in attacks)
+    left = examples - sum(min(count, len(run.store.outcomes(job))) for job, count in attacks)
+    holders = {name for job in elsewhere for name in run.team.holders(job).values()}
+    living = [one for one in run.team.members.living() if one["id"] in holders]
+    said = f" ({left} of {examples} examples to attack are left)" if examples else ""
+    return f"{said}: {who(living)} has {elsewhere[0].name}{', ...' * (len(elsewhere) > 1)}" if living else said
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ class RunResult:
     """The ids of the SLURM jobs that run the rest."""
     left: list[Job] = field(default_factory=list)
     """The jobs that nobody runs, because the processes that an executor started ended too early."""
+    others: str = ""
+    """What is left of the jobs of `elsewhere`, and which processes have them, in words."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -96,8 +98,8 @@ class RunResult:
             return []
         jobs = "1 job is" if len(self.elsewhere) == 1 else f"{len(self.elsewhere)} jobs are"
         return [
-            f"{jobs} under way in other processes, and nothing is left for this one. The last of them writes the "
-            f"tables. rbench status {self.run} shows them."
+            f"{jobs} not complete{self.others}. Nothing is left for this process. The last one writes the tables: "
+            f"rbench status {self.run} shows how far it is. If it hangs or is stopped, end it and run the same command."
         ]
 
     def _said(self) -> list[str]:

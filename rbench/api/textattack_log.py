@@ -14,6 +14,7 @@ from rbench.api.runs import Runs, results_of
 from rbench.errors import PlanError, StoreError
 from rbench.spec import AttackJob, Outcome
 from rbench.system.changes import differing
+from rbench.system.escaping import cell as escaped
 from rbench.tables.aggregate import grid
 
 COLUMNS = (
@@ -41,7 +42,8 @@ def write_textattack_csv(results: Runs | RunResult | AttackResult, path: str | o
     that `rbench.system.changes` counts, where TextAttack marks by position all words behind one that was split or
     deleted. Before them come
     `id`, the example's id, and for a RUN also encoder, finetune, task, attack, train_seed and seed. Scores are empty,
-    because RUNs hold predictions and no probabilities. Examples on which the attack raised an exception have the result
+    because RUNs hold predictions and no probabilities. Text that a spreadsheet would take for a formula (`=1+1`) has an
+    apostrophe before it. Examples on which the attack raised an exception have the result
     type Errored, which TextAttack does not log.
 
     Args:
@@ -64,7 +66,7 @@ def write_textattack_csv(results: Runs | RunResult | AttackResult, path: str | o
         with where.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, ("id", *names, *COLUMNS), quoting=csv.QUOTE_NONNUMERIC)
             writer.writeheader()
-            writer.writerows(kept)
+            writer.writerows({name: escaped(value) for name, value in row.items()} for row in kept)
     except OSError as error:
         raise PlanError(f"{where} cannot be written: {error.strerror}") from error
     return where

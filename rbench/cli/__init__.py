@@ -50,7 +50,7 @@ __all__ = [
 
 
 def main() -> None:
-    """Run the `rbench` command. Raises SystemExit with 0, 1, 2, 3, 130 or 143."""
+    """Run the `rbench` command. Raises SystemExit with an exit code."""
     for stream in (sys.stdout, sys.stderr):
         # An adversarial text may hold characters that the terminal's encoding lacks. They are shown escaped.
         if isinstance(stream, io.TextIOWrapper):

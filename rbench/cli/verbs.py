@@ -29,6 +29,8 @@ P = ParamSpec("P")
 
 MEASURE, EXPLORE = "Measure", "Explore"
 FAILED, BAD_INPUT, CHECK_FAILED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
+INCOMPLETE = 5
+"""Jobs are left, and none failed: another process has them, or those that an executor started ended too early."""
 
 app = typer.Typer(
     add_completion=False,
@@ -37,7 +39,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 complete, 1 some jobs failed, 2 bad suite, option or resource, 3 a check failed, "
-    "130 interrupted, 143 terminated.",
+    "5 jobs are left, which other processes have, 130 interrupted, 143 terminated.",
 )
 
 
@@ -178,10 +180,13 @@ def run(
     with watching(quiet) as progress:
         result = api.run(suite, options, executor=executor, progress=progress)
     show.result(result)
-    if result.failed or result.skipped or result.left or (limits and result.elsewhere):
-        if limits:
-            tell("--fail-if was not judged, because the run is not complete")
+    left = bool(result.left or result.elsewhere)
+    if limits and (result.failed or result.skipped or left):
+        tell("--fail-if was not judged, because the run is not complete")
+    if result.failed or result.skipped:
         raise typer.Exit(FAILED)
+    if left and (limits or not result.submitted):  # what was submitted need not be waited for
+        raise typer.Exit(INCOMPLETE)
     if limits and show.met(api.met(result.run, limits)):
         raise typer.Exit(CHECK_FAILED)
 

@@ -19,3 +19,21 @@ def harmless(text: str) -> str:
     'a\\x1b[2J\\u202eb'
     """
     return masked(text).translate(_ESCAPED)
+
+
+def cell(value: object) -> object:
+    """Return what a cell of a CSV file holds: an apostrophe is before text that a spreadsheet would take for a formula.
+
+    Numbers stay what they are, also those below 0.
+    """
+    if not isinstance(value, str) or not value.startswith(_FORMULAS):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Beginnings of what spreadsheets compute; the last four are the wide forms of the first."""

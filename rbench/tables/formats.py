@@ -16,6 +16,7 @@ from typing import Literal, get_args
 
 from rbench.errors import StoreError
 from rbench.spec import Notes
+from rbench.system.escaping import cell as escaped
 from rbench.system.escaping import harmless
 from rbench.tables import latex, markdown
 from rbench.tables.latex import latex_escape
@@ -270,9 +271,9 @@ def _csv(table: Table) -> str:
         rows.append(row)
     file = io.StringIO()
     names = dict.fromkeys(name for row in rows for name in row)
-    writer = csv.DictWriter(file, fieldnames=list(names), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([escaped(name) for name in names])
+    writer.writerows([escaped(row.get(name)) for name in names] for row in rows)
     return harmless(file.getvalue().rstrip("\n"))
 
 

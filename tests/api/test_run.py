@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rbench.api.run import _check_crowding, _Joined
+from rbench.api.run import Joined, _check_crowding, _Joined, _others
 from rbench.errors import StoreError
 from rbench.plan.prepare import Options
-from rbench.spec import Plan
+from rbench.spec import AttackJob, Plan
 from rbench.storage.runs import Store
 from rbench.storage.team import Team, digest
 from tests.storage.conftest import Told
@@ -111,3 +112,17 @@ def test_the_second_process_of_this_machine_hears_of_too_many_threads(
             )
             one.member.beat()
             assert [each["threads"] for each in other.members.living() if each["id"] == one.member.id] == [2]
+
+
+def test_what_is_left_to_a_process_is_said_with_its_number(tmp_path: Path) -> None:
+    """One that is stopped keeps what it has, and another one that ends must not look as if all were done."""
+    store, job = Store(tmp_path), PLAN.jobs[0]
+    stopped, ending = Team(tmp_path), Team(tmp_path)
+    with stopped.joined(lambda others: PLAN), ending.joined(lambda others: PLAN):
+        assert stopped.take(job, "0000") is not None
+        run = Joined(None, store, ending, None, (job,), [job])  # type: ignore[arg-type]
+        said = _others(run, [job])
+    assert isinstance(job.spec, AttackJob)
+    n = job.spec.num_examples
+    assert said.startswith(f" ({n} of {n} examples to attack are left): process {os.getpid()} on ")
+    assert said.endswith(f" has {job.name}")

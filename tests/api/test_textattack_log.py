@@ -44,6 +44,12 @@ def test_each_example_has_a_row_with_its_id(tmp_path: Path) -> None:
     assert len(pd.read_csv(tmp_path / "log.csv")) == 4
 
 
+def test_no_text_is_a_formula_of_a_spreadsheet(tmp_path: Path) -> None:
+    made = result(outcome(0, "failed", original=("=cmd|' /C calc'!A0",)))
+    (row,) = read(write_textattack_csv(made, tmp_path / "log.csv"))
+    assert row["original_text"] == "'=cmd|' /C calc'!A0"
+
+
 def logged(made: AttackResult, tmp_path: Path) -> dict[str, Any]:
     """What TextAttack's logger writes for the first outcome of a result."""
     from textattack.attack_results import SuccessfulAttackResult

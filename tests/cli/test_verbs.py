@@ -231,13 +231,18 @@ def test_a_program_that_handles_sigterm_itself_keeps_its_handler() -> None:
 
 
 def test_what_others_still_do_is_said_and_a_limit_is_not_judged(shell: Shell, mock: Api) -> None:
-    mock.answers["run"] = api.RunResult(Path("r"), 1, elsewhere=[attack_job(0)])
+    mock.answers["run"] = api.RunResult(Path("r"), 1, elsewhere=[attack_job(0)], others=": process 7 on h has x")
     result = shell("run", "quickstart")
-    assert result.exit_code == 0
-    assert "1 job is under way in other processes, and nothing is left for this one." in result.stderr
-    assert "rbench status r shows them" in result.stderr
+    assert result.exit_code == 5
+    assert "1 job is not complete: process 7 on h has x. Nothing is left for this process." in result.stderr
+    assert "rbench status r shows how far it is" in result.stderr
     result = shell("run", "quickstart", "--fail-if", "asr > 60")
-    assert result.exit_code == 1 and "--fail-if was not judged" in result.stderr
+    assert result.exit_code == 5 and "--fail-if was not judged" in result.stderr
+    mock.answers["run"] = api.RunResult(Path("r"), 1, left=[attack_job(0)])
+    assert shell("run", "quickstart").exit_code == 5
+    mock.answers["run"] = api.RunResult(Path("r"), 1, elsewhere=[attack_job(0)], submitted=["1"])
+    assert shell("run", "quickstart").exit_code == 0, "what is submitted need not be waited for"
+    assert shell("run", "quickstart", "--fail-if", "asr > 60").exit_code == 5
 
 
 def test_a_bug_keeps_its_traceback(shell: Shell, mock: Api) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.system.escaping import harmless
+from rbench.system.escaping import cell, harmless
 
 
 @given(st.text(st.characters(codec=None)))
@@ -35,3 +36,15 @@ def test_words_of_all_scripts_stay() -> None:
 def test_json_stays_json_with_the_same_content() -> None:
     data = {"name": "a\x1b[2J\x00\x9b\u202e\u2028\ud800"}
     assert json.loads(harmless(json.dumps(data, ensure_ascii=False))) == data
+
+
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+cmd", "-cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1", "-", "--3", "\uff1d1"]
+)
+def test_no_cell_is_a_formula(text: str) -> None:
+    assert cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("value", [-3.2, -3, None, True, "-3.2", "+4", "-1e-05", "-inf", "a=b", "", "'=1", "a film"])
+def test_numbers_and_plain_text_stay(value: object) -> None:
+    assert cell(value) is value

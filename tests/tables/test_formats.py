@@ -278,6 +278,12 @@ def test_full_csv_has_every_metric_and_full_json_the_seed(make_run: MakeRun) -> 
     assert json.loads(render(table, "json"))["cells"][0]["seed"] == 1
 
 
+def test_no_cell_of_csv_is_a_formula_and_numbers_stay() -> None:
+    cells = ({"encoder": "=1+1", "@task": "+mr", "mean": -3.2, "low": None},)
+    table = dataclasses.replace(small(("a", "b")), cells=cells)
+    assert render(table, "csv").splitlines() == ["metric,encoder,'@task,mean,low", f"{table.metric},'=1+1,'+mr,-3.2,"]
+
+
 def test_queries_are_no_share(make_run: MakeRun) -> None:
     table = attack_table(make_run(), "queries")
     assert "Shares are fractions of 1." not in json.loads(render(table, "json"))["notes"]

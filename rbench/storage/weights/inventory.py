@@ -18,10 +18,8 @@ from rbench.storage.weights import leftovers, manifest
 from rbench.storage.weights.cache import RECORD, WeightCache
 from rbench.system import scratch
 
-Kind = Literal[
-    *("encoder", "victim", "damaged", "checkpoints"),
-    *("edits", "translations", "rows", "words", "back-ends", "in work", "left"),
-]
+Prepared = Literal["edits", "translations", "rows", "words", "back-ends"]
+Kind = Literal["encoder", "victim", "damaged", "checkpoints", Prepared, "in work", "left"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _KEY = re.compile(r"[0-9a-f]{64}")
