@@ -25,7 +25,7 @@ def write_bert(folder: Path, seed: int = 0) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
-    tokenizer = transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt"), model_max_length=64)
+    tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64)
     torch.manual_seed(seed)
     config = transformers.BertConfig(
         vocab_size=len(vocabulary),

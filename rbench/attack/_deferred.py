@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from rbench.errors import ResourceError
+
 
 class _Module(ModuleType):
     """Stands in for a module. Access to an attribute that was not set on the stand-in imports the module."""
@@ -80,7 +82,13 @@ def _library(name: str) -> ModuleType:
     """Import the module of this name. flair gets the device and tokenizer base that TextAttack set on the stand-ins."""
     if sys.modules.get(name) is _made[name]:
         raise ImportError(f"{name} was asked for something while TextAttack was being imported", name=name)
-    library = importlib.import_module(name)
+    try:
+        library = importlib.import_module(name)
+    except ImportError as error:
+        raise ResourceError(
+            f"TextAttack asks for {name}, which cannot be imported ({error}); flair 0.15 needs transformers 4: "
+            "pip install flair==0.15.1 'transformers<5'"
+        ) from error
     if name.startswith("flair"):
         flair: Any = importlib.import_module("flair")
         if "device" in vars(_made["flair"]):

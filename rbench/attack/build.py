@@ -11,8 +11,6 @@ import textattack.attack_recipes
 from textattack import Attack
 from textattack.attack_recipes import AttackRecipe
 from textattack.constraints import PreTransformationConstraint
-from textattack.goal_functions import InputReduction
-from textattack.goal_functions.classification import ClassificationGoalFunction
 
 from rbench.attack._textattack import use_device
 from rbench.attack.asked import watch
@@ -24,6 +22,7 @@ from rbench.attack.similarity_goal import aim_at_similarity, remember_allowed
 from rbench.attack.steps import listen
 from rbench.errors import SuiteError
 from rbench.load.code import open_source
+from rbench.load.recipes import refusal
 from rbench.load.registry import load_module, unknown
 from rbench.spec import AttackSpec, ResourceKind, TaskSpec
 
@@ -39,7 +38,7 @@ def check(spec: AttackSpec) -> None:
 
     Raises:
         SuiteError: an unknown recipe, component or parameter (with the nearest names), a value of the wrong type or out
-            of range, a recipe whose goal is not misclassification, or a resource that is missing from `needs`.
+            of range, a recipe that rbench cannot run, or a resource that is missing from `needs`.
     """
     if spec.recipe is None:
         return
@@ -61,17 +60,16 @@ def needs(spec: AttackSpec) -> tuple[ResourceKind, ...]:
         return spec.needs
     recipe = recipe_class(spec)
     published, _ = dry_build(spec, recipe)
-    goal = published.goal_function
-    if not isinstance(goal, ClassificationGoalFunction) or isinstance(goal, InputReduction) or goal.maximizable:
-        raise SuiteError(
-            f"attack {spec.name}: the goal of {spec.recipe} is {type(goal).__name__}, not misclassification"
-        )
     _, asked = dry_build(spec, recipe, arguments(published, spec))
     return tuple(sorted(asked))
 
 
 def recipe_class(spec: AttackSpec) -> Any:
-    """Return the recipe's class. Raises SuiteError, with the nearest names, if textattack.attack_recipes has none."""
+    """Return the recipe's class.
+
+    Raises:
+        SuiteError: textattack.attack_recipes has none of this name (with the nearest ones), or rbench cannot run it.
+    """
     recipes = {
         name: value
         for name, value in vars(textattack.attack_recipes).items()
@@ -79,6 +77,8 @@ def recipe_class(spec: AttackSpec) -> Any:
     }
     if spec.recipe not in recipes:
         raise SuiteError(f"attack {spec.name}: " + unknown("TextAttack recipe", spec.recipe, recipes))
+    if refused := refusal(recipes[spec.recipe].__name__):
+        raise SuiteError(f"attack {spec.name}: {refused}")
     return recipes[spec.recipe]
 
 

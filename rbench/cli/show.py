@@ -11,10 +11,11 @@ from rbench.load.registry import KINDS
 from rbench.spec import TIMED_OUT, AdversarialJob, AttackJob, ContrastJob, EvaluateJob
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rbench.api import Check, ListedObjective, Planned, RunResult
     from rbench.load import Listed
+    from rbench.load.recipes import Recipe
     from rbench.spec import Job
 
 
@@ -145,6 +146,18 @@ def listed(entries: Sequence[Listed]) -> None:
         [Text(entry.name, style="bold"), entry.title, entry.reference, entry.licence, entry.origin] for entry in entries
     ]
     print_table(["name", "title", "reference", "licence", "from"], rows)
+
+
+def recipes(found: Iterable[Recipe]) -> None:
+    """Print the names of TextAttack's recipes that work, and why the others do not."""
+    usable: list[Recipe] = []
+    refused: list[Recipe] = []
+    for recipe in found:
+        (refused if recipe.refused else usable).append(recipe)
+    say(f"\nTextAttack's recipes work by class name too: {', '.join(recipe.name for recipe in usable)}\n")
+    say("These cannot be run here:")
+    for recipe in refused:
+        say(f"{recipe.name}: {recipe.refused}")
 
 
 def kinds(names: Mapping[str, Sequence[str]]) -> None:

@@ -318,7 +318,7 @@ def list_(
     if kind == "encoders":
         say("\nA folder (./mine) or a hub id (OWNER/NAME) may stand wherever one of these names may.")
     if kind == "attacks" and recipes():
-        say(f"\nTextAttack's recipes work by class name too: {', '.join(recipes())}")
+        show.recipes(recipes().values())
 
 
 @app.command(

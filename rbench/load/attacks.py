@@ -10,7 +10,7 @@ from rbench.load.code import Module
 from rbench.load.files import Files
 from rbench.load.modules import Modules
 from rbench.load.positions import Positioned, shown
-from rbench.load.recipes import recipes
+from rbench.load.recipes import recipes, refusal
 from rbench.load.registry import nearest, unknown
 from rbench.spec import AttackSpec, Variants
 
@@ -45,6 +45,9 @@ class Attacks:
                 return None
             return self._module(name, path, options, place) if path.suffix == ".py" else self._recipe(name, options)
         if name in recipes():
+            if refused := refusal(name):
+                self.problems.add(place, refused)
+                return None
             data = {"name": name, "recipe": name, "title": f"TextAttack's {name}"}
             return self._with_options(Positioned(data, {(): place}), options)
         message = unknown("attack", name, names)
@@ -63,6 +66,8 @@ class Attacks:
             self.problems.add(located.at(), "`recipe` is missing: the class name of a TextAttack recipe")
         elif recipes() and str(recipe) not in recipes():
             self.problems.add(located.at(("recipe",)), unknown("TextAttack recipe", recipe, recipes()))
+        elif refused := refusal(str(recipe)):
+            self.problems.add(located.at(("recipe",)), refused)
         return self._with_options(located, options)
 
     def _with_options(self, located: Positioned, options: Positioned) -> AttackSpec | None:

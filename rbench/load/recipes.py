@@ -33,8 +33,32 @@ _NEEDS: dict[str, ResourceKind] = {
 """The resource that each TextAttack component uses."""
 
 
-_GRADIENTS = ("WordSwapGradientBased",)
-"""TextAttack's components that need gradients."""
+_LACKING = {
+    "CheckList2020": "flair's tagger of names and places (ner-multi-fast)",
+    "ChineseRecipe": "HowNet (OpenHowNet) and a Chinese masked LM",
+    "CLARE2020": "flair's tagger of parts of speech (upos-fast), which finds the words to merge",
+    "FasterGeneticAlgorithmJia2019": "TextAttack's language model learning-to-write",
+    "FrenchRecipe": "a French WordNet, and flair's tagger of French names (ner-french)",
+    "GeneticAlgorithmAlzantot2018": "Google's language model of a billion words, for TensorFlow",
+    "Kuleshov2017": "the language model gpt2 and thought vectors",
+    "PSOZang2020": "HowNet's substitutes of words (TextAttack's word_candidates_sense.pkl)",
+    "SpanishRecipe": "a Spanish WordNet, and flair's tagger of names (ner-multi-fast)",
+}
+"""What a recipe of TextAttack 0.3.11 needs, and no kind of resource stands for."""
+
+_REFUSED = {
+    **{
+        name: f"it needs {what}, and rbench has no such resource. TextAttack itself downloads it, and runs the recipe "
+        "on a victim that rbench.textattack_wrapper returns"
+        for name, what in _LACKING.items()
+    },
+    "BadCharacters2021": "its goal is left open, and rbench has no option that chooses one",
+    "HotFlipEbrahimi2017": "TextAttack reads its gradients from TextAttack's own LSTM classifiers alone",
+    "InputReductionFeng2018": "its goal is a shorter text with the same label, not misclassification",
+    "MorpheusTan2020": "it attacks translation, not classification",
+    "Seq2SickCheng2018BlackBox": "it attacks translation, not classification",
+}
+"""Why rbench cannot run a recipe, with the remedy where there is one."""
 
 
 class Recipe(NamedTuple):
@@ -44,6 +68,8 @@ class Recipe(NamedTuple):
     needs: tuple[ResourceKind, ...]
     gradients: bool = False
     """Whether it asks the victim for gradients."""
+    refused: str = ""
+    """Why rbench cannot run it. Empty: it can."""
 
 
 @functools.cache
@@ -64,16 +90,21 @@ def recipes() -> dict[str, Recipe]:
         needs = tuple(sorted({kind for name, kind in _NEEDS.items() if name in mentioned}))
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and any(_name(base) == "AttackRecipe" for base in node.bases):
-                found[node.name] = Recipe(node.name, needs, _asks_for_gradients(node))
+                refused = _REFUSED.get(node.name, "")
+                found[node.name] = Recipe(node.name, needs, _asks_for_gradients(node), refused)
     return found
 
 
+def refusal(recipe: str) -> str:
+    """Return why rbench cannot run the recipe of this name. Empty: it can, or there is none of this name."""
+    found = recipes().get(recipe)
+    return f"{recipe} cannot be run here: {found.refused}" if found is not None and found.refused else ""
+
+
 def _asks_for_gradients(recipe: ast.ClassDef) -> bool:
-    """Return whether a recipe uses a component of `_GRADIENTS`, or ranks words by gradients (`wir_method`)."""
+    """Return whether a recipe ranks words by gradients (`wir_method`)."""
     ranked = (node.value for node in ast.walk(recipe) if isinstance(node, ast.keyword) and node.arg == "wir_method")
-    return any(isinstance(node, ast.Name) and node.id in _GRADIENTS for node in ast.walk(recipe)) or any(
-        isinstance(value, ast.Constant) and value.value == "gradient" for value in ranked
-    )
+    return any(isinstance(value, ast.Constant) and value.value == "gradient" for value in ranked)
 
 
 def _name(node: ast.expr) -> str:

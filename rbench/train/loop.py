@@ -95,7 +95,7 @@ def pretrain(
         *(spec, train, texts, near, out, seed, device),
         *(progress, checkpoints, selection, prepared, to, unchanged, health),
     )
-    with _quiet(), _fixed_precision(train, device):
+    with _quiet(), _fixed_surroundings(train, device, to):
         transformers.set_seed(seed)
         objective = _build(module, spec, train, base, locate, resources)
         return _fit(objective, run) if isinstance(objective, objectives.Fitted) else _train(objective, run)
@@ -290,21 +290,22 @@ def _arguments(size: int, grouped: bool, run: _Run) -> transformers.TrainingArgu
         logging_nan_inf_filter=False,
         log_level_replica="error",
         report_to=list(run.reports.to),
-        logging_dir=str(run.reports.folder),
         run_name=run.spec.name,
         disable_tqdm=True,
+        # transformers 5 reads it from the environment, see `_fixed_surroundings`.
+        **({"logging_dir": str(run.reports.folder)} if hasattr(transformers.TrainingArguments, "logging_dir") else {}),
     )
     return on_one_gpu(arguments)
 
 
 @contextmanager
-def _fixed_precision(train: TrainSpec, device: str) -> Iterator[None]:
-    """Set the precision in the environment, and restore the environment afterwards.
+def _fixed_surroundings(train: TrainSpec, device: str, reports: Reports) -> Iterator[None]:
+    """Set the precision and TensorBoard's folder in the environment, and restore the environment afterwards.
 
     transformers leaves the precision of one training there, and the next training would read it.
     """
     mixed = "bf16" if precision(train, device) == "bf16" else "no"
-    with patch_environment(ACCELERATE_MIXED_PRECISION=mixed):
+    with patch_environment(ACCELERATE_MIXED_PRECISION=mixed, TENSORBOARD_LOGGING_DIR=str(reports.folder)):
         yield
 
 

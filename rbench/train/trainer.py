@@ -110,6 +110,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
 
     def run(self, last: Path | None) -> None:
         """Train from the start, or from the checkpoint `last`. If that training was complete, only load its weights."""
+        self.model.train()  # transformers 5 does so only after the first step has begun, where the observer probes
         if last is None:
             self.train()
             return

@@ -242,7 +242,7 @@ def test_a_victim_that_rbench_saved() -> None:
         ({"name": {"pwws": {"max_word": 1}}}, "max_words"),
         ({"name": {}}, "expected a name"),
         ({"name": "geometry"}, "gradients"),
-        ({"name": "HotFlipEbrahimi2017"}, "gradients"),
+        ({"name": "HotFlipEbrahimi2017"}, "TextAttack's own LSTM"),
         ({"name": "bae"}, "masked LM"),
         ({"resources": "minni"}, "mini"),
         ({"resources": {"profil": "mini"}}, "profil"),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch import nn
 
 from rbench.encoders.vectors import WordVectors
@@ -74,7 +74,8 @@ def roberta_tokenizer(length: int = 64) -> Any:
     raw = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     raw.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
-    return transformers.RobertaTokenizerFast(tokenizer_object=raw, model_max_length=length)
+    mask = AddedToken("<mask>", lstrip=True)  # as RoBERTa's; transformers 5 has no such default
+    return transformers.RobertaTokenizerFast(tokenizer_object=raw, model_max_length=length, mask_token=mask)
 
 
 def masked_lm(kind: str = "bert", length: int = 64, backend: str = "torch") -> MaskedLM:

@@ -1,19 +1,23 @@
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from textattack import attack_recipes
 from textattack.constraints.pre_transformation import InputColumnModification
 from textattack.shared import WordEmbedding
 
-from rbench import attack
+from rbench import attack, load
 from rbench.attack import binding
 from rbench.attack.constraints import EnoughWordsChanged, MaxWordsChanged
-from rbench.attack.dry_build import parts
+from rbench.attack.dry_build import dry_build, parts
 from rbench.attack.text import SplicedText
 from rbench.errors import ResourceError, SuiteError
+from rbench.load import recipes
+from rbench.load.registry import Registry
 from rbench.resources import Resources
 from rbench.spec import AttackSpec, Outcome, TaskSpec
 from tests.attack import world
@@ -59,11 +63,14 @@ def part(built: Any, name: str) -> Any:
         (recipe("BAEGarg2019", WordSwapMaskedLM__min_confidence=2.0), "min_confidence must be from 0 to 1, not 2.0"),
         (recipe("BERTAttackLi2020", WordSwapMaskedLM__method="bert_attack"), "one of bae, bert-attack"),
         (recipe("BERTAttackLi2020", WordSwapMaskedLM__piece_candidates=0), "a whole number from 1, not 0"),
-        (recipe("InputReductionFeng2018"), "the goal of InputReductionFeng2018 is InputReduction"),
-        (recipe("Kuleshov2017"), "tries to download 'gpt2', and no resource of rbench"),
-        (recipe("HotFlipEbrahimi2017"), "cannot be built"),
-        (recipe("CLARE2020"), "tags words with flair (WordMergeMaskedLM)"),
-        (recipe("FrenchRecipe"), "rbench has English synonyms"),
+        (recipe("InputReductionFeng2018"), "its goal is a shorter text with the same label, not misclassification"),
+        (
+            recipe("Kuleshov2017"),
+            "it needs the language model gpt2 and thought vectors, and rbench has no such resource",
+        ),
+        (recipe("HotFlipEbrahimi2017"), "TextAttack reads its gradients from TextAttack's own LSTM"),
+        (recipe("CLARE2020"), "flair's tagger of parts of speech (upos-fast)"),
+        (recipe("FrenchRecipe"), "a French WordNet"),
         (recipe("PWWSRen2019"), "uses stopwords, synonyms; add to its `needs`"),
     ],
 )
@@ -117,14 +124,35 @@ def test_building_asks_no_network_and_leaves_textattack_as_it_was(lm: Path, sing
     assert [dict(vars(owner)) for owner in owners] == owned
 
 
+BUILT_AND_REFUSED = {
+    *("CheckList2020", "CLARE2020", "MorpheusTan2020"),  # they load flair's models while they run
+    *("InputReductionFeng2018", "Seq2SickCheng2018BlackBox"),  # they run, and what they measure is no ASR
+}
+
+
 @pytest.mark.usefixtures("no_network")
-@pytest.mark.parametrize("name", ["DeepWordBugGao2018", "A2TYoo2021", "Pruthi2019", "IGAWang2019", "LEAP2023"])
-def test_other_recipes_run(name: str, single: attack.Victim, resources: Resources) -> None:
+@pytest.mark.parametrize("name", recipes())
+def test_each_listed_recipe_attacks_two_texts_or_says_why_not(
+    name: str, single: attack.Victim, resources: Resources
+) -> None:
+    """What `rbench list attacks` names is a promise, of TextAttack's recipes too."""
+    refused = recipes()[name].refused
     spec = AttackSpec(name="it", recipe=name, query_budget=60)
-    built = attack.build(spec, single, resources, world.SINGLE)
-    example = next(e for e in world.examples(world.SINGLE, single, 9)[7:])
-    (outcome,) = attack.run(lambda: built, [example], spec=spec, task=world.SINGLE, seed=0)
-    assert outcome.error is None and 1 < outcome.num_queries <= 60
+    if refused:
+        with pytest.raises(SuiteError, match=f"^attack it: {name} cannot be run here: {re.escape(refused)}$"):
+            attack.build(spec, single, resources, world.SINGLE)
+        with pytest.raises(SuiteError, match=re.escape(refused)):  # before TextAttack is imported
+            load.load_attack(name, Registry())
+        if name not in BUILT_AND_REFUSED:
+            with pytest.raises(SuiteError):
+                dry_build(spec, getattr(attack_recipes, name))
+        return
+    named = load.load_attack(name, Registry()).model_copy(update={"query_budget": 60})
+    built = attack.build(named, single, resources, world.SINGLE)
+    texts = world.examples(world.SINGLE, single, 9)[7:]
+    outcomes = list(attack.run(lambda: built, texts, spec=named, task=world.SINGLE, seed=0))
+    assert [outcome.error for outcome in outcomes] == [None, None]
+    assert all(outcome.num_queries <= 60 for outcome in outcomes) and outcomes[0].num_queries > 1
 
 
 def test_parameters_reach_the_constructors(single: attack.Victim, resources: Resources) -> None:
@@ -149,7 +177,7 @@ def test_parameters_reach_the_constructors(single: attack.Victim, resources: Res
 
 
 def test_a_recipe_that_wants_more_than_there_is_names_it(single: attack.Victim, resources: Resources) -> None:
-    with pytest.raises(SuiteError, match="hownet"):
+    with pytest.raises(SuiteError, match="HowNet"):
         attack.build(recipe("PSOZang2020"), single, resources, world.SINGLE)
     bare = Resources(resources.profile.model_copy(update={"synonyms": None}))
     with pytest.raises(ResourceError, match="synonyms of resource profile mini"):

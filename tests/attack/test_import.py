@@ -18,6 +18,7 @@ from rbench.storage.weights import inventory
 
 SCRIPT = """
 import logging, os, socket, sys
+from importlib.metadata import version
 from pathlib import Path
 
 def refuse(*args, **kwargs):
@@ -30,6 +31,7 @@ mine.addHandler(logging.StreamHandler(sys.stdout))
 before = dict(os.environ)
 
 from rbench import attack
+from rbench.errors import ResourceError
 import nltk, textattack
 
 assert not mine.disabled
@@ -44,6 +46,14 @@ try:
 except LookupError:
     print("stop words are as missing as before")
 assert not {"flair", "flair.data", "flair.models", "bert_score"} & set(sys.modules), "they wait for their first use"
+
+if int(version("transformers").partition(".")[0]) >= 5:  # flair 0.15, the newest, cannot be imported there
+    try:
+        textattack.shared.utils.TextAttackFlairTokenizer()
+    except ResourceError as error:
+        assert "flair 0.15 needs transformers 4" in str(error)
+        sys.exit()
+    raise AssertionError("flair was imported: compare it as below")
 
 # A user's attack in which TextAttack tags words: it gets flair itself, only the tagger's weights are ours here.
 from textattack.shared import AttackedText

@@ -264,6 +264,14 @@ def test_what_the_system_refuses_is_one_message_with_the_file(shell: Shell, mock
 COMMAND = [sys.executable, "-c", "import sys; from rbench.cli import main; main()"]
 
 
+def test_recipes_that_cannot_be_run_are_listed_with_the_reason() -> None:
+    listed = subprocess.run([*COMMAND, "list", "attacks"], capture_output=True, text=True, check=True).stdout
+    usable = listed.partition("work by class name too: ")[2].splitlines()[0].split(", ")
+    reasons = dict(line.split(": ", 1) for line in listed.partition("These cannot be run here:\n")[2].splitlines())
+    assert len(usable) == 10 and len(reasons) == 14 and not set(usable) & set(reasons)
+    assert reasons["MorpheusTan2020"] == "it attacks translation, not classification"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("arguments", [["list", "attacks"], ["--help"], ["--version"]])
 def test_output_that_cannot_be_written_is_one_message(arguments: list[str]) -> None:

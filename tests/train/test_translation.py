@@ -22,7 +22,7 @@ LONG = " ".join(["the film was good and the plot seemed dull"] * 6)
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("marian")
-    return str(marian(folder / "there", 0)), str(marian(folder / "back", 1))
+    return str(marian(folder / "there", 3)), str(marian(folder / "back", 1))
 
 
 def one(where: str, text: str, beams: int) -> str:
