@@ -40,7 +40,7 @@ def check_purpose(merged: Positioned, problems: Problems, of_encoders: Collectio
         there[name] = {choice.name for choice in choices(merged, "build")} & {name}
         needs[name] = f"`build: [{name}]`"
     for i, table in enumerate(merged.data["tables"] if isinstance(merged.data.get("tables"), list) else ()):
-        metric = table.get("metric") if isinstance(table, dict) else None
+        metric = table.get("metric") if isinstance(table, dict) else table
         if metric in needs and not there[metric] and evaluate != []:
             place = merged.at(("tables", i, "metric"))
             problems.add(place, f"a table of {metric} needs {needs[metric]}, which this suite lacks")
@@ -107,12 +107,13 @@ def check_maps(merged: Positioned, tasks: set[str], problems: Problems) -> None:
     if not isinstance(merged.data.get("training"), dict):
         return
     located = merged.sub("training")
-    valid = {*Training.model_fields, *tasks}
+    named = {"default", *tasks}
+    valid = {*Training.model_fields, *named}
     for key, value in located.data.items():
         if key not in valid:
             problems.add(located.key_at((key,)), unknown("key", key, valid))
-        elif key in tasks and isinstance(value, dict):
+        elif key in named and isinstance(value, dict):
             check(Training, located.sub(key), problems)
-        elif key in tasks:
+        elif key in named:
             problems.add(located.at((key,)), f"`{key}`: expected a mapping, found {describe(value)}")
     check(Training, located.only(Training.model_fields), problems)

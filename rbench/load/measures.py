@@ -49,7 +49,7 @@ def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> No
     """Add a problem for each table whose metric is unknown, and for options that its measure does not have."""
     names = modules.registry.names("measures")
     for table in items(merged, "tables"):
-        metric = table.data.get("metric") if isinstance(table.data, dict) else None
+        metric = table.data.get("metric") if isinstance(table.data, dict) else table.data
         _check_honoured(table, problems)
         if not isinstance(metric, str) or metric in METRICS:
             continue
@@ -57,7 +57,9 @@ def check_tables(merged: Positioned, modules: Modules, problems: Problems) -> No
         if metric not in names:
             problems.add(place, _unknown(metric, names))
             continue
-        if isinstance(table.data.get("options"), dict):
+        if not isinstance(table.data, dict):
+            modules.check("measures", metric, place, Positioned({}, {(): place}))
+        elif isinstance(table.data.get("options"), dict):
             modules.check("measures", metric, place, table.sub("options"))
         else:
             modules.check("measures", metric, place, table.only({*table.data} - {*TableSpec.model_fields}))
@@ -157,7 +159,7 @@ def check_asked(merged: Positioned, modules: Modules, problems: Problems) -> Non
     """Add a problem for each table of a measure that has a `run` but does not stand under `evaluate`."""
     asked = {choice.name for choice in choices(merged, "evaluate")}
     for table in items(merged, "tables"):
-        metric = table.data.get("metric") if isinstance(table.data, dict) else None
+        metric = table.data.get("metric") if isinstance(table.data, dict) else table.data
         found = modules.found.get(("measures", str(metric)))
         if found is not None and metric not in asked and hasattr(found.open(), "run"):
             place = table.at(("metric",))

@@ -156,6 +156,8 @@ class Tables:
         given = options.data.get("name") if isinstance(options.data, dict) else None
         name = given if isinstance(given, str) else _stem(path)
         if not isinstance(given, str) and name in self.registry.names("tasks"):
+            said = f"{name}-table: named so because {name} is a task of rbench; to choose: {{{written}: {{name: ...}}}}"
+            self.notes += [said] if said not in self.notes else []
             name += "-table"
         return _Name.of(name, Named(path, options, item.at()))
 
@@ -310,12 +312,28 @@ class _Guesses:
                     f"{_NAME_LABEL}, or give the labels: --labels A,B or `labels: [A, B]`"
                 )
         found = list(stated or sorted(counts, key=_order))
+        self._check_alike(found, label)
         for name in found:
             check_unicode(name, f"{self.place.path}: a label in the column `{label}`")
         shown = ", ".join(name if stated else f"{name} ({counts[name]:,} rows)" for name in found[:20])
         more = ", ..." if len(found) > 20 else ""
         self.said.append(f"the labels are {shown}{more} (as the file has them; say `labels` to choose)")
         return found
+
+    def _check_alike(self, found: Sequence[str], label: str) -> None:
+        """Refuse labels that are lists, and say which differ in case alone."""
+        if lists := [name for name in found if name[:1] + name[-1:] in ("[]", "{}")]:
+            raise ResourceError(
+                f"{self.place.path}: the column `{label}` holds lists such as {lists[0][:60]}, and a row has one "
+                "label. Write each label alone, or name the column that holds it: `label`"
+            )
+        alike: dict[str, list[str]] = {}
+        for name in found:
+            alike.setdefault(name.casefold(), []).append(name)
+        for names in (names for names in alike.values() if len(names) > 1):
+            self.said.append(
+                f"the labels {' and '.join(names)} differ in case alone; if they are one, write them alike"
+            )
 
     def _values(self, label: str) -> Iterator[str]:
         return (text_of_label(row.values.get(label)) for table in self.place.tables for row in table.rows)

@@ -106,9 +106,8 @@ def training_for(suite: Suite, task: TaskSpec, strategy: Mapping[str, Any] | Non
 
     Later ones win: the task's defaults, the suite's for all tasks, the suite's for this task, the strategy's.
     """
-    general = {k: v for k, v in suite.training.items() if k in Training.model_fields}
-    own: Any = suite.training.get(task.name, {})
-    return Training.model_validate({**task.training.model_dump(), **general, **own, **(strategy or {})})
+    own = suite.training_for(task.name)
+    return Training.model_validate({**task.training.model_dump(), **own, **(strategy or {})})
 
 
 def check_sizes(suite: Suite, inputs: PlanInputs) -> None:

@@ -46,6 +46,7 @@ def data_notes(data: TaskData) -> list[str]:
         for split, (rows, published) in data.unlike_published.items()
     ]
     notes.extend(f"{data.spec.name}: {said}" for said in data.left_out)
+    notes.extend(f"{data.spec.name}: {said}" for said in data.contradicted)
     return notes
 
 

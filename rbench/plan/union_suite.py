@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.spec import AttackJob, Draw, FinetuneJob, Plan, Suite, Training
+from rbench.spec import AttackJob, Draw, FinetuneJob, Plan, Suite
 
 
 def union_suite(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> tuple[Suite, list[str]]:
@@ -74,9 +74,8 @@ def _training(plans: Sequence[Plan]) -> dict[str, Any]:
     """Return the overrides by task, since each suite's are for its own tasks."""
     found: dict[str, dict[str, Any]] = {}
     for plan in reversed(plans):
-        general = {key: value for key, value in plan.suite.training.items() if key in Training.model_fields}
         for task in plan.suite.tasks:
-            found[task] = {**general, **plan.suite.training.get(task, {})}
+            found[task] = plan.suite.training_for(task)
     return {task: overrides for task, overrides in found.items() if overrides}
 
 

@@ -21,6 +21,7 @@ from rbench.spec.common import (
     Split,
     Strict,
 )
+from rbench.spec.entries import Training
 from rbench.spec.victims import victim_name
 
 ADVERSARIAL: Literal["adversarial"] = "adversarial"
@@ -198,7 +199,7 @@ class ResourceChoice(Strict):
 
 
 class TableSpec(Strict):
-    """A table that is printed at the end of a run.
+    """A table that is printed at the end of a run, written in YAML as `metric` or as `{metric: ..., layout: ...}`.
 
     Keys of a suite's entry that are not listed here are options of the measure: `{metric: budget, bins: 4}`.
     """
@@ -220,6 +221,8 @@ class TableSpec(Strict):
     @model_validator(mode="before")
     @classmethod
     def _options_stand_beside(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"metric": value}
         if not isinstance(value, Mapping) or "options" in value or value.get("metric", "asr") in get_args(Metric):
             return value
         own = {key: value[key] for key in value if key in cls.model_fields}
@@ -323,7 +326,8 @@ class Suite(Strict):
     """Number of test examples to attack: a number, `all`, or a mapping by task (with `default` for the others)."""
     resources: ResourceChoice = ResourceChoice(profile="standard")
     training: dict[str, Any] = {}
-    """Overrides of the tasks' `Training`: for all tasks, or by task name one level down."""
+    """Overrides of the tasks' `Training`: for all tasks, or by task name one level down, with `default` for the tasks
+    that are not named."""
     tables: tuple[TableSpec, ...] = ()
     """The tables printed at the end. The default is one for each measure: ASR of attacks, correlations of STS tasks,
     accuracies and consistency on contrast sets, and what `build` made."""
@@ -377,6 +381,11 @@ class Suite(Strict):
         others = (CONTRAST, ADVERSARIAL, *self.measured)
         scored = (choice for choice in self.evaluate if choice.name not in others)
         return tuple(Evaluation.model_validate({**choice.options, "task": choice.name}) for choice in scored)
+
+    def training_for(self, task: str) -> dict[str, Any]:
+        """Return the overrides of one task's `Training`: those for all tasks, and over them its own."""
+        general = {key: value for key, value in self.training.items() if key in Training.model_fields}
+        return {**general, **self.training.get(task, self.training.get("default", {}))}
 
     def examples_for(self, task: str) -> int | Literal["all"]:
         """Return how many examples of `task` are attacked: a number, or `all`."""

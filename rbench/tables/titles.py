@@ -27,7 +27,7 @@ from rbench.spec import (
 from rbench.spec.entries import Named
 from rbench.tables.table import Entry, Table
 
-ROOM: Mapping[type[Named], int] = {EncoderSpec: 40, VictimSpec: 40, AttackSpec: 25}
+ROOM: Mapping[type[Named], int] = {EncoderSpec: 40, VictimSpec: 40, AttackSpec: 40}
 """The most characters of a title that stands for a name, by kind of entry."""
 COLUMN = 20
 """The same for entries that head columns."""

@@ -105,7 +105,11 @@ def splits_of(folder: Path) -> dict[str, list[Path]]:
         _check_whole(folder, split, next(iter(wholes.values())))
     if not found:
         there = ", ".join(file.name for file in tables[:5])
-        hint = f"it has {there}: name one of them, or rename it to test.csv" if there else "it has no table"
+        hint = (
+            f"it has {there}: name one of them, or rename it to test{_parted(tables[0].name)[1]}"
+            if there
+            else "it has no table"
+        )
         raise ResourceError(
             f"{folder}: expected train, validation and test files ({', '.join(READERS)}), or a folder of "
             f"`datasets.save_to_disk`; {hint}"

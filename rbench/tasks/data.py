@@ -55,12 +55,25 @@ class TaskData:
         return {name: (self.read[name], size) for name, size in published.items() if self.read[name] != size}
 
     @property
+    def own(self) -> bool:
+        """Whether it is a table of the user's."""
+        return self.spec.local is not None and self.spec.local.file is not None
+
+    @property
+    def contradicted(self) -> list[str]:
+        """The texts that have several labels, as phrases. Of a user's own table alone: published sets have some."""
+        return [
+            f"{texts:,} text{'s' if texts > 1 else ''} of its {split} split stand there under several labels; "
+            "the rows are kept, and no victim can be right on all of them"
+            for split, texts in self.conflicts.items()
+            if texts and self.own
+        ]
+
+    @property
     def left_out(self) -> list[str]:
         """The rows that were left out, as phrases. Of a user's own table, with the first places."""
-        local = self.spec.local
-        own = local is not None and local.file is not None
         return [
-            f"{count} rows left out: {reason}" + (f" ({', '.join(self.where[reason])})" if own else "")
+            f"{count} rows left out: {reason}" + (f" ({', '.join(self.where[reason])})" if self.own else "")
             for reason, count in self.dropped.items()
             if count
         ]

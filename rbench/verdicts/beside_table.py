@@ -38,8 +38,9 @@ def table(compared: Comparison, plan: Plan, layout: str, metric: str | None = No
         StoreError: no printed number has one of ours beside it; with the reasons.
     """
     if not compared.matched:
+        has = f"This RUN has {listed(plan.suite.lineup)}."
         remedy = "Name the printed table that has its tasks and systems, or run a suite that has the paper's."
-        raise StoreError(f"{_count(compared)} {_left_out(compared)} {remedy}")
+        raise StoreError(f"{_count(compared)} {_left_out(compared)} {has} {remedy}")
     chosen = [
         i
         for i, column in enumerate(compared.printed.columns)

@@ -750,3 +750,24 @@ def test_a_circle_of_bases_is_told_where_something_is_built_of_it_too(world: Wor
     lines = world.errors()
     assert any("round in a circle: plain -> round -> plain" in line for line in lines)
     assert any("`build: positives` needs encoders that are trained with" in line for line in lines)
+
+
+def test_a_table_may_be_written_as_its_metric_alone() -> None:
+    data = {"name": "s", "encoders": ["mini-bert-packaged"], "tasks": ["mini-sentiment"], "attacks": ["pwws"]}
+    data |= {"resources": "mini"}
+    loaded = load_mapping(data | {"tables": ["asr", {"metric": "queries"}, "budget"]}, registry=Registry())
+    assert [table.label for table in loaded.suite.tables] == ["asr", "queries", "budget"]
+    for wrong, said in (("sts", "a table of sts needs `evaluate`"), ("ars", "unknown metric")):
+        with pytest.raises(SuiteError, match=said):
+            load_mapping(data | {"tables": [wrong]}, registry=Registry())
+
+
+def test_training_has_a_default_for_the_tasks_that_it_does_not_name() -> None:
+    data = {"name": "s", "encoders": ["mini-bert-packaged"], "tasks": ["mini-sentiment", "mini-topic"]}
+    data |= {"attacks": ["pwws"], "resources": "mini"}
+    training = {"batch_size": 8, "default": {"epochs": 1}, "mini-topic": {"epochs": 2}}
+    suite = load_mapping(data | {"training": training}, registry=Registry()).suite
+    assert suite.training_for("mini-sentiment") == {"batch_size": 8, "epochs": 1}
+    assert suite.training_for("mini-topic") == {"batch_size": 8, "epochs": 2}
+    with pytest.raises(SuiteError, match="unknown key"):
+        load_mapping(data | {"training": {"default": {"epoch": 1}}}, registry=Registry())

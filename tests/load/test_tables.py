@@ -168,6 +168,44 @@ def test_a_table_named_like_a_task_of_the_registry_gets_another_name() -> None:
     assert suite("mini-nli.csv", "mini-nli").suite.tasks == ("mini-nli-table", "mini-nli")
 
 
+def test_a_table_that_gets_another_name_says_so() -> None:
+    write("data/trec.csv", text=["who", "where"], label=["HUM", "LOC"])
+    loaded = suite("data/trec.csv")
+    assert loaded.suite.tasks == ("trec-table",)
+    said = "trec-table: named so because trec is a task of rbench; to choose: {data/trec.csv: {name: ...}}"
+    assert loaded.notes.count(said) == 1
+    assert not any("named so" in note for note in suite({"data/trec.csv": {"name": "mine"}}).notes)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".tsv", ".csv.gz"])
+def test_a_file_of_no_split_is_renamed_with_its_own_ending(ending: str) -> None:
+    Path("data").mkdir()
+    Path("data", f"rows{ending}").write_bytes(b"")
+    assert f"it has rows{ending}: name one of them, or rename it to test{ending}" in wrong("./data")
+
+
+@pytest.mark.parametrize("labels", [["['HUM']", "['LOC']"], ['{"a": 1}', '{"a": 2}']])
+def test_labels_that_are_lists_are_refused(labels: list[str]) -> None:
+    write("my.csv", text=["who", "where"], label=labels)
+    assert f"the column `label` holds lists such as {labels[0]}, and a row has one label" in wrong("my.csv")
+
+
+def test_real_lists_are_refused_like_those_in_a_text() -> None:
+    frame = pd.DataFrame({"text": ["who", "where"] * 5, "label": [["HUM"], ["LOC"]] * 5})
+    frame.to_parquet("my.parquet")
+    frame.to_json("my.jsonl", orient="records", lines=True)
+    for name in ("./my.parquet", "./my.jsonl"):
+        assert "holds lists such as" in wrong(name)
+
+
+def test_labels_that_differ_in_case_alone_are_told() -> None:
+    write("my.csv", text=["what", "who", "where"], label=["DESC", "HUM", "desc"])
+    (said,) = [note for note in suite("my.csv").notes if "in case" in note]
+    assert said == "my: the labels DESC and desc differ in case alone; if they are one, write them alike"
+    write("my.csv", text=["what", "who"], label=["DESC", "(none)"])
+    assert not any("in case" in note for note in suite("my.csv").notes)
+
+
 def test_names_are_made_of_the_files_and_two_of_one_name_are_refused() -> None:
     write("a b.csv", text=["a", "b"], label=[0, 1])
     write("sub/a-b.csv", text=["a", "b"], label=[0, 1])

@@ -71,6 +71,11 @@ def test_two_that_would_read_alike_keep_their_names() -> None:
     assert titles(plan_of(encoder("a", "Same"), encoder("b", "Same"), encoder("c", "Other"))) == {"c": "Other"}
 
 
+def test_the_title_of_the_guides_attack_is_shown() -> None:
+    title = "TextFooler with closer synonyms"
+    assert titles(plan_of(AttackSpec(name="textfooler-strict", title=title))) == {"textfooler-strict": title}
+
+
 def test_a_title_that_is_the_name_of_another_is_not_used() -> None:
     assert titles(plan_of(encoder("a", "b"), encoder("b"))) == {}
 
