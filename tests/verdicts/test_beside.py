@@ -19,6 +19,7 @@ from rbench.api.beside_paper import of_suite
 from rbench.errors import StoreError, SuiteError
 from rbench.load import load_encoder, printed
 from rbench.load.registry import Registry
+from rbench.load.suite import load as load_suite
 from rbench.spec import EncoderSpec
 from rbench.spec.printed import PrintedTable
 from rbench.storage.runs import Store
@@ -256,3 +257,13 @@ def test_clean_accuracy_is_that_of_any_attack_that_is_done(make_run: MakeRun) ->
     store = make_run(done=lambda job: job.parts[-1] != "pwws")
     found = compared(store).pairs[0][0].ours
     assert whole is not None and found is not None and found.value == whole.value
+
+
+def test_the_readmes_profile_of_table_1_has_an_encoder_beside_each_of_the_papers() -> None:
+    """The committed RUN of it has minilm alone, of which the paper has no row; it says so."""
+    loaded = load_suite("table1", registry=Registry(), profile="local")
+    ours = {name: loaded.encoders.get(name) for name in loaded.suite.encoders}
+    found = partners(printed.load("robustsentembed-table1"), ours)
+    assert list(found) == [f"{name}-bert-base" for name in ("simcse", "uscal", "robustembed", "robustsentembed")]
+    with pytest.raises(StoreError, match=r"robustsentembed-bert-base\)\. This RUN has minilm\."):
+        api.table_beside_paper(REFERENCE / "table1-local")
