@@ -35,6 +35,9 @@ def network(kind: str, words: int) -> Any:
             config = transformers.ModernBertConfig(
                 **shape, max_position_embeddings=64, global_attn_every_n_layers=2, local_attention=8
             )
+        case "t5" | "t5-encoder":
+            sizes = {"d_model": WIDTH, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
+            config = transformers.T5Config(vocab_size=words, pad_token_id=0, **sizes)
         case "qwen3":
             config = transformers.Qwen3Config(vocab_size=words, **CAUSAL)
         case "llama":
@@ -48,7 +51,8 @@ def network(kind: str, words: int) -> Any:
                 query_pre_attn_scalar=16,
                 use_bidirectional_attention=True,
             )
-    model = transformers.AutoModel.from_config(config)
+    made = transformers.T5EncoderModel if kind == "t5-encoder" else transformers.AutoModel.from_config
+    model = made(config)
     with torch.no_grad():
         for name, weight in sorted(model.named_parameters()):
             if weight.ndim > 1:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from rbench.api.asked import plain
+from rbench.encoders.heads import HEADED
 from rbench.errors import PlanError, ResourceError, SuiteError
 from rbench.load.chosen import chosen_victim
 from rbench.load.registry import Registry
@@ -118,10 +120,14 @@ def victim_of(victim: Any, how: How) -> GivenVictim:
         return _existing(chosen_victim(plain(victim), how.registry), how)
     if isinstance(victim, str | os.PathLike):
         return _named(os.fspath(victim), how)
+    if _wraps_model(victim):
+        return _network(victim.model, victim.tokenizer, how)
     if _is_wrapper(victim):
         return _function(victim, _as_textattack(victim), type(victim).__name__, how)
     if hasattr(victim, "model") and hasattr(victim, "tokenizer") and hasattr(victim, "task"):
         _check_pipeline(victim)
+        longest = getattr(victim, "_preprocess_params", {}).get("max_length")
+        how = replace(how, max_length=how.max_length or longest)
         return _network(victim.model, victim.tokenizer, how)
     if isinstance(victim, list | tuple) and len(victim) == 2 and hasattr(victim[0], "config"):
         return _network(victim[0], victim[1], how)
@@ -228,6 +234,20 @@ def _is_wrapper(victim: Any) -> bool:
     )
 
 
+def _wraps_model(victim: Any) -> bool:
+    """Return whether it is TextAttack's wrapper around a transformers classifier, which calls the model itself.
+
+    It is taken apart, because it calls some models in ways in which they err: it gives DistilBERT token types, and pads
+    with the tokenizer as it is. A subclass that calls the model in another way is a function.
+    """
+    calls = type(victim).__call__
+    return (
+        _is_wrapper(victim)
+        and getattr(calls, "__qualname__", "") == "HuggingFaceModelWrapper.__call__"
+        and type(victim.model).__name__.endswith(HEADED)
+    )
+
+
 def _as_textattack(wrapper: Any) -> Callable[[list[Any]], Any]:
     """Return a function that reads a ModelWrapper's outputs as TextAttack does: what does not sum to 1 is logits."""
     import numpy as np
@@ -259,10 +279,8 @@ def _network(model: Any, tokenizer: Any, how: How) -> GivenVictim:
     labels = getattr(config, "id2label", None) or {}
     if getattr(config, "problem_type", None) in ("regression", "multi_label_classification"):
         raise PlanError(f"{type(model).__name__} gives {config.problem_type}, and attacks need one class for each text")
-    if "ForSequenceClassification" not in type(model).__name__:
-        raise PlanError(
-            f"{type(model).__name__} has no head for classification; attacks need a ...ForSequenceClassification"
-        )
+    if HEADED not in type(model).__name__:
+        raise PlanError(f"{type(model).__name__} has no head for classification; attacks need a ...{HEADED}")
     name = victim_name(str(getattr(config, "_name_or_path", "") or type(model).__name__))
 
     training = model.training
@@ -272,11 +290,26 @@ def _network(model: Any, tokenizer: Any, how: How) -> GivenVictim:
         from rbench.victims.model import ExistingClassifier
 
         order = tuple(range(len(task.labels)))
-        classifier = ExistingClassifier(model, tokenizer, order, how.max_length).eval()
+        classifier = ExistingClassifier(_in_full(model), tokenizer, order, how.max_length).eval()
+        try:
+            classifier = classifier.checked(len(task.columns))
+        except ResourceError as error:
+            raise ResourceError(f"{name}: {error}") from error
         return Victim(classifier, name, device=str(classifier.device), backend=backend)
 
     named = tuple(str(labels[i]) for i in sorted(labels))
     return GivenVictim(name, named, opened=opened, restore=lambda: model.train(training))
+
+
+def _in_full(model: Any) -> Any:
+    """Return a model that computes in float32, as from a folder: a copy, where the given one has half precision.
+
+    In half precision a text's answer depends on the batch, and by more than some words change it.
+    """
+    import torch
+
+    half = any(weight.dtype in (torch.float16, torch.bfloat16) for weight in model.parameters())
+    return copy.deepcopy(model).float() if half and not getattr(model, "is_quantized", False) else model
 
 
 def _listed(names: Sequence[str]) -> str:

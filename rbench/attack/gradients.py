@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rbench.inference import GradientNetwork, Row
+from rbench.encoders.batching import Batching
+from rbench.inference import GradientNetwork, Row, padding_of
 
 
 class Labelled(NamedTuple):
@@ -43,13 +44,13 @@ def log_odds_gradients(classifier: Any, wanted: Sequence[Labelled]) -> list[LogO
     its batch.
     """
     labels = torch.tensor([label for _, label in wanted], device=classifier.device).unsqueeze(1)
-    tokenizer = classifier.tokenizer
     network = GradientNetwork(
         classifier,
         lambda module, **inputs: module(**inputs).logits,
         classifier.get_input_embeddings(),
         classifier.device,
-        pad=(tokenizer.pad_token_id or 0, tokenizer.pad_token_type_id),
+        pad=getattr(classifier, "pad", None) or padding_of(classifier.tokenizer),
+        step=getattr(classifier, "batching", Batching()).step,
     )
     found = network([row for row, _ in wanted], lambda logits, places: at_logits(logits, labels[places]))
     return [LogOddsGradients(one.answer.float().cpu(), one.embeddings) for one in found]

@@ -46,7 +46,7 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
     def __init__(
         self, *, piece_candidates: int | None = None, max_combinations: int | None = None, **kwargs: Any
     ) -> None:
-        from rbench.encoders.sentence import longest_input
+        from rbench.encoders.fitting import longest_input
 
         lm = current.get().masked_lm
         super().__init__(**(kwargs | {"masked_language_model": lm.model, "tokenizer": lm.tokenizer}))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rbench.encoders.reading import tokens_of
 from rbench.errors import JobError
-from rbench.inference import Batched, GradientNetwork, Memo, Network, Row, rows_of, steady
+from rbench.inference import Batched, GradientNetwork, Memo, Network, Row, padding_of, rows_of, steady
 
 VERSION = 1
 
@@ -62,8 +62,14 @@ class ScorerVictim(ModelWrapper):  # type: ignore[misc]
         self.by_ids: Batched[Row, Tensor] = Batched(
             self._forward, Memo(CACHE_BYTES // 2, lambda ids, row: 400 + 16 * len(ids[0]) + 4 * len(row))
         )
-        pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
-        self.network = Network(scorer.encoder, _vectors, pad=pad, name=f"victim {name}", device=device, backend=backend)
+        self.network = Network(
+            scorer.encoder,
+            _vectors,
+            tokenizer=self.tokenizer,
+            name=f"victim {name}",
+            device=device,
+            backend=backend,
+        )
         self.gradients: Batched[Towards, Tensor] = Batched(self._gradients)
         """Gradients (tokens, dim) at the token embeddings, on the CPU."""
 
@@ -146,7 +152,7 @@ class ScorerVictim(ModelWrapper):  # type: ignore[misc]
 
     def _gradients(self, wanted: Sequence[Towards]) -> list[Tensor]:
         directions = torch.from_numpy(np.stack([np.frombuffer(one.direction, np.float32) for one in wanted])).clone()
-        pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
+        pad = padding_of(self.tokenizer)
         network = GradientNetwork(
             self._steady, _vectors, self._steady.model.get_input_embeddings(), self.scorer.device, pad=pad
         )

@@ -11,9 +11,10 @@ from textattack.models.wrappers import ModelWrapper
 from torch import Tensor
 
 from rbench.attack.gradients import Labelled, LogOddsGradients, log_odds_gradients
+from rbench.encoders.classify import network_of
 from rbench.encoders.reading import tokens_of
 from rbench.errors import JobError
-from rbench.inference import Batched, Memo, Network, Row, rows_of, steady
+from rbench.inference import Batched, Memo, Row, rows_of, steady
 
 VERSION = 1
 
@@ -54,10 +55,7 @@ class Victim(ModelWrapper):  # type: ignore[misc]
         self.by_ids: Batched[Row, Tensor] = Batched(
             self._forward, Memo(CACHE_BYTES // 2, lambda ids, row: 400 + 16 * len(ids[0]))
         )
-        pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
-        self.network = Network(
-            classifier, _logits, pad=pad, name=f"victim {name}", shown=self._shown, device=device, backend=backend
-        )
+        self.network = network_of(classifier, name=f"victim {name}", shown=self._shown, device=device, backend=backend)
         self.log_odds_gradients: Batched[Labelled, LogOddsGradients] = Batched(
             lambda wanted: log_odds_gradients(self._steady, wanted)
         )
@@ -143,8 +141,3 @@ class Victim(ModelWrapper):  # type: ignore[misc]
     def _tokenize(self, inputs: Sequence[Text]) -> list[list[str]]:
         encoded = self.tokenizer(list(inputs), truncation=True, max_length=self.max_length)
         return [tokens_of(self.tokenizer, ids) for ids in encoded["input_ids"]]
-
-
-def _logits(classifier: Any, **inputs: Tensor) -> Tensor:
-    logits: Tensor = classifier(**inputs).logits
-    return logits

@@ -1,7 +1,4 @@
-"""Classify texts with a victim, for evaluations, in batches of similar length.
-
-Attacks use `rbench.inference` instead, because they query texts repeatedly and ties must not depend on batches.
-"""
+"""Classify texts with a victim, for evaluations, in batches of equal length, as attacks compute them."""
 
 from __future__ import annotations
 
@@ -10,11 +7,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-import transformers
 from numpy.typing import NDArray
+from torch import Tensor
 
+from rbench.encoders.batching import Batching
 from rbench.encoders.foreign import one_line, panicked
 from rbench.errors import JobError
+from rbench.inference import Network, rows_of
 
 VERSION = 1
 
@@ -57,38 +56,40 @@ def classify(
     """
     if isinstance(victim, ClassifiesTexts):
         return victim.classified(rows, progress)
-    encoded = _encoded(victim, rows)
-    read = [tuple(one["input_ids"]) for one in encoded]
-    cut = [len(ids) == victim.max_length < _length(victim, texts) for texts, ids in zip(rows, read, strict=True)]
-    padded = transformers.DataCollatorWithPadding(victim.tokenizer)
-    labels = np.zeros(len(rows), np.int64)
-    order = sorted(range(len(rows)), key=lambda i: len(read[i]))
-    victim.eval()
-    with torch.inference_mode():
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            batch = padded([encoded[i] for i in chosen]).to(victim.device)
-            logits = victim(**batch).logits
-            if not bool(torch.isfinite(logits).all()):
-                raise JobError("the victim's logits are NaN or infinite: its fine-tuning diverged; lower learning_rate")
-            labels[chosen] = logits.argmax(-1).cpu().numpy()
-            if progress is not None:
-                progress(len(chosen))
-    return Classified(labels, np.array(cut, dtype=bool), read)
-
-
-def _encoded(victim: Any, rows: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
-    """Tokenise the rows as for training, without padding."""
     if not rows:
-        return []
+        return Classified(np.zeros(0, np.int64), np.zeros(0, bool), [])
     columns = [list(column) for column in zip(*rows, strict=True)]
     try:
-        encoded = victim.tokenizer(*columns, truncation=True, max_length=victim.max_length)
+        encoded = rows_of(victim.tokenizer(*columns, truncation=True, max_length=victim.max_length))
     except BaseException as error:
         if not panicked(error):
             raise
         raise JobError(f"the victim's tokenizer failed on a text: {one_line(error)}; it may be damaged") from error
-    return [{key: values[i] for key, values in encoded.items()} for i in range(len(rows))]
+    read = [ids for ids, _ in encoded]
+    cut = [len(ids) == victim.max_length < _length(victim, texts) for texts, ids in zip(rows, read, strict=True)]
+    victim.eval()
+    # PyTorch always: what an evaluation says must not depend on which back-end a measurement finds fastest.
+    network = network_of(victim, device=str(victim.device), backend="torch")
+    network.max_rows = min(network.max_rows, batch_size)
+    logits = torch.stack(network(encoded, progress))
+    if not bool(torch.isfinite(logits).all()):
+        raise JobError("the victim's logits are NaN or infinite: its fine-tuning diverged; lower learning_rate")
+    return Classified(logits.argmax(-1).cpu().numpy(), np.array(cut, dtype=bool), read)
+
+
+def network_of(victim: Any, **options: Any) -> Network:
+    """Return what computes a victim's logits for rows of token ids, in the batches and with the padding that it needs.
+
+    `options` are those of `Network`.
+    """
+    step, most = getattr(victim, "batching", Batching())
+    pad = getattr(victim, "pad", None)
+    return Network(victim, _logits, tokenizer=victim.tokenizer, pad=pad, step=step, most=most, **options)
+
+
+def _logits(victim: Any, **inputs: Tensor) -> Tensor:
+    logits: Tensor = victim(**inputs).logits
+    return logits
 
 
 def _length(victim: Any, texts: tuple[str, ...]) -> int:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from rbench.encoders.locate import transformer_folder
+from rbench.encoders.locate import ENCODER_HALVES, transformer_folder
 from rbench.encoders.modules import json_of, modules, normalizes
 from rbench.encoders.settings import Settings
 from rbench.errors import ResourceError
@@ -63,6 +63,12 @@ def described(folder: Path) -> dict[str, Any]:
         raise ResourceError(
             f"{root} holds an adapter (PEFT), not a whole network; merge it into its base (`merge_and_unload()` of the "
             "package peft), save the result, and name that folder"
+        )
+    config = json_of(root / "config.json")
+    if config.get("is_encoder_decoder") is True and config.get("model_type") not in ENCODER_HALVES:
+        raise ResourceError(
+            f"{root} is an encoder-decoder model ({config.get('model_type')}), and rbench reads the encoders of "
+            f"{', '.join(ENCODER_HALVES)} alone. To measure its vectors, give its answers as a callable or an endpoint"
         )
     parts = {kind: folder / part for kind, part in modules(folder)}
     if not parts:

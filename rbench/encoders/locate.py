@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from rbench import hub
 from rbench.encoders import architecture
 from rbench.encoders.foreign import check_files
-from rbench.encoders.modules import after_pooling, modules
+from rbench.encoders.modules import FIRST, after_pooling, modules
 from rbench.encoders.vectors import vector_files
 from rbench.errors import ResourceError
 from rbench.spec import EncoderSpec
@@ -38,6 +38,8 @@ TOKENIZER_FILES = (
 
 TRANSFORM, TRANSFORM_ABOUT = "transform", "rbench.json"
 """The folder beside a network that has its transform (`rbench.encoders.transform`), and the file that describes it."""
+ENCODER_HALVES = ("t5", "mt5", "umt5")
+"""Models of an encoder and a decoder of which the encoder alone is read. Their folders may lack the decoder."""
 EMBEDDED = "mini:word_vectors"
 """Stands for the place of the embedded world's word vectors, which are in no file."""
 PACKAGED = Path(__file__).resolve().parent.parent / "packaged"
@@ -124,13 +126,20 @@ def _commit(where: str) -> str:
     return where.rpartition("@")[2]
 
 
+def is_static(folder: Path) -> bool:
+    """Return whether the folder is a SentenceTransformer of a StaticEmbedding. Raises ResourceError as `modules`."""
+    return any(kind == "StaticEmbedding" for kind, _ in modules(folder))
+
+
 def transformer_folder(folder: Path) -> Path:
     """Return the folder with config.json and weights: `folder`, or the one that modules.json names.
+
+    Of a StaticEmbedding it is the folder with its table and tokenizer.
 
     Raises:
         ResourceError: as `rbench.encoders.modules.modules`.
     """
-    return folder / next((path for kind, path in modules(folder) if kind == "Transformer"), "")
+    return folder / next((path for kind, path in modules(folder) if kind in FIRST), "")
 
 
 def transform_folders(folder: Path) -> tuple[Path, ...]:

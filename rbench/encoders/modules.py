@@ -19,10 +19,13 @@ _MOVED = {
     "Normalize": "sentence_transformer.modules.normalize",
     "LayerNorm": "sentence_transformer.modules.layer_norm",
     "Dropout": "sentence_transformer.modules.dropout",
+    "StaticEmbedding": "sentence_transformer.modules.static_embedding",
 }
 """The Python module of each kind of module since sentence-transformers 5.4."""
 KINDS = {f"sentence_transformers.{place}.{kind}": kind for kind, moved in _MOVED.items() for place in ("models", moved)}
 """Maps a module's type to its kind, with the names that sentence-transformers 2 to 5 write."""
+FIRST = ("Transformer", "StaticEmbedding")
+"""The kinds that read texts. A StaticEmbedding pools too: it gives the mean of its tokens' vectors."""
 _ELEMENTWISE = ("ELU", "GELU", "LeakyReLU", "Mish", "ReLU", "ReLU6", "Sigmoid", "SiLU", "Softplus", "Tanh")
 ACTIVATIONS = {
     "torch.nn.Identity": "Identity",
@@ -39,8 +42,9 @@ DEFAULT_ACTIVATION = "torch.nn.modules.activation.Tanh"
 def modules(folder: Path) -> list[tuple[str, str]]:
     """Return kind and path of each module in modules.json, in their order.
 
-    The kinds are a transformer, pooling, and after them Dense, LayerNorm, Dropout and Normalize in any number and
-    order. The list is empty if there is no modules.json; then `folder` is a transformers folder.
+    The kinds are a transformer and pooling, or a StaticEmbedding, and after them Dense, LayerNorm, Dropout and
+    Normalize in any number and order. The list is empty if there is no modules.json; then `folder` is a transformers
+    folder.
 
     Raises:
         ResourceError: modules.json is damaged, names a path outside the folder, or lists any other module.
@@ -52,14 +56,18 @@ def modules(folder: Path) -> list[tuple[str, str]]:
     foreign = {kind for kind, _ in listed if kind not in KINDS}
     kinds = [KINDS.get(kind, "") for kind, _ in listed]
     foreign |= {f"several {kind} modules" for kind in ("Transformer", "Pooling") if kinds.count(kind) > 1}
+    if "StaticEmbedding" in kinds:
+        foreign |= {f"a {kind} beside a StaticEmbedding" for kind in ("Transformer", "Pooling") if kind in kinds}
+        foreign |= {"a StaticEmbedding after others"} if kinds[0] != "StaticEmbedding" else set()
     early = kinds[: kinds.index("Pooling")] if "Pooling" in kinds else []
     foreign |= {f"a {kind} before the pooling" for kind in early if kind not in ("", "Transformer")}
     foreign |= {wrong for kind, part in listed if KINDS.get(kind) == "Dense" and (wrong := _wrong_dense(folder / part))}
     if foreign:
         raise ResourceError(
             f"{folder}: its modules.json asks for {', '.join(sorted(foreign))}; rbench reads sentence-transformers "
-            "models made of a transformer, pooling, and then Dense, LayerNorm, Dropout and Normalize only. Python code "
-            "of a model is not run. To measure such a model, give its answers as a callable or an endpoint"
+            "models made of a transformer and pooling, or a StaticEmbedding, and then Dense, LayerNorm, Dropout and "
+            "Normalize only. Python code of a model is not run. To measure such a model, give its answers as a "
+            "callable or an endpoint"
         )
     return [(KINDS[kind], part) for kind, part in listed]
 

@@ -1,4 +1,4 @@
-"""Prepare tokenizers: put a prompt before each text, lowercase texts, and pad where no token for it is named."""
+"""Prepare tokenizers: put a prompt before each text, and lowercase texts."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ def tokens_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     return [str(tokenizer.pad_token)] * min(hidden, len(tokens)) + tokens[hidden:]
 
 
-def prepared(tokenizer: Any, settings: Settings) -> Any:
-    """Return a tokenizer that reads as `settings` say. One that has a prompt already gets that of `settings`.
+def plain(tokenizer: Any) -> Any:
+    """Return a tokenizer without its prompt."""
+    return tokenizer.plain if isinstance(tokenizer, Prompted) else tokenizer
 
-    A tokenizer without a token for padding (Llama) pads with the one that ends texts. Padding is masked.
-    """
-    plain = tokenizer.plain if isinstance(tokenizer, Prompted) else tokenizer
-    if plain.pad_token is None:
-        plain.pad_token = plain.eos_token or plain.unk_token
+
+def prepared(tokenizer: Any, settings: Settings) -> Any:
+    """Return a tokenizer that reads as `settings` say. One that has a prompt already gets that of `settings`."""
+    without = plain(tokenizer)
     if settings.lowercase:
-        _lowercase(plain)
-    return Prompted(plain, settings.prompt) if settings.prompt else plain
+        _lowercase(without)
+    return Prompted(without, settings.prompt) if settings.prompt else without
 
 
 def _lowercase(tokenizer: Any) -> None:

@@ -13,18 +13,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from rbench.encoders import static as static  # registers its network with AutoModel
+from rbench.encoders.fitting import fitted, longest_input, takes
 from rbench.encoders.foreign import check_finite, check_model, reading
 from rbench.encoders.lengths import in_groups, linear_weights
-from rbench.encoders.locate import TRANSFORM, transformer_folder
+from rbench.encoders.locate import ENCODER_HALVES, TRANSFORM, is_static, transformer_folder
 from rbench.encoders.pooled import masked_mean as masked_mean
 from rbench.encoders.pooled import pool
-from rbench.encoders.reading import prepared, prompt_tokens
+from rbench.encoders.reading import plain, prepared, prompt_tokens
 from rbench.encoders.saved_transform import transform_of
 from rbench.encoders.settings import Settings
+from rbench.encoders.shared import stored_once
 from rbench.encoders.transform import Transform
 from rbench.errors import ResourceError
 from rbench.inference import Network, rows_of
@@ -33,9 +35,6 @@ from rbench.spec import Pooling
 VERSION = 1
 USES = ()
 """Transforms and word vectors are not listed, because only encoders that have them use them."""
-
-LARGEST_REAL_LENGTH = 1_000_000
-"""Larger limits of a tokenizer mean none: tokenizers saved without a limit have int(1e30)."""
 
 
 class SentenceEncoder(nn.Module):
@@ -78,11 +77,10 @@ class SentenceEncoder(nn.Module):
             model.pooler = None
         self.model = model
         self._weights = linear_weights(model)
-        self.tokenizer = prepared(tokenizer, self.settings)
+        self.tokenizer = prepared(fitted(plain(tokenizer), model), self.settings)
         self.pooling: Pooling = pooling
-        takes = inspect.signature(model.forward).parameters
-        self.reads_token_types = "token_type_ids" in takes
-        self._options = {"use_cache": False} if "use_cache" in takes else {}
+        self.reads_token_types = takes(model, "token_type_ids")
+        self._options = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
         self.width = _width(model)
         if transform is not None and transform.width != self.width:
             raise ResourceError(
@@ -90,7 +88,7 @@ class SentenceEncoder(nn.Module):
                 f"{self.width}"
             )
         self.transform = transform
-        self.max_length = longest_input(self.model, tokenizer, max_length)
+        self.max_length = longest_input(self.model, self.tokenizer, max_length)
         if self.max_length <= (prompt := prompt_tokens(self.tokenizer)):
             raise ResourceError(
                 f"encoder `{name}`: its prompt has {prompt} tokens, and it reads {self.max_length}; raise "
@@ -128,6 +126,13 @@ class SentenceEncoder(nn.Module):
             check_model(root)
         except ResourceError as error:
             raise ResourceError(f"encoder `{name}`: {error}") from error
+        if is_static(folder):
+            if layers is not None:
+                raise ResourceError(f"encoder `{name}`: a StaticEmbedding has no layers; leave out `layers`")
+            network, words = static.of_sentence_transformers(root)
+            check_finite(network, root)
+            after = transform_of(folder, pooling, _width(network), name)
+            return cls(network, words, pooling, max_length, name, after, settings).eval()
         model, missing = _read(root, trust_remote_code, name, settings or Settings())
         after = transform_of(folder, pooling, _width(model), name)
         poolers = [key for key in missing if "pooler" in key]
@@ -224,8 +229,9 @@ class SentenceEncoder(nn.Module):
         self.eval()
         try:
             rows = rows_of(self.tokenizer(list(texts), truncation=True, max_length=self.max_length))
-            pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
-            network = Network(self, _vectors, pad=pad, name="the encoder", device=str(self.device), backend=backend)
+            network = Network(
+                self, _vectors, tokenizer=self.tokenizer, name="the encoder", device=str(self.device), backend=backend
+            )
             vectors[:] = torch.stack(network(rows, progress)).cpu().numpy()
         finally:
             self.train(was_training)
@@ -268,23 +274,6 @@ def keep_layers(model: nn.Module, layers: int, name: str = "encoder") -> None:
         config.layer_types = kinds[:layers]
 
 
-def longest_input(model: nn.Module, tokenizer: Any, wanted: int | None = None) -> int:
-    """Return how many tokens the network reads: `wanted`, or else the tokenizer's limit, but at most what it can read.
-
-    It is 512 if nothing limits it. RoBERTa and MPNet number positions from padding_idx + 1, so they can read that much
-    less than the number of rows of their position tables.
-    """
-    limits = [wanted] if wanted else []
-    if not wanted and tokenizer.model_max_length < LARGEST_REAL_LENGTH:
-        limits = [tokenizer.model_max_length]
-    positions = getattr(model.config, "max_position_embeddings", None)
-    if isinstance(positions, int) and positions > 0:
-        table = next((m for p, m in model.named_modules() if p.endswith("position_embeddings")), None)
-        padding = getattr(table, "padding_idx", None)
-        limits.append(positions if padding is None else positions - padding - 1)
-    return int(min(limits, default=512))
-
-
 def _keep_window(folder: Path, config: Any) -> None:
     """Write the sliding window to a saved config.json so that it is read as it is in `config`.
 
@@ -315,10 +304,11 @@ def _read(root: Path, trust_remote_code: bool, name: str, settings: Settings) ->
     asked = f" with attention: {settings.attention}" if settings.attention else ""
     with reading(f"encoder `{name}`: {root} cannot be read as a transformers model{asked}"):
         config = AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code)
-        if getattr(config, "is_encoder_decoder", False):
+        half = config.model_type in ENCODER_HALVES  # of T5 the encoder, as in sentence-transformers
+        if getattr(config, "is_encoder_decoder", False) and not half:
             raise ResourceError(f"encoder `{name}`: {root} is an encoder-decoder model, which rbench does not read")
         with _quiet():
-            model, info = AutoModel.from_pretrained(
+            model, info = (AutoModelForTextEncoding if half else AutoModel).from_pretrained(
                 root,
                 config=config,
                 trust_remote_code=trust_remote_code,
@@ -328,4 +318,5 @@ def _read(root: Path, trust_remote_code: bool, name: str, settings: Settings) ->
             )
     if "attention_mask" not in inspect.signature(model.forward).parameters:
         raise ResourceError(f"encoder `{name}`: a {type(model).__name__} takes no attention_mask: not a text encoder")
-    return (model.float() if settings.dtype == "float32" else model).eval(), sorted(info["missing_keys"])
+    model = stored_once(model.float() if settings.dtype == "float32" else model)
+    return model.eval(), sorted(info["missing_keys"])

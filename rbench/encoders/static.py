@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
+from rbench.encoders.fitting import LARGEST_REAL_LENGTH
 from rbench.encoders.locate import EMBEDDED
 from rbench.encoders.vectors import Floats, read_vectors
 from rbench.errors import ResourceError
@@ -25,6 +26,8 @@ VERSION = 1
 MARK = "▁"
 """Prefix of every word in the vocabulary, so that no word equals a single letter of another word (`tokenizer`)."""
 SPECIAL = ("[PAD]", "[CLS]")
+START = "[rbench-start]"
+"""What stands for [CLS] in the tokenizer of a StaticEmbedding, which may have one of its own."""
 MAX_LENGTH = 4096
 """Longest input in tokens. The network has no limit; this is the largest that `Training.max_length` allows."""
 _WORD = r"(?i)\w+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+|[^\w\s]"
@@ -37,8 +40,10 @@ class StaticConfig(PretrainedConfig):  # type: ignore[misc]
 
     model_type = "rbench-static"
 
-    def __init__(self, vocab_size: int = len(SPECIAL), hidden_size: int = 1, **more: Any) -> None:
-        super().__init__(**more)
+    def __init__(
+        self, vocab_size: int = len(SPECIAL), hidden_size: int = 1, pad_token_id: int | None = 0, **more: Any
+    ) -> None:
+        super().__init__(pad_token_id=pad_token_id, **more)
         self.vocab_size, self.hidden_size = vocab_size, hidden_size
         self.num_hidden_layers = 0
 
@@ -52,7 +57,7 @@ class StaticModel(PreTrainedModel):  # type: ignore[misc]
 
     def __init__(self, config: StaticConfig) -> None:
         super().__init__(config)
-        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=0)
+        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -115,6 +120,55 @@ def build(words: Sequence[str], matrix: Floats) -> tuple[StaticModel, PreTrained
     with torch.no_grad():
         model.embeddings.weight.copy_(torch.from_numpy(table))
     return model.eval(), tokenizer(list(first))
+
+
+def of_sentence_transformers(folder: Path) -> tuple[StaticModel, PreTrainedTokenizerFast]:
+    """Read the table and the tokenizer of a StaticEmbedding. Return a network that gives its vectors, and a tokenizer.
+
+    A token that no text contains comes first in each, with the vector 0, and is left out by pooling (`UNCOUNTED`). It
+    keeps texts from being empty: those without tokens have the vector 0, as in sentence-transformers.
+
+    Raises:
+        ResourceError: a file is missing or damaged, or the tokenizer has tokens that the table lacks.
+    """
+    from tokenizers import Tokenizer, processors
+
+    try:
+        core = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        table = _table_of(folder)
+    except Exception as error:  # tokenizers raises Exception itself
+        raise ResourceError(f"{folder} cannot be read as a StaticEmbedding: {error}") from error
+    if (known := core.get_vocab_size()) > len(table):
+        raise ResourceError(f"{folder}: its tokenizer has {known} tokens, and its table {len(table)} rows")
+    longest = core.truncation["max_length"] + 1 if core.truncation else LARGEST_REAL_LENGTH - 1
+    core.add_special_tokens([START])
+    start = core.token_to_id(START)
+    core.post_processor = processors.TemplateProcessing(
+        single=f"{START} $A", pair=f"{START} $A $B", special_tokens=[(START, start)]
+    )
+    rows = torch.zeros(max(len(table), start + 1), table.shape[1])
+    rows[: len(table)] = table
+    rows[start] = 0
+    model = StaticModel(StaticConfig(len(rows), rows.shape[1], pad_token_id=start))
+    with torch.no_grad():
+        model.embeddings.weight.copy_(rows)
+    return model.eval(), PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        model_max_length=longest,
+        pad_token=START,
+        cls_token=START,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def _table_of(folder: Path) -> Tensor:
+    """Return the vectors (tokens, dim) of a StaticEmbedding; those of model2vec have another name."""
+    from safetensors.torch import load_file
+
+    safe = folder / "model.safetensors"
+    held = load_file(safe) if safe.is_file() else torch.load(folder / "pytorch_model.bin", weights_only=True)
+    found: Tensor = held["embedding.weight"] if "embedding.weight" in held else held["embeddings"]
+    return found.float()
 
 
 def tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:

@@ -11,7 +11,7 @@ from rbench.inference.backends import BACKENDS, steady
 from rbench.inference.input_gradients import GradientNetwork, InputGradients
 from rbench.inference.limits import TimedOut, limited
 from rbench.inference.memo import Memo
-from rbench.inference.network import Network, Row, rows_of
+from rbench.inference.network import Network, Row, padding_of, rows_of, tensors
 from rbench.inference.pool import Batched, Remote, clock, run
 
 __all__ = [
@@ -26,7 +26,9 @@ __all__ = [
     "TimedOut",
     "clock",
     "limited",
+    "padding_of",
     "rows_of",
     "run",
     "steady",
+    "tensors",
 ]

@@ -22,6 +22,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from rbench.errors import ResourceError
 Inputs = dict[str, Tensor]
 Call = Callable[[Inputs], Tensor]
 Read = Callable[..., Tensor]
+Sample = Callable[[int, int], Inputs]
+"""Gives inputs of so many rows of so many tokens."""
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 BACKENDS = ("torch", "onednn", "openvino")
@@ -43,6 +46,9 @@ ROUNDS = 3
 """Number of times that "auto" measures a batch with each back-end; the fastest time counts."""
 SAMPLE = (32, 24)
 """Rows and tokens of the batch that "auto" measures with: short sentences, as in most queries."""
+TRACED = (2, 8)
+"""Rows and tokens of the batch with which OpenVINO traces a network. A network that it traces for these alone gives
+other answers for SAMPLE, and is not taken."""
 CELL = 300
 """Number of batches like SAMPLE for which a back-end is opened: an attack of 100 texts asks for as many. OpenVINO takes
 a second or two to open, which it does not win back on a tiny network."""
@@ -50,21 +56,26 @@ TOLERANCE = 1e-4
 """Largest deviation of a back-end's outputs from PyTorch's, relative to the largest output."""
 
 
-def ready(module: nn.Module, read: Read, *, device: torch.device, wanted: str = "auto") -> tuple[str, Call]:
+def ready(
+    module: nn.Module, read: Read, *, device: torch.device, wanted: str = "auto", sample: Sample | None = None
+) -> tuple[str, Call]:
     """Choose the back-end for `read(module, **inputs)`; return its name and a function that computes it.
+
+    `sample` gives inputs of the network to measure with; None: random token ids.
 
     Raises:
         ResourceError: the back-end is unknown, is not installed, or cannot compute this network.
     """
     if wanted not in ("auto", "fastest", *BACKENDS):
         raise ResourceError(f"there is no back-end {wanted}; there are auto, {', '.join(BACKENDS)}")
+    sample = sample or partial(_sample, module)
     if wanted == "fastest":
-        return _fastest(module, read, device, SHARING)
+        return _fastest(module, read, device, SHARING, sample)
     if wanted != "auto":
         if wanted not in usable(device):
             raise ResourceError(f"the back-end {wanted} cannot be used on {device.type} here{REMEDY.get(wanted, '')}")
-        return wanted, _build(wanted, module, read)
-    return _fastest(module, read, device, BACKENDS)
+        return wanted, _build(wanted, module, read, sample)
+    return _fastest(module, read, device, BACKENDS, sample)
 
 
 REMEDY = {"openvino": "; `pip install openvino` installs it"}
@@ -157,9 +168,9 @@ def _fuse_gelu(module: nn.Module) -> None:
             block.intermediate_act_fn = nn.Identity()
 
 
-def _build(name: str, module: nn.Module, read: Read) -> Call:
+def _build(name: str, module: nn.Module, read: Read, sample: Sample) -> Call:
     if name == "openvino":
-        return _openvino(module, read)
+        return _openvino(module, read, sample)
     twin = _with_linear(_OneDnnLinear if name == "onednn" else _Linear, module)
 
     def call(inputs: Inputs) -> Tensor:
@@ -177,22 +188,23 @@ class _Traced(nn.Module):
         super().__init__()
         self.module, self.read = module, read
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Tensor:
-        return self.read(self.module, input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        return self.read(self.module, input_ids=input_ids, attention_mask=attention_mask, **types)
 
 
-def _openvino(module: nn.Module, read: Read) -> Call:
+def _openvino(module: nn.Module, read: Read, sample: Sample) -> Call:
     # OpenVINO tells Google Analytics of each conversion, from a forked child, unless this package cannot be imported.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino  # type: ignore[import-untyped]
 
-    ids = torch.arange(12).reshape(2, 6) + 1
-    sample = (ids, torch.ones_like(ids), torch.zeros_like(ids))
+    given = sample(*TRACED)
+    example = tuple(given[name] for name in INPUTS if name in given)
     try:
         with warnings.catch_warnings():
             # Tracing warns of what it may lose. Outputs are compared with PyTorch's instead.
             warnings.filterwarnings("ignore", module="torch|transformers|sentence_transformers")
-            graph = openvino.convert_model(_Traced(module, read).eval(), example_input=sample)
+            graph = openvino.convert_model(_Traced(module, read).eval(), example_input=example)
         settings = {
             "INFERENCE_PRECISION_HINT": "f32",
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
@@ -217,29 +229,31 @@ def _openvino(module: nn.Module, read: Read) -> Call:
 # -------------------------------------------------------------------------------------------------------- measurement
 
 
-def _fastest(module: nn.Module, read: Read, device: torch.device, among: Sequence[str]) -> tuple[str, Call]:
+def _fastest(
+    module: nn.Module, read: Read, device: torch.device, among: Sequence[str], sample: Sample
+) -> tuple[str, Call]:
     names = [name for name in usable(device) if name in among]
     if names == ["torch"]:
-        return "torch", _build("torch", module, read)
+        return "torch", _build("torch", module, read, sample)
     about = "/".join([_signature(module), *(among if among != BACKENDS else ())])
     with _locked():  # one process measures; others wait and use its result
         known = _remembered().get(about)
         if known not in names:
-            known = _measure(module, read, names)
+            known = _measure(module, read, names, sample)
             _remember(about, known)
-    return known, _build(known, module, read)
+    return known, _build(known, module, read, sample)
 
 
-def _measure(module: nn.Module, read: Read, names: Sequence[str]) -> str:
+def _measure(module: nn.Module, read: Read, names: Sequence[str], sample: Sample) -> str:
     """Return the back-end with which a cell ends first, of some whose outputs agree with PyTorch's."""
-    inputs = _sample(module)
+    inputs = sample(*SAMPLE)
     calls: dict[str, Call] = {}
     opening: dict[str, float] = {}
     reference = None
     for name in names:
         start = time.perf_counter()
         try:
-            call = _build(name, module, read)
+            call = _build(name, module, read, sample)
             opening[name] = time.perf_counter() - start
             answer = call(inputs)
         except ResourceError:
@@ -263,11 +277,11 @@ def _measure(module: nn.Module, read: Read, names: Sequence[str]) -> str:
     return min(seconds, key=lambda name: opening[name] + CELL * seconds[name])
 
 
-def _sample(module: nn.Module) -> Inputs:
+def _sample(module: nn.Module, rows: int, tokens: int) -> Inputs:
     table = next((m for m in module.modules() if isinstance(m, nn.Embedding)), None)
     words = table.num_embeddings if table is not None else 100
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(min(5, words - 1), words, SAMPLE, generator=generator)
+    ids = torch.randint(min(5, words - 1), words, (rows, tokens), generator=generator)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
 
 

@@ -39,6 +39,15 @@ def rows_of(encoded: Any) -> list[Row]:
     return [(tuple(ids), None if types is None else tuple(types[i])) for i, ids in enumerate(encoded["input_ids"])]
 
 
+SENTENCE = "The film is good, and its story is told well. " * 8
+"""What back-ends are measured on: some networks read only what their own tokenizer writes (T5 needs its last token)."""
+
+
+def padding_of(tokenizer: Any) -> tuple[int, int]:
+    """Return token id and token type id of padding."""
+    return (tokenizer.pad_token_id or 0, tokenizer.pad_token_type_id)
+
+
 class Network:
     """Compute `read(module, **inputs)` for rows of token ids.
 
@@ -46,7 +55,8 @@ class Network:
         module: a network in eval mode on `device`. It is shared, not copied, with every back-end.
         read: calls the module with tensors `input_ids`, `attention_mask` and, if it takes them, `token_type_ids`, each
             (rows, tokens), and returns a tensor with one entry for each row.
-        pad: token id and token type id of padding.
+        tokenizer: writes the rows; says how they are padded, and gives the rows on which back-ends are measured.
+        pad: token id and token type id of padding; None: those of the tokenizer.
         name: the network's name in messages.
         shown: describes a row in a message. The default gives its number of tokens.
         device: a torch device.
@@ -54,6 +64,7 @@ class Network:
             measures those that use the module's own weights, and need no time to prepare.
         step: lengths are padded to a multiple of this. None takes `STEP`. A step above 1 makes batches larger, but then
             outputs depend on the batch by rounding.
+        most: the most rows of a batch; None takes `MAX_ROWS`.
     """
 
     def __init__(
@@ -61,19 +72,28 @@ class Network:
         module: nn.Module,
         read: Callable[..., Tensor],
         *,
-        pad: tuple[int, int] = (0, 0),
+        tokenizer: Any = None,
+        pad: tuple[int, int] | None = None,
         name: str = "network",
         shown: Callable[[Row], str] = lambda row: f"a text of {len(row[0])} tokens",
         device: str = "cpu",
         backend: str = "auto",
         step: int | None = None,
+        most: int | None = None,
     ) -> None:
-        self.name, self.shown, self.device, self.pad = name, shown, torch.device(device), pad
+        self.name, self.shown, self.device = name, shown, torch.device(device)
+        self.pad = pad or ((0, 0) if tokenizer is None else padding_of(tokenizer))
         kind = self.device.type
-        self.max_rows, self.max_tokens, self.step = MAX_ROWS[kind], MAX_TOKENS[kind], step or STEP[kind]
+        self.max_rows, self.max_tokens, self.step = most or MAX_ROWS[kind], MAX_TOKENS[kind], step or STEP[kind]
         self.rows_read = 0
         """Number of rows computed so far."""
-        self.backend, self._call = backends.ready(module, read, device=self.device, wanted=backend)
+        sample = None if tokenizer is None else lambda rows, tokens: self._sample(tokenizer, rows, tokens)
+        self.backend, self._call = backends.ready(module, read, device=self.device, wanted=backend, sample=sample)
+
+    def _sample(self, tokenizer: Any, rows: int, tokens: int) -> dict[str, Tensor]:
+        """Return inputs of so many equal rows of at most so many tokens."""
+        one = rows_of(tokenizer([SENTENCE], truncation=True, max_length=tokens))
+        return tensors(one * rows, self.pad, 1, self.device)
 
     def __call__(self, rows: Sequence[Row], progress: Callable[[int], object] | None = None) -> list[Tensor]:
         """Return the output of `read` for each row, on the network's device.

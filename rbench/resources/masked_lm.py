@@ -121,11 +121,10 @@ class MaskedLM:
     @cached_property
     def network(self) -> Network:
         """Maps rows to their last hidden states (tokens, dim), or to logits if HEADS does not list the model's type."""
-        pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
         return Network(
             self._body,
             self._first,
-            pad=pad,
+            tokenizer=self.tokenizer,
             name=f"masked LM {self.name}",
             device=self.device,
             backend=self._backend,

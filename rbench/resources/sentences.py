@@ -98,7 +98,7 @@ def sentence_transformer(folder: Path, device: str, backend: str = "auto") -> Se
     network = Network(
         model,
         _sentence_embedding,
-        pad=(tokenizer.pad_token_id or 0, tokenizer.pad_token_type_id),
+        tokenizer=tokenizer,
         name=f"sentence encoder {folder.name}",
         device=device,
         backend=backend,

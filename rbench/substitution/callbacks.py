@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rbench.errors import JobError, ResourceError
-from rbench.inference import GradientNetwork, Network, Row, rows_of, steady
+from rbench.inference import GradientNetwork, Network, Row, padding_of, rows_of, steady
 from rbench.substitution.search import BatchText, Gradients, Scores, Slot
 from rbench.substitution.segmentation import SegmentedTexts
 from rbench.substitution.sources import Candidates
@@ -46,7 +46,7 @@ class SearchCallbacks:
                 "the Geometry search needs an encoder with a fast tokenizer: it says which pieces make a word"
             )
         self.max_length = min(target.max_length, target.encoder.max_length)
-        pad = (self.tokenizer.pad_token_id or 0, self.tokenizer.pad_token_type_id)
+        pad = padding_of(self.tokenizer)
         module = target.network()
         twin = steady(module)
         table = twin.encoder.model.get_input_embeddings()  # type: ignore[union-attr, operator]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rbench.encoders.sentence import longest_input
+from rbench.encoders.fitting import longest_input
 from rbench.encoders.vectors import WordVectors
 from rbench.errors import ResourceError
 from rbench.inference import Memo

@@ -77,7 +77,7 @@ class MaskedEncoding(Encoding):
 
     def save(self, folder: Path) -> None:
         """Write the encoder with its masked-LM head, and as a SentenceTransformer too if that has the pooling."""
-        from rbench.encoders.sentence import longest_input
+        from rbench.encoders.fitting import longest_input
         from rbench.encoders.settings import Settings
         from rbench.train import layout
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from rbench.encoders.batching import Batching, batching
+from rbench.encoders.fitting import fitted, longest_input, padding
 from rbench.encoders.foreign import check_finite, check_model, reading
 from rbench.encoders.load import fetch
-from rbench.encoders.sentence import longest_input
 from rbench.errors import ResourceError
 from rbench.spec import TaskSpec, VictimSpec
 from rbench.victims.config import check_config, read_config
@@ -23,6 +25,9 @@ VERSION = 1
 class ExistingClassifier(nn.Module):
     """A model for sequence classification with the logits in the order of a task's labels.
 
+    Its answers are those of `model(**tokenizer(text, return_tensors="pt"))`, one text at a time. The model and the
+    tokenizer that are given stay as they are, except that the model's mode may change.
+
     Args:
         model: a transformers model whose output has `.logits` (batch, labels).
         tokenizer: reads one text, or two.
@@ -32,18 +37,37 @@ class ExistingClassifier(nn.Module):
 
     def __init__(self, model: Any, tokenizer: Any, order: tuple[int, ...], max_length: int | None = None) -> None:
         super().__init__()
-        self.model, self.tokenizer = model, tokenizer
+        self.model, self.tokenizer = _own(model), fitted(tokenizer, model)
         self.order, self.num_labels = order, len(order)
         self._ordered = order == tuple(range(len(order)))
-        longest = longest_input(model, tokenizer)
+        longest = longest_input(model, self.tokenizer)
         self.max_length = min(max_length or longest, longest)
+        self.pad = padding(self.tokenizer, model)
+        """Token id and token type id of padding."""
+        self.batching = Batching()
+        """In which batches a text has the answer that it has alone. `checked` finds out."""
+
+    def checked(self, columns: int) -> Self:
+        """Return this classifier, which from now on is asked in batches that change no answer.
+
+        Raises ResourceError where it cannot compute a row of so many texts.
+        """
+        self.batching = batching(self, columns)
+        return self
 
     def forward(self, **inputs: Tensor) -> SequenceClassifierOutput:
         """Return logits (batch, labels) in float32, in the order of the task's labels.
 
         Inputs are those of the tokenizer, each (batch, length), or `inputs_embeds` in place of `input_ids`.
         """
-        logits = self.model(**inputs).logits.float()
+        try:
+            logits = self.model(**inputs).logits.float()
+        except ValueError:  # T5 and BART refuse a batch in which a text has their last token in it, another has not
+            rows = len(next(iter(inputs.values())))
+            if rows == 1:
+                raise
+            each = ({name: values[i : i + 1] for name, values in inputs.items()} for i in range(rows))
+            logits = torch.cat([self.model(**row).logits.float() for row in each])
         return SequenceClassifierOutput(logits=logits if self._ordered else logits[:, list(self.order)])
 
     @property
@@ -95,11 +119,25 @@ def open_model(spec: VictimSpec, where: str | Path, task: TaskSpec, device: str 
     check_model(folder)
     order = check_config(spec, read_config(str(folder)), task)
     model, tokenizer = _read(spec, folder)
-    if tokenizer.pad_token is None:  # inference pads nothing; evaluations do, and mask what they pad
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
-    # A decoder reads the last token that is not the config's padding, so that must be the token that pads.
-    model.config.pad_token_id = tokenizer.pad_token_id
-    return ExistingClassifier(model.float(), tokenizer, order, spec.max_length).to(device).eval()
+    classifier = ExistingClassifier(model.float(), tokenizer, order, spec.max_length).to(device).eval()
+    try:
+        return classifier.checked(len(task.columns))
+    except ResourceError as error:
+        raise ResourceError(f"victim `{spec.name}`: {folder}: {error}") from error
+
+
+def _own(model: Any) -> Any:
+    """Return the same model with a configuration of its own, which says of a decoder without padding that it has none.
+
+    The head of such a decoder reads the last token of a text, and refuses several texts, because it cannot tell theirs
+    from padding. Token -1 is none, so it reads the last token of each row. Rows of one length need no padding.
+    """
+    own = copy.copy(model)
+    own.config = copy.deepcopy(model.config)
+    for config in (own.config, own.config.get_text_config()):
+        if getattr(config, "pad_token_id", None) is None:
+            config.pad_token_id = -1
+    return own
 
 
 def _read(spec: VictimSpec, folder: Path) -> tuple[Any, Any]:

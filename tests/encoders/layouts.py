@@ -13,7 +13,7 @@ import pytest
 import torch
 import transformers
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Dense, Dropout, LayerNorm, Normalize, Pooling, Transformer
+from sentence_transformers.models import Dense, Dropout, LayerNorm, Normalize, Pooling, StaticEmbedding, Transformer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from rbench import encoders
@@ -45,8 +45,8 @@ def tokenizer(start: bool = True, end: bool = True, lower: bool = False, **more:
     named = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "unk": "<unk>", "mask": "<mask>", "cls": "<s>", "sep": "</s>"}
     settings = {**{f"{name}_token": token for name, token in named.items()}, "model_max_length": 64, **more}
     settings = {name: value for name, value in settings.items() if value is not None}
-    inputs = ["input_ids", "attention_mask"]
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=core, model_input_names=inputs, **settings)
+    settings.setdefault("model_input_names", ["input_ids", "attention_mask"])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=core, **settings)
 
 
 Make = Callable[..., Path]
@@ -101,7 +101,19 @@ def made_of(
     return make
 
 
+def static(*after: Callable[[], Any], lower: bool = False) -> Layout:
+    """A SentenceTransformer of a StaticEmbedding."""
+
+    def make(networks: Make) -> SentenceTransformer:
+        torch.manual_seed(0)
+        first = StaticEmbedding(tokenizer(lower=lower), embedding_dim=WIDTH)
+        return SentenceTransformer(modules=[first, *(make() for make in after)], device="cpu")
+
+    return make
+
+
 PROMPTS = {"prompts": {"query": "query: ", "nli": "the plot "}, "default_prompt_name": "query"}
+TYPES = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
 LEFT = {"start": False, "padding_side": "left"}
 LAYOUTS: dict[str, tuple[Layout, dict[str, Any]]] = {
     "BERT, first token": (made_of("bert", "cls"), {"pooling": "cls"}),
@@ -166,6 +178,20 @@ LAYOUTS: dict[str, tuple[Layout, dict[str, Any]]] = {
             more=PROMPTS,
         ),
         {"pooling": "mean", "normalize": True, "prompt": "query: "},
+    ),
+    "BERT, first token, padding on the left": (
+        made_of("bert", "cls", more={"tokenizer": {"padding_side": "left"}}),
+        {"pooling": "cls"},
+    ),
+    "T5, encoder alone, normalised": (
+        made_of("t5-encoder", "mean", lambda: dense(WIDTH, 8, bias=False, activation_function=LINEAR()), Normalize),
+        {"pooling": "mean", "normalize": True},
+    ),
+    "T5, whole": (made_of("t5", "mean"), {"pooling": "mean"}),
+    "StaticEmbedding": (static(), {"pooling": "mean"}),
+    "StaticEmbedding, lower case, Dense, normalised": (
+        static(lambda: dense(WIDTH, 8), Normalize, lower=True),
+        {"pooling": "mean", "normalize": True},
     ),
 }
 

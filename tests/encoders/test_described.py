@@ -95,9 +95,29 @@ def test_what_rbench_does_not_do_is_refused_by_name(
         described(folder)
 
 
-@pytest.mark.parametrize(
-    "kind", ["CLIPModel", "Router", "Asym", "CNN", "LSTM", "BoW", "WordEmbeddings", "StaticEmbedding"]
-)
+def test_a_static_embedding_beside_a_transformer_is_refused(saved: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "toy"
+    shutil.copytree(saved("BERT, first token")[0], folder)
+    listed = json.loads((folder / "modules.json").read_text())
+    listed.append({"idx": 2, "name": "2", "path": "2_x", "type": "sentence_transformers.models.StaticEmbedding"})
+    (folder / "modules.json").write_text(json.dumps(listed))
+    with pytest.raises(ResourceError, match="a StaticEmbedding after others, a Transformer beside a StaticEmbedding"):
+        described(folder)
+
+
+@pytest.mark.parametrize(("kind", "refused"), [("bart", True), ("marian", True), ("t5", False), ("mt5", False)])
+def test_models_of_encoder_and_decoder_are_refused_when_planned_but_t5(
+    kind: str, refused: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind, "is_encoder_decoder": True}))
+    if not refused:
+        assert described(tmp_path) == {"pooling": "mean"}
+        return
+    with pytest.raises(ResourceError, match=rf"is an encoder-decoder model \({kind}\).*encoders of t5, mt5, umt5"):
+        described(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["CLIPModel", "Router", "Asym", "CNN", "LSTM", "BoW", "WordEmbeddings"])
 def test_a_module_that_rbench_does_not_do_is_refused_by_name(kind: str, saved: Any, tmp_path: Path) -> None:
     folder = tmp_path / "toy"
     shutil.copytree(saved("BERT, first token")[0], folder)

@@ -207,3 +207,45 @@ def test_an_encoder_over_word_vectors_has_their_pooling(tmp_path: Path) -> None:
         with pytest.raises(ResourceError, match=why):
             spec = EncoderSpec.model_validate({"name": "above", "base": "toy", "pooling": "mean", **more})
             encoders.load(spec, write(tmp_path / "toy.txt"))
+
+
+# ----------------------------------------------------------------------------------- those of sentence-transformers
+
+
+def static_folder(folder: Path, rows: int = 40, name: str = "embedding.weight") -> Path:
+    """What sentence-transformers writes of a StaticEmbedding, and model2vec under another name; rows count from 0."""
+    from safetensors.torch import save_file
+
+    from tests.encoders.layouts import tokenizer
+
+    folder.mkdir()
+    tokenizer().backend_tokenizer.save(str(folder / "tokenizer.json"))
+    save_file({name: torch.arange(rows * 2.0).reshape(rows, 2).half()}, folder / "model.safetensors")
+    listed = '[{"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"}]'
+    (folder / "modules.json").write_text(listed)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["embedding.weight", "embeddings"])
+def test_a_table_of_model2vec_is_read_too_and_half_precision_is_made_full(name: str, tmp_path: Path) -> None:
+    folder = static_folder(tmp_path / "static", name=name)
+    encoder = encoders.load(EncoderSpec(name="toy", base="x/y", pooling="mean"), folder)
+    ids = encoder.tokenizer(["good bad"], add_special_tokens=False)["input_ids"][0]
+    assert len(ids) == 2 and locate(EncoderSpec(name="toy", base=str(folder), pooling="mean")).fingerprint
+    found = encoder.encode(["good bad", "", "good " * 5000])
+    np.testing.assert_allclose(found[0], [sum(ids), sum(ids) + 1])
+    np.testing.assert_allclose(found[1:], [[0, 0], [2 * ids[0], 2 * ids[0] + 1]])
+
+
+def test_what_makes_no_sense_of_a_static_embedding_is_refused_in_one_line(tmp_path: Path) -> None:
+    folder = static_folder(tmp_path / "static")
+    for more, why in (({"pooling": "cls"}, "have pooling mean"), ({"layers": 1}, "a StaticEmbedding has no layers")):
+        with pytest.raises(ResourceError, match=why):
+            encoders.load(EncoderSpec.model_validate({"name": "toy", "base": "x/y", "pooling": "mean", **more}), folder)
+    small = static_folder(tmp_path / "small", rows=3)
+    with pytest.raises(ResourceError, match=r"its tokenizer has \d+ tokens, and its table 3 rows"):
+        encoders.load(EncoderSpec(name="toy", base="x/y", pooling="mean"), small)
+    (small / "tokenizer.json").write_text("{")
+    with pytest.raises(ResourceError, match="cannot be read as a StaticEmbedding") as caught:
+        encoders.load(EncoderSpec(name="toy", base="x/y", pooling="mean"), small)
+    assert "\n" not in str(caught.value)

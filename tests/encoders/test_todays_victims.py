@@ -14,7 +14,7 @@ from rbench.attack import Victim
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
-from rbench.finetune import clean
+from rbench.finetune import clean, probe
 from rbench.inference import backends
 from rbench.spec import Training
 from tests import tiny
@@ -33,6 +33,21 @@ def test_fine_tuning_keeps_pooling_and_prompt(name: str, saved: Any, tmp_path: P
     inputs = made.victim.tokenizer(TEXTS[:3], padding=True, return_tensors="pt")
     with torch.no_grad():
         torch.testing.assert_close(again(**inputs).logits, made.victim(**inputs).logits, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["T5, encoder alone, normalised", "StaticEmbedding"])
+@pytest.mark.parametrize("strategy", [clean, probe])
+def test_t5_and_static_embeddings_are_fine_tuned_and_probed(
+    name: str, strategy: Any, saved: Any, tmp_path: Path
+) -> None:
+    context = tiny.context(opened(saved(name)[0]), tiny.data(160, 30, 30), Training(epochs=3, batch_size=16))
+    made = strategy.run(strategy.Options(), context)
+    victim = made.victim if hasattr(made, "victim") else made[0]
+    victim.save(tmp_path / "victim", {})
+    again, _ = EncoderClassifier.load(tmp_path / "victim")
+    with torch.no_grad():
+        inputs = victim.tokenizer(TEXTS[:3], padding=True, return_tensors="pt")
+        torch.testing.assert_close(again(**inputs).logits, victim.eval()(**inputs).logits, rtol=0, atol=0)
 
 
 UNTRACED = ("qwen3", "gemma", "llama")

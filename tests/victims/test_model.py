@@ -10,8 +10,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, GPT2Config, GPT2ForSequenceClassification
 
 from rbench.encoders.architecture import embedded_tokenizer
+from rbench.encoders.batching import Batching
 from rbench.encoders.classify import classify
 from rbench.errors import ResourceError
+from rbench.inference import rows_of, tensors
 from rbench.load import load_task
 from rbench.load.registry import Registry
 from rbench.spec import TaskSpec, VictimSpec
@@ -130,12 +132,14 @@ def test_a_decoder_reads_a_padded_text_where_the_text_ends(tmp_path: Path) -> No
     config = GPT2Config(
         vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, n_positions=64, initializer_range=0.5
     )
-    config.pad_token_id = tokenizer.pad_token_id + 5
+    config.pad_token_id = tokenizer.pad_token_id + 5  # its head takes this token for padding, whatever pads
     config.id2label, config.label2id = {0: "negative", 1: "positive"}, {"negative": 0, "positive": 1}
     GPT2ForSequenceClassification(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     model = opened(tmp_path)
+    rows = rows_of(model.tokenizer(TEXTS))
+    assert model.pad[0] == config.pad_token_id and model.batching == Batching()
     with torch.inference_mode():
-        padded = model(**model.tokenizer(TEXTS, padding=True, return_tensors="pt")).logits
+        padded = model(**tensors(rows, model.pad, 1, model.device)).logits
         alone = torch.cat([model(**model.tokenizer([text], return_tensors="pt")).logits for text in TEXTS])
     torch.testing.assert_close(padded, alone)
