@@ -242,10 +242,10 @@ def test_what_makes_no_sense_of_a_static_embedding_is_refused_in_one_line(tmp_pa
     for more, why in (({"pooling": "cls"}, "have pooling mean"), ({"layers": 1}, "a StaticEmbedding has no layers")):
         with pytest.raises(ResourceError, match=why):
             encoders.load(EncoderSpec.model_validate({"name": "toy", "base": "x/y", "pooling": "mean", **more}), folder)
-    small = static_folder(tmp_path / "small", rows=3)
-    with pytest.raises(ResourceError, match=r"its tokenizer has \d+ tokens, and its table 3 rows"):
+    small = static_folder(tmp_path / "small", rows=6)
+    with pytest.raises(ResourceError, match=r"its tokenizer has \d+ tokens, and its table 6 rows"):
         encoders.load(EncoderSpec(name="toy", base="x/y", pooling="mean"), small)
     (small / "tokenizer.json").write_text("{")
-    with pytest.raises(ResourceError, match="cannot be read as a StaticEmbedding") as caught:
+    with pytest.raises(ResourceError, match=r"tokenizer\.json cannot be read") as caught:
         encoders.load(EncoderSpec(name="toy", base="x/y", pooling="mean"), small)
     assert "\n" not in str(caught.value)
