@@ -187,3 +187,30 @@ def test_light_modules_load_neither_torch_nor_matplotlib(name: str) -> None:
     code = f"import rbench.{name}, sys; bad = {heavy}; assert not bad, bad"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+BELOW = {
+    *("storage", "tables", "figures", "report", "site", "api"),
+    *("system.leases", "system.members", "system.checkpoints", "system.scratch", "executors.child", "plan.occupied"),
+}
+"""Wings and modules that work with what lies in a RUN or in the cache. They open it with `rbench.system.below`."""
+OPENS = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "unlink", "rmtree", "copyfile", "copytree"}
+OPENS |= {"move", "rglob", "symlink_to", "hardlink_to", "makedirs", "removedirs"}
+ELSEWHERE = {
+    *("(files('rbench.report') / folder / name).read_text", "(files('rbench.site') / folder / name).read_text"),
+    *("info.read_text", "Path('/proc/sys/kernel/random/boot_id').read_text", "Path(f'/proc/{pid}/stat').read_text"),
+    *("module.open", "measure.open", "loaded.modules['objectives', train.objective].open"),  # a module of Python
+    *("where.open", "path.write_text", "Path(page).open"),  # files that the user names
+    "(where / 'rbench.json').read_text",  # a model's folder, which is the user's
+    "shutil.rmtree",  # in `growing`: a new folder beside the one that the user names
+    *("file.open", "path.rglob"),  # after `Below.files` has found them, and to count bytes
+}
+"""What else these modules open."""
+
+
+@pytest.mark.parametrize(("name", "file"), [(name, file) for name, file in modules() if {name, wing(name)} & BELOW])
+def test_what_lies_in_a_run_or_the_cache_is_opened_in_one_way(name: str, file: Path) -> None:
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    calls = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
+    found = {call for call in calls if call.rpartition(".")[2] in OPENS}
+    assert found <= ELSEWHERE, f"{name} opens what may be a link: use rbench.system.below"

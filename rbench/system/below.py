@@ -206,13 +206,17 @@ class Below:
             return True
         return False
 
-    def remove_tree(self, path: Path) -> None:
-        """Remove a folder with all that is in it, if it is there. Of links in it, the links themselves are removed."""
+    def remove_tree(self, path: Path, *, ignore_errors: bool = False) -> None:
+        """Remove a folder with all that is in it, if it is there. Of links in it, the links themselves are removed.
+
+        Args:
+            ignore_errors: whether what the operating system does not remove is left without an error.
+        """
         with suppress(FileNotFoundError), self._folder(path.parent) as folder:
             kind = _kind(os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode)
             if kind != "folder":
                 raise self._refused(path, kind)
-            shutil.rmtree(path.name, dir_fd=folder)
+            shutil.rmtree(path.name, dir_fd=folder, ignore_errors=ignore_errors)
 
     def rename(self, path: Path, to: Path) -> None:
         """Give a file or folder another path below the root, in one step. The folder of `to` is there."""
@@ -231,9 +235,13 @@ class Below:
     def _folder(self, path: Path, *, make: bool = False) -> Iterator[int]:
         """Yield the descriptor of a folder. With `make`, it is made with those above it."""
         parts = self._parts(path)
-        if make:
+        try:
+            handle = os.open(self.root, _FOLDER)
+        except FileNotFoundError:
+            if not make:
+                raise
             self.root.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.root, _FOLDER)
+            handle = os.open(self.root, _FOLDER)
         try:
             for depth, part in enumerate(parts, start=1):
                 try:

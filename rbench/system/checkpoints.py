@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from rbench.errors import JobError
+from rbench.errors import JobError, StoreError
+from rbench.system.below import SMALL, Below
 
 RUN = "run.json"
 WEIGHTS = "model.safetensors"
@@ -24,28 +24,27 @@ def claim(folder: Path, name: str, key: str) -> None:
 
     JobError if it holds those of another training.
     """
-    record = folder / RUN
-    if record.is_file() and _key(record) != key:
+    below = Below(folder)
+    if below.kind(folder / RUN) is not None and _key(below) != key:
         raise JobError(
             f"{folder} holds the checkpoints of another training run (another encoder, seed, corpus or pairs to select "
             f"by), or its {RUN} is damaged; name another folder or remove it."
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    record.write_text(json.dumps({"name": name, "key": key}) + "\n", encoding="utf-8")
+    below.replace(folder / RUN, f"{json.dumps({'name': name, 'key': key})}\n".encode())
 
 
-def _key(record: Path) -> str | None:
+def _key(below: Below) -> str | None:
     """Return the key of the training that owns the checkpoints; None if the file is damaged."""
     try:
-        content = json.loads(record.read_text(encoding="utf-8"))
-    except ValueError:
+        content = json.loads(below.read(below.root / RUN, SMALL))
+    except (ValueError, RecursionError):
         return None
     return content.get("key") if isinstance(content, dict) else None
 
 
 def good(folder: Path) -> Iterator[Path]:
     """Yield the checkpoints in `folder` that are complete and have only finite weights, the newest first."""
-    found = [path for path in folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
+    found = [path for path in _checkpoints(folder) if path.name.rpartition("-")[2].isdigit()]
     for path in sorted(found, key=lambda path: -int(path.name.rpartition("-")[2])):
         if _whole(path) and _finite(path):
             yield path
@@ -58,18 +57,27 @@ def last_good(folder: Path) -> Path | None:
 
 def discard(folder: Path) -> None:
     """Remove the training's checkpoints and its mark. Anything else in `folder` stays."""
-    for path in folder.glob("checkpoint-*"):
-        shutil.rmtree(path)
-    (folder / RUN).unlink(missing_ok=True)
+    below = Below(folder)
+    for path in _checkpoints(folder):
+        below.remove_tree(path)
+    below.remove(folder / RUN)
     with contextlib.suppress(OSError):  # the folder is not empty, or not there
         folder.rmdir()
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Return the folders of checkpoints. Links are left out."""
+    found = Below(folder).entries(folder)
+    return [path for path, kind in found if kind == "folder" and path.name.startswith("checkpoint-")]
 
 
 def _whole(path: Path) -> bool:
     """Return whether the checkpoint is complete: the Trainer writes its state last."""
     try:
-        json.loads((path / STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        below = Below(path)
+        json.loads(below.read(path / STATE))
+        below.check(path)
+    except (OSError, StoreError, ValueError, RecursionError):
         return False
     return True
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from rbench.errors import ResourceError
+from rbench.errors import ResourceError, StoreError
+from rbench.system.below import Below
 
 
 def default_cache() -> Path:
@@ -60,7 +60,7 @@ def folder(name: str, root: Path | None = None) -> Iterator[Path]:
 
 def _claim(parent: Path, name: str) -> FileLock:
     """Lock a new, unused name. The lock is made before the folder, so that no sweep finds a folder without a lock."""
-    parent.mkdir(parents=True, exist_ok=True)
+    Below(parent.parent).make_folder(parent)
     while True:
         lock = FileLock(parent / f"{name}-{secrets.token_hex(4)}.lock", timeout=0, thread_local=False)
         with suppress(Timeout):  # a sweep locked the file before we did
@@ -76,11 +76,12 @@ def remove(lock: FileLock) -> None:
     A later sweep then removes both.
     """
     file = Path(lock.lock_file)
+    below = Below(file.parent.parent)
     try:
-        shutil.rmtree(folder_of(file), ignore_errors=True)
-        if not folder_of(file).exists():
-            with suppress(OSError):
-                file.unlink(missing_ok=True)
+        with suppress(OSError, StoreError):
+            below.remove_tree(folder_of(file), ignore_errors=True)
+            if below.kind(folder_of(file)) is None:
+                below.remove(file)
     finally:
         lock.release()
 
@@ -92,12 +93,13 @@ def folder_of(file: Path) -> Path:
 
 def locks(root: Path) -> list[Path]:
     """Return the lock files of all temporary folders below the cache folder `root`, held or not."""
-    return sorted((root / "tmp").glob("*.lock"))
+    found = Below(root).entries(root / "tmp") if root.is_dir() else []
+    return [path for path, kind in found if kind == "file" and path.suffix == ".lock"]
 
 
 def is_held(file: Path) -> bool:
     """Return whether any process holds a lock file. A file that does not exist is not made."""
-    if not file.exists():
+    if Below(file.parent.parent).kind(file) is None:
         return False
     try:
         with FileLock(file, timeout=0):

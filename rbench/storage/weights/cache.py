@@ -17,10 +17,11 @@ from pathlib import Path
 import filelock
 from pydantic import ValidationError
 
-from rbench.errors import JobError
+from rbench.errors import JobError, StoreError
 from rbench.spec import Job, Record
 from rbench.storage.weights import leftovers, manifest
 from rbench.system import scratch
+from rbench.system.below import SMALL, Below
 
 log = logging.getLogger("rbench")
 
@@ -45,12 +46,13 @@ class Entry:
         Raises ResourceError if the cache folder cannot be written.
         """
         with scratch.writing(self.final):
-            (self.folder / RECORD).write_text(record.model_dump_json(indent=1), encoding="utf-8")
+            below = _below(self.final)
+            below.replace(self.folder / RECORD, record.model_dump_json(indent=1).encode())
             manifest.write(self.folder)
-            self.final.parent.mkdir(parents=True, exist_ok=True)
+            below.make_folder(self.final.parent)
             with suppress(FileNotFoundError):  # an untrusted entry; it is removed with this temporary folder
-                self.final.rename(self.folder.with_name("replaced"))
-            self.folder.rename(self.final)
+                below.rename(self.final, self.folder.with_name("replaced"))
+            below.rename(self.folder, self.final)
         _warned.difference_update({said for said in _warned if said[0] == self.final})
         return record
 
@@ -94,7 +96,7 @@ class WeightCache:
 
     def seems_to_have(self, key: str) -> bool:
         """Whether there is an entry of this job. Reads no content, so the entry may turn out damaged in `has`."""
-        return (self.place(key) / manifest.NAME).is_file()
+        return Below(self.root).kind(self.place(key) / manifest.NAME) == "file"
 
     def _found(self, key: str) -> Record | None:
         found = look(self.place(key), key)
@@ -117,7 +119,7 @@ class WeightCache:
         """
         lock = filelock.FileLock(self.lock_file(job.key))
         with scratch.writing(self.root):
-            self.lock_file(job.key).parent.mkdir(parents=True, exist_ok=True)
+            Below(self.root).make_folder(self.lock_file(job.key).parent)
             lock.acquire()
         try:
             record = self._found(job.key)
@@ -139,7 +141,7 @@ class WeightCache:
             yield
             return
         with scratch.folder("run", self.root) as folder:
-            (folder / USED).write_text("\n".join(wanted) + "\n", encoding="ascii")
+            Below(self.root).replace(folder / USED, ("\n".join(wanted) + "\n").encode("ascii"))
             yield
 
     def in_use(self) -> set[str]:
@@ -148,7 +150,8 @@ class WeightCache:
         for file in scratch.locks(self.root):
             if scratch.is_held(file):
                 with suppress(OSError):
-                    found.update((scratch.folder_of(file) / USED).read_text(encoding="ascii").split())
+                    said = Below(self.root).read(scratch.folder_of(file) / USED, SMALL)
+                    found.update(said.decode("ascii", "replace").split())
         return found
 
     def sweep(self) -> list[Path]:
@@ -158,21 +161,30 @@ class WeightCache:
 
 def look(place: Path, key: str) -> Record | str | None:
     """Return the record of a complete entry, the reason why the entry cannot be trusted, or None if there is none."""
-    if not place.is_dir():
-        return None
-    if (problem := manifest.problem(place)) is not None:
+    below = _below(place)
+    try:
+        if below.kind(place) in (None, "file"):
+            return None
+    except StoreError as error:
+        return str(error).removesuffix(".")
+    if (problem := manifest.problem(place, below)) is not None:
         return problem
     try:
-        record = Record.model_validate_json((place / RECORD).read_bytes())
+        record = Record.model_validate_json(below.read(place / RECORD, SMALL))
     except (OSError, ValidationError):
         return f"its {RECORD} is from another version of rbench"
     return record if record.job.key == key else "it holds the weights of another job"
 
 
+def _below(place: Path) -> Below:
+    """Return the cache in which an entry has its place, which is `WeightCache.place`."""
+    return Below(place.parents[2])
+
+
 def _called(place: Path) -> str:
     """Name an entry in a message: the beginning of its key, and its job if its record can be read."""
     try:
-        record = Record.model_validate_json((place / RECORD).read_bytes())
-    except (OSError, ValidationError):
+        record = Record.model_validate_json(_below(place).read(place / RECORD, SMALL))
+    except (OSError, StoreError, ValidationError):
         return place.name[:8]
     return f"{place.name[:8]} ({record.job.name})"

@@ -12,11 +12,12 @@ from typing import Literal, get_args
 
 from pydantic import ValidationError
 
-from rbench.errors import ResourceError
+from rbench.errors import ResourceError, StoreError
 from rbench.spec import Record
 from rbench.storage.weights import leftovers, manifest
 from rbench.storage.weights.cache import RECORD, WeightCache
 from rbench.system import scratch
+from rbench.system.below import SMALL, Below
 
 Prepared = Literal["edits", "translations", "rows", "words", "back-ends"]
 Kind = Literal["encoder", "victim", "damaged", "checkpoints", Prepared, "in work", "left"]
@@ -75,12 +76,13 @@ def items(root: Path) -> list[Item]:
 
 
 def _weights(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
+    below = Below(cache.root)
     for above in _folders(cache.root / "weights"):
         for place in _folders(above):
             if _KEY.fullmatch(place.name) and place.name.startswith(above.name):
                 key, kind, name = place.name, "damaged", "unknown"
-                with suppress(OSError, ValidationError):
-                    job = Record.model_validate_json((place / RECORD).read_bytes()).job
+                with suppress(OSError, StoreError, ValidationError):
+                    job = Record.model_validate_json(below.read(place / RECORD, SMALL)).job
                     kind, name = ("encoder" if job.stage == "pretrain" else "victim"), job.name
                 yield _item(
                     kind,  # type: ignore[arg-type]
@@ -97,8 +99,8 @@ def _checkpoints(cache: WeightCache, needed: set[str]) -> Iterator[Item]:
     for place in _folders(cache.root / "checkpoints"):
         if _KEY.fullmatch(key := place.name):
             name = "unknown"
-            with suppress(OSError, ValueError, TypeError, KeyError):
-                said = json.loads((place / "run.json").read_text(encoding="utf-8"))
+            with suppress(OSError, StoreError, ValueError, TypeError, KeyError, RecursionError):
+                said = json.loads(Below(cache.root).read(place / "run.json", SMALL))
                 name = str(said["name"]) if "name" in said else f"pretrain/{said['encoder']}"  # of earlier versions
             in_use = key in needed or scratch.is_held(cache.lock_file(key))
             yield _item("checkpoints", name, place, key=key, in_use=in_use)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import tempfile
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from rbench.system import scratch
+from rbench.system.below import Below
 
 LEFT_ALONE = 7 * 24 * 3600
 """After this many seconds without a write, something without a lock counts as left by a killed process."""
@@ -43,14 +43,14 @@ def sweep(root: Path) -> list[Path]:
         with _held(*_job_locks(root, place)) as held:
             if None not in held:
                 removed.append(place)
-                shutil.rmtree(place, ignore_errors=True)
+                Below(root).remove_tree(place, ignore_errors=True)
     for place in _in_system():
         removed.append(place)
-        shutil.rmtree(place, ignore_errors=True)
+        Below(place.parent).remove_tree(place, ignore_errors=True)
     for file in _parts(root):
         removed.append(file)
         with suppress(OSError):
-            file.unlink()
+            Below(root).remove(file)
     return [place for place in removed if not place.exists()]
 
 

@@ -8,14 +8,14 @@ The manifest lists every file of the entry except itself. It is written last, be
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from rbench.errors import StoreError
 from rbench.spec import Strict
 from rbench.system import digests
+from rbench.system.below import SMALL, Below, Kind
 
 NAME = "manifest.json"
 UNLISTED = f"it has no list of its files ({NAME}), like entries of earlier versions, so they cannot be checked"
@@ -29,28 +29,37 @@ class Manifest(Strict):
 
 def write(folder: Path) -> None:
     """Write the manifest of the files that are in `folder` now."""
-    files = {name: digests.of_file(folder / name) for name in sorted(_names(folder))}
-    (folder / NAME).write_text(Manifest(files=files).model_dump_json(indent=1) + "\n", encoding="utf-8")
+    below = Below(folder)
+    files = {name: digests.of_file(folder / name) for name in sorted(_kinds(folder, below))}
+    below.replace(folder / NAME, f"{Manifest(files=files).model_dump_json(indent=1)}\n".encode())
 
 
-def problem(folder: Path) -> str | None:
+def problem(folder: Path, below: Below | None = None) -> str | None:
     """Say what is wrong with the files in `folder`, as the end of a sentence; None if they match its manifest.
+
+    All of them are regular files then, and none is reached through a link below the folder of `below`.
 
     A repeated check is cheap: only files that changed since the last one are read.
     """
     try:
-        listed = Manifest.model_validate_json((folder / NAME).read_bytes()).files
-        found = set(_names(folder)) - {NAME}
+        below = below or Below(folder)
+        listed = Manifest.model_validate_json(below.read(folder / NAME, SMALL)).files
+        kinds = _kinds(folder, below)
+        found = kinds.keys() - {NAME}
         if missing := sorted(listed.keys() - found):
             return f"{_some(missing)} is missing"
         if surplus := sorted(found - listed.keys()):
             return f"{_some(surplus)} was added"
+        if foreign := sorted(name for name, kind in kinds.items() if kind != "file"):
+            return f"{_some(foreign)} is a {kinds[foreign[0]]}"
         if altered := [name for name, digest in listed.items() if digests.of_file(folder / name) != digest]:
             return f"{_some(altered)} was altered"
     except FileNotFoundError as error:
-        return UNLISTED if error.filename == str(folder / NAME) else f"{error.filename} is missing"
+        return UNLISTED if Path(error.filename).name == NAME else f"{error.filename} is missing"
     except OSError as error:
         return f"{error.filename} cannot be read ({error.strerror})"
+    except StoreError as error:
+        return str(error).removesuffix(".")
     except ValidationError:
         return f"{NAME} is damaged"
     return None
@@ -61,7 +70,7 @@ def weights_hash(folder: Path) -> str:
 
     Records use it to say which weights were used. The manifest, not this hash, says whether an entry is complete.
     """
-    files = sorted(folder.rglob("*.safetensors"))
+    files = sorted(path for path in Below(folder).files(folder) if path.suffix == ".safetensors")
     names = [file.relative_to(folder).as_posix() for file in files]
 
     def read() -> str:
@@ -76,14 +85,9 @@ def weights_hash(folder: Path) -> str:
     return digests.remembered(files, f"weights {names}", read)
 
 
-def _names(folder: Path, above: str = "") -> Iterator[str]:
-    """Yield the paths of all files in a folder and below. A link counts as a file."""
-    with os.scandir(folder) as found:
-        for one in found:
-            if one.is_dir(follow_symlinks=False):
-                yield from _names(Path(one.path), f"{above}{one.name}/")
-            else:
-                yield f"{above}{one.name}"
+def _kinds(folder: Path, below: Below) -> dict[str, Kind]:
+    """Return the paths of all files in a folder and below, each with what it is. A link counts as a file."""
+    return {path.relative_to(folder).as_posix(): kind for path, kind in below.walk(folder)}
 
 
 def _some(names: list[str]) -> str:

@@ -16,6 +16,7 @@ from rbench.spec import Record
 from rbench.storage.weights.cache import WeightCache, look
 from rbench.storage.weights.inventory import Item
 from rbench.system import scratch
+from rbench.system.below import Below
 
 UNITS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 WORK = ("left", "in work")
@@ -122,7 +123,7 @@ def _held(cache: WeightCache, key: str | None) -> Iterator[bool]:
         yield True
         return
     file = cache.lock_file(key)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    Below(cache.root).make_folder(file.parent)
     lock = FileLock(file, timeout=0)
     try:
         lock.acquire()
@@ -140,7 +141,7 @@ def _delete(root: Path, path: Path) -> None:
     if not _is_inside(root, path):
         return
     with scratch.folder("prune", root) as folder, suppress(FileNotFoundError):
-        path.rename(folder / path.name)
+        Below(root).rename(path, folder / path.name)
 
 
 def _is_inside(root: Path, path: Path) -> bool:

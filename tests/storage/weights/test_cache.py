@@ -8,13 +8,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from rbench.errors import JobError, ResourceError
+from rbench.errors import JobError, RbenchError, ResourceError
 from rbench.spec import Provenance, Record
 from rbench.storage.weights import WeightCache, default_cache, weights_hash
 from tests.storage.weights.entries import JOB, OTHER, fill, swap_two_words, write
@@ -69,7 +70,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "manifest cut off": (lambda f: os.truncate(f / "manifest.json", 20), "manifest.json is damaged"),
     "manifest of nothing": (lambda f: (f / "manifest.json").write_text('{"files": {}}'), "was added"),
     "manifest not text": (lambda f: (f / "manifest.json").write_bytes(b"\xff\xfe"), "manifest.json is damaged"),
-    "a pipe for a file": (lambda f: pipe(f / "tokenizer.json"), "tokenizer.json cannot be read"),
+    "a pipe for a file": (lambda f: pipe(f / "tokenizer.json"), "tokenizer.json is a FIFO"),
     "all removed": (lambda f: [shutil.rmtree(f), f.mkdir()], "no list of its files"),
     "of an earlier version": (earlier_version, "no list of its files"),
     "of another job": (another_job, "the weights of another job"),
@@ -229,3 +230,41 @@ def test_the_default_place_and_its_variable(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("RBENCH_CACHE", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
     assert default_cache() == tmp_path / "x" / "rbench"
+
+
+@pytest.mark.parametrize("name", ["tmp", "weights", "locks", "prepared"])
+def test_a_link_in_the_cache_leads_to_no_deletion_elsewhere(name: str, tmp_path: Path) -> None:
+    home, root = tmp_path / "home", tmp_path / "cache"
+    for file in ("uv/years-of-work", "uv.lock", "tmp1.part", "translations/a/b.tmp"):
+        (home / file).parent.mkdir(parents=True, exist_ok=True)
+        (home / file).write_text("x")
+        os.utime(home / file, (1, 1))
+    before = sorted(home.rglob("*"))
+    root.mkdir()
+    (root / name).symlink_to(home)
+    cache = WeightCache(root)
+    for do in (cache.sweep, lambda: fill(cache, JOB), lambda: cache.folder(JOB.key)):
+        with suppress(RbenchError):
+            do()
+    assert sorted(home.rglob("*")) == before and (home / "uv.lock").read_text() == "x"
+
+
+@pytest.mark.parametrize("name", ["record.json", "manifest.json", "tokenizer.json"])
+def test_a_linked_file_of_an_entry_is_not_trusted(name: str, tmp_path: Path) -> None:
+    cache = WeightCache(tmp_path)
+    fill(cache, JOB)
+    place = cache.place(JOB.key)
+    (place / name).rename(tmp_path / name)
+    (place / name).symlink_to(tmp_path / name)
+    assert not cache.has(JOB.key)
+    with pytest.raises(JobError, match=rf"{name} is a symbolic link"):
+        cache.folder(JOB.key)
+
+
+def test_a_linked_entry_is_not_trusted(tmp_path: Path) -> None:
+    cache = WeightCache(tmp_path / "cache")
+    fill(cache, JOB)
+    cache.place(JOB.key).rename(tmp_path / "elsewhere")
+    cache.place(JOB.key).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(JobError, match="is a symbolic link"):
+        cache.folder(JOB.key)

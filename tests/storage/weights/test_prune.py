@@ -214,9 +214,9 @@ def test_what_the_system_refuses_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     fill(WeightCache(tmp_path), JOB)
     found = items(tmp_path)
 
-    def refuse(path: Path, target: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "rename", refuse)
+    monkeypatch.setattr(os, "rename", refuse)
     with pytest.raises(ResourceError, match=rf"{JOB.key} cannot be removed \(Permission denied\)"):
         remove(tmp_path, found)
