@@ -95,6 +95,8 @@ def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator
     with team.joined(joining.prepare):
         prepared = joining.prepared
         found = standing(store, prepared.plan)
+        if found.mixed:
+            raise StoreError("\n".join(found.problems[job.key] for job in prepared.plan.jobs if job.key in found.mixed))
         for job in prepared.plan.jobs:
             if job.key in found.problems:
                 store.check_owner(job)

@@ -143,6 +143,9 @@ class Provenance(Strict):
     dataset_fingerprint: str | None = None
     weights_hash: str | None = None
     resources: dict[str, str] = {}
+    inputs: dict[str, str] = {}
+    """Hashes of the weights behind what the jobs in `Job.needs` made, by their keys: those of a training, or those that
+    an attack attacked."""
     max_seconds: float | None = None
     """The limit of --max-seconds of the process that ended an attack; None: it had none."""
     started: str = ""

@@ -54,6 +54,7 @@ def run_job(job: Job, context: Context) -> Record | None:
             python=platform.python_version(),
             platform=provenance.machine(),
             device=_device_name(context.device),
+            inputs=_inputs(job, context),
             started=started,
             seconds=round(time.perf_counter() - clock, 3),
             **more,
@@ -89,13 +90,32 @@ def run_job(job: Job, context: Context) -> Record | None:
         text = masked(str(error) if isinstance(error, RbenchError) else traceback.format_exc())
         log.error("%s failed: %s", job.name, masked(str(error)) or type(error).__name__)
         record = Record(job=job, status="failed", provenance=source(), error=text)
-    if record is None:
-        return None
+    if record is None or (record.status == "failed" and _stands(job, context)):
+        return record
     context.team.check(job)
     context.store.write_record(record)
     for raised in record.health.flags if record.health is not None else ():
         context.progress.note(f"{job.name} is flagged `{raised.flag}`: {raised.because}")
     return record
+
+
+def _inputs(job: Job, context: Context) -> dict[str, str]:
+    """Return the hashes of the weights behind what a job reads of other jobs, by their keys."""
+    found = {}
+    for key in set(job.needs.values()):
+        record = context.store.look(context.plan.job(key)).record
+        if record is not None and record.provenance.weights_hash is not None:
+            found[key] = record.provenance.weights_hash
+    return dict(sorted(found.items()))
+
+
+def _stands(job: Job, context: Context) -> bool:
+    """Whether the record of a training stays, though the cache lost its weights and they could not be made again.
+
+    Other results stand on it.
+    """
+    record = context.store.look(job).record if isinstance(job.spec, PretrainJob | FinetuneJob) else None
+    return record is not None and record.status == "complete"
 
 
 def _device_name(device: str) -> str:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rbench.errors import JobError
 from rbench.plan.lineage import as_trained, registered_base
 from rbench.spec import EncoderSpec, Job, PretrainJob, ResourceKind, ResourceProfile, VictimJob, VictimSpec
 from rbench.stages.context import Context
+from rbench.storage.mixed import SHORT, standing_on
 from rbench.storage.weights import weights_hash
 from rbench.system import located
 from rbench.system.located import Located, Watch
@@ -25,6 +27,26 @@ def own(spec: PretrainJob, context: Context) -> EncoderSpec:
     """Return the encoder as it is trained, with its paths, which the job's spec lacks."""
     assert spec.encoder.train is not None
     return as_trained(context.encoders[spec.encoder.name], context.encoders, spec.encoder.train.data)
+
+
+def check_like(training: Job, weights: str, context: Context) -> None:
+    """Raise JobError where results of the RUN stand on other weights of a training than those with this hash."""
+    store, plan = context.store, context.plan
+    records = {
+        job.key: record
+        for job in plan.jobs
+        if (job.key == training.key or training.key in job.needs.values())
+        and (record := store.look(job).record) is not None
+    }
+    others = [(job, own) for job, own in standing_on(plan, records, training.key) if own != weights]
+    if others:
+        user, old = others[-1]
+        raise JobError(
+            f"the weights of {training.name} in the cache ({weights[:SHORT]}) are not those on which {user.name} in "
+            f"this RUN stands ({old[:SHORT]}). Put these back into the cache ({context.cache.root}); or begin anew "
+            f"with --fresh; or delete {store.folder(training)} and the folders of all results that stand on it, and "
+            "they are made again"
+        )
 
 
 class Inputs:
@@ -83,7 +105,9 @@ class Inputs:
     def made(self, role: str) -> Located:
         """Return where the cache has the weights that the job in this role made."""
         key = self._job.needs[role]
-        place = located.folder(self._context.cache.folder(key))
+        folder = self._context.cache.folder(key)
+        check_like(self._context.plan.job(key), weights_hash(folder), self._context)
+        place = located.folder(folder)
         self._context.cache.folder(key)  # check again: the hashed files are those that the entry lists
         return place
 

@@ -13,7 +13,7 @@ from rbench.plan.inputs import selected_by
 from rbench.publish import cards
 from rbench.spec import FinetuneJob, Health, Job, PretrainJob, Record, Score, Split, TrainSpec
 from rbench.stages.context import Context, Source, changed
-from rbench.stages.inputs import Inputs, own
+from rbench.stages.inputs import Inputs, check_like, own
 from rbench.stages.parts import by_part, part_counts
 from rbench.storage.weights import weights_hash
 from rbench.system import checkpoints
@@ -36,6 +36,7 @@ def cached(job: Job, context: Context, make: Callable[[Path], Made], source: Sou
             trackers = ", ".join(context.report_to) if isinstance(job.spec, PretrainJob) else ""
             unheard = f", so there is no training for {trackers} to follow" if trackers else ""
             context.progress.note(f"{job.name}: its weights were in the cache{unheard}")
+            check_like(job, entry.record.provenance.weights_hash or "", context)
             health = entry.record.health or victim_health(job, entry.record.scores, context)
             return entry.record.model_copy(update={"job": job, "health": health})
         made = make(entry.folder)
@@ -59,6 +60,7 @@ def cached(job: Job, context: Context, make: Callable[[Path], Made], source: Sou
         published = entry.publish(record)
         # Not before: whatever fails after the last step, the training goes on from there.
         checkpoints.discard(_kept(job, context))
+        check_like(job, weights_hash(context.cache.place(job.key)), context)
         return published
 
 

@@ -1,7 +1,8 @@
 """Report the state of a plan's jobs: which records are reliable, which jobs are done, and what is wrong with others.
 
 A record is reliable if it can be read, holds the scores that tables need, and its digests match the files beside it.
-A problem affects only its own job: that job counts as not done, and tables show the others.
+A problem affects only its own job: that job counts as not done, and tables show the others. So does a result that
+stands on other weights than the rest of its RUN.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cached_property
 
 from rbench.score import lacking
 from rbench.spec import Job, Plan, Record, error_kind
+from rbench.storage.mixed import mixed
 from rbench.storage.runs import Reader
 
 UNKNOWN = "of unknown kind"
@@ -26,6 +28,8 @@ class Standing:
     """Reliable records, complete or failed, in the plan's order."""
     problems: Mapping[str, str]
     """What is wrong with the other jobs, and the remedy."""
+    mixed: frozenset[str] = frozenset()
+    """Keys of the jobs among them that stand on other weights than the rest of the RUN."""
 
     @cached_property
     def done(self) -> frozenset[str]:
@@ -45,7 +49,16 @@ def standing(store: Reader, plan: Plan) -> Standing:
             problems[job.key] = problem
         elif found.record is not None:
             records[job.key] = found.record
-    return Standing(records, problems)
+    unlike = mixed(plan, records, shown=True)
+    for job in (job for job in plan.jobs if job.key in unlike):
+        del records[job.key]
+        problems[job.key] = f"{unlike[job.key]} {redo(store, job)}"
+    return Standing(records, problems, frozenset(unlike))
+
+
+def redo(store: Reader, job: Job) -> str:
+    """Say how to have a result made again on the weights that the rest of a RUN stands on."""
+    return f"Delete the folder {store.folder(job)}, and the same rbench run makes it again; or begin anew with --fresh."
 
 
 def errored(store: Reader, found: Standing, jobs: Iterable[Job]) -> dict[str, int]:

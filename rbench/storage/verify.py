@@ -2,7 +2,8 @@
 
 `verify` parses every record and computes its key from its content. It reads every line beside the record and computes
 the line's checksum and the file's digest. It computes scores, counts and health again from the lines (`recomputed`) and
-compares them with the record. Nothing is changed.
+compares them with the record. Results that stand on other weights than the rest of the RUN are damage, too. Nothing is
+changed.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from rbench.spec import (
     Plan,
     Record,
 )
+from rbench.storage.mixed import mixed
 from rbench.storage.recomputed import unlike
 from rbench.storage.runs import Store
+from rbench.storage.standing import redo
 
 State = Literal["verified", "damaged", "not done"]
 DELETE = "Delete the record, and the same rbench run makes it again."
@@ -63,12 +66,17 @@ def verify(run: Path | str) -> Verified:
     plan = store.plan()
     if plan is None:
         raise StoreError(f"{store.root} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
+    states: dict[str, State] = {}
     findings: list[Finding] = []
-    counts: Counter[State] = Counter(dict.fromkeys(get_args(State), 0))
     for job in plan.jobs:
-        state, found = _job(store, job)
-        counts[state] += 1
+        states[job.key], found = _job(store, job)
         findings += found
+    sound = {job.key: record for job in plan.jobs if (record := store.look(job).record) is not None}
+    for key, text in mixed(plan, sound).items():
+        states[key] = "damaged"
+        findings.append(Finding(f"{text} {redo(store, plan.job(key))}"))
+    counts: Counter[State] = Counter(dict.fromkeys(get_args(State), 0))
+    counts.update(states.values())
     said = "\n".join(finding.text for finding in findings)
     foreign = (text for text in store.foreign(map(store.folder, plan.jobs)) if text not in said)
     return Verified(store.root, (*findings, *map(Finding, foreign), *_strangers(store, plan)), counts)

@@ -173,7 +173,11 @@ def look(place: Path, key: str) -> Record | str | None:
         record = Record.model_validate_json(below.read(place / RECORD, SMALL))
     except (OSError, ValidationError):
         return f"its {RECORD} is from another version of rbench"
-    return record if record.job.key == key else "it holds the weights of another job"
+    if record.job.key != key:
+        return "it holds the weights of another job"
+    if record.provenance.weights_hash != manifest.weights_hash(place):
+        return f"its weights are not those of which its {RECORD} is"
+    return record
 
 
 def _below(place: Path) -> Below:

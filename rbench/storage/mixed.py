@@ -1,0 +1,70 @@
+"""Find results of one RUN that stand on different weights of one job.
+
+A key says what is trained, not what comes out: trained again on another machine, a victim may have other weights under
+the same key. Results on the old and on the new ones do not belong into one RUN. Each record says on which weights it
+stands: its own, and those behind what it read of other jobs (`Provenance.inputs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rbench.spec import AttackJob, BuildJob, ContrastJob, EvaluateJob, Job, MeasureJob, Plan, Record
+from rbench.spec.jobs import AdversarialJob
+
+SHORT = 12
+"""Hex digits of a hash in a message."""
+
+
+def behind(record: Record, key: str) -> frozenset[str]:
+    """Return the hashes by which a record names the weights behind the job of this key, which its own job needs."""
+    job, source = record.job, record.provenance
+    roles = {role for role, needed in job.needs.items() if needed == key}
+    found = {source.inputs.get(key)}
+    if isinstance(job.spec, AttackJob | ContrastJob | AdversarialJob) and "victim" in roles:
+        found.add(source.weights_hash)
+    if isinstance(job.spec, EvaluateJob | MeasureJob | BuildJob) and "encoder" in roles:
+        found.add(source.weights_hash)
+    if "masked_lm" in roles:
+        found.add(source.resources.get("masked_lm"))
+    return frozenset(one for one in found if one is not None)
+
+
+def standing_on(plan: Plan, records: Mapping[str, Record], key: str) -> Iterator[tuple[Job, str]]:
+    """Yield each complete job that says on which weights of the job of this key it stands, with their hash.
+
+    The first is the job itself, if it is complete.
+    """
+    for job in plan.jobs:
+        record = records.get(job.key)
+        if record is None or record.status != "complete":
+            continue
+        if job.key == key and record.provenance.weights_hash is not None:
+            yield job, record.provenance.weights_hash
+        elif key in job.needs.values():
+            yield from ((job, one) for one in sorted(behind(record, key)))
+
+
+def mixed(plan: Plan, records: Mapping[str, Record], *, shown: bool = False) -> dict[str, str]:
+    """Say by job which results stand on other weights than the records of the jobs that they need name.
+
+    Where such a job has no record, the first result that stands on it counts as right.
+
+    Args:
+        shown: leave out attacks on training texts. They are no result that stands beside others in a table: another
+            victim learned from their texts, whatever the weights that these were made for.
+    """
+    needed = dict.fromkeys(key for job in plan.jobs for key in job.needs.values())
+    found: dict[str, str] = {}
+    for key in needed:
+        right: str | None = None
+        for job, own in standing_on(plan, records, key):
+            right = right or own
+            if own != right and not (shown and isinstance(job.spec, AttackJob) and job.spec.split == "train"):
+                name = plan.job(key).name
+                found.setdefault(
+                    job.key,
+                    f"{job.name} stands on other weights of {name} ({own[:SHORT]}) than the rest of the RUN "
+                    f"({right[:SHORT]}).",
+                )
+    return found
