@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
 RESULTS = ROOT / "benchmarks" / "results"
 ROWS = json.loads((RESULTS / "calibration.json").read_text(encoding="utf-8"))["rows"]
 RETRAINING = json.loads((RESULTS / "retraining.json").read_text(encoding="utf-8"))
-PROMISED = [row for row in ROWS if row["world"] in ("equal weights", "other weights") and not row["rise"]]
+PROMISED = [row for row in ROWS if row["world"] in ("equal weights", "other weights") and not row["worse"]]
 
 
 def part(name: str) -> str:
@@ -23,23 +23,28 @@ def part(name: str) -> str:
     return found[1]
 
 
-def rates() -> dict[tuple[Any, ...], dict[float, dict[str, Any]]]:
-    """The rows of the JSON by the row of the table, then by the true rise."""
-    found: dict[tuple[Any, ...], dict[float, dict[str, Any]]] = {}
+def rates() -> dict[tuple[Any, ...], dict[tuple[str, float], dict[str, Any]]]:
+    """The rows of the JSON by the row of the table, then by what is truly worse."""
+    found: dict[tuple[Any, ...], dict[tuple[str, float], dict[str, Any]]] = {}
     for row in ROWS:
         if row["world"] != "15% discordant pairs":
             place = (row["world"], *(str(row[key]) for key in ("baseline runs", "deviation", "cells", "n")))
-            found.setdefault(place, {})[row["rise"]] = row
+            found.setdefault(place, {})[row["worse"], row["by"]] = row
     return found
 
 
 def test_the_table_of_the_page_is_that_of_the_file() -> None:
     lines = [[cell.strip() for cell in line[1:-1].split("|")] for line in part("calibration").splitlines()]
-    table = {tuple(cells[:5]): cells[5:] for cells in lines if len(cells) == 9 and cells[1].isdigit()}
+    table = {tuple(cells[:5]): cells[5:] for cells in lines if len(cells) == 13 and cells[1].isdigit()}
+    columns = [("attack", "aua"), ("attack", "asr"), ("accuracy", "clean")]
     expected = {
         place: [
-            f"{100 * of[0]['fires']:.1f}%",
-            *(f"{100 * of[r]['fires']:.0f}%" if r in of else "" for r in (5, 10, 20)),
+            *(f"{100 * of['', 0][name]:.1f}%" for name in ("failed", "undecided")),
+            *(
+                f"{100 * of[worse, by]['failed by metric'][metric]:.0f}%" if (worse, by) in of else ""
+                for worse, metric in columns
+                for by in (5, 10)
+            ),
         ]
         for place, of in rates().items()
     }
@@ -48,24 +53,25 @@ def test_the_table_of_the_page_is_that_of_the_file() -> None:
 
 @pytest.mark.parametrize("row", PROMISED, ids=lambda row: "-".join(map(str, list(row.values())[:5])))
 def test_false_alarms_are_at_most_5_percent(row: dict[str, Any]) -> None:
-    """Within two standard errors of the simulation, since one cell with three runs is tested at exactly 5%."""
-    assert row["fires"] <= 0.05 + 2 * (0.05 * 0.95 / row["simulated"]) ** 0.5
+    """Within two standard errors of the simulation."""
+    assert row["failed"] <= 0.05 + 2 * (0.05 * 0.95 / row["simulated"]) ** 0.5
 
 
-def test_with_equal_weights_36_cells_rarely_fire_in_1000_checks() -> None:
-    found = [row for row in PROMISED if row["world"] == "equal weights" and row["cells"] == 36]
-    assert found and all(row["simulated"] >= 1000 and row["fires"] <= 0.05 for row in found)
+def test_an_ordinary_gate_is_decided() -> None:
+    """With the same weights and 50 texts or more, no check without a change is undecided."""
+    found = [row for row in PROMISED if row["world"] == "equal weights"]
+    assert found and all(row["undecided"] <= 0.002 for row in found)
 
 
 def test_one_baseline_run_and_other_weights_never_fail() -> None:
     found = [row for row in PROMISED if row["world"] == "other weights" and row["baseline runs"] == 1]
-    assert found and all(row["fires"] == 0 < row["warns"] for row in found)
+    assert found and all(row["failed"] == 0 < row["undecided"] for row in found)
 
 
-def test_a_rise_of_5_points_in_one_cell_is_seen() -> None:
+def test_a_rise_of_5_points_in_one_row_is_seen() -> None:
     (row,) = (row for row in ROWS if row["world"] == "15% discordant pairs")
-    assert (row["n"], row["rise"], row["cells"]) == (1000, 5, 1)
-    assert row["fires"] >= 0.8
+    assert (row["n"], row["by"], row["cells"]) == (1000, 5, 1)
+    assert row["failed"] >= 0.8
 
 
 def test_the_page_says_how_far_training_again_moves_asr() -> None:

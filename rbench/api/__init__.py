@@ -21,6 +21,7 @@ from rbench.api.doctor import Check, doctor
 from rbench.api.executor import Executor
 from rbench.api.figures import figure, write_figure
 from rbench.api.gate import (
+    baseline_notes,
     check,
     check_annotations,
     check_conditions,
@@ -70,6 +71,7 @@ __all__ = [
     "WrittenSite",
     "attack",
     "attack_texts",
+    "baseline_notes",
     "build_adversarial",
     "build_adversarial_from",
     "cases",

@@ -242,10 +242,13 @@ FailIfOption = Annotated[
     typer.Option(
         "--fail-if",
         metavar="CONDITION",
-        help='Exit with 3 if a cell\'s whole 95% interval is beyond a limit, such as "asr > 60" or "any_attack > 80". '
-        "May be repeated.",
+        help='Exit with 3 if a cell\'s whole 95% interval is beyond a limit, such as "asr > 60" or "any_attack > 80", '
+        "and with 4 if it cannot be judged. May be repeated.",
         rich_help_panel=HOW,
     ),
+]
+AllowUndecidedOption = Annotated[
+    bool, typer.Option("--allow-undecided", help="What cannot be judged is a warning and no exit code.")
 ]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print results and errors, nothing else.", rich_help_panel=HOW)

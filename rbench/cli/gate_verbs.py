@@ -9,7 +9,8 @@ import typer
 
 from rbench.cli import arguments as a
 from rbench.cli.console import say, tell
-from rbench.cli.verbs import CHECK_FAILED, MEASURE, app, verb
+from rbench.cli.verbs import CHECK_FAILED, MEASURE, UNDECIDED, app, verb
+from rbench.errors import RbenchError
 
 
 @app.command(
@@ -33,18 +34,21 @@ def baseline(
 
     The file has one letter for each attacked example, no text, and hashes of data, attacks and weights. Commit it,
     and check later runs with rbench check. Three or more RUNs show how much trainings differ by their seed alone.
+    What no check will be able to judge, because a victim is near chance or has too few texts, is said at once.
     """
     from rbench import api
 
     made = api.write_baseline(runs, out)
     cells, runs_ = (f"{n} {what}{'s' * (n > 1)}" for n, what in ((len(made.cells), "cell"), (made.runs, "run")))
     tell(f"{out}: {cells}, {runs_}, {out.stat().st_size:,} bytes")
+    for note in api.baseline_notes(made):
+        tell(f"note: {note}")
 
 
 @app.command(
     rich_help_panel=MEASURE,
     epilog="Example: [bold]rbench check results/runs/gate --baseline baseline.json --junit check.xml[/bold]. "
-    "Exit codes: 0 passed, 2 cannot be checked, 3 failed.",
+    "Exit codes: 0 passed, 2 refused, 3 failed, 4 could not be judged.",
 )
 @verb("Checking {run} against {baseline}")
 def check(
@@ -53,18 +57,22 @@ def check(
         Path, typer.Option("--baseline", metavar="FILE", dir_okay=False, help="A file that rbench baseline wrote.")
     ],
     metric: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             "--metric",
-            callback=a.one_of("metric", ("asr", "aua", "any_attack")),
-            help="asr, aua, or any_attack: whether at least one of all attacks succeeded.",
+            metavar="NAME",
+            help="Judge this alone: aua (accuracy under attack), clean, or asr. any_attack: whether at least one of "
+            "all attacks succeeded, in place of each attack. May be repeated.",
         ),
-    ] = "asr",
+    ] = None,
     tolerance: Annotated[
-        float, typer.Option("--tolerance", min=0, max=100, metavar="POINTS", help="A rise up to this passes.")
-    ] = 2.0,
+        str,
+        typer.Option(
+            "--tolerance", metavar="POINTS", help="What is worse by so much passes: a number, or clean=2,aua=2,asr=5."
+        ),
+    ] = "2",
     alpha: Annotated[
-        float, typer.Option("--alpha", min=0.0001, max=0.5, help="How often a check without a true rise may fail.")
+        float, typer.Option("--alpha", min=0.0001, max=0.4, help="How often a check without a true change may fail.")
     ] = 0.05,
     about_these_weights: Annotated[
         bool,
@@ -73,6 +81,7 @@ def check(
             help="Fail on weights that are worse, even if another training with the same code might not be.",
         ),
     ] = False,
+    allow_undecided: a.AllowUndecidedOption = False,
     encoder: Annotated[
         list[str] | None,
         typer.Option("--encoder", metavar="NAME", help="Check this encoder alone. May be repeated."),
@@ -92,28 +101,37 @@ def check(
         ),
     ] = None,
 ) -> None:
-    """Fail if an encoder is less robust than in a baseline.
+    """Fail if a classifier or encoder has become worse than in a baseline.
 
-    A cell fails if its ASR rose by more than the tolerance and the rise is significant on the same texts, corrected for
-    the number of cells. It also fails if it is missing.
+    Three things are judged on the same texts: accuracy under attack (a text counts if it is classified right before and
+    after the attack), clean accuracy, and ASR. One fails if it is worse by more than the tolerance and that is
+    significant, corrected for the number of rows; or if it is missing.
 
-    A training with another seed is better or worse by chance. With one or two baseline runs and newly trained weights,
-    a significant rise is a warning. With three or more, the rise must also stand out of the spread between them.
+    What cannot be judged does not pass: a victim near chance, too few texts. Nor do weights that are worse than one or
+    two baseline runs, since a training with another seed is better or worse by chance: three or more runs, or
+    --about-these-weights, make it a failure or a pass.
     """
     from rbench import api
 
-    found = api.check(
-        run,
-        baseline,
-        metric=metric,
-        tolerance=tolerance,
-        alpha=alpha,
-        about_these_weights=about_these_weights,
-        encoders=encoder or (),
-    )
-    api.write_reports(found, junit=junit, summary=summary)
+    try:
+        found = api.check(
+            run,
+            baseline,
+            metric=metric or (),
+            tolerance=tolerance,
+            alpha=alpha,
+            about_these_weights=about_these_weights,
+            allow_undecided=allow_undecided,
+            encoders=encoder or (),
+        )
+    except (RbenchError, OSError) as error:  # CI shows what is in these, and not standard error
+        for line in api.check_annotations(str(error)) if github else ():
+            say(line)
+        api.write_reports(str(error), junit=junit, summary=summary)
+        raise
     for line in api.check_annotations(found) if github else ():
         say(line)
+    api.write_reports(found, junit=junit, summary=summary)
     say(api.check_table(found))
-    if found.failed:
-        raise typer.Exit(CHECK_FAILED)
+    if found.verdict != "passed":
+        raise typer.Exit(CHECK_FAILED if found.verdict == "failed" else UNDECIDED)

@@ -133,11 +133,10 @@ def _ending(run: RunResult) -> None:
         tell("The full error of a failed job is in its record.json. The same command tries failed jobs again.")
 
 
-def met(found: Sequence[object]) -> bool:
-    """Print each cell that meets a condition of --fail-if to standard error, and return whether there is any."""
+def conditions(found: Sequence[object]) -> None:
+    """Print each cell that meets a condition of --fail-if, or cannot be judged, to standard error."""
     for one in found:
         tell(f"--fail-if {one}")
-    return bool(found)
 
 
 def listed(entries: Sequence[Listed]) -> None:

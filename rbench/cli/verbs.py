@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 MEASURE, EXPLORE = "Measure", "Explore"
-FAILED, BAD_INPUT, CHECK_FAILED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
+FAILED, BAD_INPUT, CHECK_FAILED, UNDECIDED, INTERRUPTED, TERMINATED = 1, 2, 3, 4, 130, 143
 INCOMPLETE = 5
 """Jobs are left, and none failed: another process has them, or those that an executor started ended too early."""
 
@@ -39,7 +39,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 complete, 1 some jobs failed, 2 bad suite, option or resource, 3 a check failed, "
-    "5 jobs are left, which other processes have, 130 interrupted, 143 terminated.",
+    "4 a check could not be judged, 5 jobs are left, which other processes have, 130 interrupted, 143 terminated.",
 )
 
 
@@ -151,6 +151,7 @@ def run(
         ),
     ] = False,
     fail_if: a.FailIfOption = None,
+    allow_undecided: a.AllowUndecidedOption = False,
     executor: Any = None,
     quiet: a.QuietOption = False,
     verbose: a.VerboseOption = False,
@@ -187,8 +188,11 @@ def run(
         raise typer.Exit(FAILED)
     if left and (limits or not result.submitted):  # what was submitted need not be waited for
         raise typer.Exit(INCOMPLETE)
-    if limits and show.met(api.met(result.run, limits)):
-        raise typer.Exit(CHECK_FAILED)
+    if limits:
+        judged = api.met(result.run, limits)
+        show.conditions((*judged.met, *judged.undecided))
+        if judged.met or (judged.undecided and not allow_undecided):
+            raise typer.Exit(CHECK_FAILED if judged.met else UNDECIDED)
 
 
 def _attacking(said: Mapping[str, object]) -> str:

@@ -9,8 +9,9 @@ them move, it is too small for those that do; the cell's own part keeps false al
 
 Cells that share a victim move together. If all C cells are independent, they are C measurements of the variance, and C
 chances of a false alarm. If all move as one, they are one measurement and one chance. Between these they are m groups.
-So p is the largest over m = 1..C of m * P(t > T) with m * (k - 1) degrees of freedom. All this is no theorem but a
-choice by simulation: `benchmarks/calibration.py` has the numbers.
+So p is the largest over m = 1..C of m * P(t > T) with m * (k - 1) degrees of freedom. Each metric
+moves by another amount, so it has a pool of its own, and p is multiplied by the number of metrics. All this is no
+theorem but a choice by simulation: `benchmarks/calibration.py` has the numbers.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
+from scipy.special import stdtr, stdtrit
 
 from rbench.score.power import POWER
-from rbench.score.rises import Rise, Values, limit_of_none
+from rbench.score.rises import Rise, Values, over_mean
 
 FEWEST = 3
 """The number of baseline runs from which their spread is used."""
@@ -54,13 +55,15 @@ class Pool:
     variance: float
     """Pooled over the cells, weighted by degrees of freedom."""
     cells: int
+    metrics: int
+    """How many metrics the check judges; p is corrected for all."""
 
     @classmethod
-    def of(cls, spreads: Sequence[Spread]) -> Pool:
-        """Pool the variances of cells."""
+    def of(cls, spreads: Sequence[Spread], metrics: int = 1) -> Pool:
+        """Pool the variances of the cells of one metric."""
         freedom = sum(spread.freedom for spread in spreads)
         squares = math.fsum(spread.freedom * spread.deviation**2 for spread in spreads)
-        return cls(squares / freedom if freedom else 0.0, len(spreads))
+        return cls(squares / freedom if freedom else 0.0, len(spreads), metrics)
 
     def error(self, spread: Spread) -> float:
         """Return the standard error of a cell's rise, of a new draw over the mean of k."""
@@ -72,8 +75,8 @@ class Pool:
         return self._p(spread, 1)
 
     def corrected(self, spread: Spread) -> float:
-        """Return the p value of one cell, corrected for all cells."""
-        return self._p(spread, self.cells)
+        """Return the p value of one cell, corrected for all rows."""
+        return min(1.0, self.metrics * self._p(spread, self.cells))
 
     def _p(self, spread: Spread, most: int) -> float:
         error = self.error(spread)
@@ -85,11 +88,11 @@ class Pool:
 
     def critical(self, spread: Spread, alpha: float) -> float:
         """Return by how many standard errors a rise must exceed 0 so that its corrected p is below alpha."""
-        return _critical(self.cells, spread.freedom, alpha)[0]
+        return _critical(self.cells, spread.freedom, alpha / self.metrics)[0]
 
     def shown(self, spread: Spread, alpha: float) -> float:
         """Return how many standard errors a true rise must have to be significant with a power of 0.8."""
-        critical, groups = _critical(self.cells, spread.freedom, alpha)
+        critical, groups = _critical(self.cells, spread.freedom, alpha / self.metrics)
         return critical + float(stdtrit(groups * spread.freedom, POWER))
 
 
@@ -101,15 +104,11 @@ def _critical(cells: int, freedom: int, alpha: float) -> tuple[float, int]:
     return float(values.max()), int(groups[values.argmax()])
 
 
-def against_mean(baseline: Sequence[Values], new: Values, confidence: float) -> Spread | None:
+def against_mean(baseline: Sequence[Values], new: Values) -> Spread | None:
     """Compare the new run with the mean of baseline runs; None unless three of them share examples.
 
     Each value is taken from the mean of all runs that attacked the same example with the same seed. So runs whose
     victims skipped different examples can be compared. Where none did, that is each run's plain share less a constant.
-
-    The rise's p is that of a Cochran-Mantel-Haenszel test with continuity correction. Its strata are the examples, with
-    one new value and k others. Where nothing differs, the new run's values of an example are as likely those of any
-    other run, for all of its seeds together.
     """
     runs = np.stack([new, *baseline])
     there = ~np.isnan(runs)
@@ -120,17 +119,5 @@ def against_mean(baseline: Sequence[Values], new: Values, confidence: float) -> 
         return None
     means = np.where(shared, runs, 0.0).sum(axis=0) / np.maximum(size, 1)
     rest = np.where(shared, runs - means, 0.0)
-    values = rest.sum(axis=(1, 2))[counts > 0] / counts[counts > 0]
-    rows, present = rest.sum(axis=2), shared.any(axis=2)
-    variance = float(np.sum(((rows**2).sum(axis=0) / np.maximum(present.sum(axis=0), 1))[present[0]]))
-    # A sum is taken from means that hold the new run itself, so a rise is larger by k + 1 over k.
-    excess, larger = float(rest[0].sum()), float((size / np.maximum(size - 1, 1))[shared[0]].mean())
-    rise = _by_strata(float(values[0] - values[1:].mean()), int(counts[0]), excess, variance, larger, confidence)
-    return Spread(rise, float(values[1:].std(ddof=1)), len(values) - 1)
-
-
-def _by_strata(value: float, n: int, excess: float, variance: float, larger: float, confidence: float) -> Rise:
-    p = float(ndtr((0.5 - excess) / math.sqrt(variance))) if variance else 1.0
-    error = larger * math.sqrt(variance or limit_of_none(n, confidence) * n) / n
-    reach = float(ndtri(0.5 + confidence / 2)) * error
-    return Rise(value, n, p, error, value - reach, value + reach)
+    values = rest[1:].sum(axis=(1, 2))[counts[1:] > 0] / counts[1:][counts[1:] > 0]
+    return Spread(over_mean(rest, shared, size), float(values.std(ddof=1)), len(values))

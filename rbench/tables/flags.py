@@ -39,6 +39,10 @@ MEANINGS: dict[Flag, str] = {
 }
 _DELTAS = ("delta ratio", "adversarial cosine", "dropout cosine")
 """Names of measurements of a training with perturbations, of which a note shows the last."""
+OF_ATTACKS: tuple[Flag, ...] = ("starved of candidates",)
+"""The flags that attacks raise; others are of trainings and victims."""
+VOIDING: tuple[Flag, ...] = ("near chance", *OF_ATTACKS)
+"""The flags with which a gate's numbers say nothing, whatever the suite requires."""
 MEASURED = (PretrainJob, FinetuneJob, VictimJob, AttackJob)
 """The jobs that have a health."""
 
@@ -88,6 +92,16 @@ class Flags:
         """Return the flags for which a suite that requires healthy ones would withhold an entry; see `hiding`."""
         raised = {one.flag for job in jobs for part in self._answerable(job, attacks) for one in self._raised(part)}
         return tuple(flag for flag in FLAGS if flag in raised)
+
+    def voiding(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:
+        """Return the flags for which a gate says nothing of some jobs; see `against`."""
+        found = self.against(jobs, attacks)
+        return found if self.plan.suite.require == "healthy" else tuple(flag for flag in found if flag in VOIDING)
+
+    def unrecorded(self, jobs: Iterable[Job]) -> bool:
+        """Whether the record of a victim behind some jobs is missing or damaged."""
+        victims = (job for job in self.behind(jobs) if isinstance(job.spec, FinetuneJob | VictimJob))
+        return any(job.key not in self.records for job in victims)
 
     def notes(self, jobs: Iterable[Job]) -> tuple[str, ...]:
         """Return the notes on health below a table that shows some jobs: flags, deltas, and what was never measured."""

@@ -15,7 +15,7 @@ from rbench.spec.claimed import ANY_ATTACK
 from rbench.tables.any_attack import ANY
 from rbench.tables.attacked import AttackedSample
 from rbench.verdicts import baseline as files
-from rbench.verdicts.baseline import Baseline, BaselineCell, BaselineJob, CellKey
+from rbench.verdicts.baseline import CellKey
 from rbench.verdicts.pairing import CellName, Side, training
 
 _LETTERS = files.ERRORED + files.NOT_SCORED + files.SKIPPED + files.SUCCEEDED + files.FAILED
@@ -69,27 +69,6 @@ def _together(name: CellName, samples: Sequence[AttackedSample], run: str) -> At
     first, *others = samples
     merged = replace(first.run, record=None, tally=tally, others=tuple(one.run.job for one in others))
     return AttackedSample(replace(first.cell, attack=ANY), merged, worst)
-
-
-def of_baseline(cells: Sequence[BaselineCell], baseline: Baseline) -> BaselineCell:
-    """Return one cell for the attacks on a victim; the cell itself where there is one.
-
-    Raises StoreError where the attacks have other seeds or examples.
-    """
-    first, *others = cells
-    if not others:
-        return first
-    by_seed = [{(job.run, job.train_seed, job.seed): job for job in cell.jobs} for cell in cells]
-    key = first.key._replace(attack=ANY)
-    if any(jobs.keys() != by_seed[0].keys() for jobs in by_seed):
-        raise StoreError(f"the baseline's attacks on {key} have different seeds")
-    jobs = tuple(_job(key, [jobs[seed] for jobs in by_seed], baseline) for seed in by_seed[0])
-    return first.model_copy(update={"attack": ANY, "decisive": {}, "jobs": jobs})
-
-
-def _job(key: CellKey, jobs: Sequence[BaselineJob], baseline: Baseline) -> BaselineJob:
-    letters = [dict(zip(baseline.examples[job.examples], job.bits, strict=True)) for job in jobs]
-    return jobs[0].model_copy(update={"bits": "".join(together(key, letters).values())})
 
 
 def together(key: CellKey, attacks: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Write what a later RUN is checked against into one small file, and read it: `rbench baseline`.
 
-    {"format": "rbench baseline", "version": 1, "check": SHA256, "content": {...}}
+    {"format": "rbench baseline", "version": 2, "check": SHA256, "content": {...}}
 
 The content holds a letter for each attacked example and no text. Examples are named by a hash of their id. `check` is
 the hash of the content, so a file that was cut short or edited is refused. A file of another version is refused too.
@@ -20,20 +20,20 @@ from pydantic import Field
 
 import rbench
 from rbench.errors import StoreError
-from rbench.spec import Job, Outcome, content_key
+from rbench.spec import Flag, Job, Outcome, content_key
 from rbench.spec.common import Count, Strict
 from rbench.tables import Results
 from rbench.tables.aggregate import Run, grid
 from rbench.verdicts.pairing import decisive
 
-FORMAT, VERSION = "rbench baseline", 1
+FORMAT, VERSION = "rbench baseline", 2
 SUCCEEDED, FAILED, SKIPPED, ERRORED, NOT_SCORED = "sfw!-"
 """The letters of outcomes: the victim fell, it held, it was wrong before the attack, the attack raised an exception, or
 the text can be in no denominator (it has no word to attack, or is a pair that cannot be scored)."""
 
 
 class CellKey(NamedTuple):
-    """Names a cell."""
+    """Names a cell; or a victim, where the attack is an empty text."""
 
     encoder: str
     task: str
@@ -41,7 +41,7 @@ class CellKey(NamedTuple):
     attack: str
 
     def __str__(self) -> str:
-        return "/".join(self)
+        return "/".join(name for name in self if name)
 
 
 class BaselineJob(Strict):
@@ -60,6 +60,8 @@ class BaselineJob(Strict):
     """Hash of the victim's weights; None in records that do not have it."""
     examples: Count
     """Which of the lists of examples."""
+    flags: tuple[Flag, ...]
+    """Those of the victim and the attack with which a gate's numbers say nothing."""
     bits: Annotated[str, Field(pattern=r"^[sfw!-]*$")]
     """A letter for each example of the list."""
 
@@ -140,7 +142,8 @@ def baseline_of(runs: Sequence[Results]) -> Baseline:
     cells: dict[CellKey, tuple[dict[str, str], list[BaselineJob]]] = {}
     wrong: list[str] = []
     for number, results in enumerate(runs):
-        own = grid(results).cells.values()
+        table = grid(results)
+        own = table.cells.values()
         there = [CellKey(cell.encoder, cell.task, cell.finetune, cell.attack) for cell in own]
         if number and set(there) != set(cells):
             wrong += [
@@ -159,7 +162,7 @@ def baseline_of(runs: Sequence[Results]) -> Baseline:
                     why = results.standing.problems.get(run.job.key)
                     wrong.append(f"{results.root}: {run.job.name} is not complete" + (f": {why}" if why else ""))
                 else:
-                    jobs.append(_job(results, run, number, lists))
+                    jobs.append(_job(results, run, number, lists, table.flags.voiding([run.job])))
     if not wrong:
         wrong = _repeated(runs, [jobs for _, jobs in cells.values()])
     if wrong:
@@ -180,7 +183,9 @@ def baseline_of(runs: Sequence[Results]) -> Baseline:
     return found
 
 
-def _job(results: Results, run: Run, number: int, lists: dict[tuple[str, ...], int]) -> BaselineJob:
+def _job(
+    results: Results, run: Run, number: int, lists: dict[tuple[str, ...], int], flags: tuple[Flag, ...]
+) -> BaselineJob:
     assert run.record is not None
     bits = bits_of(results, run)
     return BaselineJob(
@@ -191,6 +196,7 @@ def _job(results: Results, run: Run, number: int, lists: dict[tuple[str, ...], i
         victim=run.job.needs.get("victim", ""),
         weights=run.record.provenance.weights_hash,
         examples=lists.setdefault(tuple(bits), len(lists)),
+        flags=flags,
         bits="".join(bits.values()),
     )
 

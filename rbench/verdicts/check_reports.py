@@ -3,54 +3,50 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
-from rbench.spec.claimed import computed
+from rbench.score.gate import GRAVE, needed
 from rbench.tables import Table
 from rbench.tables.formats import render
 from rbench.tables.markdown import markdown_escape
 from rbench.tables.table import MEANING, Entry, Meaning, Number, p_value
-from rbench.verdicts.gate import Checked, CheckedCell, Gated
+from rbench.verdicts.gate import Checked, CheckedRow
+from rbench.verdicts.gate_rows import NAMES, RowMetric
 
-LEVELS = {"failed": "error", "warned": "warning", "undecided": "notice"}
-"""GitHub's levels of annotations, by verdict. Cells that passed are not annotated."""
-RISES: dict[Gated, str] = {"asr": "Rise", "any_attack": "Rise", "aua": "Fall"}
-"""What is worse, by metric."""
+COLUMNS: dict[RowMetric, str] = {"aua": "AUA", "clean": "clean", "asr": "ASR"}
 
 
 def table(found: Checked) -> Table:
-    """Lay out a check: a row for each cell of the baseline."""
-    several = len({cell.key.finetune for cell in found.cells}) > 1
-    header = ["Encoder", "Task", *(["Fine-tuning"] if several else []), "Attack"]
-    header += ["n", "Baseline", "Now", RISES[found.rules.metric], "p", "Could show", "Verdict"]
-    rows = [_row(cell, several) for cell in found.cells]
-    groups = [i for i in range(1, len(rows)) if found.cells[i].key.encoder != found.cells[i - 1].key.encoder]
-    meaning = MEANING[computed(found.rules.metric)]
+    """Lay out a check: a line for each row."""
+    several = len({row.key.finetune for row in found.rows}) > 1
+    header = ["Encoder", "Task", *(["Fine-tuning"] if several else []), "Attack", "Metric"]
+    header += ["n", "Baseline", "Now", "Worse by", "p", "Could show", "Verdict"]
+    victims = [row.key._replace(attack="") for row in found.rows]
     return Table(
         metric="check",
         layout="paper",
         header=tuple(header),
-        rows=tuple(rows),
-        groups=frozenset(groups),
+        rows=tuple(_row(row, several) for row in found.rows),
+        groups=frozenset(i for i in range(1, len(victims)) if victims[i] != victims[i - 1]),
         cells=(),
         notes=(*_notes(found), *found.notes),
         interval="",
-        about=Meaning(f"{meaning.title} against the baseline", meaning.definition, meaning.best),
+        about=Meaning("Check against the baseline", "accuracies and attack success rate", None),
     )
 
 
-def _row(cell: CheckedCell, several: bool) -> tuple[Entry, ...]:
-    key, judged = cell.key, cell.judged
-    names = (key.encoder, key.task, *([key.finetune] if several else []), key.attack)
-    verdict = "; ".join((f"{cell.verdict}: {cell.because}", *cell.beside))
+def _row(row: CheckedRow, several: bool) -> tuple[Entry, ...]:
+    key, judged = row.key, row.judged
+    names = (key.encoder, key.task, *([key.finetune] if several else []), key.attack, COLUMNS[row.metric])
+    verdict = "; ".join((f"{row.verdict}: {row.because}", *row.beside))
     if judged is None:
         return (*names, None, None, None, None, None, None, verdict)
     return (
         *names,
         judged.n,
-        Number(cell.before, percent=True),
-        Number(cell.after, percent=True),
+        Number(row.before, percent=True),
+        Number(row.after, percent=True),
         Number(judged.rise, True, judged.n, judged.low, judged.high),
         p_value(judged.p_holm),
         Number(judged.smallest, percent=True),
@@ -59,18 +55,26 @@ def _row(cell: CheckedCell, several: bool) -> tuple[Entry, ...]:
 
 
 def _notes(found: Checked) -> list[str]:
-    rules = found.rules
-    worse, name = RISES[rules.metric].lower(), computed(rules.metric).upper()
-    cells = "cell" if len(found.cells) == 1 else "cells"
-    counts = sorted({cell.runs for cell in found.cells})
+    rules, rows = found.rules, len(found.rows)
+    limits = ", ".join(f"{COLUMNS[metric]} {rules.tolerance(metric):g}" for metric in rules.metrics)
+    meant = "; ".join(f"{COLUMNS[metric]}: {NAMES[metric]}, {MEANING[metric].definition}" for metric in rules.metrics)
+    counts = sorted({row.runs for row in found.rows})
     plural = "s" if counts != [1] else ""
+    allowed = " Here that is allowed (--allow-undecided)." if rules.allow_undecided else ""
     return [
-        f"A cell fails if its {worse} in {name} is larger than {rules.tolerance:g} points and significant: its "
-        f"one-sided p is below {rules.alpha:g}, corrected by Holm for {len(found.cells)} {cells}. It also fails if it "
-        "is missing or failed.",
+        f"{meant}.",
+        f"A row fails if it is worse by more than its tolerance in points ({limits}) and significant: its one-sided "
+        f"p is below {rules.alpha:g}, corrected by Holm for {rows} row{'s' * (rows > 1)}. It also fails if it is "
+        "missing.",
+        "Worse by: a fall of an accuracy, a rise of ASR, over the n pairs of text and seed that count in both runs. "
+        "Each limit is that of the same one-sided test, so the lower one is above 0 exactly where p is below "
+        f"{rules.alpha:g}.",
+        "A row is undecided, and the check does not pass, if its numbers cannot show that it is well: fewer than "
+        f"{needed(max(1, rows), rules.alpha)} texts, a victim near chance, a fall of more than {100 * GRAVE:g} points "
+        f"that may be chance, or weights that are worse than one or two baseline runs.{allowed}",
         f"Baseline: {' or '.join(map(str, counts))} run{plural}. The columns Baseline and Now are the values of "
-        f"tables, each over its own examples. The {worse} is over the n pairs of example and seed that count in both.",
-        "Could show: the smallest true change for the worse that such a sample shows with a power of 80%. A cell that "
+        "tables, each over its own examples.",
+        "Could show: the smallest true change for the worse that such a sample shows with a power of 80%. A row that "
         "passes may hide a smaller one.",
     ]
 
@@ -82,48 +86,89 @@ def as_text(found: Checked) -> str:
 
 def summary(found: Checked) -> str:
     """Return the check as a section of markdown, for the summary page of a CI job."""
-    title = "failed" if found.failed else "passed"
     body = render(table(found), "markdown", intervals=True)
-    return f"## rbench check {title}\n\n{markdown_escape(found.said)}\n\n{body}\n"
+    return f"## rbench check {found.verdict}\n\n{markdown_escape(found.said)}\n\n{body}\n"
 
 
 def junit(found: Checked) -> str:
-    """Return the check as JUnit XML, with a test case for each cell. Warnings are a passed case's output."""
-    root = ElementTree.Element("testsuites")
-    failed, skipped = len(found.failed), len(found.having("undecided"))
-    counts = {"tests": str(len(found.cells)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
-    suite = ElementTree.SubElement(root, "testsuite", {"name": "rbench check", **counts})
-    for cell in found.cells:
-        key = cell.key
-        names = {"classname": _xml(f"{key.encoder}.{key.task}"), "name": _xml(f"{key.finetune}/{key.attack}")}
-        case = ElementTree.SubElement(suite, "testcase", names)
-        if cell.verdict == "failed":
-            ElementTree.SubElement(case, "failure", {"message": _xml(cell.because)}).text = _xml(_told(cell))
-        elif cell.verdict == "undecided":
-            ElementTree.SubElement(case, "skipped", {"message": _xml(cell.because)})
+    """Return the check as JUnit XML, with a test case for each row.
+
+    A row that fails is a failure. One that cannot be judged is an error, or skipped where that is allowed.
+    """
+    undecided = "skipped" if found.rules.allow_undecided else "error"
+    cases = []
+    for row in found.rows:
+        key = row.key
+        names = _xml(f"{key.encoder}.{key.task}"), _xml("/".join((*key[2:], row.metric)))
+        if row.verdict == "passed":
+            child = ElementTree.Element("system-out")
+            child.text = _xml(f"{row.verdict}: {row.because}\n{_told(row)}")
         else:
-            ElementTree.SubElement(case, "system-out").text = _xml(f"{cell.verdict}: {cell.because}\n{_told(cell)}")
+            kind = "failure" if row.verdict == "failed" else undecided
+            child = ElementTree.Element(kind, {"message": _xml(row.because)})
+            child.text = _xml(_told(row))
+        cases.append((*names, child))
+    return _junit(cases)
+
+
+def refused_junit(why: str) -> str:
+    """Return JUnit XML for a check that could not be made, with one test case."""
+    error = ElementTree.Element("error", {"message": _xml(why)})
+    return _junit([("rbench", "check", error)])
+
+
+def _junit(cases: Sequence[tuple[str, str, ElementTree.Element]]) -> str:
+    kinds = [child.tag for _, _, child in cases]
+    counts = {name: str(kinds.count(tag)) for name, tag in _COUNTED.items()}
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(root, "testsuite", {"name": "rbench check", "tests": str(len(cases)), **counts})
+    for classname, name, child in cases:
+        ElementTree.SubElement(suite, "testcase", {"classname": classname, "name": name}).append(child)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
+_COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+
+
 def github(found: Checked) -> Iterator[str]:
-    """Yield a workflow command for each cell that did not pass, which GitHub shows as an annotation."""
-    for cell in found.cells:
-        if cell.verdict in LEVELS:
-            title = _property(f"rbench: {cell.key} {cell.verdict}")
-            yield f"::{LEVELS[cell.verdict]} title={title}::{_data(f'{cell.because}. {_told(cell)}'.strip())}"
+    """Yield a workflow command for each row that GitHub shows as an annotation.
+
+    A row that fails and one that cannot be judged are errors, the latter a warning where it is allowed. One that passes
+    although it is worse by more than the tolerance, because that may be chance, is a notice.
+    """
+    for row in found.rows:
+        worse = row.judged is not None and (row.judged.rise or 0) > found.rules.tolerance(row.metric) / 100
+        level = {
+            "failed": "error",
+            "undecided": "warning" if found.rules.allow_undecided else "error",
+            "passed": "notice" if worse else "",
+        }[row.verdict]
+        if level:
+            what = "cannot be judged" if row.verdict == "undecided" else row.verdict
+            title = _property(f"rbench: {row.name} {what}")
+            yield f"::{level} title={title}::{_data(f'{row.because}. {_told(row)}'.strip())}"
 
 
-def _told(cell: CheckedCell) -> str:
-    """Write a cell's numbers in one line."""
-    d = cell.judged
-    beside = f" Beside: {', '.join(cell.beside)}." if cell.beside else ""
+def refused_github(why: str) -> str:
+    """Return the workflow command for a check that could not be made."""
+    return f"::error title={_property('rbench: the check could not be made')}::{_data(why)}"
+
+
+def refused_summary(why: str) -> str:
+    """Return a section of markdown for a check that could not be made."""
+    return f"## rbench check could not be made\n\n{markdown_escape(why)}\n"
+
+
+def _told(row: CheckedRow) -> str:
+    """Write a row's numbers in one line."""
+    d = row.judged
+    beside = f" Beside: {', '.join(row.beside)}." if row.beside else ""
     if d is None or d.rise is None:
         return beside.strip()
     interval = f" [{100 * d.low:+.1f}, {100 * d.high:+.1f}]" if d.low is not None and d.high is not None else ""
     p = f", corrected p {p_value(d.p_holm)}" if d.p_holm is not None else ""
-    before, after = (f"{100 * value:.1f}" if value is not None else "n/a" for value in (cell.before, cell.after))
+    before, after = (f"{100 * value:.1f}" if value is not None else "n/a" for value in (row.before, row.after))
     return f"{before} became {after}; paired {100 * d.rise:+.1f}{interval} points for the worse{p}, n = {d.n}.{beside}"
 
 

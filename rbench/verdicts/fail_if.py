@@ -1,4 +1,8 @@
-"""Conditions on the numbers of a RUN, such as `asr > 60`: `rbench run --fail-if`."""
+"""Conditions on the numbers of a RUN, such as `asr > 60`: `rbench run --fail-if`.
+
+A condition on a cell is met, not met, or cannot be judged: its victim is near chance, its attack had no candidates, or
+it has so few texts that it could not be met whatever happened to them.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,13 @@ from typing import Any, Literal, cast
 from rbench.errors import SuiteError
 from rbench.load.registry import unknown
 from rbench.score.attack import METRICS
-from rbench.spec import AttackMetric
+from rbench.score.statistics import wilson
+from rbench.spec import AttackMetric, Score
 from rbench.spec.claimed import ANY_ATTACK, AnyAttack, computed
 from rbench.tables import Results
 from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import any_attack
+from rbench.tables.flags import Flags
 from rbench.tables.table import MEANING
 
 _FORM = re.compile(r"\s*([A-Za-z_]+)\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
@@ -73,6 +79,26 @@ class Met:
         return f"{self.condition}: {self.cell} has {numbers}"
 
 
+@dataclass(frozen=True)
+class Unjudged:
+    """A cell of which a condition says nothing."""
+
+    condition: Condition
+    cell: str
+    because: str
+
+    def __str__(self) -> str:
+        return f"{self.condition}: {self.cell} cannot be judged: {self.because}"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What became of some conditions."""
+
+    met: tuple[Met, ...] = ()
+    undecided: tuple[Unjudged, ...] = ()
+
+
 def parse(text: str) -> Condition:
     """Parse a condition. Raises SuiteError where it is none; the message quotes it and shows a right one."""
     place = f"--fail-if {text!r}"
@@ -98,27 +124,47 @@ def parse(text: str) -> Condition:
     return made
 
 
-def judge(results: Results, conditions: Sequence[Condition]) -> list[Met]:
-    """Return the cells that meet a condition with the whole of their 95% interval.
+def judge(results: Results, conditions: Sequence[Condition]) -> Conditions:
+    """Return the cells that meet a condition with the whole of their 95% interval, and those that cannot be judged.
 
     A condition is about the victims of this RUN, so the interval covers the choice of examples and not other seeds.
 
     Raises SuiteError where no cell has a value of a metric, so that a condition on it says nothing.
     """
-    met = []
+    met: list[Met] = []
+    undecided: list[Unjudged] = []
+    flags = Flags(results.plan, results.standing.records)
     for condition in conditions:
         scores = [(cell, cell.sampled(condition.computed)) for cell in _cells(results, condition) if cell.present]
-        there = [(cell, score) for cell, score in scores if score.value is not None]
-        if not there:
+        if all(score.value is None for _, score in scores):
             raise SuiteError(
                 f"--fail-if {str(condition)!r}: no cell of {results.root} has a value of {condition.metric}"
             )
-        for cell, score in there:
-            if score.low is not None and score.high is not None and condition.holds(score.low, score.high):
+        for cell, score in scores:
+            name = "/".join((cell.encoder, cell.task, cell.finetune, cell.attack))
+            if why := _void(condition, cell, score, flags):
+                undecided.append(Unjudged(condition, name, why))
+            elif score.low is not None and score.high is not None and condition.holds(score.low, score.high):
                 assert score.value is not None
-                name = "/".join((cell.encoder, cell.task, cell.finetune, cell.attack))
                 met.append(Met(condition, name, score.value, score.low, score.high, score.n))
-    return met
+    return Conditions(tuple(met), tuple(undecided))
+
+
+def _void(condition: Condition, cell: Cell, score: Score, flags: Flags) -> str:
+    """Say why a cell says nothing of a condition; an empty text where it does."""
+    # Clean accuracy says what it says of a victim near chance.
+    if condition.metric != "clean" and (found := flags.voiding(cell.jobs)):
+        return f"it is flagged {', '.join(found)}"
+    if not condition.share or condition.metric == "perturbed":
+        return ""
+    if not score.n:
+        return "no text counts"
+    n = score.n / cell.repeats
+    most = wilson(n if condition.sign == ">" else 0, n)
+    assert most is not None, "n is at least 1"
+    if condition.holds(*most):
+        return ""
+    return f"{score.n} text{'s' * (score.n > 1)} cannot show it, whatever becomes of them; attack more"
 
 
 def _cells(results: Results, condition: Condition) -> list[Cell]:

@@ -1,68 +1,71 @@
-"""Check a RUN against a baseline, cell by cell: `rbench check`."""
+"""Check a RUN against a baseline, row by row: `rbench check`.
+
+`score.gate` judges rows by their numbers. Here a row that would pass becomes undecided where its numbers say nothing:
+its victim is near chance, its attack had no candidates, or texts errored that could hide what would fail.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rbench.errors import StoreError
 from rbench.load.registry import unknown
-from rbench.score.gate import GateCell, GateSample, GateVerdict, judge
-from rbench.spec import Plan
-from rbench.spec.claimed import ANY_ATTACK
+from rbench.score.gate import GRAVE, GateRow, GateVerdict, judge, needed
+from rbench.spec import Flag
 from rbench.tables import Results
-from rbench.tables.aggregate import Cell, Run, grid
+from rbench.tables.aggregate import Cell, grid
 from rbench.tables.any_attack import ANY
-from rbench.tables.flags import Flags
+from rbench.tables.flags import OF_ATTACKS, Flags
 from rbench.verdicts import all_attacks
 from rbench.verdicts import baseline as files
-from rbench.verdicts.baseline import Baseline, BaselineCell, BaselineJob, CellKey
+from rbench.verdicts.baseline import Baseline, BaselineCell, CellKey
+from rbench.verdicts.gate_rows import METRICS, NAMES, VALUES, Asked, Compared, Comparing, RowMetric, asked, listed
 
-Gated = Literal["asr", "aua", "any_attack"]
-"""The metrics that can be checked; `any_attack` over all attacks on a victim together."""
-Bits = NDArray[np.float64]
-"""Examples x seeds: 1, 0, or nan where an example is not in the denominator."""
-_FELL = {files.SUCCEEDED: 1.0, files.FAILED: 0.0}
-VALUES: dict[Gated, dict[str, float]] = {
-    "asr": _FELL,
-    "any_attack": _FELL,
-    "aua": {files.SUCCEEDED: 0.0, files.FAILED: 1.0, files.SKIPPED: 0.0},
-}
-"""The value of an outcome's letter, by metric. Letters without a value are in no denominator of it."""
+TOLERANCE = 2.0
+"""In points."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """When a check fails."""
 
-    metric: Gated = "asr"
-    tolerance: float = 2.0
-    """In points: a rise (of AUA: a fall) up to this passes."""
+    metrics: tuple[RowMetric, ...] = METRICS
+    any_attack: bool = False
+    """Whether all attacks on a victim count together."""
+    tolerances: Mapping[RowMetric, float] = field(default_factory=dict)
+    """In points: what gets worse by so much passes. TOLERANCE where a metric has none."""
     alpha: float = 0.05
     about_these_weights: bool = False
     """Whether a training that turned out worse is a failure, and not only a change that makes trainings worse."""
+    allow_undecided: bool = False
+    """Whether a check passes whose rows cannot all be judged."""
+
+    def tolerance(self, metric: RowMetric) -> float:
+        return self.tolerances.get(metric, TOLERANCE)
 
 
 @dataclass(frozen=True)
-class CheckedCell:
-    """One cell of the baseline."""
+class CheckedRow:
+    """One row of a check."""
 
+    metric: RowMetric
     key: CellKey
+    """Of clean accuracy without an attack."""
     verdict: GateVerdict
     because: str
-    judged: GateCell | None = None
+    judged: GateRow | None = None
     """None where the RUN does not have the cell."""
     before: float | None = None
-    """The baseline's value, the mean over its runs, each over its own examples as in tables."""
     after: float | None = None
     runs: int = 0
     """Number of baseline runs with different victims."""
     beside: tuple[str, ...] = ()
     """What a reader should know of the cell: that it is a control, and its health flags."""
+
+    @property
+    def name(self) -> str:
+        return f"{NAMES[self.metric]}, {self.key}"
 
 
 @dataclass(frozen=True)
@@ -71,27 +74,48 @@ class Checked:
 
     run: str
     rules: Rules
-    cells: tuple[CheckedCell, ...]
+    rows: tuple[CheckedRow, ...]
     notes: tuple[str, ...] = ()
 
     @property
-    def failed(self) -> tuple[CheckedCell, ...]:
+    def failed(self) -> tuple[CheckedRow, ...]:
         return self.having("failed")
+
+    @property
+    def undecided(self) -> tuple[CheckedRow, ...]:
+        return self.having("undecided")
+
+    @property
+    def verdict(self) -> GateVerdict:
+        """The verdict on the whole check. A row that fails counts before one that cannot be judged."""
+        if self.failed:
+            return "failed"
+        return "undecided" if self.undecided and not self.rules.allow_undecided else "passed"
 
     @property
     def said(self) -> str:
         """The last line: whether the check passed, and why."""
-        counts = {verdict: len(self.having(verdict)) for verdict in get_args(GateVerdict)}
-        if self.failed:
-            first = self.failed[0]
-            more = f"; and {len(self.failed) - 1} more" if len(self.failed) > 1 else ""
-            return f"failed: {len(self.failed)} of {len(self.cells)} cells ({first.key}: {first.because}{more})"
-        rest = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n and verdict != "passed")
-        why = f"{counts['passed']} of {len(self.cells)} cells passed" + (f", {rest}" if rest else "")
-        return f"passed: {why}"
+        if self.verdict != "passed":
+            rows = self.having(self.verdict)
+            more = f"; and {len(rows) - 1} more" if len(rows) > 1 else ""
+            what = "rows" if self.verdict == "failed" else "rows cannot be judged"
+            return f"{self.verdict}: {len(rows)} of {len(self.rows)} {what} ({rows[0].name}: {rows[0].because}{more})"
+        rest = f", {len(self.undecided)} undecided, which is allowed" if self.undecided else ""
+        return f"passed: {len(self.having('passed'))} of {len(self.rows)} rows passed{rest}{self._headline()}"
 
-    def having(self, verdict: GateVerdict) -> tuple[CheckedCell, ...]:
-        return tuple(cell for cell in self.cells if cell.verdict == verdict)
+    def having(self, verdict: GateVerdict) -> tuple[CheckedRow, ...]:
+        return tuple(row for row in self.rows if row.verdict == verdict)
+
+    def _headline(self) -> str:
+        """Say what became of accuracy under attack where it fell most."""
+        known = [(row.judged.rise, row) for row in self.rows if row.metric == "aua" and row.judged is not None]
+        rises = [(rise, row) for rise, row in known if rise is not None and None not in (row.before, row.after)]
+        if not rises:
+            return ""
+        _, row = max(rises, key=lambda one: one[0])
+        assert row.before is not None and row.after is not None
+        most = " where it fell most" if len(rises) > 1 else ""
+        return f"; {NAMES['aua']}{most}: {100 * row.before:.1f}% became {100 * row.after:.1f}% ({row.key})"
 
 
 def check(results: Results, baseline: Baseline, rules: Rules, encoders: Sequence[str] = ()) -> Checked:
@@ -109,34 +133,57 @@ def check(results: Results, baseline: Baseline, rules: Rules, encoders: Sequence
         CellKey(cell.encoder, cell.task, cell.finetune, cell.attack): cell for cell in grid(results).cells.values()
     }
     _check_alike(results, wanted, there)
-    asked = _asked(wanted, rules.metric)
-    lost = {key: because for key, cells in asked.items() if (because := _lost_among(cells, there))}
-    judgeable = [key for key in asked if key not in lost]
-    compared = [_Compared.of(results, baseline, key, asked[key], there, rules.metric) for key in judgeable]
-    judged = judge(
-        [one.sample for one in compared],
-        tolerance=rules.tolerance / 100,
-        alpha=rules.alpha,
-        about_these_weights=rules.about_these_weights,
-        higher_is_worse=rules.metric != "aua",
+    rows, lost = [], []
+    for row in asked(wanted, rules.metrics, rules.any_attack):
+        kept, because = _kept(row, there)
+        rows.append(kept)
+        lost.append(because)
+    reading = Comparing(results, baseline, there)
+    compared = [
+        None if because else reading.of(row, rules.tolerance(row.metric) / 100)
+        for row, because in zip(rows, lost, strict=True)
+    ]
+    judged = _judged(compared, rules)
+    health = _Health(results, baseline)
+    checked = tuple(
+        _checked(row, because, one, next(judged) if one is not None else None, health, there, baseline)
+        for row, because, one in zip(rows, lost, compared, strict=True)
     )
-    found = {key: (one, verdict) for key, one, verdict in zip(judgeable, compared, judged, strict=True)}
-    beside = _Beside(results)
-    cells = []
-    for key, among in asked.items():
-        said = beside.of([there[cell.key] for cell in among if cell.key in there])
-        if key in lost:
-            cells.append(CheckedCell(key, "failed", lost[key], runs=baseline.runs, beside=said))
-        else:
-            one, verdict = found[key]
-            decided, because = verdict.verdict, verdict.because
-            if not verdict.n:  # a check that compares nothing must not pass
-                decided = "failed"
-            elif 2 * one.errored > one.known:  # nor one that compares hardly anything, say because a victim became slow
-                decided, because = "failed", f"more than half of the baseline's texts errored ({one.lost})"
-            said = (*said, *([one.lost] if one.errored else []))
-            cells.append(CheckedCell(key, decided, because, verdict, one.before, one.after, one.runs, beside=said))
-    return Checked(str(results.root), rules, tuple(cells), _notes(cells, asked, wanted, there, encoders))
+    return Checked(str(results.root), rules, checked, _notes(rows, wanted, there, encoders, rules, checked))
+
+
+def _judged(compared: Sequence[Compared | None], rules: Rules) -> Iterator[tuple[GateRow, GateRow]]:
+    """Yield for each row that is compared its verdict, and the one if all texts that errored had got worse."""
+    there = [one for one in compared if one is not None]
+    how = {"alpha": rules.alpha, "about_these_weights": rules.about_these_weights}
+    found = judge([one.sample for one in there], **how)  # type: ignore[arg-type]
+    worst = judge([one.worst for one in there], **how) if any(one.errored for one in there) else found  # type: ignore[arg-type]
+    return zip(found, worst, strict=True)
+
+
+def _checked(
+    row: Asked,
+    lost: str,
+    one: Compared | None,
+    judged: tuple[GateRow, GateRow] | None,
+    health: _Health,
+    there: Mapping[CellKey, Cell],
+    baseline: Baseline,
+) -> CheckedRow:
+    cells = [there[cell.key] for cell in row.cells if cell.key in there]
+    beside = health.beside(cells)
+    if one is None or judged is None:
+        return CheckedRow(row.metric, row.key, "failed", lost, runs=baseline.runs, beside=beside)
+    found, worst = judged
+    verdict, because = found.verdict, found.because
+    if verdict != "failed" and 2 * one.errored > one.known:  # say because a victim became slow
+        verdict, because = "failed", f"more than half of the baseline's texts errored ({one.lost})"
+    elif verdict != "failed" and (void := health.void(row, cells)):
+        verdict, because = "undecided", f"{because}, but {void}"
+    elif verdict == "passed" and worst.verdict != "passed":
+        verdict, because = "undecided", f"{because}, but {one.lost}: had they got worse, it would not pass"
+    beside = (*beside, *([one.lost] if one.errored else []))
+    return CheckedRow(row.metric, row.key, verdict, because, found, one.before, one.after, one.runs, beside)
 
 
 def _wanted(baseline: Baseline, encoders: Sequence[str]) -> list[BaselineCell]:
@@ -147,20 +194,7 @@ def _wanted(baseline: Baseline, encoders: Sequence[str]) -> list[BaselineCell]:
     return [cell for cell in baseline.cells if not encoders or cell.encoder in encoders]
 
 
-def _asked(wanted: Sequence[BaselineCell], metric: Gated) -> dict[CellKey, tuple[BaselineCell, ...]]:
-    """Return what is judged, each with the cells of the baseline behind it: one cell, or all attacks on a victim."""
-    if metric != ANY_ATTACK:
-        return {cell.key: (cell,) for cell in wanted}
-    victims: dict[CellKey, tuple[BaselineCell, ...]] = {}
-    for cell in wanted:
-        key = cell.key._replace(attack=ANY)
-        victims[key] = (*victims.get(key, ()), cell)
-    if not (several := {key: cells for key, cells in victims.items() if len(cells) > 1}):
-        raise StoreError(f"{ANY_ATTACK} needs two or more attacks, and no victim of the baseline has them")
-    return several
-
-
-def _check_alike(results: Results, wanted: Sequence[BaselineCell], there: dict[CellKey, Cell]) -> None:
+def _check_alike(results: Results, wanted: Sequence[BaselineCell], there: Mapping[CellKey, Cell]) -> None:
     wrong = []
     for cell in wanted:
         if cell.key not in there:
@@ -173,9 +207,7 @@ def _check_alike(results: Results, wanted: Sequence[BaselineCell], there: dict[C
         ]
         seeds, known = ({run.job.seed for run in runs}, {job.seed for job in cell.jobs})
         if seeds - known:
-            unlike.append(
-                f"the fine-tuning seeds, which choose the examples ({_listed(seeds)} and not {_listed(known)})"
-            )
+            unlike.append(f"the fine-tuning seeds, which choose the examples ({listed(seeds)} and not {listed(known)})")
         if unlike:
             wrong.append(f"{cell.key}: {', '.join(unlike)}")
     if wrong:
@@ -185,10 +217,16 @@ def _check_alike(results: Results, wanted: Sequence[BaselineCell], there: dict[C
         )
 
 
-def _lost_among(cells: Sequence[BaselineCell], there: dict[CellKey, Cell]) -> str:
-    """Say why some cells cannot be judged together; an empty text where they can."""
-    lost = {cell.attack: because for cell in cells if (because := _lost(cell, there.get(cell.key)))}
-    return "; ".join(f"{attack}: {because}" if len(cells) > 1 else because for attack, because in lost.items())
+def _kept(row: Asked, there: Mapping[CellKey, Cell]) -> tuple[Asked, str]:
+    """Return a row with the cells that the RUN has, and why it cannot be judged; an empty text where it can.
+
+    Clean accuracy needs one of its attacks, other rows need all of theirs.
+    """
+    lost = {cell.attack: because for cell in row.cells if (because := _lost(cell, there.get(cell.key)))}
+    said = "; ".join(f"{attack}: {why}" if len(row.cells) > 1 else why for attack, why in lost.items())
+    if row.metric == "clean" and len(lost) < len(row.cells):
+        return row._replace(cells=tuple(cell for cell in row.cells if cell.attack not in lost)), ""
+    return row, said
 
 
 def _lost(cell: BaselineCell, found: Cell | None) -> str:
@@ -202,129 +240,18 @@ def _lost(cell: BaselineCell, found: Cell | None) -> str:
         if run.tally is None:
             return f"{run.job.name} is not done"
     absent = {job.seed for job in cell.jobs} - {run.job.seed for run in found.runs}
-    return f"the RUN does not have the fine-tuning seeds {_listed(absent)}" if absent else ""
+    return f"the RUN does not have the fine-tuning seeds {listed(absent)}" if absent else ""
 
 
-@dataclass(frozen=True)
-class _Compared:
-    """A cell of the RUN beside the baseline's."""
+class _Health:
+    """Says of a cell what a reader should know, and why its numbers say nothing."""
 
-    sample: GateSample
-    before: float | None
-    after: float | None
-    runs: int
-    known: int
-    """Texts that a run of the baseline has a value for, once for each seed."""
-    errored: int
-    """Those of them that errored in the RUN. They are compared with nothing."""
-
-    @property
-    def lost(self) -> str:
-        return f"{self.errored:,} of {self.known:,} texts errored"
-
-    @classmethod
-    def of(
-        cls,
-        results: Results,
-        baseline: Baseline,
-        key: CellKey,
-        cells: Sequence[BaselineCell],
-        there: dict[CellKey, Cell],
-        metric: Gated,
-    ) -> _Compared:
-        new = [
-            (runs[0], all_attacks.together(key, [files.bits_of(results, run) for run in runs]))
-            for runs in _by_seed(key, [there[cell.key] for cell in cells])
-        ]
-        cell = all_attacks.of_baseline(cells, baseline)
-        attacked = {job.seed: set(baseline.examples[job.examples]) for job in cell.jobs}
-        if others := {run.job.seed for run, bits in new if set(bits) != attacked[run.job.seed]}:
-            raise StoreError(
-                f"{results.root}: {cell.key} attacked other examples than the baseline at seed {_listed(others)}"
-            )
-        trainings = _trainings(cell)
-        own = _own(cell, [run for run, _ in new])
-        columns = [[_bits(baseline, job) for job in own]] if own is not None else []
-        if not columns:
-            columns = [[_bits(baseline, jobs[run.job.seed]) for run, _ in new] for jobs in trainings]
-        names = sorted({name for _, bits in new for name in bits} | {n for one in columns for b in one for n in b})
-        sample = GateSample(
-            baseline=tuple(_array(names, one, metric) for one in columns),
-            new=_array(names, [bits for _, bits in new], metric),
-            same_weights=own is not None,
-        )
-        values = [value for one in sample.baseline if (value := _mean(one)) is not None]
-        known = np.logical_or.reduce([np.isfinite(one) for one in sample.baseline])
-        errored = np.array([[bits.get(name) == files.ERRORED for _, bits in new] for name in names], dtype=bool)
-        return cls(
-            sample,
-            sum(values) / len(values) if values else None,
-            _mean(sample.new),
-            len(trainings),
-            int(known.sum()),
-            int((known & errored).sum()),
-        )
-
-
-def _by_seed(key: CellKey, cells: Sequence[Cell]) -> list[tuple[Run, ...]]:
-    """Return the jobs of all attacks on each victim. Raises StoreError where an attack lacks one."""
-    by_seed = [{(run.train_seed, run.job.seed): run for run in cell.runs} for cell in cells]
-    if any(runs.keys() != by_seed[0].keys() for runs in by_seed):
-        raise StoreError(f"{key}: the RUN's attacks have different seeds")
-    return [tuple(runs[seed] for runs in by_seed) for seed in by_seed[0]]
-
-
-def _trainings(cell: BaselineCell) -> list[dict[int, BaselineJob]]:
-    """Return the baseline runs of a cell, each with a job for each fine-tuning seed.
-
-    A run is a training of a RUN. One with the same victims as an earlier run is not a further draw, and is left out.
-    """
-    runs: dict[tuple[int, int | None], dict[int, BaselineJob]] = {}
-    for job in cell.jobs:
-        runs.setdefault((job.run, job.train_seed), {})[job.seed] = job
-    different: dict[tuple[tuple[int, str], ...], dict[int, BaselineJob]] = {}
-    for run in runs.values():
-        different.setdefault(tuple(sorted((seed, _victim(job)) for seed, job in run.items())), run)
-    return list(different.values())
-
-
-def _own(cell: BaselineCell, runs: Sequence[Run]) -> list[BaselineJob] | None:
-    """Return the jobs of the baseline on the very victims of the RUN, in its order; None unless it has all of them."""
-    known = {(job.seed, _victim(job)): job for job in reversed(cell.jobs)}
-    keys = []
-    for run in runs:
-        assert run.record is not None
-        keys.append((run.job.seed, run.record.provenance.weights_hash or run.job.needs.get("victim", "")))
-    return [known[key] for key in keys] if all(key in known for key in keys) else None
-
-
-def _victim(job: BaselineJob) -> str:
-    return job.weights or job.victim
-
-
-def _bits(baseline: Baseline, job: BaselineJob) -> dict[str, str]:
-    return dict(zip(baseline.examples[job.examples], job.bits, strict=True))
-
-
-def _array(names: Sequence[str], columns: Sequence[dict[str, str]], metric: Gated) -> Bits:
-    """Return the values of examples (rows) under seeds (columns); nan where a letter has no value or there is none."""
-    values = VALUES[metric]
-    return np.array([[values.get(bits.get(name, ""), np.nan) for bits in columns] for name in names], dtype=np.float64)
-
-
-def _mean(values: Bits) -> float | None:
-    return float(np.nanmean(values)) if np.isfinite(values).any() else None
-
-
-class _Beside:
-    """Says of a cell what a reader should know."""
-
-    def __init__(self, results: Results) -> None:
-        self._plan: Plan = results.plan
+    def __init__(self, results: Results, baseline: Baseline) -> None:
+        self._baseline = baseline
         self._flags = Flags(results.plan, results.standing.records)
         self._jobs = {job.key: job for job in results.plan.jobs}
 
-    def of(self, cells: Sequence[Cell]) -> tuple[str, ...]:
+    def beside(self, cells: Sequence[Cell]) -> tuple[str, ...]:
         jobs = [job for cell in cells for job in cell.jobs]
         flags = [str(flag) for flag in self._flags.of(jobs)]
         victims = [self._jobs.get(job.needs.get("victim", "")) for job in jobs]
@@ -332,32 +259,72 @@ class _Beside:
         attack = any(run.spec.attack.control for cell in cells for run in cell.runs)
         return (*(["the encoder is a control"] * control), *(["the attack is a control"] * attack), *flags)
 
+    def void(self, row: Asked, cells: Sequence[Cell]) -> str:
+        """Say why the numbers of a row say nothing; an empty text where they do not."""
+        jobs = [job for cell in cells for job in cell.jobs]
+        attacks = row.metric != "clean"
+        now = self._flags.voiding(jobs, attacks)
+        before: dict[Flag, set[int]] = {}
+        for job in (job for cell in row.cells for job in cell.jobs):
+            for flag in job.flags if attacks else (flag for flag in job.flags if flag not in OF_ATTACKS):
+                before.setdefault(flag, set()).add(job.run + 1)
+        said = [f"it is flagged {flag}" for flag in now]
+        for flag, runs in before.items():
+            which = f" run {listed(runs)} of {self._baseline.runs}" if self._baseline.runs > 1 else ""
+            said.append(f"the baseline{which} is flagged {flag}")
+        if self._flags.unrecorded(jobs):
+            said.append("the record of its victim is missing or damaged, so that its health is not known")
+        return "; ".join(said)
+
+
+def thin(baseline: Baseline, alpha: float = 0.05) -> list[str]:
+    """Say of which rows of a baseline no check will decide, as a note each: too few texts, or flags."""
+    rows = asked(baseline.cells, METRICS, any_attack=False)
+    least = needed(len(rows), alpha)
+    found = []
+    for row in rows:
+        if flags := {flag for cell in row.cells for job in cell.jobs for flag in job.flags}:
+            found.append(f"{row}: flagged {', '.join(sorted(flags))}, so that no check can judge it")
+        texts = {
+            name
+            for cell in row.cells
+            for job in cell.jobs
+            for name, letter in zip(baseline.examples[job.examples], job.bits, strict=True)
+            if letter in VALUES[row.metric]
+        }
+        if len(texts) < least:
+            found.append(
+                f"{row}: {len(texts)} texts count, and a check of all {len(rows)} rows needs {least} to see "
+                f"{100 * GRAVE:g}% of them get worse: attack more (num_examples)"
+            )
+    return found
+
 
 def _notes(
-    cells: Sequence[CheckedCell],
-    asked: dict[CellKey, tuple[BaselineCell, ...]],
+    rows: Sequence[Asked],
     wanted: Sequence[BaselineCell],
-    there: dict[CellKey, Cell],
+    there: Mapping[CellKey, Cell],
     encoders: Sequence[str],
+    rules: Rules,
+    checked: Sequence[CheckedRow],
 ) -> tuple[str, ...]:
     notes = []
-    if any(len(among) > 1 for among in asked.values()):
-        notes.append(all_attacks.said([cell.attack for cell in among] for among in asked.values()))
-        if alone := [cell.key for cell in wanted if cell.key._replace(attack=ANY) not in asked]:
+    if rules.any_attack:
+        notes.append(all_attacks.said([cell.attack for cell in row.cells] for row in rows if row.key.attack == ANY))
+        victims = {row.key._replace(attack="") for row in rows}
+        if alone := [cell.key for cell in wanted if cell.key._replace(attack="") not in victims]:
             notes.append(f"Not checked, because it has one attack: {', '.join(map(str, alone))}.")
+    if absent := [NAMES[metric] for metric in METRICS if metric not in rules.metrics]:
+        notes.append(f"Not checked, because of --metric: {', '.join(absent)}. A worse model may show there alone.")
     further = [
         key for key in there if key not in {cell.key for cell in wanted} and (not encoders or key.encoder in encoders)
     ]
     if further:
         notes.append(f"The baseline does not have {len(further)} cells of the RUN, such as {further[0]}: not checked.")
-    if any(cell.verdict == "warned" for cell in cells):
+    if any("cannot tell whether the change made them so" in row.because for row in checked):
         notes.append(
-            "Warned: these weights are worse than the baseline's. Whether the change made them so, and not the "
-            "training, one or two baseline runs cannot show. Three or more can: train the baseline with several seeds, "
-            "and give all RUNs to rbench baseline. With --about-these-weights the check fails instead."
+            "These weights are worse than the baseline's. Whether the change made them so, and not the training, one "
+            "or two baseline runs cannot show. Three or more can: train the baseline with several seeds, and give all "
+            "RUNs to rbench baseline. With --about-these-weights the check fails instead."
         )
     return tuple(notes)
-
-
-def _listed(seeds: set[int]) -> str:
-    return ", ".join(map(str, sorted(seeds)))

@@ -28,11 +28,19 @@ def test_a_baseline_is_made_and_a_worse_run_ends_with_3(shell: Shell, tmp_path: 
     assert made.exit_code == 0 and f"{file}: 1 cell, 1 run, " in made.stderr
     assert shell("check", before, "--baseline", file).exit_code == 0
     warned = shell("check", now, "--baseline", file, "--github")
-    assert warned.exit_code == 0 and warned.stdout.startswith("::warning title=rbench%3A minilm/mr/clean/pwws")
+    assert warned.exit_code == 4 and warned.stdout.splitlines()[-1].startswith(
+        "undecided: 2 of 3 rows cannot be judged"
+    )
+    title = "title=rbench%3A accuracy under attack%2C minilm/mr/clean/pwws cannot be judged"
+    assert warned.stdout.startswith(f"::error {title}")
+    allowed = shell("check", now, "--baseline", file, "--github", "--allow-undecided")
+    assert allowed.exit_code == 0 and allowed.stdout.startswith(f"::warning {title}")
     strict = shell("check", now, "--baseline", file, "--about-these-weights", "--junit", tmp_path / "j.xml")
-    assert strict.exit_code == 3 and strict.stdout.splitlines()[-1].startswith("failed: 1 of 1 cells")
-    assert len(ElementTree.parse(tmp_path / "j.xml").findall(".//failure")) == 1
-    assert shell("check", now, "--baseline", file, "--about-these-weights", "--tolerance", "40").exit_code == 0
+    assert strict.exit_code == 3 and strict.stdout.splitlines()[-1].startswith("failed: 2 of 3 rows")
+    assert len(ElementTree.parse(tmp_path / "j.xml").findall(".//failure")) == 2
+    assert (
+        shell("check", now, "--baseline", file, "--about-these-weights", "--tolerance", "asr=40,aua=40").exit_code == 0
+    )
 
 
 def test_what_cannot_be_checked_ends_with_2(shell: Shell, tmp_path: Path) -> None:
@@ -40,7 +48,47 @@ def test_what_cannot_be_checked_ends_with_2(shell: Shell, tmp_path: Path) -> Non
     for words in (("baseline", run, "--out", tmp_path / "b.txt"), ("check", run, "--baseline", tmp_path / "none.json")):
         result = shell(*words)
         assert result.exit_code == 2 and "error: " in result.stderr and "Traceback" not in result.stderr
-    assert shell("check", run, "--baseline", tmp_path / "b.json", "--metric", "clean").exit_code == 2
+    assert shell("check", run, "--baseline", tmp_path / "b.json", "--metric", "queries").exit_code == 2
+
+
+@pytest.mark.parametrize("why", ["other data", "damaged", "no baseline", "no run", "tolerance", "metric", "encoder"])
+def test_a_refused_check_is_seen_in_ci(shell: Shell, tmp_path: Path, why: str) -> None:
+    """It wrote no annotation, no JUnit and no summary, so that CI showed nothing."""
+    run, file, junit = gated.run(tmp_path / "run"), tmp_path / "b.json", tmp_path / "j.xml"
+    assert shell("baseline", run, "--out", file).exit_code == 0
+    more = {"tolerance": ("--tolerance", "aua=x"), "metric": ("--metric", "asd"), "encoder": ("--encoder", "none")}
+    if why == "other data":
+        run = gated.run(tmp_path / "now", change=gated.changed(data_fingerprint="other"))
+    elif why == "damaged":
+        file.write_text(file.read_text()[:200])
+    elif why == "no baseline":
+        file.unlink()
+    elif why == "no run":
+        run = tmp_path / "none"
+    reports = ("--github", "--junit", junit, "--summary", tmp_path / "s.md")
+    result = shell("check", run, "--baseline", file, *reports, *more.get(why, ()))
+    assert result.exit_code == 2 and "error: " in result.stderr and "Traceback" not in result.stderr
+    assert result.stdout.startswith("::error title=rbench%3A the check could not be made::")
+    (error,) = ElementTree.parse(junit).findall(".//testcase/error")
+    assert error.get("message") and str(error.get("message"))[:30] in result.stderr
+    assert (tmp_path / "s.md").read_text().startswith("## rbench check could not be made")
+
+
+def test_a_baseline_with_too_few_texts_says_so(shell: Shell, tmp_path: Path) -> None:
+    made = shell("baseline", gated.run(tmp_path / "run", "sf" * 5), "--out", tmp_path / "b.json")
+    assert made.exit_code == 0 and "note: accuracy under attack, minilm/mr/clean/pwws: 10 texts count" in made.stderr
+    checked = shell("check", tmp_path / "run", "--baseline", tmp_path / "b.json")
+    assert checked.exit_code == 4 and "only 10 texts count in both runs" in checked.stdout
+
+
+def test_a_condition_that_cannot_be_judged_ends_a_run_with_4(shell: Shell, mock: Api, tmp_path: Path) -> None:
+    mock.answers["run"] = api.RunResult(gated.run(tmp_path / "run", "sss" + "w" * 87), 1)
+    result = shell("run", "demo", "--fail-if", "asr > 60")
+    assert (
+        result.exit_code == 4 and "--fail-if asr > 60: minilm/mr/clean/pwws cannot be judged: 3 texts" in result.stderr
+    )
+    assert shell("run", "demo", "--fail-if", "asr > 60", "--allow-undecided").exit_code == 0
+    assert shell("run", "demo", "--fail-if", "asr > 60", "--fail-if", "clean < 50").exit_code == 3
 
 
 def test_a_condition_that_a_cell_meets_ends_a_run_with_3(shell: Shell, mock: Api, tmp_path: Path) -> None:

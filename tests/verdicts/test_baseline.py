@@ -106,7 +106,7 @@ def test_a_damaged_job_is_refused_with_what_is_wrong(tmp_path: Path) -> None:
         (lambda text: text[: len(text) // 2], "damaged, cut short or edited"),
         (lambda text: "", "damaged, cut short or edited"),
         (lambda text: text.replace("ssss", "ffff", 1), "its content is not that of its checksum"),
-        (lambda text: text.replace('"version": 1', '"version": 2', 1), "version 2, and this rbench reads version 1"),
+        (lambda text: text.replace('"version": 2', '"version": 1', 1), "version 1, and this rbench reads version 2"),
         (lambda text: '{"format": "other"}', "is not a baseline"),
         (lambda text: "[]", "is not a baseline"),
         (lambda text: "[" * 100_000, "damaged, cut short or edited"),

@@ -11,23 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.api import check, check_annotations, check_table, write_baseline, write_reports
-from rbench.score.gate import GateCell
+from rbench.score.gate import GateRow, GateVerdict
 from rbench.verdicts.baseline import CellKey
 from rbench.verdicts.check_reports import github, junit, summary
-from rbench.verdicts.gate import Checked, CheckedCell, Rules
+from rbench.verdicts.gate import Checked, CheckedRow, Rules
 from tests.verdicts import gated
 
 NASTY = 'pwws[a="<b>", c=100%]\n::error::x\x1b'
-JUDGED = GateCell(0.3, 0.2, 0.4, 0.001, 0.002, 100, None, "failed", "rose by 30.0 points", 0.1)
+RULES = Rules()
+JUDGED = GateRow(0.3, 0.2, 0.4, 0.001, 0.002, 100, None, "failed", "rose by 30.0 points", 0.1)
 
 
-def checked(name: str = NASTY, because: str = "rose & fell <100%>\nat once") -> Checked:
-    verdicts = ("passed", "warned", "failed", "undecided")
-    cells = tuple(
-        CheckedCell(CellKey("minilm", "mr", "clean", name), verdict, because, JUDGED, 0.5, 0.8, 1, ("near chance",))
+def checked(name: str = NASTY, because: str = "rose & fell <100%>\nat once", rules: Rules = RULES) -> Checked:
+    verdicts: tuple[GateVerdict, ...] = ("passed", "failed", "undecided")
+    rows = tuple(
+        CheckedRow(
+            "asr", CellKey("minilm", "mr", "clean", name), verdict, because, JUDGED, 0.5, 0.8, 1, ("near chance",)
+        )
         for verdict in verdicts
     )
-    return Checked("run", Rules(), (*cells, CheckedCell(CellKey("gone", "mr", "clean", "pwws"), "failed", "missing")))
+    gone = CheckedRow("aua", CellKey("gone", "mr", "clean", "pwws"), "failed", "missing")
+    return Checked("run", rules, (*rows, gone))
 
 
 def decoded(line: str) -> tuple[str, str, str]:
@@ -42,14 +46,17 @@ def decoded(line: str) -> tuple[str, str, str]:
 
 def test_annotations_are_one_line_each_and_say_what_was_meant() -> None:
     lines = list(github(checked()))
-    assert [decoded(line)[0] for line in lines] == ["warning", "error", "notice", "error"]
+    assert [decoded(line)[0] for line in lines] == ["notice", "error", "error", "error"]
+    assert decoded(lines[2])[1] == f"rbench: ASR, minilm/mr/clean/{NASTY} cannot be judged"
+    allowed = list(github(checked(rules=Rules(allow_undecided=True))))
+    assert [decoded(line)[0] for line in allowed] == ["notice", "error", "warning", "error"]
     assert not any("\n" in line or "\r" in line for line in lines)
     _, title, message = decoded(lines[1])
-    assert title == f"rbench: minilm/mr/clean/{NASTY} failed"
+    assert title == f"rbench: ASR, minilm/mr/clean/{NASTY} failed"
     assert message.startswith("rose & fell <100%>\nat once. 50.0 became 80.0")
     assert "points for the worse, corrected p 0.002, n = 100" in message
     tiny = replace(JUDGED, p_holm=1e-9)
-    (line,) = github(Checked("run", Rules(), (replace(checked().cells[1], verdict="failed", judged=tiny),)))
+    (line,) = github(Checked("run", Rules(), (replace(checked().rows[1], judged=tiny),)))
     assert "corrected p <0.001," in line, "as in tables: none is 0"
     head = lines[1].removeprefix("::error title=").partition("::")[0]
     assert ":" not in head and "," not in head and "%3A" in head and "100%25" in lines[1]
@@ -58,28 +65,30 @@ def test_annotations_are_one_line_each_and_say_what_was_meant() -> None:
 @given(name=st.text(), because=st.text())
 def test_junit_is_well_formed_whatever_the_labels(name: str, because: str) -> None:
     root = ElementTree.fromstring(junit(checked(name, because)))
-    assert len(root.findall(".//testcase")) == 5
+    assert len(root.findall(".//testcase")) == 4
 
 
-def test_junit_has_a_case_for_each_cell() -> None:
+def test_junit_has_a_case_for_each_row() -> None:
     root = ElementTree.fromstring(junit(checked()))
     (suite,) = root.findall("testsuite")
-    assert {key: suite.get(key) for key in ("tests", "failures", "skipped")} == {
-        "tests": "5",
+    assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "4",
         "failures": "2",
-        "skipped": "1",
+        "errors": "1",
+        "skipped": "0",
     }
     cases = suite.findall("testcase")
     assert [[child.tag for child in case] for case in cases] == [
         ["system-out"],
-        ["system-out"],
         ["failure"],
-        ["skipped"],
+        ["error"],
         ["failure"],
     ]
-    failure = cases[2].find("failure")
+    allowed = ElementTree.fromstring(junit(checked(rules=Rules(allow_undecided=True))))
+    assert [one.tag for one in allowed.findall(".//testcase")[2]] == ["skipped"]
+    failure = cases[1].find("failure")
     assert failure is not None and failure.get("message") == "rose & fell <100%>\nat once"
-    assert cases[2].get("name") == "clean/" + NASTY.replace("\x1b", "U+001B")
+    assert cases[1].get("name") == "clean/" + NASTY.replace("\x1b", "U+001B") + "/asr"
     assert "near chance" in str(failure.text)
 
 
@@ -95,10 +104,10 @@ def test_the_last_line_says_whether_it_passed_and_why(tmp_path: Path) -> None:
     found = check(gated.run(tmp_path / "now", gated.WORSE, "b"), tmp_path / "b.json", about_these_weights=True)
     text = check_table(found)
     last = text.splitlines()[-1]
-    assert last.startswith("failed: 1 of 1 cells (minilm/mr/clean/pwws: rose by 30.0 points")
+    assert last.startswith("failed: 2 of 3 rows (accuracy under attack, minilm/mr/clean/pwws: fell by 30.0 points")
     for said in ("50.0", "80.0", "30.0 [", "Could show", "| 100 |"):
         assert said in text
-    assert len(check_annotations(found)) == 1
+    assert len(check_annotations(found)) == 2
 
 
 def test_reports_go_where_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,3 +121,13 @@ def test_reports_go_where_they_are_asked_for(tmp_path: Path, monkeypatch: pytest
     assert page.read_text() == "before\n" + summary(checked())
     monkeypatch.delenv("GITHUB_STEP_SUMMARY")
     write_reports(checked())
+
+
+def test_a_check_that_could_not_be_made_is_reported_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    write_reports("damaged: <x>\nat once", junit=tmp_path / "j.xml", summary=tmp_path / "s.md")
+    (error,) = ElementTree.parse(tmp_path / "j.xml").findall("testsuite[@errors='1']/testcase/error")
+    assert error.get("message") == "damaged: <x>\nat once"
+    assert (tmp_path / "s.md").read_text().startswith("## rbench check could not be made")
+    (line,) = check_annotations("damaged: <x>\nat once")
+    assert decoded(line) == ("error", "rbench: the check could not be made", "damaged: <x>\nat once")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -73,14 +74,20 @@ def test_the_whole_interval_must_be_beyond_the_limit(metric: str, limit: float, 
     assert Condition(metric, "<", limit).holds(low, high) == (high < limit / 100)  # type: ignore[arg-type]
 
 
+def failing(run: Path, wanted: Sequence[Condition]) -> list[Met]:
+    found = met(run, wanted)
+    assert found.undecided == ()
+    return list(found.met)
+
+
 def test_a_run_is_judged_on_the_interval_and_not_on_the_value(tmp_path: Path) -> None:
     run = gated.run(tmp_path / "run", "s" * 70 + "f" * 30)
     low, high = (100 * limit for limit in proportion_confint(70, 100, method="wilson"))
-    (one,) = met(run, conditions([f"asr > {low - 0.01}"]))
+    (one,) = failing(run, conditions([f"asr > {low - 0.01}"]))
     assert one.cell == gated.CELL and "70.0% [60." in str(one) and "n = 100" in str(one)
-    assert met(run, conditions([f"asr > {low + 0.01}", f"asr < {high - 0.01}"])) == []
-    assert len(met(run, conditions([f"asr < {high + 0.01}"]))) == 1
-    assert len(met(run, conditions(["asr > 50", "aua < 50", "clean < 10"]))) == 2
+    assert failing(run, conditions([f"asr > {low + 0.01}", f"asr < {high - 0.01}"])) == []
+    assert len(failing(run, conditions([f"asr < {high + 0.01}"]))) == 1
+    assert len(failing(run, conditions(["asr > 50", "aua < 50", "clean < 10"]))) == 2
 
 
 def test_all_attacks_together_are_judged_by_text(tmp_path: Path) -> None:
@@ -88,9 +95,9 @@ def test_all_attacks_together_are_judged_by_text(tmp_path: Path) -> None:
     letters = {"pwws": "s" * 40 + "f" * 60, "bertattack[max_words=10]": "f" * 30 + "s" * 40 + "f" * 30}
     run = gated.run(tmp_path / "run", letters, of=two)
     low, high = (100 * limit for limit in proportion_confint(70, 100, method="wilson"))
-    (one,) = met(run, conditions([f"any_attack > {low - 0.01}"]))
+    (one,) = failing(run, conditions([f"any_attack > {low - 0.01}"]))
     assert one.cell == "minilm/mr/clean/any attack" and "70.0% [60." in str(one) and "n = 100" in str(one)
-    assert met(run, conditions([f"any_attack > {low + 0.01}", f"any_attack < {high - 0.01}"])) == []
+    assert failing(run, conditions([f"any_attack > {low + 0.01}", f"any_attack < {high - 0.01}"])) == []
     with pytest.raises(SuiteError, match="any_attack > 50': it needs two or more attacks"):
         met(gated.run(tmp_path / "one"), conditions(["any_attack > 50"]))
 
@@ -133,3 +140,28 @@ def test_a_limit_is_shown_as_it_was_written() -> None:
         "asr > 60",
         "asr > 33.3",
     ]
+
+
+@pytest.mark.parametrize(
+    ("letters", "condition", "why"),
+    [
+        ("sss" + "w" * 87, "asr > 60", "3 texts cannot show it, whatever becomes of them; attack more"),
+        ("s" * 5, "aua < 20", "5 texts cannot show it"),
+        ("f" * 9, "any_attack > 95", None),
+    ],
+)
+def test_a_cell_with_too_few_texts_cannot_be_judged(
+    letters: str, condition: str, why: str | None, tmp_path: Path
+) -> None:
+    attacks = ("pwws", {"bertattack": {"max_words": 10}}) if why is None else ("pwws",)
+    found = met(gated.run(tmp_path / "run", letters, of=gated.suite(attacks=attacks)), conditions([condition]))
+    (one,) = found.undecided
+    assert not found.met and "cannot be judged: " in str(one) and (why or "9 texts cannot show it") in one.because
+
+
+def test_a_flag_that_voids_a_cell_leaves_a_condition_undecided_but_on_clean_accuracy(tmp_path: Path) -> None:
+    run = gated.run(tmp_path / "run", "s" * 5 + "w" * 85, flagged=True)
+    found = met(run, conditions(["asr > 20", "aua < 50", "clean < 50"]))
+    assert [str(one.condition) for one in found.undecided] == ["asr > 20", "aua < 50"]
+    assert "flagged starved of candidates" in found.undecided[0].because
+    assert [str(one.condition) for one in found.met] == ["clean < 50"]

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from rbench.api import check, write_baseline
+from rbench.api import baseline_notes, check, write_baseline
 from rbench.errors import StoreError
 from rbench.spec import AttackSpec, Health, Job, Raised
 from rbench.spec.plans import Draw
 from rbench.storage.runs import Store
 from rbench.verdicts import baseline as files
 from rbench.verdicts.baseline import BaselineJob
-from rbench.verdicts.gate import Checked, CheckedCell
+from rbench.verdicts.gate import Checked, CheckedRow
 from tests.tables.conftest import ATTACKS, make_record
 from tests.verdicts import gated
 from tests.verdicts.gated import HALF, WORSE
@@ -28,9 +28,10 @@ def made(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def only(found: Checked) -> CheckedCell:
-    (cell,) = found.cells
-    return cell
+def only(found: Checked, metric: str = "asr") -> CheckedRow:
+    """The row of a metric in a check of one cell."""
+    (row,) = (row for row in found.rows if row.metric == metric)
+    return row
 
 
 def checked(made: Path, letters: Any = WORSE, weights: str = "b", **more: Any) -> Checked:
@@ -40,13 +41,24 @@ def checked(made: Path, letters: Any = WORSE, weights: str = "b", **more: Any) -
 
 def test_the_same_outcomes_pass(made: Path) -> None:
     found = checked(made, HALF, "a")
-    assert only(found).verdict == "passed" and found.said == "passed: 1 of 1 cells passed"
+    assert only(found).verdict == "passed"
+    headline = "accuracy under attack: 50.0% became 50.0% (minilm/mr/clean/pwws)"
+    assert found.said == f"passed: 3 of 3 rows passed; {headline}"
+    assert [(row.metric, str(row.key)) for row in found.rows] == [
+        ("aua", gated.CELL),
+        ("clean", "minilm/mr/clean"),
+        ("asr", gated.CELL),
+    ]
 
 
-def test_one_retraining_that_is_worse_is_a_warning(made: Path) -> None:
+def test_one_retraining_that_is_worse_is_undecided(made: Path) -> None:
     found = checked(made)
     cell = only(found)
-    assert cell.verdict == "warned" and not found.failed and found.said == "passed: 0 of 1 cells passed, 1 warned"
+    assert (cell.verdict, found.verdict) == ("undecided", "undecided") and not found.failed
+    assert found.said.startswith(f"undecided: 2 of 3 rows cannot be judged (accuracy under attack, {gated.CELL}: ")
+    allowed = checked(made, allow_undecided=True)
+    assert allowed.verdict == "passed"
+    assert allowed.said.startswith("passed: 1 of 3 rows passed, 2 undecided, which is allowed; accuracy under attack: ")
     assert cell.judged is not None
     assert (cell.before, cell.after, cell.judged.rise, cell.judged.n) == (0.5, 0.8, pytest.approx(0.3), 100)
     assert any("--about-these-weights" in note for note in found.notes)
@@ -54,7 +66,9 @@ def test_one_retraining_that_is_worse_is_a_warning(made: Path) -> None:
 
 def test_worse_weights_fail_when_the_question_is_about_them(made: Path) -> None:
     found = checked(made, about_these_weights=True)
-    assert only(found).verdict == "failed" and found.said.startswith(f"failed: 1 of 1 cells ({gated.CELL}: ")
+    assert only(found).verdict == "failed" and found.said.startswith(
+        f"failed: 2 of 3 rows (accuracy under attack, {gated.CELL}: "
+    )
 
 
 def test_the_same_weights_with_other_outcomes_fail(made: Path) -> None:
@@ -66,23 +80,24 @@ def test_a_rise_within_the_tolerance_passes(made: Path) -> None:
     assert only(checked(made, tolerance=29, about_these_weights=True)).verdict == "failed"
 
 
-def test_a_fall_passes_and_an_insignificant_rise_is_undecided(made: Path) -> None:
+def test_a_fall_and_a_rise_that_may_be_chance_pass(made: Path) -> None:
     assert only(checked(made, "s" * 20 + "f" * 80, about_these_weights=True)).verdict == "passed"
-    assert only(checked(made, "s" * 53 + "f" * 47, about_these_weights=True)).verdict == "undecided"
+    assert only(checked(made, "s" * 53 + "f" * 47, about_these_weights=True)).verdict == "passed"
 
 
 def test_aua_fails_where_it_falls_and_counts_texts_that_are_misread(made: Path) -> None:
     misread = "s" * 50 + "w" * 30 + "f" * 20
     found = checked(made, misread, metric="aua", about_these_weights=True)
-    cell = only(found)
+    cell = only(found, "aua")
     assert cell.verdict == "failed" and (cell.before, cell.after) == (0.5, 0.2)
     assert only(checked(made, misread, about_these_weights=True)).judged.n == 70  # type: ignore[union-attr]
-    assert only(checked(made, "s" * 20 + "f" * 80, metric="aua", about_these_weights=True)).verdict == "passed"
+    assert only(checked(made, "s" * 20 + "f" * 80, metric="aua", about_these_weights=True), "aua").verdict == "passed"
 
 
 def test_examples_that_errored_or_have_no_words_are_in_no_denominator(made: Path) -> None:
-    cell = only(checked(made, "!" * 10 + "-" * 10 + HALF[20:], metric="aua"))
-    assert cell.judged is not None and cell.judged.n == 80
+    found = checked(made, "!" * 10 + "-" * 10 + HALF[20:])
+    for row in found.rows:
+        assert row.judged is not None and row.judged.n == 80
 
 
 def test_three_runs_show_how_trainings_vary(tmp_path: Path) -> None:
@@ -96,8 +111,8 @@ def test_three_runs_show_how_trainings_vary(tmp_path: Path) -> None:
     now = gated.run(tmp_path / "now", "s" * 70 + "f" * 30, "b")
     calm, wild = check(now, runs("calm", 49, 50, 51)), check(now, runs("wild", 30, 50, 70))
     assert only(calm).verdict == "failed" and only(calm).runs == 3
-    assert only(wild).verdict in ("undecided", "passed") and not wild.failed
-    assert only(check(now, runs("two", 49, 51))).verdict == "warned"
+    assert only(wild).verdict == "passed" and not wild.failed
+    assert only(check(now, runs("two", 49, 51))).verdict == "undecided"
 
 
 def test_a_victim_of_one_of_several_runs_is_compared_with_itself(tmp_path: Path) -> None:
@@ -111,13 +126,23 @@ def test_a_cell_that_is_missing_failed_or_not_done_fails(tmp_path: Path) -> None
     attacks = ("pwws", {"bertattack": {"max_words": 10}})
     write_baseline([gated.run(tmp_path / "before", of=gated.suite(attacks=attacks))], tmp_path / "b.json")
     fewer = check(gated.run(tmp_path / "fewer", weights="a"), tmp_path / "b.json")
-    assert [cell.verdict for cell in fewer.cells] == ["passed", "failed"]
-    assert "does not have this cell" in fewer.cells[1].because and fewer.said.startswith("failed: 1 of 2 cells")
+    bert = "bertattack[max_words=10]"
+    assert [(row.metric, row.key.attack, row.verdict) for row in fewer.rows] == [
+        ("aua", "pwws", "passed"),
+        ("aua", bert, "failed"),
+        ("clean", "", "passed"),
+        ("asr", "pwws", "passed"),
+        ("asr", bert, "failed"),
+    ]
+    assert "does not have this cell" in fewer.rows[1].because and fewer.said.startswith("failed: 2 of 5 rows")
     undone = gated.run(tmp_path / "undone", {"pwws": HALF}, "a", of=gated.suite(attacks=attacks))
-    assert "is not done" in check(undone, tmp_path / "b.json").cells[1].because
+    assert "is not done" in check(undone, tmp_path / "b.json").rows[1].because
     gated.fail(undone)
-    first = check(undone, tmp_path / "b.json").cells[0]
+    found = check(undone, tmp_path / "b.json")
+    first = found.rows[0]
     assert first.verdict == "failed" and first.because.endswith("failed: Oops: x")
+    clean = found.rows[2]
+    assert clean.verdict == "failed" and "pwws: " in clean.because and "is not done" in clean.because
 
 
 def test_a_seed_that_the_run_lacks_is_missing(tmp_path: Path) -> None:
@@ -153,7 +178,7 @@ def test_baseline_runs_that_share_a_victim_are_one_draw_of_it(tmp_path: Path) ->
     write_baseline([gated.run(tmp_path / name, weights=name) for name in "acd"], tmp_path / "b.json")
     edited(tmp_path / "b.json", weights=lambda job: "the same")
     cell = only(check(gated.run(tmp_path / "now", WORSE, "b"), tmp_path / "b.json"))
-    assert (cell.runs, cell.verdict) == (1, "warned") and "one baseline run cannot tell" in cell.because
+    assert (cell.runs, cell.verdict) == (1, "undecided") and "one baseline run cannot tell" in cell.because
 
 
 def test_the_values_beside_a_verdict_are_of_all_texts_and_not_of_seeds(tmp_path: Path) -> None:
@@ -164,15 +189,20 @@ def test_the_values_beside_a_verdict_are_of_all_texts_and_not_of_seeds(tmp_path:
     assert (cell.before, cell.after) == (pytest.approx(100 / 150), 0.5)
 
 
-def test_a_check_that_compares_nothing_fails(made: Path) -> None:
-    assert only(checked(made, "w" * 100)).verdict == "failed"
+def test_a_row_that_compares_nothing_is_undecided(made: Path) -> None:
+    found = checked(made, "w" * 100, about_these_weights=True)
+    assert [row.verdict for row in found.rows] == ["failed", "failed", "undecided"]
 
 
-@pytest.mark.parametrize("metric", ["asr", "aua"])
-@pytest.mark.parametrize(("errored", "verdict"), [(0, "passed"), (50, "passed"), (51, "failed"), (99, "failed")])
+@pytest.mark.parametrize("metric", ["asr", "aua", "clean"])
+@pytest.mark.parametrize(
+    ("errored", "verdict"), [(0, "passed"), (4, "passed"), (20, "undecided"), (51, "failed"), (99, "failed")]
+)
 def test_a_check_of_which_most_texts_errored_fails(made: Path, metric: str, errored: int, verdict: str) -> None:
     """Time-outs are no failures of a job: a victim that became slow would pass otherwise."""
-    cell = only(checked(made, "!" * errored + HALF[errored:], metric=metric))
+    letters = "f" * (100 - errored) + "!" * errored  # where the attack failed, so that they could have got worse
+    write_baseline([gated.run(made / "held", "f" * 100)], made / "b.json")
+    cell = only(checked(made, letters, metric=metric, weights="a"), metric)
     lost = f"{errored} of 100 texts errored"
     assert cell.verdict == verdict and (lost in cell.beside) is bool(errored)
     assert (cell.because == f"more than half of the baseline's texts errored ({lost})") is (verdict == "failed")
@@ -181,7 +211,7 @@ def test_a_check_of_which_most_texts_errored_fails(made: Path, metric: str, erro
 def test_only_texts_of_the_baseline_count_as_lost(tmp_path: Path) -> None:
     write_baseline([gated.run(tmp_path / "before", "w" * 90 + "f" * 10)], tmp_path / "b.json")
     cell = only(checked(tmp_path, "!" * 95 + "f" * 5))
-    assert cell.verdict == "passed" and "5 of 10 texts errored" in cell.beside
+    assert cell.verdict == "undecided" and "5 of 10 texts errored" in cell.beside
 
 
 @pytest.mark.parametrize(
@@ -215,7 +245,7 @@ def test_one_encoder_alone(tmp_path: Path) -> None:
     of = gated.suite(encoders=("minilm", "bert_b"))
     write_baseline([gated.run(tmp_path / "before", of=of)], tmp_path / "b.json")
     now = gated.run(tmp_path / "now", weights="a", of=of)
-    assert [cell.key.encoder for cell in check(now, tmp_path / "b.json", encoders=["bert_b"]).cells] == ["bert_b"]
+    assert {row.key.encoder for row in check(now, tmp_path / "b.json", encoders=["bert_b"]).rows} == {"bert_b"}
     with pytest.raises(StoreError, match="did you mean minilm"):
         check(now, tmp_path / "b.json", encoders=["minilmm"])
     alone = gated.run(tmp_path / "alone")
@@ -232,7 +262,16 @@ def test_flags_and_controls_are_said_beside(made: Path) -> None:
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [({"metric": "queries"}, "asr, aua, any_attack"), ({"tolerance": float("nan")}, "100"), ({"alpha": 1.0}, "1")],
+    [
+        ({"metric": "queries"}, "aua, clean, asr, any_attack"),
+        ({"tolerance": float("nan")}, "between 0 and 100"),
+        ({"tolerance": "aua=2,queries=3"}, "'queries' is not one of aua, clean, asr"),
+        ({"tolerance": "aua=2,aua=3"}, "names a metric twice"),
+        ({"tolerance": "aua=much"}, "'much' is not a number"),
+        ({"tolerance": "2,3"}, "'2,3' is not a number; write one number of points, or"),
+        ({"tolerance": {"asr": 101}}, "between 0 and 100"),
+        ({"alpha": 0.5}, "between 0 and 0.5"),
+    ],
 )
 def test_what_cannot_be_asked_is_refused(made: Path, more: dict[str, Any], said: str) -> None:
     with pytest.raises(StoreError, match=said):
@@ -255,6 +294,7 @@ def test_any_attack_sees_what_falls_to_one_attack_or_the_other(tmp_path: Path) -
     half = {"pwws": HALF, BERT: HALF}
     found = of_two(tmp_path, half, {"pwws": HALF, BERT: HALF[::-1]})
     cell = only(found)
+    assert [row.metric for row in found.rows] == ["aua", "clean", "asr"]
     assert (str(cell.key), cell.verdict) == ("minilm/mr/clean/any attack", "failed")
     assert (cell.before, cell.after, cell.judged and cell.judged.rise) == (0.5, 1.0, pytest.approx(0.5))
     assert not check(tmp_path / "now", tmp_path / "b.json", about_these_weights=True).failed, "attack by attack"
@@ -298,6 +338,7 @@ def test_any_attack_says_what_has_one_attack_and_carries_each_flag(tmp_path: Pat
     write_baseline([one_attack("before")], tmp_path / "b.json")
     found = check(one_attack("now"), tmp_path / "b.json", metric="any_attack")
     assert only(found).key.encoder == "minilm" and only(found).beside == ("starved of candidates",)
+    assert only(found).verdict == "undecided" and only(found, "clean").verdict == "passed"
     assert "Not checked, because it has one attack: bert_b/mr/clean/pwws." in found.notes
 
 
@@ -330,3 +371,117 @@ def test_any_attack_needs_the_same_runs_of_each_attack_in_the_baseline(tmp_path:
     assert not check(now, tmp_path / "b.json").failed, "each attack alone has what it needs"
     with pytest.raises(StoreError, match="the baseline's attacks on minilm/mr/clean/any attack have different seeds"):
         check(now, tmp_path / "b.json", metric="any_attack")
+
+
+# Broken models: what the gate let pass when it asked for ASR alone
+
+
+def of_accuracy(right: int, fallen: int, n: int = 90) -> str:
+    """A victim that classifies so many texts right, of which so many fall."""
+    return "s" * fallen + "f" * (right - fallen) + "w" * (n - right)
+
+
+GOOD = of_accuracy(80, 65)
+"""Accuracy 0.89 and ASR 81 on 90 texts, as in the issue."""
+
+
+def broken(tmp_path: Path, letters: str, before: str = GOOD, **more: Any) -> Checked:
+    write_baseline([gated.run(tmp_path / "before", before)], tmp_path / "b.json")
+    return check(gated.run(tmp_path / "now", letters, "b"), tmp_path / "b.json", **more)
+
+
+@pytest.mark.parametrize("about_these_weights", [True, False])
+@pytest.mark.parametrize(
+    "letters",
+    [
+        "w" * 79 + of_accuracy(11, 0, 11),  # near chance: its few right texts are no longer fooled
+        of_accuracy(54, 44),  # two classes exchanged: accuracy 0.6 at the same ASR
+        of_accuracy(80, 80),  # every attack succeeds
+    ],
+)
+def test_a_broken_model_does_not_pass(tmp_path: Path, letters: str, about_these_weights: bool) -> None:
+    found = broken(tmp_path, letters, about_these_weights=about_these_weights)
+    assert found.verdict == ("failed" if about_these_weights else "undecided")
+
+
+def test_a_rise_in_accuracy_hides_no_fall_under_attack(tmp_path: Path) -> None:
+    before = "w" * 20 + "f" * 40 + "s" * 30
+    found = broken(tmp_path, "s" * 50 + "f" * 10 + "s" * 30, before, about_these_weights=True)
+    verdicts = {row.metric: row.verdict for row in found.rows}
+    assert verdicts == {"aua": "failed", "clean": "passed", "asr": "failed"}
+
+
+def near_chance(tmp_path: Path, name: str, letters: str = HALF, weights: str = "a", flag: Any = "near chance") -> Path:
+    run = gated.run(tmp_path / name, letters, weights)
+    store = Store(run)
+    for record in store.records():
+        health = Health(flags=(Raised(flag=flag, because="0.5 of 0.5"),))
+        store.write_record(record.model_copy(update={"health": health}))
+    return run
+
+
+def test_a_victim_near_chance_does_not_pass(tmp_path: Path) -> None:
+    write_baseline([gated.run(tmp_path / "before")], tmp_path / "b.json")
+    now = near_chance(tmp_path, "now")
+    found = check(now, tmp_path / "b.json")
+    assert {row.verdict for row in found.rows} == {"passed", "undecided"}  # here the attack's record has the flag
+    assert "it is flagged near chance" in only(found).because and found.verdict == "undecided"
+    assert check(now, tmp_path / "b.json", allow_undecided=True).verdict == "passed"
+    assert check(near_chance(tmp_path, "other", flag="saturated"), tmp_path / "b.json").verdict == "passed"
+
+
+def test_a_baseline_of_which_one_run_is_near_chance_decides_nothing(tmp_path: Path) -> None:
+    runs = [gated.run(tmp_path / "a", weights="a"), near_chance(tmp_path, "c", weights="c")]
+    runs.append(gated.run(tmp_path / "d", weights="d"))
+    made = write_baseline(runs, tmp_path / "b.json")
+    found = check(gated.run(tmp_path / "now", weights="b"), tmp_path / "b.json")
+    assert {row.verdict for row in found.rows} == {"undecided"}
+    assert "the baseline run 2 of 3 is flagged near chance" in only(found).because
+    assert baseline_notes(made)[0] == (
+        f"accuracy under attack, {gated.CELL}: flagged near chance, so that no check can judge it"
+    )
+
+
+def test_a_victim_whose_record_is_gone_does_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_baseline([gated.run(tmp_path / "before")], tmp_path / "b.json")
+    monkeypatch.setattr("rbench.tables.flags.Flags.unrecorded", lambda self, jobs: True)
+    found = check(tmp_path / "before", tmp_path / "b.json")
+    assert found.verdict == "undecided" and "its health is not known" in only(found).because
+
+
+def test_too_few_texts_are_said_when_a_baseline_is_made_and_do_not_pass(tmp_path: Path) -> None:
+    made = write_baseline([gated.run(tmp_path / "few", "s" * 8 + "f" * 9 + "w" * 3)], tmp_path / "b.json")
+    assert baseline_notes(made) == [
+        f"ASR, {gated.CELL}: 17 texts count, and a check of all 3 rows needs 20 to see 30% of them get worse: attack "
+        "more (num_examples)"
+    ]
+    found = check(tmp_path / "few", tmp_path / "b.json")
+    assert {row.metric: row.verdict for row in found.rows} == {"aua": "passed", "clean": "passed", "asr": "undecided"}
+    assert check(tmp_path / "few", tmp_path / "b.json", metric=["aua", "clean"]).verdict == "passed"
+    assert baseline_notes(write_baseline([gated.run(tmp_path / "many")], tmp_path / "c.json")) == []
+
+
+def test_clean_accuracy_is_one_row_a_victim_and_known_from_any_attack(tmp_path: Path) -> None:
+    both = {"pwws": "!" * 60 + HALF[60:], BERT: HALF[:60] + "!" * 40}
+    write_baseline([gated.run(tmp_path / "before", {"pwws": HALF, BERT: HALF}, of=TWO)], tmp_path / "b.json")
+    found = check(gated.run(tmp_path / "now", both, "a", of=TWO), tmp_path / "b.json")
+    (clean,) = (row for row in found.rows if row.metric == "clean")
+    assert len(found.rows) == 5 and clean.judged is not None and (clean.judged.n, clean.verdict) == (100, "passed")
+
+
+def test_metrics_restrict_the_rows_and_each_has_its_tolerance(made: Path) -> None:
+    worse = "s" * 50 + "f" * 42 + "w" * 8
+    found = checked(made, worse, about_these_weights=True)
+    assert {row.metric: row.verdict for row in found.rows} == {"aua": "failed", "clean": "failed", "asr": "passed"}
+    assert checked(made, worse, about_these_weights=True, tolerance="clean=9,aua=9").verdict == "passed"
+    assert checked(made, worse, about_these_weights=True, tolerance={"clean": 9}).verdict == "failed"
+    alone = checked(made, worse, about_these_weights=True, metric="asr")
+    assert alone.verdict == "passed"
+    assert any("Not checked, because of --metric: accuracy under attack, clean accuracy" in one for one in alone.notes)
+
+
+def test_any_attack_keeps_clean_accuracy(tmp_path: Path) -> None:
+    found = of_two(tmp_path, {"pwws": HALF, BERT: HALF}, {"pwws": "w" * 100, BERT: "w" * 100})
+    assert [(row.metric, row.verdict) for row in found.rows[:2]] == [("aua", "failed"), ("clean", "failed")]
+    alone = check(tmp_path / "now", tmp_path / "b.json", metric=["any_attack", "asr"], about_these_weights=True)
+    assert [row.metric for row in alone.rows] == ["asr"] and alone.verdict == "undecided"
