@@ -14,7 +14,7 @@ attacks), a part of the example with this training (sd 0.8, shared by all attack
 training. The shift is the victim's (80% of its variance: all attacks on it move together) and the attack's. It is
 scaled so that ASR has the deviation named, as a root mean square over cells. A tenth of the examples is misread, more
 of the hard ones, and not the same by victim. Training again moves clean accuracy too, with a third of ASR's deviation.
-36 cells are 6 victims under 6 attacks: 78 rows. One cell has 3 rows.
+36 cells are 6 victims under 6 attacks: 78 rows. 4 cells are one victim: 9 rows. One cell has 3 rows.
 
 - *equal weights*: two runs of the same victims; an example's chance is the same in both, and outcomes are drawn anew.
 - *other weights*: each run is a training of its own.
@@ -78,7 +78,7 @@ class Setting:
 
 def settings() -> Iterator[Setting]:
     changes = [("", 0), *product(("attack", "accuracy"), CHANGES)]
-    sizes = [*product((1,), (50, 200, 1000)), *product((36,), (50, 200))]
+    sizes = [*product((1,), (50, 200, 1000)), (4, 200), *product((36,), (50, 200))]
     for (cells, n), (worse, by) in product(sizes, changes):
         yield Setting("equal weights", 1, cells, n, 0, worse, by)  # type: ignore[arg-type]
     for cells, n in sizes:
@@ -145,8 +145,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 def runs_of(setting: Setting, runs: int, power_runs: int) -> int:
     """Return how many checks to simulate. Rates near 5% and cheap rows get more."""
     if setting.worse:
-        return power_runs if setting.cells > 1 else runs // 2
-    return runs if setting.cells > 1 else 4 * runs
+        return power_runs if setting.cells > 4 else runs // 2
+    return runs if setting.cells > 4 else 4 * runs
 
 
 def discordant(runs: int, n: int = 1000, share: float = 0.15, rise: float = 0.05) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def report(setting: Setting, checks: list[Verdicts]) -> dict[str, Any]:
 
 def check(rng: np.random.Generator, setting: Setting) -> list[GateSample]:
     """Draw one check: all rows of baseline runs and a new run, the new one last."""
-    victims, attacks = (1, 1) if setting.cells == 1 else (VICTIMS, ATTACKS)
+    victims, attacks = (VICTIMS, ATTACKS) if setting.cells == VICTIMS * ATTACKS else (1, setting.cells)
     levels = np.linspace(-1.5, 2.2, attacks) if attacks > 1 else np.zeros(1)
     same, runs, n = setting.world == "equal weights", setting.baselines + 1, setting.n
     drawn = 1 if same else runs

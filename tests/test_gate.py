@@ -45,9 +45,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_victim_that_comes_with_rbench_passes(run: Path) -> None:
     found = api.check(run, BASELINE, about_these_weights=True)
     assert not found.failed, found.said
-    assert [str(cell.key) for cell in found.cells] == [
-        f"{NAME}/mini-sentiment/saved/{attack}" for attack in ("textbugger", "pwws")
-    ]
+    victim = f"{NAME}/mini-sentiment/saved"
+    attacks = [f"{victim}/{attack}" for attack in ("textbugger", "pwws")]
+    assert found.verdict == "passed" and [str(row.key) for row in found.rows] == [*attacks, victim, *attacks]
     finetuned = [record for record in Store(run).records() if isinstance(record.job.spec, FinetuneJob)]
     about = json.loads((PACKAGED / NAME / "victim.json").read_text(encoding="utf-8"))
     (accuracy,) = finetuned[0].scores
@@ -62,12 +62,12 @@ def test_a_worse_victim_under_the_same_name_fails(tmp_path: Path) -> None:
     out = tmp_path / "gate-run"
     ran = rbench("run", "gate", "--out", out, "--models", tmp_path / "models", *HERE)
     assert ran.exit_code == 0, ran.output
-    failed = rbench("check", out, "--baseline", BASELINE, "--about-these-weights", "--metric", "aua")
+    failed = rbench("check", out, "--baseline", BASELINE, "--about-these-weights")
     assert failed.exit_code == 3, failed.output
     assert failed.stdout.splitlines()[-1].startswith("failed: ") and "these weights are worse" in failed.stdout
-    assert rbench("check", out, "--baseline", BASELINE, "--metric", "aua").exit_code == 0, "one baseline run: a warning"
-    empty = rbench("check", out, "--baseline", BASELINE)
-    assert empty.exit_code == 3 and "no example was attacked in both" in empty.stdout
+    assert rbench("check", out, "--baseline", BASELINE).exit_code == 4, "one baseline run cannot tell"
+    empty = rbench("check", out, "--baseline", BASELINE, "--metric", "asr")
+    assert empty.exit_code == 4 and "no text counts in both" in empty.stdout
 
 
 def test_the_victim_is_that_of_todays_trainings() -> None:

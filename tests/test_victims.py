@@ -145,7 +145,8 @@ def test_compare_merge_verify_strip_and_the_gate_take_it(run: Path, place: Path)
         ["figure", str(run), "--kind", "queries", "--out", "q.png"],
     ):
         result = rbench(*words)
-        assert result.exit_code == 0, (words, result.output)
+        # Twelve texts of a classifier with random weights: no check can judge it.
+        assert result.exit_code == (4 if words[0] == "check" else 0), (words, result.output)
         if words[0] in ("compare", "table"):
             assert "shipped" in result.output and "asked" in result.output
 

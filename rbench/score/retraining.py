@@ -10,8 +10,9 @@ them move, it is too small for those that do; the cell's own part keeps false al
 Cells that share a victim move together. If all C cells are independent, they are C measurements of the variance, and C
 chances of a false alarm. If all move as one, they are one measurement and one chance. Between these they are m groups.
 So p is the largest over m = 1..C of m * P(t > T) with m * (k - 1) degrees of freedom. Each metric
-moves by another amount, so it has a pool of its own, and p is multiplied by the number of metrics. All this is no
-theorem but a choice by simulation: `benchmarks/calibration.py` has the numbers.
+moves by another amount, so it has a pool of its own, and p is multiplied by the number of metrics. Of several cells it
+is multiplied by the square root of that number, since their variance, the own plus the pooled one, is up to twice too
+large already. All this is no theorem but a choice by simulation: `benchmarks/calibration.py` has the numbers.
 """
 
 from __future__ import annotations
@@ -65,6 +66,11 @@ class Pool:
         squares = math.fsum(spread.freedom * spread.deviation**2 for spread in spreads)
         return cls(squares / freedom if freedom else 0.0, len(spreads), metrics)
 
+    @property
+    def chances(self) -> float:
+        """By how much p is multiplied because a check judges several metrics."""
+        return self.metrics if self.cells == 1 else math.sqrt(self.metrics)
+
     def error(self, spread: Spread) -> float:
         """Return the standard error of a cell's rise, of a new draw over the mean of k."""
         others = self.variance * (1 - 1 / self.cells)
@@ -76,7 +82,7 @@ class Pool:
 
     def corrected(self, spread: Spread) -> float:
         """Return the p value of one cell, corrected for all rows."""
-        return min(1.0, self.metrics * self._p(spread, self.cells))
+        return min(1.0, self.chances * self._p(spread, self.cells))
 
     def _p(self, spread: Spread, most: int) -> float:
         error = self.error(spread)
@@ -88,11 +94,11 @@ class Pool:
 
     def critical(self, spread: Spread, alpha: float) -> float:
         """Return by how many standard errors a rise must exceed 0 so that its corrected p is below alpha."""
-        return _critical(self.cells, spread.freedom, alpha / self.metrics)[0]
+        return _critical(self.cells, spread.freedom, alpha / self.chances)[0]
 
     def shown(self, spread: Spread, alpha: float) -> float:
         """Return how many standard errors a true rise must have to be significant with a power of 0.8."""
-        critical, groups = _critical(self.cells, spread.freedom, alpha / self.metrics)
+        critical, groups = _critical(self.cells, spread.freedom, alpha / self.chances)
         return critical + float(stdtrit(groups * spread.freedom, POWER))
 
 
