@@ -58,9 +58,9 @@ def test_false_alarms_are_at_most_5_percent(row: dict[str, Any]) -> None:
 
 
 def test_an_ordinary_gate_is_decided() -> None:
-    """With the same weights and 50 texts or more, no check without a change is undecided."""
+    """With the same weights and 50 texts or more, a check without a change is hardly ever undecided."""
     found = [row for row in PROMISED if row["world"] == "equal weights"]
-    assert found and all(row["undecided"] <= 0.002 for row in found)
+    assert found and all(row["undecided"] <= 0.01 for row in found)
 
 
 def test_one_baseline_run_and_other_weights_never_fail() -> None:
