@@ -223,7 +223,7 @@ def test_rbench_attack_takes_models_functions_and_files(place: Path) -> None:
     assert len({line.split("]", 1)[1] for line in shown}) == 1
     renamed = write_classifier(place / "renamed", ("LABEL_0", "LABEL_1"))
     refused = rbench("attack", "-c", str(renamed), *rest)
-    assert refused.exit_code == 2 and "--label-map LABEL_0=negative,LABEL_1=positive" in refused.stderr
+    assert refused.exit_code == 2 and "--label-map LABEL_0=?,LABEL_1=?`" in refused.stderr
     told = rbench("attack", "-c", str(renamed), "--label-map", "LABEL_0=positive,LABEL_1=negative", *rest)
     assert told.exit_code == 0
     assert told.stdout.splitlines()[0].split("]", 1)[1] == shown[0].split("]", 1)[1], "only the names differ"

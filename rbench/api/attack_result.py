@@ -30,6 +30,8 @@ class AttackResult:
     outcomes: tuple[Outcome, ...]
     """One for each text, in the order of the texts; the ids are their positions."""
     seconds: float
+    notes: tuple[str, ...] = ()
+    """What a reader must know, such as that the labels seem to be exchanged."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -94,7 +96,7 @@ class AttackResult:
     def __repr__(self) -> str:
         from rbench.system.console import harmless
 
-        return harmless("\n".join([self.table(), "", *self._lines()]))
+        return harmless("\n".join([self.table(), *self.notes, "", *self._lines()]))
 
     def _repr_markdown_(self) -> str:
         return self.table()
@@ -106,4 +108,4 @@ class AttackResult:
         shown = {outcome.example_id for outcome in self._changed()}
         rows = self.frame[self.frame["example_id"].isin(shown)]
         summary = frame(for_people(self.summary.drop(columns="seed")))
-        return summary + examples(rows, self.task.labels) + paragraphs([self._more()])
+        return summary + examples(rows, self.task.labels) + paragraphs([*self.notes, self._more()])

@@ -101,6 +101,9 @@ class _Asked:
         name, started = f"{self.chosen.label} on {self.victim.name}", time.monotonic()
         with shown(progress) as receiver:
             outcomes = _followed(self._outcomes(examples), len(examples), name, receiver)
+            notes = _notes(outcomes, self.task)
+            for note in notes:
+                receiver.note(note)
         _check_outcomes(outcomes)
         order = {example.id: i for i, example in enumerate(examples)}
         return AttackResult(
@@ -111,6 +114,7 @@ class _Asked:
             resources=self.profile.name,
             outcomes=tuple(sorted(outcomes, key=lambda outcome: order[outcome.example_id])),
             seconds=time.monotonic() - started,
+            notes=notes,
         )
 
     def _outcomes(self, examples: list[Example]) -> Iterator[Outcome]:
@@ -257,6 +261,19 @@ def _followed(found: Iterator[Outcome], total: int, name: str, progress: Progres
         progress.update(len(outcomes), total, text)
     progress.finish("complete")
     return outcomes
+
+
+def _notes(outcomes: Sequence[Outcome], task: TaskSpec) -> tuple[str, ...]:
+    """Return what a reader of the result must know: that labels may be exchanged."""
+    from rbench.score import exchanged_labels
+
+    known = [
+        (one.original_prediction, one.label)
+        for one in outcomes
+        if one.original_prediction is not None and one.label is not None
+    ]
+    found = exchanged_labels([said for said, _ in known], [label for _, label in known], task.labels)
+    return () if found is None else (f"{found.flag}? {found.because}, and at `label_names`",)
 
 
 def _check_outcomes(outcomes: Sequence[Outcome]) -> None:

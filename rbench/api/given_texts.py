@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NAME = "texts"
 """The name of the task that such texts make."""
+FIRST = 8
+"""Texts that a function is asked for, until it answers one, to know its labels."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -28,10 +30,10 @@ class GivenTexts:
     labels: tuple[int | str, ...]
 
     @property
-    def first(self) -> str | tuple[str, ...]:
-        """The first text as a victim gets it: a string, or a tuple of columns. It is valid Unicode in any case."""
-        row = _whole(self.rows[0])
-        return row[0] if len(self.columns) == 1 else row
+    def first(self) -> list[str | tuple[str, ...]]:
+        """The first texts as a victim gets them: strings, or tuples of columns. They are valid Unicode in any case."""
+        rows = map(_whole, self.rows[:FIRST])
+        return [row[0] if len(self.columns) == 1 else row for row in rows]
 
     def task(self, names: Sequence[str]) -> TaskSpec:
         """Return the task of these texts, whose classes have `names`.

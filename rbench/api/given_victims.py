@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from rbench.api.asked import plain
 from rbench.encoders.heads import HEADED
-from rbench.errors import PlanError, ResourceError, SuiteError
+from rbench.errors import PlanError, RbenchError, ResourceError, SuiteError
 from rbench.load.chosen import chosen_victim
 from rbench.load.registry import Registry
 from rbench.load.victims import FUNCTION, named_by_file
@@ -59,16 +59,17 @@ class GivenVictim:
     asks: Callable[[list[Any]], Any] | None = field(default=None, repr=False)
     """Of a function: itself."""
 
-    def names(self, given: Sequence[str] | None, text: Any) -> tuple[str, ...]:
+    def names(self, given: Sequence[str] | None, texts: Sequence[Any]) -> tuple[str, ...]:
         """Return the names of its labels, in the order of its outputs: `given`, or its own, or numbers.
 
         Args:
             given: the names that the user says.
-            text: an example, which a function is asked where nothing else tells how many labels it has.
+            texts: examples, which a function is asked for, until it answers one, where nothing else tells how many
+                labels it has.
 
         Raises PlanError where the names are too few, too many or not all different.
         """
-        own = self.labels or self._asked(text)
+        own = self.labels or self._asked(texts, known=given is not None)
         names = own if given is None else tuple(map(str, given))
         if own and len(names) != len(own):
             raise PlanError(
@@ -85,12 +86,30 @@ class GivenVictim:
             raise PlanError(f"{self.name} has {len(names)} labels, and attacks need a classifier with two or more")
         return names
 
-    def _asked(self, text: Any) -> tuple[str, ...]:
+    def _asked(self, texts: Sequence[Any], known: bool) -> tuple[str, ...]:
+        """Return the labels of the first answer. An exception concerns its text alone; if each of the texts raises one,
+        there are no labels, which is an error unless they are `known`."""
         if self.asks is None:
             return ()
+        from rbench.system.own_code import told
+
+        for text in texts:
+            try:
+                return self._labels_of(text, self.asks([text]))
+            except (RbenchError, KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:
+                raised = error
+        if known:
+            return ()
+        raise PlanError(
+            f"{self.name} raised {told(raised, Path.cwd())}, for the first text and those after it; mend it, or take "
+            "texts that it can read"
+        ) from raised
+
+    def _labels_of(self, text: Any, rows: Any) -> tuple[str, ...]:
         from rbench.victims.scores import AnswerError, plain, unpacked
 
-        rows = self.asks([text])
         rows = plain(list(rows) if isinstance(rows, Iterator) else rows)
         if not isinstance(rows, list) or len(rows) != 1:
             raise PlanError(

@@ -103,14 +103,21 @@ def check_model(root: Path) -> None:
     _check_tokens(root, max((max(tensor.shape, default=1) for tensor in tensors.values()), default=1))
 
 
-def tensors_of(root: Path) -> dict[str, Tensor]:
+def has_weights(root: Path) -> bool:
+    """Return whether a folder has weights of a whole network. Raises ResourceError where a part is missing."""
+    return bool(_weights(root))
+
+
+def tensors_of(root: Path, name: str | None = None) -> dict[str, Tensor]:
     """Return the tensors that the weights in a folder hold, by name, without reading them; empty without weights.
+
+    `name`: of the file; None: those of the whole network.
 
     Raises:
         ResourceError: a file of weights is missing, cut off, damaged, or only a pointer to weights.
     """
     found: dict[str, Tensor] = {}
-    for file in _weights(root):
+    for file in _weights(root) if name is None else [root / name]:
         found |= _header(file) if file.suffix == ".safetensors" else _pickled(file)
     return found
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from rbench import hub
-from rbench.encoders import architecture
+from rbench.encoders import adapters, architecture
 from rbench.encoders.foreign import check_files
 from rbench.encoders.modules import FIRST, after_pooling, modules
 from rbench.encoders.vectors import vector_files
@@ -78,7 +78,7 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
     what, mark = ("tokenizer", tokenizer_fingerprint) if spec.random_weights else ("base", fingerprint)
     folder = _folder(spec.name, base, models_path, relative=not spec.unlisted)
     if folder is not None:
-        return Located(str(folder), mark(str(folder)), mark)
+        return adapters.merged(folder) if adapters.is_adapter(folder) else Located(str(folder), mark(str(folder)), mark)
     if is_path(base) or not hub.is_repo_id(base):
         there = "" if Path(base).expanduser().exists() else ": there is no such folder"
         raise ResourceError(
@@ -216,7 +216,7 @@ def _stays_inside(name: str) -> bool:
 
 
 def _is_model(folder: Path) -> bool:
-    return (folder / "config.json").is_file() or (folder / "modules.json").is_file()
+    return any((folder / name).is_file() for name in ("config.json", "modules.json", adapters.CONFIG))
 
 
 def _content(root: Path) -> Iterator[Path]:

@@ -19,7 +19,7 @@ from rbench.plan.notes import all_notes
 from rbench.plan.planner import make_plan
 from rbench.plan.rows import Rows
 from rbench.plan.splits import without_measured, without_training
-from rbench.plan.victims import locate_victims, with_concurrency
+from rbench.plan.victims import locate_victims, unseen_sources, with_concurrency
 from rbench.score.sts import FEWEST
 from rbench.spec import COSINE, EncoderSpec, Plan, ResourceKind, ResourceProfile, Suite, TaskSpec, TrainSpec
 from rbench.system.located import Located, Places
@@ -150,7 +150,10 @@ def prepare_loaded(loaded: loading.Loaded, options: Options) -> Prepared:
         contrast=contrast,
         adversarial=adversarial,
         places=Places(weights, resources, {name: found for name, (_, found) in training.items()}, victims),
-        notes=[*loaded.notes, *encoder_notes, *all_notes(loaded.suite, data, contrast, adversarial.values())],
+        notes=[
+            *(*loaded.notes, *encoder_notes, *unseen_sources(loaded)),
+            *all_notes(loaded.suite, data, contrast, adversarial.values()),
+        ],
     )
 
 

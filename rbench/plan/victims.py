@@ -28,6 +28,18 @@ def locate_victims(loaded: Loaded, models_path: Sequence[Path], problems: list[s
     return found
 
 
+def unseen_sources(loaded: Loaded) -> list[str]:
+    """Return a note on each function whose source is in no file, so that its `version` alone stands for it."""
+    from rbench.victims.place import source_of
+
+    return [
+        f"victim {name}: the source of {spec.function} is in no Python file, so a change of it is not noticed; write "
+        "another `version` whenever it changes"
+        for name, spec in loaded.victims.items()
+        if spec.function is not None and source_of(spec) is None
+    ]
+
+
 def with_concurrency(loaded: Loaded, concurrency: int) -> Loaded:
     """Return the suite with `concurrency` requests under way at once to each of its endpoints. No key depends on it.
 

@@ -7,7 +7,7 @@ from rbench.score.advsts import DEVIATIONS, Deviations
 from rbench.score.attack import METRICS, SHARES, Tally, attack_counts, attack_scores
 from rbench.score.complete import lacking
 from rbench.score.contrast import SCORES, Judged, contrast_scores, contrast_values, judged, mean_score
-from rbench.score.health import attack_health, near_chance, victim_health
+from rbench.score.health import attack_health, exchanged_labels, near_chance, victim_health
 from rbench.score.influence import spearman_values
 from rbench.score.packed import packed_numbers, unpacked, unpacked_numbers
 from rbench.score.statistics import Sample, spread, wilson
@@ -38,6 +38,7 @@ __all__ = [
     "contrast_scores",
     "contrast_values",
     "cosines",
+    "exchanged_labels",
     "judged",
     "lacking",
     "mean_correlation",

@@ -1,13 +1,14 @@
 """Compute the health of victims and attacks. docs/health.md derives when a flag is raised.
 
 near chance             a victim's accuracy cannot be told from that of always answering with the most frequent label
+labels exchanged        a victim is right far more often if its labels change places
 starved of candidates   an attack has nothing to put in the place of most words that it wants to replace
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rbench.score.starvation import Starvation
 from rbench.score.statistics import wilson
@@ -44,6 +45,42 @@ def near_chance(accuracy: Score, share: float, split: str) -> Health:
         )
         flags.append(Raised(flag="near chance", because=because))
     return Health(values={"majority share": share, "accuracy at least": least}, flags=tuple(flags))
+
+
+LEAST_GAIN = 0.1
+"""Accuracy that another assignment of labels has to gain, at least, for `labels exchanged`."""
+GAIN_ERRORS = 4.0
+"""By how many standard errors it has to gain. With chance alone, the best of several assignments gains two or three."""
+
+
+def exchanged_labels(predicted: Sequence[int], labels: Sequence[int], names: Sequence[str]) -> Raised | None:
+    """Return the flag `labels exchanged` where another assignment of a victim's labels is right far more often.
+
+    All assignments are compared: the best of them maximises the sum of entries of the confusion matrix, one of each row
+    and column.
+
+    Args:
+        predicted, labels: ids of rows, from 0.
+        names: of the labels.
+    """
+    import numpy as np
+    from scipy.optimize import linear_sum_assignment
+
+    confusion = np.zeros((len(names), len(names)), dtype=np.int64)
+    np.add.at(confusion, (np.asarray(predicted, dtype=np.int64), np.asarray(labels, dtype=np.int64)), 1)
+    said, means = linear_sum_assignment(confusion, maximize=True)
+    n, now, best = len(labels), int(confusion.trace()), int(confusion[said, means].sum())
+    moved = [(int(i), int(j)) for i, j in zip(said, means, strict=True) if i != j]
+    # Only rows on which the two assignments differ tell them apart.
+    differing = sum(int(confusion[i, i] + confusion[i, j]) for i, j in moved)
+    if not n or best - now < max(LEAST_GAIN * n, GAIN_ERRORS * differing**0.5):
+        return None
+    shown = ", ".join(f"`{names[i]}` for {names[j]}" for i, j in moved[:6]) + (" ..." if len(moved) > 6 else "")
+    return Raised(
+        flag="labels exchanged",
+        because=f"accuracy {now / n:.3f} on {n:,} rows, and {best / n:.3f} if its answers are read so: {shown}; look "
+        "at what `labels` or `id2label` say",
+    )
 
 
 def attack_health(outcomes: Iterable[Outcome]) -> Health:

@@ -13,6 +13,7 @@ Flag = Literal[
     "perturbation dead",
     "starved of candidates",
     "near chance",
+    "labels exchanged",
 ]
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 

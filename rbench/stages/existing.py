@@ -23,7 +23,7 @@ def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -
     data = context.data(spec.task, spec.data_fingerprint)
     inputs = Inputs(job, context)
     place = context.places.victims[spec.victim.name, spec.task.name]
-    victim = opened(inputs, place, context.victims[spec.victim.name], spec.task, context)
+    victim = opened(inputs, place, context.victims[spec.victim.name], spec.task, context, forgiving=True)
     split = "validation" if data.sizes.get("validation") else "test"
     rows = sample_split(data, split, spec.max_validation, job.seed)
     done = 0
@@ -36,14 +36,21 @@ def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -
     found = classify(victim, [row.texts for row in rows], progress=progress)
     parted = by_part(victim, data, context.progress.update) if spec.task.parts else ()
     inputs.check()
-    right = sum(int(label) == row.label for label, row in zip(found.labels, rows, strict=True))
-    accuracy = Score(name=f"{split}_accuracy", value=right / len(rows), n=len(rows))
-    context.progress.note(f"{job.name}: {split} accuracy {right / len(rows):.3f} on {len(rows)} rows")
+    answered = [(int(said), row.label) for said, row in zip(found.labels, rows, strict=True) if said >= 0]
+    right = sum(said == label for said, label in answered)
+    accuracy = Score(name=f"{split}_accuracy", value=right / len(answered), n=len(answered))
+    without = f", and {len(rows) - len(answered)} had no usable answer" if len(answered) < len(rows) else ""
+    context.progress.note(f"{job.name}: {split} accuracy {right / len(answered):.3f} on {len(answered)} rows{without}")
+    health = score.victim_health(accuracy, (label for _, label in answered), split)
+    labelled = [(said, int(label)) for said, label in answered if label is not None]
+    exchanged = score.exchanged_labels(*zip(*labelled, strict=True), spec.task.labels) if labelled else None
+    if exchanged is not None:
+        health = health.model_copy(update={"flags": (*health.flags, exchanged)})
     return Record(
         job=job,
         status="complete",
         scores=(accuracy, *parted),
         counts={"n": len(rows), **{f"{name}_rows": size for name, size in data.sizes.items()}, **part_counts(data)},
-        health=score.victim_health(accuracy, (row.label for row in rows), split),
+        health=health,
         provenance=source(dataset_fingerprint=data.fingerprint, weights_hash=place.fingerprint),
     )

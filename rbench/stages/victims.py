@@ -28,8 +28,13 @@ def victim_hash(inputs: Inputs, role: str = "victim") -> str:
     return place.fingerprint if inputs.existing(role) is not None else weights_hash(Path(place.where))
 
 
-def opened(inputs: Inputs, place: Located, given: VictimSpec, task: TaskSpec, context: Context) -> Any:
-    """Open the classifier that exists at a place. Raises JobError if it is no longer the planned one."""
+def opened(
+    inputs: Inputs, place: Located, given: VictimSpec, task: TaskSpec, context: Context, *, forgiving: bool = False
+) -> Any:
+    """Open the classifier that exists at a place. Raises JobError if it is no longer the planned one.
+
+    `forgiving`: as `rbench.victims.asked.Asked` takes it.
+    """
     if given.origin == "model":
         from rbench.victims.model import open_model
 
@@ -42,4 +47,4 @@ def opened(inputs: Inputs, place: Located, given: VictimSpec, task: TaskSpec, co
     from rbench.victims.opened import open_answers
 
     inputs.open(place)
-    return Asked(open_answers(given, task))
+    return Asked(open_answers(given, task), forgiving=forgiving)

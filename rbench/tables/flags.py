@@ -36,6 +36,7 @@ MEANINGS: dict[Flag, str] = {
     "perturbation dead": "most perturbations were next to zero",
     "starved of candidates": "most words that the attack wanted to replace had no candidate",
     "near chance": "the accuracy cannot be told from that of always giving the most frequent label",
+    "labels exchanged": "the classifier is right far more often if its labels change places",
 }
 _DELTAS = ("delta ratio", "adversarial cosine", "dropout cosine")
 """Names of measurements of a training with perturbations, of which a note shows the last."""

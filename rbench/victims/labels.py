@@ -27,7 +27,9 @@ def match(theirs: Sequence[str], task_labels: Sequence[str], given: Mapping[str,
     if len(theirs) != len(task_labels):
         raise ResourceError(
             f"it has {len(theirs)} labels ({_listed(theirs)}), and the task has {len(task_labels)} "
-            f"({_listed(task_labels)}); take a classifier with the task's labels, or a task with the classifier's"
+            f"({_listed(task_labels)}); take a classifier with the task's labels, or a task with the classifier's. "
+            f"If your table merely lacks a class, name them all: `--labels {','.join(theirs)}`, or `labels: "
+            f"[{', '.join(theirs)}]` where a suite names the table"
         )
     ours = {label.casefold(): i for i, label in enumerate(task_labels)}
     said = _given(theirs, task_labels, given)
@@ -35,15 +37,15 @@ def match(theirs: Sequence[str], task_labels: Sequence[str], given: Mapping[str,
     strange = [label for label, name in zip(theirs, meant, strict=True) if name not in ours]
     if strange:
         raise ResourceError(
-            f"its labels {_listed(strange)} are none of the task's ({_listed(task_labels)}). Say what they mean, in "
-            f"whatever order is true: {_remedy(theirs, task_labels)}"
+            f"its labels {_listed(strange)} are none of the task's ({_listed(task_labels)}). Say what each means, "
+            f"with one of the task's in place of each question mark: {remedy(theirs)}"
         )
     for name in meant:
         if meant.count(name) > 1:
             both = [label for label, other in zip(theirs, meant, strict=True) if other == name]
             raise ResourceError(
-                f"its labels {_listed(both)} both mean {task_labels[ours[name]]}; give each a label of its own: "
-                f"{_remedy(theirs, task_labels)}"
+                f"its labels {_listed(both)} both mean {task_labels[ours[name]]}; give each a label of its own, in "
+                f"place of its question mark: {remedy(theirs)}"
             )
     return tuple(meant.index(label.casefold()) for label in task_labels)
 
@@ -65,10 +67,13 @@ def _given(theirs: Sequence[str], task_labels: Sequence[str], given: Mapping[str
     return found
 
 
-def _remedy(theirs: Sequence[str], task_labels: Sequence[str]) -> str:
-    pairs = list(zip(theirs, task_labels, strict=True))
-    written = ", ".join(f"{their}: {our}" for their, our in pairs)
-    options = ",".join(f"{their}={our}" for their, our in pairs)
+def remedy(theirs: Sequence[str]) -> str:
+    """Return what to write, with a question mark for each label of the task. Pasted as it is, it is refused.
+
+    No order is proposed, because one that is wrong would be pasted too.
+    """
+    written = ", ".join(f"{their}: ?" for their in theirs)
+    options = ",".join(f"{their}=?" for their in theirs)
     return (
         f"`labels: {{{written}}}` in a suite or victim file, or `--label-map {options}` for a classifier without a file"
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import inspect
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from rbench import hub
+from rbench.encoders import adapters
 from rbench.encoders.foreign import check_model
 from rbench.encoders.locate import fingerprint
 from rbench.errors import ResourceError
@@ -37,11 +41,32 @@ def locate(spec: VictimSpec, task: TaskSpec, models_path: Sequence[Path] = ()) -
 
 
 def probed(where: str, *, spec: VictimSpec, task: TaskSpec) -> str:
-    """Return the fingerprint of the answers that a function or an endpoint gives now."""
+    """Return the fingerprint of the answers that a function or an endpoint gives now, and of a function's source."""
     from rbench.victims.opened import open_answers
     from rbench.victims.probe import fingerprint as of_answers
 
-    return of_answers(open_answers(spec, task))
+    answers = of_answers(open_answers(spec, task))
+    source = source_of(spec)
+    return answers if source is None else hashlib.sha256(f"{answers} {source}".encode()).hexdigest()
+
+
+def source_of(spec: VictimSpec) -> str | None:
+    """Return the hash of the Python file in which a function stands; None of other victims, and where there is none."""
+    if spec.function is None:
+        return None
+    from rbench.victims.function import imported
+
+    function = inspect.unwrap(imported(spec.function, Path.cwd()))
+    while isinstance(function, functools.partial):
+        function = function.func
+    for one in (function, type(function)):
+        try:
+            file = inspect.getsourcefile(one)
+        except TypeError:
+            continue
+        if file is not None and Path(file).is_file():
+            return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return None
 
 
 def located(spec: VictimSpec, models_path: Sequence[Path] = ()) -> Located:
@@ -49,6 +74,11 @@ def located(spec: VictimSpec, models_path: Sequence[Path] = ()) -> Located:
     assert spec.model is not None
     folder = _folder(spec.model, models_path)
     if folder is not None:
+        try:
+            if adapters.is_adapter(folder):
+                return adapters.merged(folder)
+        except ResourceError as error:
+            raise ResourceError(f"victim `{spec.name}`: {error}") from error
         if not (folder / "config.json").is_file():
             raise ResourceError(
                 f"victim `{spec.name}`: {folder} has no config.json, so transformers did not save a model there. Name "

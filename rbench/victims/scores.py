@@ -87,10 +87,10 @@ class Reader:
                 self._known(theirs)
                 return tuple(names.index(theirs[place]) for place in match(theirs, self.labels, self.given))
             if not self.given:
-                written = ", ".join(f"{i}: {label}" for i, label in enumerate(self.labels))
+                written = ", ".join(f"{i}: ?" for i in range(len(self.labels)))
                 raise ResourceError(
-                    "it gives numbers without labels. Say what they mean, in whatever order is true: "
-                    f"`labels: {{{written}}}`"
+                    f"it gives numbers without labels. Say what each means, with one of {', '.join(self.labels)} in "
+                    f"place of each question mark: `labels: {{{written}}}`"
                 )
             return match([str(i) for i in range(len(self.labels))], self.labels, self.given)
         except ResourceError as error:

@@ -177,6 +177,35 @@ def test_a_victim_that_always_fails_ends_the_attack() -> None:
         attack(broken, TEXTS[:1], [0])
 
 
+def test_a_function_that_raises_on_a_text_leaves_that_text_errored() -> None:
+    def broken(texts: list[str]) -> list[list[float]]:
+        if TEXTS[0] in texts:
+            1 / 0  # noqa: B018
+        return predict(texts)
+
+    for names in (NAMES, None):
+        result = attack(broken, label_names=names)
+        assert [one.status == "errored" for one in result.outcomes] == [True, False, False]
+        assert "ZeroDivisionError" in (result.outcomes[0].error or "")
+
+
+def test_a_function_that_raises_on_each_text_is_told_with_the_users_own_line() -> None:
+    def broken(texts: list[str]) -> list[list[float]]:
+        return [[1 / 0, 0.0] for _ in texts]
+
+    with pytest.raises(RbenchError, match=r"raised ZeroDivisionError: .*test_attacking.py, line"):
+        attack(broken)
+
+
+def test_labels_that_change_places_are_noted() -> None:
+    texts = [*TEXTS] * 12
+    labels = [int(np.argmax(predict([text])[0])) for text in texts]
+    assert attack(texts=texts, labels=labels).notes == ()
+    result = attack(texts=texts, labels=[1 - label for label in labels])
+    assert "labels exchanged? accuracy 0.000 on 36 rows, and 1.000 if" in result.notes[0]
+    assert result.notes[0] in repr(result)
+
+
 def test_a_wrapper_of_textattack_is_read_as_textattack_reads_it() -> None:
     from textattack.models.wrappers import ModelWrapper
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from rbench.score import attack_health, victim_health
+from rbench.score import attack_health, exchanged_labels, victim_health
 from rbench.spec import Flag, Health, Outcome, Score
 
 
@@ -102,3 +102,36 @@ def test_the_flag_names_the_split_of_its_rows() -> None:
     for split in ("validation", "test"):
         (flag,) = victim_health(accuracy, [0, 0, 0, 1, 1, 1], *([split] if split == "test" else [])).flags
         assert f"on 6 {split} rows" in flag.because
+
+
+def predicted_as(*pairs: tuple[int, int, int]) -> tuple[list[int], list[int]]:
+    """Predictions and labels, of (prediction, label, count)."""
+    rows = [(said, label) for said, label, count in pairs for _ in range(count)]
+    return [said for said, _ in rows], [label for _, label in rows]
+
+
+def test_labels_that_change_places_are_told_with_both_accuracies() -> None:
+    found = exchanged_labels(*predicted_as((0, 1, 45), (1, 0, 45), (2, 2, 50), (0, 0, 5), (1, 1, 5)), ("a", "b", "c"))
+    assert found is not None and found.flag == "labels exchanged"
+    assert "accuracy 0.400 on 150 rows, and 0.933 if" in found.because
+    assert "`a` for b, `b` for a" in found.because
+
+
+def test_a_circle_of_many_labels_is_found() -> None:
+    names = [f"label {i}" for i in range(12)]
+    found = exchanged_labels(*predicted_as(*((i, (i + 1) % 12, 20) for i in range(12))), names)
+    assert found is not None and "and 1.000 if" in found.because and found.because.count(" for ") == 6
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(0, 0, 90), (1, 1, 90), (0, 1, 10), (1, 0, 10)],  # good
+        [(0, 0, 50), (1, 1, 50), (0, 1, 55), (1, 0, 55)],  # at chance
+        [(0, 1, 3), (1, 0, 3)],  # too few
+        [(0, 0, 60), (0, 1, 40)],  # always the same answer
+        [],
+    ],
+)
+def test_labels_are_left_alone_where_nothing_speaks_against_them(pairs: list[tuple[int, int, int]]) -> None:
+    assert exchanged_labels(*predicted_as(*pairs), ("a", "b")) is None

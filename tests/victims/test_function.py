@@ -12,7 +12,9 @@ from rbench.errors import JobError, ResourceError
 from rbench.spec import TaskSpec
 from rbench.spec.victims import VictimSpec
 from rbench.victims.answers import Answers
+from rbench.victims.asked import Asked
 from rbench.victims.function import open_function
+from rbench.victims.place import probed, source_of
 from rbench.victims.scores import AnswerError
 
 TASK = TaskSpec(name="films", kind="single", columns=("text",), labels=("negative", "positive"))
@@ -157,3 +159,29 @@ def test_a_function_that_draws_at_random_is_refused_when_it_is_opened(opened: Op
 
 def test_a_function_that_does_not_is_not(opened: Opens) -> None:
     opened(BY_LENGTH.replace("/ 10", "/ 1000")).check()
+
+
+def test_a_functions_file_is_in_its_fingerprint(opened: Opens, tmp_path: Path) -> None:
+    opened("def g():\n    return 0.5\n\n\ndef f(texts):\n    return [[g(), 1 - g()]] * len(texts)\n")
+    spec = VictimSpec(name="shipped", function="mine:f", version="1")
+    before = probed("", spec=spec, task=TASK)
+    assert before == probed("", spec=spec, task=TASK) and source_of(spec) is not None
+    with (tmp_path / "mine.py").open("a") as file:
+        file.write("# other words\n")
+    assert before != probed("", spec=spec, task=TASK)
+    assert source_of(VictimSpec(name="shipped", model="mine")) is None
+    assert source_of(spec.model_copy(update={"function": "builtins:len"})) is None
+
+
+def test_a_text_without_an_answer_has_no_label_where_that_is_forgiven(opened: Opens) -> None:
+    source = "def f(texts):\n    assert 'bad' not in texts, 'no'\n    return [[0.2, 0.8]] * len(texts)\n"
+    rows = [("good",), ("bad",), *((str(i),) for i in range(20))]
+    assert Asked(opened(source), forgiving=True).classified(rows).labels.tolist() == [1, -1, *[1] * 20]
+    with pytest.raises(JobError, match="asked for 'bad'"):
+        Asked(opened(source)).classified(rows)
+
+
+def test_a_function_that_answers_next_to_nothing_is_not_forgiven(opened: Opens) -> None:
+    answers = opened("def f(texts):\n    raise ValueError('no')\n")
+    with pytest.raises(JobError, match="ValueError: no"):
+        Asked(answers, forgiving=True).classified([("good",), ("bad",), ("fine",)])

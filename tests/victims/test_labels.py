@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,10 +40,14 @@ def test_labels_are_matched_by_name_or_as_said(
         (
             ("LABEL_0", "LABEL_1"),
             {},
-            r"labels LABEL_0, LABEL_1 are none .*--label-map LABEL_0=negative,LABEL_1",
+            r"labels LABEL_0, LABEL_1 are none .*\{LABEL_0: \?, LABEL_1: \?\}`.*--label-map LABEL_0=\?,LABEL_1=\?`",
         ),
         (("neg", "positive"), {}, r"its labels neg are none of the task's \(negative, positive\)"),
-        (("a", "b", "c"), {}, r"it has 3 labels \(a, b, c\), and the task has 2 \(negative, positive\)"),
+        (
+            ("a", "b", "c"),
+            {},
+            r"it has 3 labels \(a, b, c\), and the task has 2 \(negative, positive\).*--labels a,b,c`",
+        ),
         (("only",), {}, "it has 1 labels"),
         (("neg", "pos"), {"neg": "positive", "pos": "positive"}, "neg, pos both mean positive"),
         (("neg", "pos"), {"nge": "negative"}, 'unknown label of the classifier "nge"; did you mean neg'),
@@ -70,3 +75,17 @@ def test_each_permutation_of_a_given_map_is_obeyed() -> None:
     for order in permutations(range(3)):
         said = {str(theirs): ("x", "y", "z")[ours] for ours, theirs in enumerate(order)}
         assert match(("LABEL_0", "LABEL_1", "LABEL_2"), ("x", "y", "z"), said) == order
+
+
+def test_the_remedy_proposes_no_order_and_is_refused_when_it_is_pasted() -> None:
+    with pytest.raises(ResourceError) as caught:
+        match(("LABEL_0", "LABEL_1"), LABELS, {})
+    pasted = str(caught.value).split("`labels: ")[1].split("`")[0]
+    try:
+        said = {str(key): str(value) for key, value in yaml.safe_load(pasted).items()}
+    except yaml.YAMLError:
+        said = {}
+    with pytest.raises(ResourceError):
+        match(("LABEL_0", "LABEL_1"), LABELS, said)
+    with pytest.raises(ResourceError, match="unknown label of the task"):
+        match(("LABEL_0", "LABEL_1"), LABELS, {"LABEL_0": "?", "LABEL_1": "?"})

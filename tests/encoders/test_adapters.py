@@ -1,0 +1,124 @@
+"""Adapters (PEFT) are merged into their bases where peft is installed, and refused in one line elsewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import peft
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+
+from rbench.encoders.load import load
+from rbench.encoders.locate import locate as locate_encoder
+from rbench.errors import ResourceError
+from rbench.spec import EncoderSpec, TaskSpec, VictimSpec
+from rbench.victims.model import open_model
+from rbench.victims.place import locate
+from tests.victims.made import write_classifier
+
+TASK = TaskSpec(name="films", kind="single", columns=("text",), labels=("negative", "positive"))
+TEXTS = ["the film was good", "a dull plot"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def adapted(base: Path, folder: Path, kind: Any, task_type: str | None) -> Any:
+    """Save an adapter of a base whose every weight is random, and return the network with it."""
+    config = peft.LoraConfig(task_type=task_type, r=2, target_modules=["query", "value"], init_lora_weights=False)
+    torch.manual_seed(1)
+    network = peft.get_peft_model(kind.from_pretrained(base), config)
+    network.save_pretrained(folder)
+    return network.eval()
+
+
+@pytest.fixture
+def classifier(tmp_path: Path) -> tuple[Path, Any]:
+    base = write_classifier(tmp_path / "base")
+    return tmp_path / "adapter", adapted(base, tmp_path / "adapter", AutoModelForSequenceClassification, "SEQ_CLS")
+
+
+def test_a_classifier_with_an_adapter_answers_as_in_peft(classifier: tuple[Path, Any], tmp_path: Path) -> None:
+    folder, network = classifier
+    spec = VictimSpec(name="shipped", model=str(folder))
+    place = locate(spec, TASK)
+    victim = open_model(spec, place.where, TASK)
+    inputs = AutoTokenizer.from_pretrained(tmp_path / "base")(TEXTS, padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        theirs = network(**inputs).logits[:, [1, 0]]
+        assert torch.allclose(victim(**inputs).logits, theirs, atol=1e-5)
+        whole = open_model(spec, tmp_path / "base", TASK)
+        assert not torch.allclose(whole(**inputs).logits, theirs, atol=1e-2)
+    assert place.check() == place.fingerprint == locate(spec, TASK).fingerprint
+
+
+def test_an_encoder_with_an_adapter_too(tmp_path: Path) -> None:
+    base = write_classifier(tmp_path / "whole")
+    AutoModel.from_pretrained(base).save_pretrained(tmp_path / "base")
+    AutoTokenizer.from_pretrained(base).save_pretrained(tmp_path / "base")
+    network = adapted(tmp_path / "base", tmp_path / "adapter", AutoModel, "FEATURE_EXTRACTION")
+    spec = EncoderSpec(name="mine", base=str(tmp_path / "adapter"), pooling="cls")
+    place = locate_encoder(spec)
+    inputs = AutoTokenizer.from_pretrained(base)(TEXTS, padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        theirs = network(**inputs).last_hidden_state[:, 0]
+        assert torch.allclose(load(spec, place.where)(**inputs), theirs, atol=1e-5)
+
+
+def test_another_adapter_and_another_base_have_other_fingerprints(classifier: tuple[Path, Any], tmp_path: Path) -> None:
+    spec = VictimSpec(name="shipped", model=str(classifier[0]))
+    before = locate(spec, TASK).fingerprint
+    about = json.loads((classifier[0] / "adapter_config.json").read_text())
+    (classifier[0] / "adapter_config.json").write_text(json.dumps({**about, "lora_alpha": 32}))
+    after = locate(spec, TASK)
+    assert after.fingerprint != before
+    (Path(after.where) / "config.json").write_text("{}")
+    with pytest.raises(ResourceError, match="not as rbench wrote it"):
+        locate(spec, TASK)
+
+
+def test_without_peft_it_is_one_line(classifier: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "peft" else found(name, *more))
+    said = r"adapter \(PEFT\) of .*/base and no whole network.*`pip install 'rbench\[peft\]'`"
+    with pytest.raises(ResourceError, match=f"victim `shipped`: .*{said}") as caught:
+        locate(VictimSpec(name="shipped", model=str(classifier[0])), TASK)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ResourceError, match=said):
+        locate_encoder(EncoderSpec(name="mine", base=str(classifier[0]), pooling="cls"))
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_an_adapter_beside_whole_weights_is_refused_whether_or_not_peft_is_there(
+    installed: bool, classifier: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not installed:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda *name: None)
+    for file in classifier[0].iterdir():
+        (tmp_path / "base" / file.name).write_bytes(file.read_bytes())
+    spec = VictimSpec(name="shipped", model=str(tmp_path / "base"))
+    with pytest.raises(ResourceError, match=r"an adapter \(adapter_config.json\) beside whole weights"):
+        locate(spec, TASK)
+    with pytest.raises(ResourceError, match=r"an adapter \(adapter_config.json\) beside whole weights"):
+        load(EncoderSpec(name="mine", base=str(tmp_path / "base"), pooling="cls"), tmp_path / "base")
+
+
+def test_a_base_that_is_not_there_and_damaged_files_are_one_line(classifier: tuple[Path, Any]) -> None:
+    folder = classifier[0]
+    spec = VictimSpec(name="shipped", model=str(folder))
+    raw = (folder / "adapter_model.safetensors").read_bytes()
+    (folder / "adapter_model.safetensors").write_bytes(raw[:-50])
+    with pytest.raises(ResourceError, match=r"adapter_model.safetensors is cut off") as caught:
+        locate(spec, TASK)
+    assert "\n" not in str(caught.value)
+    about = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps({**about, "base_model_name_or_path": "no/such"}))
+    with pytest.raises(ResourceError, match=r"no/such, which is neither a folder nor in the hub's cache; `hf download"):
+        locate(spec, TASK)
