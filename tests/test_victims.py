@@ -187,6 +187,24 @@ def test_a_victim_near_chance_is_announced_before_it_is_attacked(place: Path) ->
     assert opened < attacked
 
 
+def test_a_function_that_changed_behind_its_version_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The probe's texts are none of the embedded world's, so a change on its words alone changes no key."""
+    monkeypatch.chdir(place)
+    (place / "drifting.py").write_text(
+        "from pathlib import Path\n\n\ndef classify(texts):\n    flip = Path('flip').exists()\n"
+        "    good = [(' the ' in f' {text} ') != (flip and 'film' in text) for text in texts]\n"
+        "    return [[0.1, 0.9] if one else [0.9, 0.1] for one in good]\n"
+    )
+    suite = SUITE.replace("./shipped, {function: theirs:classify", "{function: drifting:classify")
+    (place / "drift.yaml").write_text(suite.replace("evaluate: [contrast, transfer]\n", ""))
+    assert rbench("run", "drift.yaml", "--out", "drift").exit_code == 0
+    again = rbench("run", "drift.yaml", "--out", "drift")
+    assert again.exit_code == 0 and "gave other labels" not in again.stderr
+    (place / "flip").touch()
+    again = rbench("run", "drift.yaml", "--out", "drift")
+    assert "victim asked gave other labels to" in again.stderr and "write another `version`" in again.stderr
+
+
 def test_a_model_that_changed_since_planning_is_not_attacked(place: Path) -> None:
     folder = write_classifier(place / "moving")
     options = Options(overrides=(f"victims=[{folder}]", "evaluate=[]"), out=place / "moved")

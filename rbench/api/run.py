@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.api import crowding, logs
+from rbench.api import crowding, logs, stored_answers
 from rbench.api.attack_checks import check_attacks
 from rbench.api.claims import summary
 from rbench.api.figures import write_figures
@@ -109,7 +109,7 @@ def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator
         check_attacks(todo)
         reports.check(options.report_to)
         problems = [found.problems[job.key] for job in jobs if job.key in found.problems]
-        for note in (*prepared.notes, *problems, *texts.notes(prepared.plan)):
+        for note in (*prepared.notes, *problems, *texts.notes(prepared.plan), *stored_answers.notes(prepared, store)):
             progress.note(note)
         yield Joined(prepared, store, team, cache, jobs, todo)
 
