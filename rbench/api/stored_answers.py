@@ -68,7 +68,7 @@ def _differing(spec: VictimSpec, task: TaskSpec, known: dict[Text, int]) -> str 
         return None
     text, before, now = other[0]
     return (
-        f"victim {spec.name} gave other labels to {len(other)} of {len(known)} texts whose outcomes are stored, such as "
+        f"victim {spec.name} gave other labels to {len(other)} of {len(known)} texts of stored outcomes, such as "
         f"{shown(text)}: {task.labels[before]} then, {task.labels[now]} now. So another model stands behind `version: "
         f"{spec.version}`, and stored outcomes are not its own: write another `version`, and run again"
     )
