@@ -36,14 +36,14 @@ def open_existing(job: Job, spec: VictimJob, context: Context, source: Source) -
     found = classify(victim, [row.texts for row in rows], progress=progress)
     parted = by_part(victim, data, context.progress.update) if spec.task.parts else ()
     inputs.check()
-    answered = [(int(said), row.label) for said, row in zip(found.labels, rows, strict=True) if said >= 0]
-    right = sum(said == label for said, label in answered)
+    answered = [(int(one), row.label) for one, row in zip(found.labels, rows, strict=True) if one >= 0]
+    right = sum(one == label for one, label in answered)
     accuracy = Score(name=f"{split}_accuracy", value=right / len(answered), n=len(answered))
     without = f", and {len(rows) - len(answered)} had no usable answer" if len(answered) < len(rows) else ""
     context.progress.note(f"{job.name}: {split} accuracy {right / len(answered):.3f} on {len(answered)} rows{without}")
     health = score.victim_health(accuracy, (label for _, label in answered), split)
-    labelled = [(said, int(label)) for said, label in answered if label is not None]
-    exchanged = score.exchanged_labels(*zip(*labelled, strict=True), spec.task.labels) if labelled else None
+    known = [(one, int(label)) for one, label in answered if label is not None]
+    exchanged = score.exchanged_labels([one for one, _ in known], [label for _, label in known], spec.task.labels)
     if exchanged is not None:
         health = health.model_copy(update={"flags": (*health.flags, exchanged)})
     return Record(

@@ -50,6 +50,7 @@ class Asked:
     def _labels(self, part: Sequence[tuple[str, ...]]) -> list[int]:
         rows = self._answers.each(part)
         failed = [row for row in rows if isinstance(row, AnswerError)]
-        if failed and not (self._forgiving and len(failed) <= max(1, MOST_ERRORED * len(part))):
+        few = len(failed) <= max(1, MOST_ERRORED * len(part)) and len(failed) < len(part)
+        if failed and not (self._forgiving and few):
             raise JobError(str(failed[0])) from failed[0].__cause__
         return [-1 if isinstance(row, AnswerError) else int(row.argmax()) for row in rows]
