@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=400,
+        vocab_size=3189,
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=2,
@@ -126,13 +126,13 @@ def test_more_added_tokens_than_rows_of_weights_are_refused(folder: Path) -> Non
     token = {"lstrip": False, "rstrip": False, "normalized": False, "special": True, "single_word": False}
     many = [{"id": i, "content": f"<{i}>", **token} for i in range(200_000)]
     changed(folder / "tokenizer.json", added_tokens=many)
-    refused(folder, r"tokenizer.json adds 200000 tokens, and the weights have 400 rows at most")
+    refused(folder, r"tokenizer.json adds 200000 tokens, and the weights have 3189 rows at most")
 
 
 def test_a_giant_tokenizer_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (folder / "tokenizer.json").open("ab") as file:
         file.write(b" " * (33 << 20))
-    refused(folder, "tokenizer.json has 33 MiB, far more than a tokenizer for the 400 rows")
+    refused(folder, "tokenizer.json has 33 MiB, far more than a tokenizer for the 3189 rows")
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
