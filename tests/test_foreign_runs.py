@@ -30,7 +30,7 @@ from tests.tables.conftest import finish, make_plan, make_suite
 SECRET = "a secret of the user's home"
 SUITE = make_suite(encoders=("minilm",), tasks=("mr",), attacks=("pwws",), seeds=(0,), figures=("queries",), claims=())
 JOB = make_plan(SUITE).jobs[0]
-WAIT = 20
+WAIT = 60
 """Seconds after which a verb counts as waiting for ever."""
 
 Break = Callable[[Path, Path], object]
